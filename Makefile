@@ -1,0 +1,86 @@
+# The short names; the build itself is Meson's (meson.build). Each kind of build has its folder:
+# build/ (what users run), build-asan/, build-tsan/, build-fuzz/ (with clang).
+
+BUILD ?= build
+PREFIX ?= /usr/local
+PYTHON ?= /usr/bin/python3
+# Warnings of a compiler that we have not met must not stop a user's build; CI says true.
+WERROR ?= false
+FUZZ_SECONDS ?= 60
+REPOSITORY ?= examples/models
+
+RELEASE = -Ddebug=false -Doptimization=2 -Db_ndebug=true
+CHECKED = -Ddebug=true -Doptimization=1 -Db_ndebug=false -Dlock_check=true
+# clang links no sanitizer into shared objects, whose symbols then come from the program; and with
+# -fsanitize gcc warns of what cannot happen.
+SANITIZED = $(CHECKED) -Db_lundef=false -Dwerror=false
+
+# What the sanitizers watch; the rules and tests/e2e are of the ordinary build.
+GATED = --only=programs --suite=unit --suite=abi --suite=fuzz
+
+# Meson looks for these when it configures: one that is new means to configure again.
+PARTS = $(wildcard src/*/meson.build backends/*/meson.build tests/*/meson.build \
+        tests/unit/*/meson.build tests/fuzz/fuzz_*.c .deps/onnxruntime/version)
+
+# $(call configure,FOLDER,OPTIONS)
+configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setup.sh" \
+        "installs what the build needs"; exit 1; }; \
+        if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
+        else meson setup $(1) $(2); fi
+
+.PHONY: all demo check asan tsan fuzz bench soak format install clean setup
+
+all: $(BUILD)/build.ninja
+	@ninja -C $(BUILD)
+
+setup:
+	@tools/setup.sh
+
+# The server with the bundled models, until it is interrupted.
+demo: all
+	$(BUILD)/neso --model-repository=$(REPOSITORY) --backend-directory=$(BUILD)/backends
+
+check:
+	@tools/setup.sh || { echo "0 passed, 1 failed"; exit 1; }
+	@WERROR=$(WERROR) $(PYTHON) tools/run_checks.py $(BUILD)
+
+asan:
+	@$(PYTHON) tools/run_checks.py $(GATED) build-asan
+
+tsan:
+	@$(PYTHON) tools/run_checks.py $(GATED) build-tsan
+
+fuzz: build-fuzz/build.ninja
+	@ninja -C build-fuzz fuzz_programs
+	@tools/run_fuzzers.sh build-fuzz $(FUZZ_SECONDS)
+
+bench: all
+	@$(PYTHON) bench/run.py --build=$(BUILD)
+
+soak: all
+	@$(PYTHON) tests/stress/soak.py --build=$(BUILD)
+
+format:
+	@find src backends include tests -name '*.[ch]' -print0 | xargs -0 clang-format -i
+
+install: all
+	meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))
+	meson install -C $(BUILD)
+
+clean:
+	rm -rf $(BUILD) build-asan build-tsan build-fuzz
+
+$(BUILD)/build.ninja: $(PARTS)
+	$(call configure,$(BUILD),$(RELEASE) -Dwerror=$(WERROR))
+
+build-asan/build.ninja: $(PARTS)
+	$(call configure,build-asan,$(SANITIZED) -Db_sanitize=address$(COMMA)undefined)
+
+build-tsan/build.ninja: $(PARTS)
+	$(call configure,build-tsan,$(SANITIZED) -Db_sanitize=thread)
+
+build-fuzz/build.ninja: export CC = clang
+build-fuzz/build.ninja: $(PARTS)
+	$(call configure,build-fuzz,$(SANITIZED) -Db_sanitize=address$(COMMA)undefined -Dfuzz=true -Dtests=false)
+
+COMMA := ,

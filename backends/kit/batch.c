@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kit/batch.h"
+
+#include <stdlib.h>
+
+#include "kit/scratch.h"
+
+/* The statistics of a request that ends now. */
+static void report(struct kit_batch *batch, struct kit_slot *slot, bool is_success) {
+        struct kit_stats stats = batch->stats;
+
+        if (stats.exec_end == 0)
+                stats.exec_end = kit_clock_ns();
+        kit_stats_report(&stats, batch->instance, slot->request, is_success);
+}
+
+/* The slot's end: the response goes out with `err` (still the caller's), the request goes back. */
+static void answer(struct kit_batch *batch, struct kit_slot *slot, TRITONSERVER_Error *err) {
+        report(batch, slot, err == NULL);
+        if (slot->response != NULL)
+                kit_error_log(TRITONBACKEND_ResponseSend(slot->response,
+                                                         TRITONSERVER_RESPONSE_COMPLETE_FINAL, err),
+                              "failed to send a response");
+        kit_error_log(TRITONBACKEND_RequestRelease(slot->request, TRITONSERVER_REQUEST_RELEASE_ALL),
+                      "failed to release a request");
+        slot->request = NULL;
+        slot->response = NULL;
+        batch->n_live--;
+        batch->n_rows -= slot->rows;
+}
+
+TRITONSERVER_Error *kit_batch_open(struct kit_batch *batch, TRITONBACKEND_ModelInstance *instance,
+                                   TRITONBACKEND_Request **requests, uint32_t n_requests) {
+        batch->instance = instance;
+        batch->stats = (struct kit_stats){ .exec_start = kit_clock_ns() };
+        batch->n_slots = batch->n_live = n_requests;
+        batch->n_rows = n_requests;
+        batch->has_row_dim = false;
+        batch->slots = batch->few;
+        if (n_requests > KIT_BATCH_FEW)
+                batch->slots = kit_alloc_array(n_requests, sizeof(*batch->slots));
+        if (batch->slots == NULL)
+                return kit_error_no_memory(n_requests * sizeof(*batch->slots), "a batch");
+        for (uint32_t i = 0; i < n_requests; i++)
+                batch->slots[i] = (struct kit_slot){ .request = requests[i], .rows = 1 };
+        for (uint32_t i = 0; i < n_requests; i++) {
+                TRITONSERVER_Error *err =
+                        TRITONBACKEND_ResponseNew(&batch->slots[i].response, requests[i]);
+
+                if (err != NULL) {
+                        batch->slots[i].response = NULL;
+                        answer(batch, &batch->slots[i], err);
+                        kit_error_log(err, "failed to create a response");
+                }
+        }
+        return NULL;
+}
+
+static TRITONSERVER_Error *read_rows(struct kit_slot *slot) {
+        TRITONBACKEND_Input *input;
+        const int64_t       *shape;
+        const char          *name;
+        uint32_t             n_inputs, n_dims;
+
+        KIT_TRY(TRITONBACKEND_RequestInputCount(slot->request, &n_inputs));
+        if (n_inputs == 0)
+                return NULL;
+        KIT_TRY(TRITONBACKEND_RequestInputByIndex(slot->request, 0, &input));
+        KIT_TRY(TRITONBACKEND_InputProperties(input, &name, NULL, &shape, &n_dims, NULL, NULL));
+        if (n_dims == 0 || shape[0] < 1)
+                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "input '%s' has no batch dimension, but the model batches", name);
+        slot->rows = shape[0];
+        return NULL;
+}
+
+void kit_batch_read_rows(struct kit_batch *batch, int64_t max_batch_size) {
+        struct kit_slot *slot;
+
+        batch->has_row_dim = max_batch_size > 0;
+        if (!batch->has_row_dim)
+                return;
+        for (slot = kit_batch_live(batch, batch->slots); slot != NULL;
+             slot = kit_batch_live(batch, slot + 1)) {
+                TRITONSERVER_Error *err = read_rows(slot);
+
+                batch->n_rows += slot->rows - 1; /* open had counted one */
+                if (err != NULL)
+                        kit_batch_fail(batch, slot, err);
+        }
+}
+
+void kit_batch_drop_cancelled(struct kit_batch *batch) {
+        struct kit_slot *slot;
+
+        for (slot = kit_batch_live(batch, batch->slots); slot != NULL;
+             slot = kit_batch_live(batch, slot + 1)) {
+                bool                is_cancelled = false;
+                TRITONSERVER_Error *err =
+                        TRITONBACKEND_RequestIsCancelled(slot->request, &is_cancelled);
+
+                if (err == NULL && is_cancelled)
+                        err = TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_CANCELLED, "");
+                if (err != NULL)
+                        kit_batch_fail(batch, slot, err);
+        }
+}
+
+void kit_batch_fail(struct kit_batch *batch, struct kit_slot *slot, TRITONSERVER_Error *err) {
+        answer(batch, slot, err);
+        TRITONSERVER_ErrorDelete(err);
+}
+
+void kit_batch_fail_all(struct kit_batch *batch, TRITONSERVER_Error *err) {
+        struct kit_slot *slot;
+
+        for (slot = kit_batch_live(batch, batch->slots); slot != NULL;
+             slot = kit_batch_live(batch, slot + 1))
+                answer(batch, slot, err);
+        TRITONSERVER_ErrorDelete(err);
+}
+
+void kit_batch_each(struct kit_batch *batch, void (*run)(struct kit_batch *one, void *state),
+                    void             *state) {
+        struct kit_slot *slot;
+
+        for (slot = kit_batch_live(batch, batch->slots); slot != NULL;
+             slot = kit_batch_live(batch, slot + 1)) {
+                struct kit_batch one = {
+                        .instance = batch->instance,
+                        .slots = slot,
+                        .n_slots = 1,
+                        .n_live = 1,
+                        .n_rows = slot->rows,
+                        .has_row_dim = batch->has_row_dim,
+                        .stats = batch->stats,
+                };
+
+                run(&one, state);
+                batch->n_live -= 1 - one.n_live;
+                batch->n_rows -= slot->rows - one.n_rows;
+        }
+}
+
+void kit_batch_close(struct kit_batch *batch) {
+        struct kit_slot *slot;
+
+        if (batch->n_live > 0) {
+                batch->stats.exec_end = kit_clock_ns();
+                kit_stats_report_batch(&batch->stats, batch->instance, batch->n_rows);
+        }
+        for (slot = kit_batch_live(batch, batch->slots); slot != NULL;
+             slot = kit_batch_live(batch, slot + 1))
+                answer(batch, slot, NULL);
+        if (batch->slots != batch->few)
+                free(batch->slots);
+        batch->slots = NULL;
+        batch->n_slots = 0;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kit/output.h"
+
+#include <string.h>
+
+bool kit_wants_output(TRITONBACKEND_Request *request, const char *name) {
+        TRITONSERVER_Error *err;
+        uint32_t            n = 0;
+
+        err = TRITONBACKEND_RequestOutputCount(request, &n);
+        for (uint32_t i = 0; err == NULL && i < n; i++) {
+                const char *wanted;
+
+                err = TRITONBACKEND_RequestOutputName(request, i, &wanted);
+                if (err == NULL && strcmp(wanted, name) == 0)
+                        return true;
+        }
+        kit_error_log(err, "failed to read the requested outputs");
+        return false;
+}
+
+TRITONSERVER_Error *kit_output_new(TRITONBACKEND_Response  *response,
+                                   const struct kit_output *output, size_t n_bytes, void **ret) {
+        TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
+        int64_t                 memory_id = 0;
+        TRITONBACKEND_Output   *made;
+
+        KIT_TRY(TRITONBACKEND_ResponseOutput(response, &made, output->name, output->type,
+                                             output->shape, output->n_dims));
+        KIT_TRY(TRITONBACKEND_OutputBuffer(made, ret, n_bytes, &memory_type, &memory_id));
+        if (memory_type == TRITONSERVER_MEMORY_GPU)
+                return kit_error(
+                        TRITONSERVER_ERROR_UNSUPPORTED,
+                        "output '%s' was given GPU memory, which this backend cannot write",
+                        output->name);
+        return NULL;
+}
+
+/* The output of one slot: the same with the slot's own rows. `shape` is room for its shape. */
+static struct kit_output cut(const struct kit_batch *batch, const struct kit_slot *slot,
+                             const struct kit_output *output, int64_t *shape) {
+        struct kit_output part = *output;
+
+        memcpy(shape, output->shape, output->n_dims * sizeof(*shape));
+        if (batch->has_row_dim)
+                shape[0] = slot->rows;
+        part.shape = shape;
+        return part;
+}
+
+static TRITONSERVER_Error *check_rows(const struct kit_batch  *batch,
+                                      const struct kit_output *output) {
+        int64_t rows;
+
+        if (output->n_dims > KIT_MAX_DIMS)
+                return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                                 "output '%s' has %u dimensions, more than the %d supported",
+                                 output->name, output->n_dims, KIT_MAX_DIMS);
+        if (!batch->has_row_dim && batch->n_live <= 1)
+                return NULL;
+        rows = batch->has_row_dim && output->n_dims > 0 ? output->shape[0] : 0;
+        if (rows == batch->n_rows)
+                return NULL;
+        return kit_error(TRITONSERVER_ERROR_INTERNAL,
+                         "failed to split the output tensor '%s' in responses: expected batch size "
+                         "of %lld in model output, got %lld",
+                         output->name, (long long)batch->n_rows, (long long)rows);
+}
+
+/* False when there is nothing to cut: no live slot, or all were failed. */
+static bool can_cut(struct kit_batch *batch, const struct kit_output *output) {
+        TRITONSERVER_Error *err;
+
+        if (batch->n_live == 0)
+                return false;
+        err = check_rows(batch, output);
+        if (err != NULL)
+                kit_batch_fail_all(batch, err);
+        return err == NULL;
+}
+
+/* Where a part goes: an output's buffer, or a state's, which must be committed. */
+struct target {
+        void                *bytes;
+        TRITONBACKEND_State *state; /* NULL: an output */
+};
+
+static TRITONSERVER_Error *open_target(const struct kit_slot *slot, const struct kit_output *part,
+                                       size_t n_bytes, struct target *ret) {
+        TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
+        int64_t                 memory_id = 0;
+
+        ret->state = NULL;
+        if (!part->is_state)
+                return kit_output_new(slot->response, part, n_bytes, &ret->bytes);
+        KIT_TRY(TRITONBACKEND_StateNew(&ret->state, slot->request, part->name, part->type,
+                                       part->shape, part->n_dims));
+        return TRITONBACKEND_StateBuffer(ret->state, &ret->bytes, n_bytes, &memory_type,
+                                         &memory_id);
+}
+
+static TRITONSERVER_Error *close_target(const struct target *target) {
+        return target->state != NULL ? TRITONBACKEND_StateUpdate(target->state) : NULL;
+}
+
+static bool is_wanted(const struct kit_slot *slot, const struct kit_output *output) {
+        return output->is_state || kit_wants_output(slot->request, output->name);
+}
+
+static TRITONSERVER_Error *write_part(const struct kit_slot *slot, const struct kit_output *part,
+                                      const void *bytes, size_t n_bytes) {
+        struct target target;
+
+        if (!is_wanted(slot, part))
+                return NULL;
+        KIT_TRY(open_target(slot, part, n_bytes, &target));
+        if (n_bytes > 0)
+                memcpy(target.bytes, bytes, n_bytes);
+        return close_target(&target);
+}
+
+void kit_scatter(struct kit_batch *batch, const struct kit_output *output, const void *bytes,
+                 size_t n_bytes) {
+        int64_t          shape[KIT_MAX_DIMS];
+        const char      *at = bytes;
+        struct kit_slot *slot;
+        size_t           row_bytes;
+
+        if (!can_cut(batch, output))
+                return;
+        row_bytes = n_bytes / (batch->has_row_dim ? (size_t)batch->n_rows : 1);
+        for (slot = kit_batch_live(batch, batch->slots); slot != NULL;
+             slot = kit_batch_live(batch, slot + 1)) {
+                struct kit_output   part = cut(batch, slot, output, shape);
+                size_t              part_bytes = row_bytes * (size_t)slot->rows;
+                TRITONSERVER_Error *err = write_part(slot, &part, at, part_bytes);
+
+                at += part_bytes;
+                if (err != NULL)
+                        kit_batch_fail(batch, slot, err);
+        }
+}
+
+static TRITONSERVER_Error *write_strings(const struct kit_slot *slot, const struct kit_output *part,
+                                         const struct kit_packed_strings *strings, size_t first,
+                                         size_t count) {
+        struct target target;
+        size_t        n_bytes;
+
+        if (!is_wanted(slot, part))
+                return NULL;
+        KIT_TRY(kit_strings_encoded_size(strings, first, count, &n_bytes));
+        KIT_TRY(open_target(slot, part, n_bytes, &target));
+        kit_strings_encode(strings, first, count, target.bytes);
+        return close_target(&target);
+}
+
+void kit_scatter_strings(struct kit_batch *batch, const struct kit_output *output,
+                         const struct kit_packed_strings *strings) {
+        int64_t          shape[KIT_MAX_DIMS];
+        struct kit_slot *slot;
+        size_t           row_count, first = 0;
+
+        if (!can_cut(batch, output))
+                return;
+        row_count = strings->n / (batch->has_row_dim ? (size_t)batch->n_rows : 1);
+        for (slot = kit_batch_live(batch, batch->slots); slot != NULL;
+             slot = kit_batch_live(batch, slot + 1)) {
+                struct kit_output   part = cut(batch, slot, output, shape);
+                size_t              count = row_count * (size_t)slot->rows;
+                TRITONSERVER_Error *err = write_strings(slot, &part, strings, first, count);
+
+                first += count;
+                if (err != NULL)
+                        kit_batch_fail(batch, slot, err);
+        }
+}

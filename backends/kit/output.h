@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Outputs of responses, and scattering: one output tensor of a batch cut into the responses of
+ * its requests.
+ *
+ * Ownership.  Buffers of outputs belong to the responses. Nothing here keeps a pointer.
+ * Threads.  As the batch.
+ */
+#pragma once
+
+#include "kit/batch.h"
+#include "kit/input.h"
+#include "kit/string_tensor.h"
+
+struct kit_output {
+        const char           *name;
+        TRITONSERVER_DataType type;
+        const int64_t        *shape; /* with the batch dimension */
+        uint32_t              n_dims;
+        /* The next state of the sequence instead of an output of the response. Model
+         * configuration: sequence_batching { state }. */
+        bool is_state;
+};
+
+/* Whether the request asks for the output; a backend makes only those. */
+bool kit_wants_output(TRITONBACKEND_Request *request, const char *name);
+
+/* Adds an output of n_bytes to a response; the caller writes them to *ret. */
+TRITONSERVER_Error *kit_output_new(TRITONBACKEND_Response  *response,
+                                   const struct kit_output *output, size_t n_bytes, void **ret);
+
+/* Cuts `bytes`, which has the rows of all live slots in slot order, into the responses of those
+ * that want the output (a state: of all). Without a row dimension there is one live slot, and it
+ * gets all. A slot whose output cannot be made is answered with the error. A tensor that does not
+ * have those rows fails all. */
+void kit_scatter(struct kit_batch *batch, const struct kit_output *output, const void *bytes,
+                 size_t n_bytes);
+
+/* The same for BYTES: `strings` has the elements of all live slots in slot order. */
+void kit_scatter_strings(struct kit_batch *batch, const struct kit_output *output,
+                         const struct kit_packed_strings *strings);

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The four moments of an execution that the server's statistics are made of.
+ *
+ *     exec_start | gather inputs | compute_start | the model | compute_end | scatter | exec_end
+ *
+ * All are nanoseconds of CLOCK_MONOTONIC. A moment that was not reached stays 0 and is reported as
+ * the one before it, so that it counts as no time.
+ *
+ * Threads.  A struct has one user at a time.
+ */
+#pragma once
+
+#include <stdint.h>
+#include <time.h>
+
+#include "kit/errors.h"
+
+struct kit_stats {
+        uint64_t exec_start;
+        uint64_t compute_start;
+        uint64_t compute_end;
+        uint64_t exec_end;
+};
+
+static inline uint64_t kit_clock_ns(void) {
+        struct timespec now;
+
+        (void)clock_gettime(CLOCK_MONOTONIC, &now);
+        return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Fills moments that were not reached from the one before. */
+static inline struct kit_stats kit_stats_filled(const struct kit_stats *stats) {
+        struct kit_stats filled = *stats;
+
+        if (filled.compute_start < filled.exec_start)
+                filled.compute_start = filled.exec_start;
+        if (filled.compute_end < filled.compute_start)
+                filled.compute_end = filled.compute_start;
+        if (filled.exec_end < filled.compute_end)
+                filled.exec_end = filled.compute_end;
+        return filled;
+}
+
+/* Of one request; before the request is released. A failure to report is logged. */
+void kit_stats_report(const struct kit_stats *stats, TRITONBACKEND_ModelInstance *instance,
+                      TRITONBACKEND_Request *request, bool is_success);
+
+/* Of one execution that `rows` batch rows went through. A failure to report is logged. */
+void kit_stats_report_batch(const struct kit_stats *stats, TRITONBACKEND_ModelInstance *instance,
+                            int64_t rows);

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "onnxruntime/config_check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kit/text.h"
+
+static const struct kit_json_value *sequence_list(const struct kit_model *model,
+                                                  const char             *member) {
+        const struct kit_json_value *sequence =
+                kit_json_find(kit_json_root(model->config), "sequence_batching");
+        const struct kit_json_value *list = kit_json_find(sequence, member);
+
+        return list != NULL ? list->first : NULL;
+}
+
+static bool has_element(const struct kit_json_value *at, const char *member, const char *name) {
+        for (; at != NULL; at = at->next)
+                if (strcmp(kit_json_string(kit_json_find(at, member), ""), name) == 0)
+                        return true;
+        return false;
+}
+
+bool config_has_server_input(const struct kit_model *model, const char *name) {
+        return has_element(sequence_list(model, "control_input"), "name", name) ||
+               has_element(sequence_list(model, "state"), "input_name", name);
+}
+
+bool config_is_state_output(const struct kit_model *model, const char *name) {
+        return has_element(sequence_list(model, "state"), "output_name", name);
+}
+
+/* "unexpected inference input 'X', allowed inputs are: A, B" */
+static TRITONSERVER_Error *unexpected(const char *name, const char *kind,
+                                      const struct ort_tensor *tensors, size_t n) {
+        struct kit_text     text = { 0 };
+        TRITONSERVER_Error *err;
+        char               *list;
+
+        for (size_t i = 0; i < n; i++)
+                kit_text_print(&text, "%s%s", i > 0 ? ", " : "", tensors[i].name);
+        list = kit_text_take(&text);
+        err = kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                        "unexpected inference %s '%s', allowed %ss are: %s", kind, name, kind,
+                        list != NULL ? list : "");
+        free(list);
+        return err;
+}
+
+static TRITONSERVER_Error *check_type(const struct kit_model *model, const char *kind,
+                                      const struct kit_tensor *config,
+                                      const struct ort_tensor *file) {
+        if (file->type == TRITONSERVER_TYPE_INVALID)
+                return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                                 "unsupported datatype %d of ONNX for %s '%s' for model '%s'",
+                                 (int)file->onnx_type, kind, file->name, model->name);
+        if (config->type == file->type)
+                return NULL;
+        return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                         "unable to load model '%s', unexpected datatype %s for %s '%s', the model "
+                         "expects %s",
+                         model->name, kit_type_to_config(config->type), kind, config->name,
+                         kit_type_to_config(file->type));
+}
+
+/* The shape that the configuration means: a batch dimension before the dims when the model
+ * batches. */
+static bool shapes_agree(const struct kit_model *model, const struct kit_tensor *config,
+                         const struct ort_tensor *file) {
+        size_t n_batch = model->max_batch_size > 0;
+
+        if (file->n_dims != config->n_dims + n_batch)
+                return false;
+        for (size_t i = 0; i < config->n_dims; i++) {
+                int64_t in_file = file->dims[i + n_batch], given = config->dims[i];
+
+                if (in_file != given && in_file != -1 && given != -1)
+                        return false;
+        }
+        return true;
+}
+
+static TRITONSERVER_Error *no_batch_dim(const struct kit_model  *model,
+                                        const struct ort_tensor *file) {
+        struct kit_text     text = { 0 };
+        TRITONSERVER_Error *err;
+
+        kit_text_add_shape(&text, file->dims, file->n_dims);
+        err = kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                        "model '%s', tensor '%s': for the model to support batching the shape "
+                        "should have at least 1 dimension and the first dimension must be -1; but "
+                        "shape expected by the model is %s",
+                        model->name, file->name, text.chars != NULL ? text.chars : "");
+        kit_text_done(&text);
+        return err;
+}
+
+static TRITONSERVER_Error *shape_mismatch(const struct kit_model  *model,
+                                          const struct kit_tensor *config,
+                                          const struct ort_tensor *file) {
+        bool                has_batch = model->max_batch_size > 0;
+        struct kit_text     text = { 0 };
+        TRITONSERVER_Error *err;
+
+        kit_text_print(&text, "model '%s', tensor '%s': the model expects %zu dimensions (shape ",
+                       model->name, file->name, file->n_dims);
+        kit_text_add_shape(&text, file->dims, file->n_dims);
+        kit_text_print(&text, ") but the model configuration specifies %u dimensions (%sshape ",
+                       config->n_dims + has_batch,
+                       has_batch ? "an initial batch dimension because max_batch_size > 0 followed "
+                                   "by the explicit tensor shape, making complete "
+                                 : "");
+        if (has_batch)
+                kit_text_print(&text, "[-1%s", config->n_dims > 0 ? "," : "");
+        else
+                kit_text_print(&text, "[");
+        for (uint32_t i = 0; i < config->n_dims; i++)
+                kit_text_print(&text, "%s%lld", i > 0 ? "," : "", (long long)config->dims[i]);
+        kit_text_print(&text, "])");
+        err = kit_error(TRITONSERVER_ERROR_INVALID_ARG, "%s", text.chars != NULL ? text.chars : "");
+        kit_text_done(&text);
+        return err;
+}
+
+/* A file whose tensor has no dimensions is a scalar or does not say; both are left to the run.
+ * The first dimension of a file that batches must be open. */
+static TRITONSERVER_Error *check_shape(const struct kit_model  *model,
+                                       const struct kit_tensor *config,
+                                       const struct ort_tensor *file) {
+        bool has_batch = model->max_batch_size > 0;
+
+        if (config->is_ragged || (file->n_dims == 0 && !has_batch))
+                return NULL;
+        if (has_batch && (file->n_dims == 0 || file->dims[0] != -1))
+                return no_batch_dim(model, file);
+        return shapes_agree(model, config, file) ? NULL : shape_mismatch(model, config, file);
+}
+
+static TRITONSERVER_Error *check_tensor(const struct kit_model *model, const char *kind,
+                                        const struct kit_tensor *config,
+                                        const struct ort_tensor *file) {
+        KIT_TRY(check_type(model, kind, config, file));
+        return check_shape(model, config, file);
+}
+
+/* What the server feeds besides the inputs of clients must be in the file, too. */
+static TRITONSERVER_Error *check_server_inputs(const struct kit_model *model,
+                                               const struct session *session, const char *list,
+                                               const char *member) {
+        for (const struct kit_json_value *at = sequence_list(model, list); at != NULL;
+             at = at->next) {
+                const char *name = kit_json_string(kit_json_find(at, member), "");
+
+                if (session_find_input(session, name) == NULL)
+                        return unexpected(name, "input", session->inputs, session->n_inputs);
+        }
+        return NULL;
+}
+
+static bool is_provided(const struct kit_model *model, const char *name) {
+        return kit_model_find_input(model, name) != NULL || config_has_server_input(model, name);
+}
+
+/* Counts as the reference server does, and then says which. */
+static TRITONSERVER_Error *check_all_provided(const struct kit_model *model,
+                                              const struct session   *session) {
+        struct kit_text     missing = { 0 };
+        TRITONSERVER_Error *err;
+        size_t              n_missing = 0;
+
+        for (size_t i = 0; i < session->n_inputs; i++)
+                if (!is_provided(model, session->inputs[i].name))
+                        kit_text_print(&missing, "%s'%s'", n_missing++ > 0 ? ", " : "",
+                                       session->inputs[i].name);
+        if (n_missing == 0)
+                return NULL;
+        err = kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                        "unable to load model '%s', configuration expects %zu inputs, model "
+                        "provides %zu; not in the configuration: %s",
+                        model->name, session->n_inputs - n_missing, session->n_inputs,
+                        missing.chars != NULL ? missing.chars : "");
+        kit_text_done(&missing);
+        return err;
+}
+
+static TRITONSERVER_Error *check_features(const struct kit_model *model) {
+        const struct kit_json_value *root = kit_json_root(model->config);
+
+        if (kit_json_count(kit_json_find(root, "batch_input")) > 0)
+                return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                                 "model '%s': batch_input is not supported by the onnxruntime "
+                                 "backend",
+                                 model->name);
+        if (kit_json_count(kit_json_find(root, "batch_output")) > 0)
+                return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                                 "model '%s': batch_output is not supported by the onnxruntime "
+                                 "backend",
+                                 model->name);
+        return NULL;
+}
+
+TRITONSERVER_Error *config_check(const struct kit_model *model, const struct session *session) {
+        KIT_TRY(check_features(model));
+        for (uint32_t i = 0; i < model->n_inputs; i++) {
+                const struct kit_tensor *config = &model->inputs[i];
+                const struct ort_tensor *file = session_find_input(session, config->name);
+
+                if (file == NULL)
+                        return unexpected(config->name, "input", session->inputs,
+                                          session->n_inputs);
+                KIT_TRY(check_tensor(model, "input", config, file));
+        }
+        KIT_TRY(check_server_inputs(model, session, "control_input", "name"));
+        KIT_TRY(check_server_inputs(model, session, "state", "input_name"));
+        KIT_TRY(check_all_provided(model, session));
+        for (uint32_t i = 0; i < model->n_outputs; i++) {
+                const struct kit_tensor *config = &model->outputs[i];
+                const struct ort_tensor *file = session_find_output(session, config->name);
+
+                if (file == NULL)
+                        return unexpected(config->name, "output", session->outputs,
+                                          session->n_outputs);
+                KIT_TRY(check_tensor(model, "output", config, file));
+        }
+        return NULL;
+}

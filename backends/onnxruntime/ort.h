@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ONNX Runtime as this backend uses it: the library, its environment, its errors and its types.
+ * The one file that includes onnxruntime_c_api.h.
+ *
+ * The library is opened at run time, not linked: its symbols carry the version of the release, so
+ * that a linked backend would refuse any other one, while the API behind OrtGetApiBase() is
+ * promised to stay. Backend configuration:
+ *
+ *     library                  path of the library; default "libonnxruntime.so.1" beside the
+ *                              backend, then wherever the loader finds it
+ *     default-max-batch-size   max_batch_size of models that batch and do not say (default 4)
+ *     enable-global-threadpool 1: all models share one pool of threads, whose sizes are
+ *     intra_op_thread_count    ... these two; 0, the default, is one thread per core
+ *     inter_op_thread_count
+ *
+ * Ownership.  One struct per loaded backend, owned by the entry points. The library itself stays
+ * loaded for the life of the process: its threads may still run its code.
+ * Threads.  It does not change after ort_open().
+ */
+#pragma once
+
+#include <onnxruntime_c_api.h>
+
+#include "kit/errors.h"
+
+struct ort {
+        const OrtApi  *api;
+        OrtEnv        *env;       /* owned */
+        OrtMemoryInfo *cpu;       /* owned: where the buffers of requests are */
+        OrtAllocator  *allocator; /* borrowed: the library's default */
+        int64_t        default_max_batch_size;
+        bool           has_global_threads;
+};
+
+TRITONSERVER_Error *ort_open(TRITONBACKEND_Backend *backend, struct ort **ret);
+void                ort_close(struct ort *ort);
+
+/* "onnx runtime error <code>: <text>"; takes `status`, which may be NULL (gives NULL). INVALID_ARG
+ * when the runtime calls the arguments invalid, INTERNAL otherwise. */
+TRITONSERVER_Error *ort_error(const struct ort *ort, OrtStatus *status);
+
+/* Leaves the function with the error of a call of the API, if there is one. */
+#define ORT_TRY(ort, call) KIT_TRY(ort_error((ort), (ort)->api->call))
+
+/* INVALID and UNDEFINED for what the other side does not have. */
+TRITONSERVER_DataType     ort_type_to_triton(ONNXTensorElementDataType type);
+ONNXTensorElementDataType ort_type_from_triton(TRITONSERVER_DataType type);

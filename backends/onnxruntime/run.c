@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "onnxruntime/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kit/input.h"
+#include "kit/output.h"
+#include "onnxruntime/values.h"
+
+static void release_values(struct run_instance *instance) {
+        const struct ort *ort = instance->plan->session->ort;
+
+        for (size_t i = 0; i < instance->n_inputs; i++)
+                ort->api->ReleaseValue(instance->input_values[i]);
+        for (size_t i = 0; i < instance->n_outputs; i++)
+                if (instance->output_values[i] != NULL)
+                        ort->api->ReleaseValue(instance->output_values[i]);
+        instance->n_inputs = instance->n_outputs = 0;
+}
+
+static bool lacks_input(const struct kit_batch *batch, const struct run_input *input) {
+        struct kit_input found;
+
+        return !kit_input_find(kit_batch_live(batch, batch->slots)->request, input->name, &found);
+}
+
+static TRITONSERVER_Error *add_input(struct run_instance *instance, const struct kit_batch *batch,
+                                     size_t i) {
+        const struct run_input *input = &instance->plan->inputs[i];
+        struct kit_scratch     *scratch = &instance->scratch[i];
+        struct kit_gathered     tensor;
+        OrtValue               *value = NULL;
+        TRITONSERVER_Error     *err;
+
+        if (input->is_optional && lacks_input(batch, input))
+                return NULL;
+        if (input->is_ragged)
+                KIT_TRY(kit_gather_ragged(batch, input->name, scratch, &tensor));
+        else
+                KIT_TRY(kit_gather(batch, input->name, scratch, &tensor));
+        if (input->is_scalar && tensor.n_dims == 1 && tensor.shape[0] == 1)
+                tensor.n_dims = 0;
+        err = value_new(instance->plan->session->ort, &tensor, input->name, &value);
+        if (value != NULL) {
+                instance->input_names[instance->n_inputs] = input->name;
+                instance->input_values[instance->n_inputs++] = value;
+        }
+        return err;
+}
+
+static bool is_wanted(const struct kit_batch *batch, const struct run_output *output) {
+        struct kit_slot *slot = kit_batch_live(batch, batch->slots);
+
+        if (output->is_state)
+                return true;
+        for (; output->is_listed && slot != NULL; slot = kit_batch_live(batch, slot + 1))
+                if (kit_wants_output(slot->request, output->name))
+                        return true;
+        return false;
+}
+
+/* The output of a batch's only request, made before the run so that the run can write into it. An
+ * address that does not fit the type gets a copy after the run instead. */
+static TRITONSERVER_Error *bind_response(struct run_instance    *instance,
+                                         const struct kit_batch *batch, size_t i,
+                                         struct run_bound *bound, OrtValue **ret) {
+        const struct ort_tensor *file = &instance->plan->session->outputs[i];
+        const struct run_output *output = bound->output;
+        struct kit_slot         *slot = kit_batch_live(batch, batch->slots);
+        int64_t                  shape[KIT_MAX_DIMS];
+        struct kit_output        made = { .name = output->name, .type = output->type };
+
+        memcpy(shape, file->dims, file->n_dims * sizeof(*shape));
+        if (batch->has_row_dim)
+                shape[0] = slot->rows;
+        made.shape = shape;
+        made.n_dims = (uint32_t)file->n_dims;
+        if (!kit_size_mul(output->row_bytes, (size_t)slot->rows, &bound->n_bytes))
+                return kit_error_no_memory(SIZE_MAX, output->name);
+        KIT_TRY(kit_output_new(slot->response, &made, bound->n_bytes, &bound->buffer));
+        if ((uintptr_t)bound->buffer % TRITONSERVER_DataTypeByteSize(output->type) != 0)
+                return NULL;
+        bound->is_direct = true;
+        return value_new_over(instance->plan->session->ort, &made, bound->buffer, bound->n_bytes,
+                              ret);
+}
+
+static TRITONSERVER_Error *add_output(struct run_instance *instance, const struct kit_batch *batch,
+                                      size_t i) {
+        const struct run_output *output = &instance->plan->outputs[i];
+        size_t                   n = instance->n_outputs;
+
+        if (!is_wanted(batch, output))
+                return NULL;
+        instance->bound[n] = (struct run_bound){ .output = output };
+        instance->output_names[n] = output->name;
+        instance->output_values[n] = NULL;
+        instance->n_outputs++;
+        if (!output->is_fixed || output->is_state || batch->n_live > 1)
+                return NULL;
+        return bind_response(instance, batch, i, &instance->bound[n], &instance->output_values[n]);
+}
+
+static TRITONSERVER_Error *bind_inputs(struct run_instance    *instance,
+                                       const struct kit_batch *batch) {
+        for (size_t i = 0; i < instance->plan->session->n_inputs; i++)
+                KIT_TRY(add_input(instance, batch, i));
+        return NULL;
+}
+
+static TRITONSERVER_Error *bind_outputs(struct run_instance    *instance,
+                                        const struct kit_batch *batch) {
+        for (size_t i = 0; i < instance->plan->session->n_outputs; i++)
+                KIT_TRY(add_output(instance, batch, i));
+        return NULL;
+}
+
+/* A value that the runtime made, into the buffer that waits for it. */
+static TRITONSERVER_Error *copy_value(const struct ort *ort, OrtValue *value,
+                                      const struct run_bound *bound) {
+        struct kit_output made = { .name = bound->output->name };
+        int64_t           shape[KIT_MAX_DIMS];
+        size_t            n;
+        void             *bytes;
+
+        KIT_TRY(value_read_shape(ort, value, &made, shape));
+        KIT_TRY(kit_count_elements(made.shape, made.n_dims, made.name, &n));
+        if (n * TRITONSERVER_DataTypeByteSize(made.type) != bound->n_bytes)
+                return kit_error(TRITONSERVER_ERROR_INTERNAL,
+                                 "output '%s' has another shape than the model promises",
+                                 made.name);
+        ORT_TRY(ort, GetTensorMutableData(value, &bytes));
+        memcpy(bound->buffer, bytes, bound->n_bytes);
+        return NULL;
+}
+
+/* Values that the runtime made go to the responses and the states. */
+static TRITONSERVER_Error *scatter(struct run_instance *instance, struct kit_batch *batch,
+                                   size_t i) {
+        const struct ort        *ort = instance->plan->session->ort;
+        const struct run_output *output = instance->bound[i].output;
+        OrtValue                *value = instance->output_values[i];
+        struct kit_output        made = { .name = output->name };
+        int64_t                  shape[KIT_MAX_DIMS];
+
+        if (instance->bound[i].buffer != NULL)
+                return copy_value(ort, value, &instance->bound[i]);
+        KIT_TRY(value_read_shape(ort, value, &made, shape));
+        if (made.n_dims == 0 && output->scalar_shape != NULL && output->n_scalar_dims > 0) {
+                made.shape = output->scalar_shape;
+                made.n_dims = output->n_scalar_dims;
+        }
+        if (output->is_listed)
+                KIT_TRY(value_scatter(ort, value, &made, batch, &instance->chars));
+        made.is_state = true;
+        if (output->is_state)
+                KIT_TRY(value_scatter(ort, value, &made, batch, &instance->chars));
+        return NULL;
+}
+
+static TRITONSERVER_Error *compute(struct run_instance *instance, struct kit_batch *batch) {
+        const struct session *session = instance->plan->session;
+        TRITONSERVER_Error   *err;
+
+        KIT_TRY(bind_inputs(instance, batch));
+        KIT_TRY(bind_outputs(instance, batch));
+        batch->stats.compute_start = kit_clock_ns();
+        if (instance->n_outputs == 0)
+                return NULL;
+        err = ort_error(session->ort,
+                        session->ort->api->Run(session->onnx, session->run_options,
+                                               (const char *const *)instance->input_names,
+                                               (const OrtValue *const *)instance->input_values,
+                                               instance->n_inputs,
+                                               (const char *const *)instance->output_names,
+                                               instance->n_outputs, instance->output_values));
+        batch->stats.compute_end = kit_clock_ns();
+        return err;
+}
+
+static TRITONSERVER_Error *scatter_all(struct run_instance *instance, struct kit_batch *batch) {
+        for (size_t i = 0; i < instance->n_outputs; i++)
+                if (!instance->bound[i].is_direct)
+                        KIT_TRY(scatter(instance, batch, i));
+        return NULL;
+}
+
+static void run_one(struct kit_batch *one, void *state) {
+        struct run_instance *instance = state;
+        TRITONSERVER_Error  *err = compute(instance, one);
+
+        if (err == NULL)
+                err = scatter_all(instance, one);
+        release_values(instance);
+        if (err != NULL)
+                kit_batch_fail_all(one, err);
+}
+
+/* All live slots in one run; when that fails, each in its own. */
+static void run_batch(struct run_instance *instance, struct kit_batch *batch) {
+        TRITONSERVER_Error *err;
+
+        if (batch->n_live <= 1) {
+                if (batch->n_live == 1)
+                        run_one(batch, instance);
+                return;
+        }
+        err = compute(instance, batch);
+        if (err != NULL) {
+                release_values(instance);
+                KIT_LOG(TRITONSERVER_LOG_VERBOSE,
+                        "model '%s': a batch of %u requests failed and is run one by one: %s",
+                        instance->plan->model_name, batch->n_live, TRITONSERVER_ErrorMessage(err));
+                TRITONSERVER_ErrorDelete(err);
+                kit_batch_each(batch, run_one, instance);
+                return;
+        }
+        err = scatter_all(instance, batch);
+        release_values(instance);
+        if (err != NULL)
+                kit_batch_fail_all(batch, err);
+}
+
+static void run_group(struct run_instance *instance, TRITONBACKEND_Request **requests,
+                      uint32_t n_requests) {
+        struct kit_batch    batch;
+        TRITONSERVER_Error *err = kit_batch_open(&batch, instance->triton, requests, n_requests);
+
+        if (err != NULL) {
+                /* Earlier groups may have been answered, so the server cannot answer for all. */
+                for (uint32_t i = 0; i < n_requests; i++) {
+                        struct kit_batch one;
+
+                        kit_error_log(kit_batch_open(&one, instance->triton, &requests[i], 1),
+                                      "a batch of one needs no memory");
+                        kit_batch_fail_all(&one, kit_error_copy(err));
+                        kit_batch_close(&one);
+                }
+                TRITONSERVER_ErrorDelete(err);
+                return;
+        }
+        kit_batch_drop_cancelled(&batch);
+        kit_batch_read_rows(&batch, instance->plan->max_batch_size);
+        run_batch(instance, &batch);
+        kit_batch_close(&batch);
+}
+
+/* Whether two requests can be in one run. */
+static bool fits(const struct run_plan *plan, TRITONBACKEND_Request *a, TRITONBACKEND_Request *b) {
+        if (plan->max_batch_size == 0)
+                return false; /* no dimension to join them along */
+        for (size_t i = 0; plan->can_differ && i < plan->session->n_inputs; i++)
+                if (plan->inputs[i].can_differ && !kit_inputs_agree(a, b, plan->inputs[i].name, 1))
+                        return false;
+        return true;
+}
+
+/* Moves the requests that fit the first one to the front; their number. */
+static uint32_t group(const struct run_plan *plan, TRITONBACKEND_Request **requests, uint32_t n) {
+        uint32_t n_group = 1;
+
+        for (uint32_t i = 1; i < n; i++) {
+                TRITONBACKEND_Request *request = requests[i];
+
+                if (!fits(plan, requests[0], request))
+                        continue;
+                /* The ones in between keep their order. */
+                memmove(&requests[n_group + 1], &requests[n_group],
+                        (i - n_group) * sizeof(*requests));
+                requests[n_group++] = request;
+        }
+        return n_group;
+}
+
+TRITONSERVER_Error *run_execute(struct run_instance *instance, TRITONBACKEND_Request **requests,
+                                uint32_t n_requests) {
+        TRITONBACKEND_Request **mine;
+        uint32_t                done = 0;
+
+        if (n_requests == 1) {
+                run_group(instance, requests, 1);
+                return NULL;
+        }
+        /* A copy: the array is the server's. */
+        mine = kit_alloc_array(n_requests, sizeof(*mine));
+        if (mine == NULL)
+                return kit_error_no_memory(n_requests * sizeof(*mine), "a batch");
+        memcpy(mine, requests, n_requests * sizeof(*mine));
+        while (done < n_requests) {
+                uint32_t n = group(instance->plan, mine + done, n_requests - done);
+
+                run_group(instance, mine + done, n);
+                done += n;
+        }
+        free(mine);
+        return NULL;
+}

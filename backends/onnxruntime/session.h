@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A model file opened by ONNX Runtime, with the description of its inputs and outputs.
+ *
+ * One session serves all instances of a model: ONNX Runtime lets any number of threads run it, and
+ * a session per instance would hold the weights, and a pool of threads, once per instance.
+ *
+ * Model configuration, parameters (all optional):
+ *
+ *     intra_op_thread_count   threads for one operator; 0, the default, is one per core
+ *     inter_op_thread_count   threads for operators side by side, with execution_mode 1
+ *     execution_mode          0 sequential (the default), 1 parallel
+ *     enable_mem_arena        1 (the default), 0: return memory after each run
+ *     enable_mem_pattern      1 (the default), 0
+ *     memory.enable_memory_arena_shrinkage   such as "cpu:0": shrink the arena after each run
+ *     session.<...>, optimization.<...>      given to the runtime as they are. Threads that wait
+ *             for work sleep, unlike the runtime's default: session.intra_op.allow_spinning and
+ *             session.inter_op.allow_spinning are "0" unless given. With a thread per core and
+ *             several models, spinning takes the cores from those who have work.
+ *
+ * optimization { graph { level } }: -1 basic, 1 extended, 2 none, 0 or absent all.
+ * model_operations { op_library_filename }: libraries of operators; a relative path that exists
+ * below the model's directory is taken from there.
+ *
+ * Ownership.  A session owns everything in it. It borrows the struct ort.
+ * Threads.  It does not change after session_open().
+ */
+#pragma once
+
+#include "kit/model.h"
+#include "onnxruntime/ort.h"
+
+struct ort_tensor {
+        char                     *name; /* owned */
+        ONNXTensorElementDataType onnx_type;
+        TRITONSERVER_DataType     type;   /* INVALID: a type that the protocol does not have */
+        int64_t                  *dims;   /* owned; -1 = any */
+        size_t                    n_dims; /* 0: a scalar, or the model does not say */
+};
+
+struct session {
+        const struct ort  *ort;         /* borrowed: the backend outlives its models */
+        OrtSession        *onnx;        /* owned */
+        OrtRunOptions     *run_options; /* owned; NULL: defaults */
+        struct ort_tensor *inputs;      /* owned */
+        size_t             n_inputs;
+        struct ort_tensor *outputs; /* owned */
+        size_t             n_outputs;
+};
+
+TRITONSERVER_Error *session_open(const struct ort *ort, const struct kit_model *model,
+                                 struct session *ret);
+void                session_close(struct session *session);
+
+/* NULL when there is none. */
+const struct ort_tensor *session_find_input(const struct session *session, const char *name);
+const struct ort_tensor *session_find_output(const struct session *session, const char *name);

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "testing/testing.h"
+
+#include <stdlib.h>
+
+#include "kit/scratch.h"
+
+TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend) {
+        (void)backend;
+        return kit_check_api_version("testing");
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *triton) {
+        struct testing_model *model;
+
+        KIT_TRY(testing_model_new(triton, &model));
+        return TRITONBACKEND_ModelSetState(triton, model);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *triton) {
+        void *model;
+
+        KIT_TRY(TRITONBACKEND_ModelState(triton, &model));
+        if (model != NULL)
+                testing_model_free(model);
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance *triton) {
+        struct testing_instance *instance;
+        struct testing_model    *model;
+        TRITONBACKEND_Model     *of;
+        void                    *state;
+
+        KIT_TRY(TRITONBACKEND_ModelInstanceModel(triton, &of));
+        KIT_TRY(TRITONBACKEND_ModelState(of, &state));
+        model = state;
+        if (model->fail_instance != NULL)
+                return kit_error(TRITONSERVER_ERROR_INTERNAL, "%s", model->fail_instance);
+        instance = kit_alloc_array(1, sizeof(*instance));
+        if (instance == NULL)
+                return kit_error_no_memory(sizeof(*instance), "an instance");
+        instance->model = model;
+        KIT_TRY(TRITONBACKEND_ModelInstanceName(triton, &instance->name));
+        return TRITONBACKEND_ModelInstanceSetState(triton, instance);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInstance *triton) {
+        void *instance;
+
+        KIT_TRY(TRITONBACKEND_ModelInstanceState(triton, &instance));
+        free(instance);
+        return NULL;
+}
+
+static int64_t count_rows(const struct testing_model *model, TRITONBACKEND_Request *request) {
+        TRITONBACKEND_Input *input;
+        const int64_t       *shape = NULL;
+        uint32_t             n_dims = 0;
+        TRITONSERVER_Error  *err;
+
+        if (model->kit.max_batch_size == 0)
+                return 1;
+        err = TRITONBACKEND_RequestInputByIndex(request, 0, &input);
+        if (err == NULL)
+                err = TRITONBACKEND_InputProperties(input, NULL, NULL, &shape, &n_dims, NULL, NULL);
+        if (err != NULL)
+                TRITONSERVER_ErrorDelete(err);
+        return n_dims > 0 ? shape[0] : 1;
+}
+
+/* A decoupled model answers through factories, so there is no batch that holds responses. */
+static void execute_decoupled(struct testing_execution    *execution,
+                              TRITONBACKEND_ModelInstance *triton,
+                              TRITONBACKEND_Request      **requests) {
+        struct kit_stats stats = { .exec_start = kit_clock_ns() };
+
+        stats.compute_start = stats.exec_start;
+        for (uint32_t i = 0; i < execution->n_requests; i++) {
+                int64_t             rows = count_rows(execution->instance->model, requests[i]);
+                TRITONSERVER_Error *err = testing_answer_many(execution, requests[i], rows);
+
+                stats.compute_end = stats.exec_end = kit_clock_ns();
+                kit_stats_report(&stats, triton, requests[i], err == NULL);
+                kit_error_log(err, "a request of a decoupled model failed");
+                kit_error_log(TRITONBACKEND_RequestRelease(requests[i],
+                                                           TRITONSERVER_REQUEST_RELEASE_ALL),
+                              "failed to release a request");
+        }
+        kit_stats_report_batch(&stats, triton, execution->n_rows);
+}
+
+static TRITONSERVER_Error *execute_batch(struct testing_execution    *execution,
+                                         TRITONBACKEND_ModelInstance *triton,
+                                         TRITONBACKEND_Request      **requests) {
+        struct kit_batch batch;
+        struct kit_slot *slot;
+
+        KIT_TRY(kit_batch_open(&batch, triton, requests, execution->n_requests));
+        kit_batch_read_rows(&batch, execution->instance->model->kit.max_batch_size);
+        for (slot = kit_batch_live(&batch, batch.slots); slot != NULL;
+             slot = kit_batch_live(&batch, slot + 1)) {
+                TRITONSERVER_Error *err = testing_answer(execution, slot);
+
+                if (err != NULL)
+                        kit_batch_fail(&batch, slot, err);
+        }
+        kit_batch_close(&batch);
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *triton,
+                                                       TRITONBACKEND_Request      **requests,
+                                                       const uint32_t               n_requests) {
+        struct testing_execution execution = { .n_requests = n_requests };
+        struct testing_model    *model;
+        void                    *state;
+
+        KIT_TRY(TRITONBACKEND_ModelInstanceState(triton, &state));
+        execution.instance = state;
+        model = execution.instance->model;
+        execution.number = atomic_fetch_add(&model->n_executions, 1) + 1;
+        for (uint32_t i = 0; i < n_requests; i++)
+                execution.n_rows += count_rows(model, requests[i]);
+        KIT_TRY(testing_pause(model, execution.n_rows, n_requests));
+        if (model->fail_execute != NULL)
+                return kit_error(TRITONSERVER_ERROR_INTERNAL, "%s", model->fail_execute);
+        if (!model->is_decoupled)
+                return execute_batch(&execution, triton, requests);
+        execute_decoupled(&execution, triton, requests);
+        return NULL;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The testing backend: a model whose every behaviour a test can ask for. It is not installed.
+ *
+ * Model configuration, parameters (all optional):
+ *
+ *     fail_load          text: loading the model fails with it
+ *     fail_load_code     the code of that: a name as in "Invalid argument" or a number; Internal
+ *     fail_instance      text: creating an instance fails with it
+ *     fail_execute       text: TRITONBACKEND_ModelInstanceExecute returns it as its error
+ *     load_delay_ms      sleep that long while the model loads
+ *     execute_delay_ms   sleep that long in each execution, then in addition per request what
+ *                        its own parameter says
+ *     responses          answers to each request; default 1, 0 is allowed. More or fewer than one
+ *                        needs model_transaction_policy { decoupled: true }
+ *     gate_fifo          path of a FIFO: each execution waits until it has read one byte from it,
+ *                        so a test decides when an execution goes on, without sleeping
+ *     reached_fifo       path of a FIFO: each execution writes one byte to it before it waits at
+ *                        the gate, so a test knows that it is there
+ *     load_gate_fifo     as gate_fifo, for loading the model
+ *     batch_log          path of a file: each execution appends "<requests> <rows>\n"
+ *     fill_config        text of JSON: given to TRITONBACKEND_ModelSetConfig at load when the
+ *                        server asks for completion of configurations
+ *
+ * Relative paths are below the model's directory. FIFOs are opened for reading and writing and
+ * stay open while the model is loaded: a byte written early is kept.
+ *
+ * Request parameters:
+ *
+ *     delay_ms    integer
+ *     fail        string: the request is answered with this error
+ *     fail_code   integer or name; Internal by default
+ *     responses   integer, instead of the model's
+ *     fail_at     integer: with several responses, the error comes as that one, from 0
+ *
+ * Outputs are made by name, when the request asks for them; shape [1], or [rows, 1] where the
+ * model batches, with the type that the configuration gives (an integer type, but for INSTANCE):
+ *
+ *     EXECUTIONS   how many times the model was executed, this one included
+ *     BATCH_ROWS   the rows of all requests of this execution
+ *     REQUESTS     the number of its requests
+ *     RESPONSE     which response of its request this is, from 0
+ *     FLAGS        of the request: 1 sequence start, 2 sequence end
+ *     CORRID       its correlation id, where that is a number
+ *     INSTANCE     BYTES: the name of the instance
+ *
+ * Any other output repeats an input, as the identity backend does: OUTPUT<x> repeats INPUT<x>,
+ * others the input at the same place of the configuration.
+ *
+ * Ownership.  A model owns its descriptors.
+ * Threads.  A model does not change after load, but for the counter.
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "kit/batch.h"
+#include "kit/model.h"
+
+struct testing_model {
+        struct kit_model      kit;
+        const char           *fail_instance; /* borrowed: the configuration; NULL: do not fail */
+        const char           *fail_execute;  /* the same */
+        int64_t               delay_ms;
+        int64_t               n_responses;
+        int                   gate;      /* descriptor, -1: none */
+        int                   reached;   /* descriptor, -1: none */
+        int                   batch_log; /* descriptor, -1: none */
+        bool                  is_decoupled;
+        atomic_uint_least64_t n_executions;
+};
+
+struct testing_instance {
+        struct testing_model *model; /* borrowed: outlives its instances */
+        const char           *name;  /* borrowed: the server */
+};
+
+/* What all requests of an execution see. */
+struct testing_execution {
+        const struct testing_instance *instance;
+        uint64_t                       number; /* from 1 */
+        int64_t                        n_rows;
+        uint32_t                       n_requests;
+};
+
+/* testing_model.c */
+TRITONSERVER_Error *testing_model_new(TRITONBACKEND_Model *triton, struct testing_model **ret);
+void                testing_model_free(struct testing_model *model);
+
+/* Waits where the model says so, and writes the log. */
+TRITONSERVER_Error *testing_pause(const struct testing_model *model, int64_t n_rows,
+                                  uint32_t n_requests);
+void                testing_sleep_ms(int64_t ms);
+
+/* A code by its name or its number; INTERNAL for anything else. */
+TRITONSERVER_Error_Code testing_code(const char *text);
+
+/* testing_answer.c */
+
+/* Fills the response of a model that is not decoupled. */
+TRITONSERVER_Error *testing_answer(const struct testing_execution *execution,
+                                   const struct kit_slot          *slot);
+
+/* Sends all responses of a request of a decoupled model; the request is not released. */
+TRITONSERVER_Error *testing_answer_many(const struct testing_execution *execution,
+                                        TRITONBACKEND_Request *request, int64_t rows);

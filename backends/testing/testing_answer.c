@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kit/input.h"
+#include "kit/output.h"
+#include "kit/string_tensor.h"
+#include "testing/testing.h"
+
+/* What a request's own parameters ask for. */
+struct wishes {
+        int64_t                 delay_ms;
+        int64_t                 n_responses;
+        int64_t                 fail_at;
+        const char             *fail; /* borrowed: the request; NULL: do not fail */
+        TRITONSERVER_Error_Code fail_code;
+};
+
+/* One response that is being filled. */
+struct answer {
+        const struct testing_execution *execution;
+        TRITONBACKEND_Request          *request;
+        TRITONBACKEND_Response         *response;
+        int64_t                         rows;
+        int64_t                         index; /* of the response */
+};
+
+static void read_wish(const char *key, TRITONSERVER_ParameterType type, const void *value,
+                      struct wishes *ret) {
+        const char *text = type == TRITONSERVER_PARAMETER_STRING ? value : NULL;
+        int64_t     number = 0;
+
+        if (type == TRITONSERVER_PARAMETER_INT)
+                number = *(const int64_t *)value;
+        else if (text != NULL)
+                number = atoll(text);
+        if (strcmp(key, "delay_ms") == 0)
+                ret->delay_ms = number;
+        else if (strcmp(key, "responses") == 0)
+                ret->n_responses = number;
+        else if (strcmp(key, "fail_at") == 0)
+                ret->fail_at = number;
+        else if (strcmp(key, "fail") == 0)
+                ret->fail = text != NULL ? text : "failed as requested";
+        else if (strcmp(key, "fail_code") == 0 && text != NULL)
+                ret->fail_code = testing_code(text);
+        else if (strcmp(key, "fail_code") == 0 && number >= 0 &&
+                 number <= TRITONSERVER_ERROR_CANCELLED)
+                ret->fail_code = (TRITONSERVER_Error_Code)number;
+}
+
+static TRITONSERVER_Error *read_wishes(TRITONBACKEND_Request *request, struct wishes *ret) {
+        uint32_t n;
+
+        KIT_TRY(TRITONBACKEND_RequestParameterCount(request, &n));
+        for (uint32_t i = 0; i < n; i++) {
+                TRITONSERVER_ParameterType type;
+                const char                *key;
+                const void                *value;
+
+                KIT_TRY(TRITONBACKEND_RequestParameter(request, i, &key, &type, &value));
+                read_wish(key, type, value, ret);
+        }
+        return NULL;
+}
+
+/* False when the name is not one of the numbers. */
+static bool find_number(const struct answer *answer, const char *output, int64_t *ret) {
+        const struct testing_execution *execution = answer->execution;
+        TRITONSERVER_Error             *err = NULL;
+        uint32_t                        flags = 0;
+        uint64_t                        id = 0;
+
+        if (strcmp(output, "EXECUTIONS") == 0) {
+                *ret = (int64_t)execution->number;
+        } else if (strcmp(output, "BATCH_ROWS") == 0) {
+                *ret = execution->n_rows;
+        } else if (strcmp(output, "REQUESTS") == 0) {
+                *ret = execution->n_requests;
+        } else if (strcmp(output, "RESPONSE") == 0) {
+                *ret = answer->index;
+        } else if (strcmp(output, "FLAGS") == 0) {
+                err = TRITONBACKEND_RequestFlags(answer->request, &flags);
+                *ret = flags;
+        } else if (strcmp(output, "CORRID") == 0) {
+                err = TRITONBACKEND_RequestCorrelationId(answer->request, &id);
+                *ret = (int64_t)id;
+        } else {
+                return false;
+        }
+        if (err != NULL)
+                TRITONSERVER_ErrorDelete(err); /* no number: 0 */
+        return true;
+}
+
+/* [1], or [rows, 1] where the model batches. */
+static struct kit_output one_value(const struct answer *answer, const struct kit_tensor *config,
+                                   int64_t shape[2]) {
+        bool has_rows = answer->execution->instance->model->kit.max_batch_size > 0;
+
+        shape[0] = has_rows ? answer->rows : 1;
+        shape[1] = 1;
+        return (struct kit_output){ .name = config->name,
+                                    .type = config->type,
+                                    .shape = shape,
+                                    .n_dims = has_rows ? 2 : 1 };
+}
+
+/* The same number for each row; little-endian, so the first bytes are those of narrower types. */
+static TRITONSERVER_Error *put_number(const struct answer *answer, const struct kit_tensor *config,
+                                      int64_t number) {
+        int64_t           shape[2];
+        struct kit_output output = one_value(answer, config, shape);
+        size_t            size = TRITONSERVER_DataTypeByteSize(config->type);
+        void             *out;
+
+        if (size == 0)
+                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "output '%s' must have a type of numbers", config->name);
+        KIT_TRY(kit_output_new(answer->response, &output, size * (size_t)shape[0], &out));
+        for (int64_t i = 0; i < shape[0]; i++)
+                memcpy((char *)out + (size_t)i * size, &number, size);
+        return NULL;
+}
+
+static TRITONSERVER_Error *put_text(const struct answer *answer, const struct kit_tensor *config,
+                                    const char *text) {
+        int64_t           shape[2];
+        struct kit_output output = one_value(answer, config, shape);
+        struct kit_string string = { .chars = text, .len = (uint32_t)strlen(text) };
+        size_t            size = kit_string_list_size(&string, 1);
+        void             *out;
+
+        KIT_TRY(kit_output_new(answer->response, &output, size * (size_t)shape[0], &out));
+        for (int64_t i = 0; i < shape[0]; i++)
+                kit_string_list_encode(&string, 1, (char *)out + (size_t)i * size);
+        return NULL;
+}
+
+static const char *input_of(const struct kit_model *model, const struct kit_tensor *output) {
+        size_t place = (size_t)(output - model->outputs);
+
+        if (strncmp(output->name, "OUTPUT", 6) == 0)
+                for (uint32_t i = 0; i < model->n_inputs; i++)
+                        if (strncmp(model->inputs[i].name, "INPUT", 5) == 0 &&
+                            strcmp(model->inputs[i].name + 5, output->name + 6) == 0)
+                                return model->inputs[i].name;
+        return place < model->n_inputs ? model->inputs[place].name : NULL;
+}
+
+static TRITONSERVER_Error *put_input(const struct answer *answer, const struct kit_tensor *config) {
+        const char       *name = input_of(&answer->execution->instance->model->kit, config);
+        struct kit_output output = { .name = config->name };
+        struct kit_input  input;
+        void             *out;
+
+        if (name == NULL || !kit_input_find(answer->request, name, &input))
+                return NULL;
+        output.type = input.type;
+        output.shape = input.shape;
+        output.n_dims = input.n_dims;
+        KIT_TRY(kit_output_new(answer->response, &output, input.n_bytes, &out));
+        return kit_input_copy(&input, out);
+}
+
+static TRITONSERVER_Error *fill(const struct answer *answer) {
+        const struct testing_instance *instance = answer->execution->instance;
+        const struct kit_model        *kit = &instance->model->kit;
+
+        for (uint32_t i = 0; i < kit->n_outputs; i++) {
+                const struct kit_tensor *config = &kit->outputs[i];
+                int64_t                  number;
+
+                if (!kit_wants_output(answer->request, config->name))
+                        continue;
+                if (find_number(answer, config->name, &number))
+                        KIT_TRY(put_number(answer, config, number));
+                else if (strcmp(config->name, "INSTANCE") == 0)
+                        KIT_TRY(put_text(answer, config, instance->name));
+                else
+                        KIT_TRY(put_input(answer, config));
+        }
+        return NULL;
+}
+
+TRITONSERVER_Error *testing_answer(const struct testing_execution *execution,
+                                   const struct kit_slot          *slot) {
+        struct wishes wishes = { .fail_code = TRITONSERVER_ERROR_INTERNAL };
+        struct answer answer = {
+                .execution = execution,
+                .request = slot->request,
+                .response = slot->response,
+                .rows = slot->rows,
+        };
+
+        KIT_TRY(read_wishes(slot->request, &wishes));
+        testing_sleep_ms(wishes.delay_ms);
+        if (wishes.fail != NULL)
+                return kit_error(wishes.fail_code, "%s", wishes.fail);
+        return fill(&answer);
+}
+
+static TRITONSERVER_Error *send_one(TRITONBACKEND_ResponseFactory *factory, struct answer *answer,
+                                    const struct wishes *wishes) {
+        TRITONSERVER_Error *err, *sent;
+
+        KIT_TRY(TRITONBACKEND_ResponseNewFromFactory(&answer->response, factory));
+        testing_sleep_ms(wishes->delay_ms);
+        if (wishes->fail != NULL && wishes->fail_at == answer->index)
+                err = kit_error(wishes->fail_code, "%s", wishes->fail);
+        else
+                err = fill(answer);
+        sent = TRITONBACKEND_ResponseSend(answer->response, 0, err);
+        if (err != NULL)
+                TRITONSERVER_ErrorDelete(err);
+        return sent;
+}
+
+static TRITONSERVER_Error *send_all(TRITONBACKEND_ResponseFactory *factory, struct answer *answer,
+                                    const struct wishes *wishes) {
+        for (; answer->index < wishes->n_responses; answer->index++) {
+                bool is_cancelled = false;
+
+                KIT_TRY(TRITONBACKEND_ResponseFactoryIsCancelled(factory, &is_cancelled));
+                if (is_cancelled)
+                        break;
+                KIT_TRY(send_one(factory, answer, wishes));
+        }
+        return NULL;
+}
+
+/* One final response with `err`, which is also returned, where there is no factory. */
+static TRITONSERVER_Error *refuse(TRITONBACKEND_Request *request, TRITONSERVER_Error *err) {
+        TRITONBACKEND_Response *response;
+        TRITONSERVER_Error     *failed = TRITONBACKEND_ResponseNew(&response, request);
+
+        if (failed == NULL)
+                failed = TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL,
+                                                    err);
+        kit_error_log(failed, "failed to refuse a request");
+        return err;
+}
+
+TRITONSERVER_Error *testing_answer_many(const struct testing_execution *execution,
+                                        TRITONBACKEND_Request *request, int64_t rows) {
+        TRITONBACKEND_ResponseFactory *factory;
+        struct wishes                  wishes = {
+                                 .fail_code = TRITONSERVER_ERROR_INTERNAL,
+                                 .n_responses = execution->instance->model->n_responses,
+        };
+        struct answer       answer = { .execution = execution, .request = request, .rows = rows };
+        TRITONSERVER_Error *err;
+
+        err = read_wishes(request, &wishes);
+        if (err == NULL)
+                err = TRITONBACKEND_ResponseFactoryNew(&factory, request);
+        if (err != NULL)
+                return refuse(request, err);
+        err = send_all(factory, &answer, &wishes);
+        kit_error_log(TRITONBACKEND_ResponseFactorySendFlags(factory,
+                                                             TRITONSERVER_RESPONSE_COMPLETE_FINAL),
+                      "failed to end the responses of a request");
+        kit_error_log(TRITONBACKEND_ResponseFactoryDelete(factory),
+                      "failed to delete a response factory");
+        return err;
+}

@@ -1,0 +1,245 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The comparisons that docs/performance.md quotes.
+
+  make bench            or            bench/run.py --build=build [--only=tiny,large,...] [--rounds=3]
+
+The server (or what it is compared with) is pinned to core 0, the load generator (wrk) to core 1;
+rounds are interleaved and medians reported, as ratios: absolute figures belong to the machine.
+All traffic is on the loopback interface, each load lasts a few seconds.
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SERVER_CORE, LOAD_CORE = "0", "1"
+
+
+def pinned(core, command):
+    return ["taskset", "-c", core] + command
+
+
+class Neso:
+    """A server on a repository; stopped when the block ends."""
+
+    def __init__(self, build, repository):
+        self.command = pinned(SERVER_CORE, [
+            os.path.join(build, "neso"), "serve", "--model-repository", repository,
+            "--http-address", "127.0.0.1", "--http-port", "0", "--metrics-port", "0",
+            "--http-thread-count", "1"])
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True,
+                                        stdout=subprocess.DEVNULL)
+        log = []
+        for line in self.process.stderr:
+            log.append(line)
+            found = re.search(r"Started HTTPService at 127\.0\.0\.1:(\d+)", line)
+            if found:
+                self.port = int(found.group(1))
+                return self
+        raise SystemExit("the server did not start:\n" + "".join(log))
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.stderr.close()
+        self.process.wait()
+
+    def get(self, path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}") as answer:
+            return json.load(answer)
+
+
+class Floor:
+    def __init__(self, build, response_bytes):
+        self.command = pinned(SERVER_CORE, [os.path.join(build, "bench", "floor"), "0",
+                                            str(response_bytes)])
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline())
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+
+def lua_text(data):
+    return '"' + "".join(f"\\{byte:03d}" for byte in data) + '"'
+
+
+def wrk(port, path, body, headers, connections, seconds):
+    """Requests per second of POSTs of one body; every answer must be 200."""
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
+        script.write('wrk.method = "POST"\n')
+        script.write(f"wrk.body = {lua_text(body)}\n")
+        for name, value in headers.items():
+            script.write(f'wrk.headers["{name}"] = "{value}"\n')
+        script.flush()
+        text = subprocess.run(
+            pinned(LOAD_CORE, ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", script.name,
+                               f"http://127.0.0.1:{port}{path}"]),
+            check=True, capture_output=True, text=True).stdout
+    if "Non-2xx" in text or "Socket errors" in text:
+        raise SystemExit("the load saw errors:\n" + text)
+    return float(re.search(r"Requests/sec:\s+([\d.]+)", text).group(1))
+
+
+def binary_request(name, shape, values):
+    head = json.dumps({
+        "inputs": [{"name": name, "shape": shape, "datatype": "FP32",
+                    "parameters": {"binary_data_size": len(values)}}],
+        "parameters": {"binary_data_output": True}}, separators=(",", ":")).encode()
+    return head + values, {"Inference-Header-Content-Length": str(len(head)),
+                           "Content-Type": "application/octet-stream"}
+
+
+def response_size(port, path, body, headers):
+    """Bytes of a whole answer, so that the floor writes as many."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, headers)
+    with urllib.request.urlopen(request) as answer:
+        return len(answer.read())
+
+
+def write_identity(folder, name, parameters=""):
+    os.makedirs(os.path.join(folder, name, "1"))
+    with open(os.path.join(folder, name, "config.pbtxt"), "w", encoding="ascii") as config:
+        config.write(f'''backend: "identity"
+max_batch_size: 0
+input [ {{ name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }} ]
+output [ {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }} ]
+{parameters}
+''')
+
+
+def identity_repository(folder):
+    write_identity(folder, "identity")
+    write_identity(folder, "identity_hop",
+                   'parameters { key: "inline_execution" value { string_value: "never" } }')
+
+
+def compare(options, body, headers, contenders, connections):
+    """Medians of interleaved rounds; contenders: name -> (server, path)."""
+    rates = {name: [] for name in contenders}
+    for _ in range(options.rounds):
+        for name, (server, path) in contenders.items():
+            with server as running:
+                rates[name].append(wrk(running.port, path, body, headers, connections,
+                                       options.seconds))
+    return {name: statistics.median(values) for name, values in rates.items()}
+
+
+def bench_tiny(options, repository):
+    body, headers = binary_request("INPUT0", [1], struct.pack("<f", 1.5))
+    path = "/v2/models/identity/infer"
+    with Neso(options.build, repository) as server:
+        size = response_size(server.port, path, body, headers)
+    medians = compare(options, body, headers, {
+        "floor": (Floor(options.build, size), path),
+        "inline": (Neso(options.build, repository), path),
+        "hop": (Neso(options.build, repository), "/v2/models/identity_hop/infer"),
+    }, 64)
+    print(f"tiny: identity FP32 [1], binary, 64 connections; floor {medians['floor']:.0f}/s")
+    print(f"  run to completion  {medians['inline'] / medians['floor']:.2f} of the floor")
+    print(f"  thread of its own  {medians['hop'] / medians['floor']:.2f} of the floor")
+
+
+def bench_large(options, repository):
+    body, headers = binary_request("INPUT0", [1 << 18], bytes(1 << 20))
+    path = "/v2/models/identity/infer"
+    with Neso(options.build, repository) as server:
+        size = response_size(server.port, path, body, headers)
+    medians = compare(options, body, headers, {
+        "floor": (Floor(options.build, size), path),
+        "neso": (Neso(options.build, repository), path),
+    }, 4)
+    print(f"large: 1 MiB FP32 in and out, 4 connections; floor {medians['floor']:.0f}/s")
+    print(f"  identity           {medians['neso'] / medians['floor']:.2f} of the floor")
+
+
+def bench_json_infer(options, repository):
+    values = [round(0.001 * i * i % 7.919, 6) for i in range(1000)]
+    body = json.dumps({"inputs": [{"name": "INPUT0", "shape": [1000], "datatype": "FP32",
+                                   "data": values}]}, separators=(",", ":")).encode()
+    path = "/v2/models/identity/infer"
+    headers = {"Content-Type": "application/json"}
+    with Neso(options.build, repository) as server:
+        size = response_size(server.port, path, body, headers)
+    medians = compare(options, body, headers, {"neso": (Neso(options.build, repository), path)}, 16)
+    rate = medians["neso"] * (len(body) + size) / 1e6
+    print(f"json: infer of 1 000 floats in and out, 16 connections: {rate:.0f} MB/s of bodies")
+
+
+def bench_codec(options, _):
+    print("codec:")
+    sys.stdout.flush()
+    subprocess.run(pinned(SERVER_CORE, [os.path.join(options.build, "bench", "bench_json")]),
+                   check=True)
+
+
+def digits_round(options, ort_us):
+    """Time ONNX Runtime alone would take for the batches the server ran, over the time it took."""
+    model = os.path.join(ROOT, "examples", "models")
+    body, headers = binary_request("image", [1, 64], struct.pack("<64f", *range(64)))
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(os.path.join(model, "digits"), os.path.join(folder, "digits"))
+        with Neso(options.build, folder) as server:
+            rate = wrk(server.port, "/v2/models/digits/infer", body, headers, 64, options.seconds)
+            stats = server.get("/v2/models/digits/stats")["model_stats"][0]
+    sizes = {b["batch_size"]: b["compute_infer"]["count"] for b in stats["batch_stats"]}
+    missing = [size for size in sizes if size not in ort_us]
+    if missing:
+        ort_us.update(ort_alone(options, missing))
+    n = sum(size * count for size, count in sizes.items())
+    alone_s = sum(count * ort_us[size] for size, count in sizes.items()) / 1e6
+    return alone_s / (n / rate), n / sum(sizes.values())
+
+
+def ort_alone(options, sizes):
+    text = subprocess.run(
+        pinned(SERVER_CORE, [os.path.join(options.build, "bench", "ort_loop"),
+                             os.path.join(ROOT, "examples", "models", "digits", "1", "model.onnx"),
+                             "64"] + [str(size) for size in sizes]),
+        check=True, capture_output=True, text=True).stdout
+    return {int(size): float(us) for size, us in (line.split() for line in text.splitlines())}
+
+
+def bench_digits(options, _):
+    ort_us = ort_alone(options, [1, 8, 16, 32, 64])
+    rounds = [digits_round(options, ort_us) for _ in range(options.rounds)]
+    ratio = statistics.median(r[0] for r in rounds)
+    batch = statistics.median(r[1] for r in rounds)
+    print(f"digits: 64 clients, dynamic batching, mean batch {batch:.1f}")
+    print(f"  {ratio:.2f} of what ONNX Runtime alone reaches with the same batch sizes")
+
+
+BENCHES = {"tiny": bench_tiny, "large": bench_large, "json": bench_json_infer,
+           "codec": bench_codec, "digits": bench_digits}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--only", default=",".join(BENCHES))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as repository:
+        identity_repository(repository)
+        for name in options.only.split(","):
+            BENCHES[name](options, repository)
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,370 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Starts the server with the example models, asks it things, shows the answers, stops it.
+
+    demo.py [BUILD]          BUILD is the folder of the build, by default build/
+
+What is shown is what the server answered, and everything is checked: the exit status is 0 only if
+all of it was right. Needs python3-numpy and what make_models.py needs.
+"""
+import collections
+import http.client
+import json
+import os
+import pathlib
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy
+
+import make_models
+
+EXAMPLES = pathlib.Path(__file__).resolve().parent
+START_SECONDS = 60
+ANSWER_SECONDS = 30
+STOP_SECONDS = 40
+
+N_SHOWN = 20      # digits drawn
+N_ACROSS = 4      # in one row of the screen
+N_SINGLE = 400    # requests one after the other, for the latencies
+N_CLIENTS = 8     # at the same time, for the batches
+LARGEST_BATCH = 64
+# Of the 360 held-out digits, by the network in models/digits (examples/README.md).
+EXPECTED_RIGHT = 358
+
+
+class Failure(Exception):
+    """Something was not as it must be."""
+
+
+def expect(is_right, what):
+    if not is_right:
+        raise Failure(what)
+
+
+# ---- the server --------------------------------------------------------------------------------
+
+
+class Server:
+    def __init__(self, build, repositories):
+        command = [str(build / "neso"), "serve",
+                   *(f"--model-repository={folder}" for folder in repositories),
+                   f"--backend-directory={build / 'backends'}", "--http-address=127.0.0.1",
+                   "--http-port=0", "--metrics-port=0", "--allow-grpc=false"]
+        self.log = []
+        self.lines = queue.Queue()
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                        text=True, errors="replace")
+        self.reader = threading.Thread(target=self.read_log, daemon=True)
+        self.reader.start()
+
+    def read_log(self):
+        for line in self.process.stderr:
+            self.log.append(line)
+            self.lines.put(line)
+        self.lines.put(None)
+
+    def wait_until_started(self):
+        """The port, which is in the line of the log that says that all is ready."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                line = self.lines.get(timeout=max(0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise Failure(f"the server did not start within {START_SECONDS} s") from None
+            expect(line is not None, "the server ended instead of starting")
+            match = re.search(r"Started HTTPService at 127\.0\.0\.1:(\d+)", line)
+            if match:
+                return int(match.group(1))
+
+    def stop(self):
+        """Asks the server to end, as a service manager does; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"the server did not stop within {STOP_SECONDS} s") from None
+        self.reader.join()
+        return code
+
+
+class Client:
+    """One connection, kept open. The protocol is KServe v2 with its binary tensor extension."""
+
+    def __init__(self, port):
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS)
+
+    def close(self):
+        self.connection.close()
+
+    def send(self, method, path, body=None, headers=None):
+        self.connection.request(method, path, body, headers or {})
+        reply = self.connection.getresponse()
+        content = reply.read()
+        if reply.status != 200:
+            raise Failure(f"{method} {path}: {reply.status} {content.decode(errors='replace')}")
+        return reply, content
+
+    def get(self, path):
+        content = self.send("GET", path)[1]
+        return json.loads(content) if content else None
+
+    def infer_json(self, model, name, tensor):
+        """All of it as text, which people can read; the first output."""
+        request = {"inputs": [{"name": name, "datatype": "FP32", "shape": list(tensor.shape),
+                               "data": tensor.ravel().tolist()}]}
+        content = self.send("POST", f"/v2/models/{model}/infer", json.dumps(request))[1]
+        output = json.loads(content)["outputs"][0]
+        return numpy.float32(output["data"]).reshape(output["shape"])
+
+    def infer_binary(self, model, name, tensor):
+        """A short JSON text, then the values as they are in memory; the same way back."""
+        values = tensor.astype("<f4").tobytes()
+        head = json.dumps({
+            "inputs": [{"name": name, "datatype": "FP32", "shape": list(tensor.shape),
+                        "parameters": {"binary_data_size": len(values)}}],
+            "parameters": {"binary_data_output": True}}).encode()
+        reply, content = self.send("POST", f"/v2/models/{model}/infer", head + values,
+                                   {"Inference-Header-Content-Length": str(len(head))})
+        n_head = int(reply.getheader("Inference-Header-Content-Length"))
+        output = json.loads(content[:n_head])["outputs"][0]
+        return numpy.frombuffer(content[n_head:], "<f4").reshape(output["shape"])
+
+    def classify(self, model, name, tensor, output, n_classes):
+        """The classification extension: the n best as (value, index, label)."""
+        values = tensor.astype("<f4").tobytes()
+        head = json.dumps({
+            "inputs": [{"name": name, "datatype": "FP32", "shape": list(tensor.shape),
+                        "parameters": {"binary_data_size": len(values)}}],
+            "outputs": [{"name": output, "parameters": {"classification": n_classes}}]}).encode()
+        content = self.send("POST", f"/v2/models/{model}/infer", head + values,
+                            {"Inference-Header-Content-Length": str(len(head))})[1]
+        best = [text.split(":", 2) for text in json.loads(content)["outputs"][0]["data"]]
+        return [(float(value), int(index), label) for value, index, label in best]
+
+
+# ---- what is drawn -----------------------------------------------------------------------------
+
+
+class Screen:
+    def __init__(self):
+        self.has_colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+        self.is_unicode = encoding == "utf8"
+        self.shades = " ░▒▓█" if self.is_unicode else " .+#@"
+        self.bar = "█" if self.is_unicode else "#"
+
+    def colour(self, number, text):
+        return f"\033[{number}m{text}\033[0m" if self.has_colours else text
+
+    def title(self, text):
+        print("\n" + self.colour(1, text), flush=True)
+
+    def picture(self, image):
+        """8 lines; two characters for each pixel, since characters are narrow."""
+        levels = numpy.minimum(image.reshape(8, 8) / 16 * len(self.shades), len(self.shades) - 1)
+        return ["".join(2 * self.shades[int(level)] for level in row) for row in levels]
+
+    def digits(self, answers):
+        """Some (image, probabilities, truth) beside each other, the answers below them."""
+        for lines in zip(*(self.picture(image) for image, _, _ in answers)):
+            print("  " + "   ".join(lines))
+        texts = []
+        for _, probabilities, truth in answers:
+            answer = int(probabilities.argmax())
+            text = f"{answer}  {100 * probabilities[answer]:5.1f} %  is {truth}"
+            texts.append(self.colour(32 if answer == truth else 31, f"{text:16}"))
+        print("  " + "   ".join(texts) + "\n", flush=True)
+
+
+# ---- the parts of the demonstration ------------------------------------------------------------
+
+
+def read_held_out():
+    images = numpy.fromfile(EXAMPLES / "data" / "heldout_images.f32", "<f4").reshape(-1, 64)
+    labels = numpy.fromfile(EXAMPLES / "data" / "heldout_labels.u8", numpy.uint8)
+    expect(len(images) == len(labels), "as many labels as images")
+    return images, labels
+
+
+def show_server(screen, client):
+    server = client.get("/v2")
+    client.get("/v2/health/ready")
+    screen.title(f"{server['name']} {server['version']} serves")
+    for model in ("digits", "pictures", "identity"):
+        about = client.get(f"/v2/models/{model}")
+        tensors = [f"{tensor['name']} {tensor['datatype']} {json.dumps(tensor['shape'])}"
+                   .replace(", ", ",") for tensor in about["inputs"] + about["outputs"]]
+        print(f"  {model:9} {about['platform'] or 'identity':16} {' -> '.join(tensors)}")
+
+
+def show_digits(screen, client, images, labels):
+    screen.title("Handwritten digits that the network has not seen, one request each")
+    print("  its answer, how probable it finds it, and what was meant\n")
+    answers = []
+    for number in range(N_SHOWN):
+        infer = client.infer_json if number == 0 else client.infer_binary
+        probabilities = infer("digits", "image", images[number:number + 1])[0]
+        expect(abs(float(probabilities.sum()) - 1) < 1e-4, "probabilities that sum up to 1")
+        answers.append((images[number], probabilities, labels[number]))
+        if len(answers) == N_ACROSS:
+            screen.digits(answers)
+            answers = []
+
+
+def show_accuracy(screen, client, images, labels):
+    screen.title(f"All {len(images)} of them, in batches of up to {LARGEST_BATCH}")
+    n_right = 0
+    start = time.perf_counter()
+    for first in range(0, len(images), LARGEST_BATCH):
+        probabilities = client.infer_binary("digits", "image", images[first:first + LARGEST_BATCH])
+        n_right += int((probabilities.argmax(axis=1) == labels[first:first + LARGEST_BATCH]).sum())
+    milliseconds = 1e3 * (time.perf_counter() - start)
+    print(f"  {n_right} right, {100 * n_right / len(images):.1f} %, in {milliseconds:.0f} ms")
+    expect(n_right >= EXPECTED_RIGHT, f"at least {EXPECTED_RIGHT} right")
+
+
+def time_requests(client, images, n_requests):
+    """Seconds that each of some requests took."""
+    taken = []
+    for number in range(n_requests):
+        image = images[number % len(images)][None]
+        start = time.perf_counter()
+        client.infer_binary("digits", "image", image)
+        taken.append(time.perf_counter() - start)
+    return taken
+
+
+def print_latencies(what, taken):
+    median, p99 = 1e6 * numpy.percentile(taken, [50, 99])
+    print(f"  {what:34} median {median:6.0f} us   p99 {p99:6.0f} us")
+
+
+def show_latencies(screen, port, images):
+    screen.title("How long answers take, seen from this script")
+    client = Client(port)
+    print_latencies(f"{N_SINGLE} requests one after the other",
+                    time_requests(client, images, N_SINGLE))
+    client.close()
+
+    taken, failures = [], []
+
+    def run_client(first):
+        own = Client(port)
+        try:
+            taken.extend(time_requests(own, images[first:], N_SINGLE // 2))
+        except Exception as error:  # pylint: disable=broad-except
+            failures.append(error)
+        own.close()
+
+    clients = [threading.Thread(target=run_client, args=(number,)) for number in range(N_CLIENTS)]
+    for thread in clients:
+        thread.start()
+    for thread in clients:
+        thread.join()
+    expect(not failures, f"an answer for every client, not {failures[:1]}")
+    print_latencies(f"{N_CLIENTS} clients at the same time", taken)
+
+
+def show_batches(screen, client):
+    screen.title("What the server did with them (/v2/models/digits/stats)")
+    statistics = client.get("/v2/models/digits/stats")["model_stats"][0]
+    rows = sorted(statistics["batch_stats"], key=lambda row: row["batch_size"])
+    counts = [row["compute_infer"]["count"] for row in rows]
+    for row, count in zip(rows, counts):
+        per_image = row["compute_infer"]["ns"] / count / row["batch_size"] / 1000
+        bar = screen.bar * max(1, round(24 * count / max(counts)))
+        print(f"  batch of {row['batch_size']:2}: {count:5} times, {per_image:6.1f} us an image  "
+              f"{bar}")
+    n_images = statistics["inference_count"]
+    n_expected = (N_SHOWN + len(read_held_out()[0]) + N_SINGLE + N_CLIENTS * (N_SINGLE // 2))
+    print(f"  {n_images} images in {statistics['execution_count']} executions")
+    expect(n_images == n_expected, f"{n_expected} images counted")
+    expect(sum(row["batch_size"] * count for row, count in zip(rows, counts)) == n_images,
+           "statistics of batches that sum up to the images")
+    expect(statistics["inference_stats"]["fail"]["count"] == 0, "no request that failed")
+
+
+def show_identity(screen, client):
+    screen.title("A megabyte through the identity model, and back")
+    values = numpy.random.default_rng(1).random(1 << 18, numpy.float32)
+    start = time.perf_counter()
+    back = client.infer_binary("identity", "INPUT0", values)
+    milliseconds = 1e3 * (time.perf_counter() - start)
+    expect(back.tobytes() == values.tobytes(), "identity to repeat what it got")
+    print(f"  {values.nbytes} bytes came back as they were, in {milliseconds:.1f} ms")
+
+
+def make_picture():
+    """3x96x96: a red disc before a blue and green sky."""
+    rows, columns = numpy.mgrid[0:96, 0:96] / numpy.float32(95)
+    disc = ((rows - 0.5) ** 2 + (columns - 0.5) ** 2 < 0.09).astype(numpy.float32)
+    return numpy.stack([disc, rows * (1 - disc), columns * (1 - disc)]).astype(numpy.float32)
+
+
+def show_pictures(screen, client):
+    screen.title("A picture of 3x96x96, the five best classes (their weights are random)")
+    picture = make_picture()[None]
+    best = client.classify("pictures", "picture", picture, "scores", 5)
+    scores = client.infer_binary("pictures", "picture", picture)[0]
+    for value, index, label in best:
+        print(f"  {label:9} {value:.4f}  {screen.bar * max(1, round(40 * value / best[0][0]))}")
+        expect(label == f"class {index}", f"the label of class {index}")
+        expect(abs(value - float(scores[index])) < 1e-5, f"the score of class {index}")
+    expect([index for _, index, _ in best] == numpy.argsort(-scores)[:5].tolist(),
+           "the classes with the five highest scores")
+
+
+def show_all(screen, port):
+    images, labels = read_held_out()
+    client = Client(port)
+    show_server(screen, client)
+    show_digits(screen, client, images, labels)
+    show_accuracy(screen, client, images, labels)
+    show_latencies(screen, port, images)
+    show_batches(screen, client)
+    show_identity(screen, client)
+    show_pictures(screen, client)
+    client.close()
+
+
+def run(screen, server):
+    start = time.perf_counter()
+    port = server.wait_until_started()
+    milliseconds = 1e3 * (time.perf_counter() - start)
+    print(f"Started in {milliseconds:.0f} ms, listens at http://127.0.0.1:{port}", flush=True)
+    show_all(screen, port)
+    screen.title("SIGTERM")
+    code = server.stop()
+    print(f"  the server ended with exit code {code}")
+    expect(code == 0, "exit code 0")
+
+
+def main():
+    build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else EXAMPLES.parent / "build").resolve()
+    if not (build / "neso").exists():
+        sys.exit(f"demo: {build / 'neso'} is not built")
+    make_models.make_pictures(build / "examples")
+    screen = Screen()
+    server = Server(build, [EXAMPLES / "models", build / "examples"])
+    try:
+        run(screen, server)
+    except (Failure, OSError, http.client.HTTPException) as error:
+        print("".join(collections.deque(server.log, 40)), file=sys.stderr)
+        print(f"demo: FAILED: {error}", file=sys.stderr)
+        return 1
+    finally:
+        server.process.kill()  # nothing, once it has ended
+        server.process.wait()
+    print(screen.colour(32, "  all as it should be"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

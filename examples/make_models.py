@@ -1,0 +1,117 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writes the example models that are too large to be kept with the sources.
+
+    make_models.py TARGET
+
+TARGET/pictures is a small residual network for pictures of 3x96x96, with 100 classes and about
+5 MB of weights. The weights are random (seeded, so that the file is the same each time): it has
+the size, the operators and the arithmetic of the real thing, 46 million multiply-adds a picture,
+but it has learned nothing, and its classes mean nothing.
+
+Needs python3-numpy and python3-onnx.
+"""
+import pathlib
+import sys
+
+import numpy
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+SEED = 11
+N_CLASSES = 100
+PICTURE = (3, 96, 96)
+STAGES = [32, 64, 128, 256]  # channels; each stage halves rows and columns, but for the first
+
+OPSET = 17
+IR_VERSION = 8
+
+CONFIG = """\
+name: "pictures"
+backend: "onnxruntime"
+max_batch_size: 8
+
+# Red, green and blue planes, values from 0 to 1.
+input { name: "picture" data_type: TYPE_FP32 format: FORMAT_NCHW dims: [ 3, 96, 96 ] }
+output { name: "scores" data_type: TYPE_FP32 dims: [ 100 ] label_filename: "labels.txt" }
+
+instance_group { count: 1 kind: KIND_CPU }
+dynamic_batching { }
+"""
+
+
+class Graph:
+    """Nodes and weights in the making. Every function takes and gives names of tensors."""
+
+    def __init__(self):
+        self.random = numpy.random.default_rng(SEED)
+        self.nodes = []
+        self.weights = []
+
+    def weight(self, shape, spread):
+        values = self.random.normal(0, spread, shape).astype(numpy.float32)
+        self.weights.append(numpy_helper.from_array(values, f"weight{len(self.weights)}"))
+        return self.weights[-1].name
+
+    def add(self, operator, *inputs, output=None, **attributes):
+        output = output or f"{operator.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
+        return output
+
+    def conv(self, x, n_inputs, n_outputs, size, stride, gain=1.0):
+        spread = gain * (2 / (n_inputs * size * size)) ** 0.5
+        return self.add("Conv", x, self.weight((n_outputs, n_inputs, size, size), spread),
+                        self.weight((n_outputs,), 0.02), kernel_shape=[size, size],
+                        strides=[stride, stride], pads=[size // 2] * 4)
+
+    def block(self, x, n_inputs, n_outputs, stride):
+        """Two convolutions and the way around them; half gain keeps the sum from growing."""
+        y = self.add("Relu", self.conv(x, n_inputs, n_outputs, 3, stride))
+        y = self.conv(y, n_outputs, n_outputs, 3, 1, gain=0.5)
+        if stride != 1 or n_inputs != n_outputs:
+            x = self.conv(x, n_inputs, n_outputs, 1, stride, gain=0.7)
+        return self.add("Relu", self.add("Add", x, y))
+
+
+def make_network():
+    graph = Graph()
+    x = graph.add("Relu", graph.conv("picture", PICTURE[0], STAGES[0], 7, 2))
+    x = graph.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    n_channels = STAGES[0]
+    for number, n_outputs in enumerate(STAGES):
+        x = graph.block(x, n_channels, n_outputs, 1 if number == 0 else 2)
+        n_channels = n_outputs
+    x = graph.add("Flatten", graph.add("GlobalAveragePool", x))
+    x = graph.add("Gemm", x, graph.weight((n_channels, N_CLASSES), 3 / n_channels ** 0.5),
+                  graph.weight((N_CLASSES,), 0.02))
+    graph.add("Softmax", x, output="scores", axis=1)
+    made = helper.make_model(
+        helper.make_graph(
+            graph.nodes, "pictures",
+            [helper.make_tensor_value_info("picture", TensorProto.FLOAT, ["batch", *PICTURE])],
+            [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", N_CLASSES])],
+            graph.weights),
+        producer_name="examples/make_models.py",
+        opset_imports=[helper.make_opsetid("", OPSET)])
+    made.ir_version = IR_VERSION
+    onnx.checker.check_model(made, full_check=True)
+    return made
+
+
+def make_pictures(target):
+    version = target / "pictures" / "1"
+    version.mkdir(parents=True, exist_ok=True)
+    onnx.save(make_network(), str(version / "model.onnx"))
+    labels = "".join(f"class {number}\n" for number in range(N_CLASSES))
+    (target / "pictures" / "labels.txt").write_text(labels)
+    (target / "pictures" / "config.pbtxt").write_text(CONFIG)
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    make_pictures(pathlib.Path(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What Neso adds to the C API: the few things its own front end needs and a plain Triton server
+ * does not have. A program that must also run against other servers does not include this.
+ *
+ * Ownership.  As in tritonserver.h: a returned error belongs to the caller.
+ * Threads.  Every function may be called from any thread.
+ */
+#pragma once
+
+#include "triton/core/tritonserver.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A third TRITONSERVER_LogFormat, for TRITONSERVER_ServerOptionsSetLogFormat(): each line of the
+ * log is one JSON object with the keys "ts" (RFC 3339, UTC), "level", "pid", "at" (file:line) and
+ * "msg". */
+#define NESO_LOG_FORMAT_JSON ((TRITONSERVER_LogFormat)2)
+
+/* The version of the server that answers the calls, such as "0.1.0". Lives as long as the
+ * library is loaded. */
+TRITONSERVER_DECLSPEC const char *NESO_Version(void);
+
+/* Writes a line of `byte_size` bytes, without its newline, to where the log goes, exactly as it
+ * is: no level, no time, no quoting. The access log is written with it. The whole line and its
+ * newline reach the file in one write, so lines of different threads do not mix. The caller must
+ * have escaped what came from a peer.
+ *
+ * INVALID_ARG when `line` is NULL and byte_size is not 0, or when the line contains a newline. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_LogLine(const char *line, size_t byte_size);
+
+/* Counts one request that a front end refused because of a limit of its own (a body too large,
+ * too many connections): adds 1 to the counter neso_rejected_total{limit="<limit>"}, which
+ * TRITONSERVER_ServerMetrics() reports. `limit` is the limit's name, copied; use a fixed set of
+ * names, since each new one is a new series.
+ *
+ * INVALID_ARG when `server` or `limit` is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerObserveRejected(
+        struct TRITONSERVER_Server *server, const char *limit);
+
+#ifdef __cplusplus
+}
+#endif

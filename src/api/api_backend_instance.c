@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "api/api_backend_types.h"
+
+#include "backend/backend_instance.h"
+
+#define INSTANCE(argument) ((struct backend_instance *)(argument))
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceName(TRITONBACKEND_ModelInstance *instance,
+                                                    const char **name) {
+        API_NEEDS(instance);
+        API_NEEDS(name);
+        *name = INSTANCE(instance)->name;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceKind(TRITONBACKEND_ModelInstance *instance,
+                                                    TRITONSERVER_InstanceGroupKind *kind) {
+        API_NEEDS(instance);
+        API_NEEDS(kind);
+        *kind = INSTANCE(instance)->kind;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceDeviceId(TRITONBACKEND_ModelInstance *instance,
+                                                        int32_t *device_id) {
+        API_NEEDS(instance);
+        API_NEEDS(device_id);
+        *device_id = INSTANCE(instance)->device_id;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceHostPolicy(TRITONBACKEND_ModelInstance *instance,
+                                                          TRITONSERVER_Message **host_policy) {
+        API_NEEDS(instance);
+        API_NEEDS(host_policy);
+        *host_policy = message_to_api(INSTANCE(instance)->host_policy);
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceIsPassive(TRITONBACKEND_ModelInstance *instance,
+                                                         bool *is_passive) {
+        API_NEEDS(instance);
+        API_NEEDS(is_passive);
+        *is_passive = INSTANCE(instance)->group->passive;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileCount(TRITONBACKEND_ModelInstance *instance,
+                                                            uint32_t *count) {
+        API_NEEDS(instance);
+        API_NEEDS(count);
+        *count = (uint32_t)INSTANCE(instance)->group->n_profile;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileName(TRITONBACKEND_ModelInstance *instance,
+                                                           const uint32_t index,
+                                                           const char **profile_name) {
+        const Inference__ModelInstanceGroup *group;
+
+        API_NEEDS(instance);
+        API_NEEDS(profile_name);
+        group = INSTANCE(instance)->group;
+        *profile_name = NULL;
+        if (index >= group->n_profile)
+                return error_to_api(error_new(ERR_INVALID_ARG,
+                                              "out of bounds index %u: instance has %zu profiles",
+                                              index, group->n_profile));
+        *profile_name = group->profile[index];
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSecondaryDeviceCount(
+        TRITONBACKEND_ModelInstance *instance, uint32_t *count) {
+        API_NEEDS(instance);
+        API_NEEDS(count);
+        *count = (uint32_t)INSTANCE(instance)->group->n_secondary_devices;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(
+        TRITONBACKEND_ModelInstance *instance, uint32_t index, const char **kind, int64_t *id) {
+        const Inference__ModelInstanceGroup *group;
+
+        API_NEEDS(instance);
+        API_NEEDS(kind);
+        API_NEEDS(id);
+        group = INSTANCE(instance)->group;
+        if (index >= group->n_secondary_devices)
+                return error_to_api(error_new(ERR_INVALID_ARG,
+                                              "out of bounds index %u: instance has %zu secondary "
+                                              "devices",
+                                              index, group->n_secondary_devices));
+        *kind = "KIND_NVDLA"; /* the only kind there is */
+        *id = group->secondary_devices[index]->device_id;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceModel(TRITONBACKEND_ModelInstance *instance,
+                                                     TRITONBACKEND_Model **model) {
+        API_NEEDS(instance);
+        API_NEEDS(model);
+        *model = (TRITONBACKEND_Model *)INSTANCE(instance)->model;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceState(TRITONBACKEND_ModelInstance *instance,
+                                                     void **state) {
+        API_NEEDS(instance);
+        API_NEEDS(state);
+        *state = INSTANCE(instance)->state;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSetState(TRITONBACKEND_ModelInstance *instance,
+                                                        void *state) {
+        API_NEEDS(instance);
+        INSTANCE(instance)->state = state;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportMemoryUsage(
+        TRITONBACKEND_ModelInstance *instance, TRITONSERVER_BufferAttributes **usage,
+        uint32_t usage_size) {
+        API_NEEDS(instance);
+        if (usage_size > 0)
+                API_NEEDS(usage);
+        return api_report_memory(INSTANCE(instance)->model, usage, usage_size);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportStatistics(
+        TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request, const bool success,
+        const uint64_t exec_start_ns, const uint64_t compute_start_ns,
+        const uint64_t compute_end_ns, const uint64_t exec_end_ns) {
+        struct request_times times = { .exec_start_ns = exec_start_ns,
+                                       .compute_start_ns = compute_start_ns,
+                                       .compute_end_ns = compute_end_ns,
+                                       .exec_end_ns = exec_end_ns };
+
+        API_NEEDS(instance);
+        API_NEEDS(request);
+        backend_instance_report(INSTANCE(instance), (struct request *)request, success, &times);
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportBatchStatistics(
+        TRITONBACKEND_ModelInstance *instance, const uint64_t batch_size,
+        const uint64_t exec_start_ns, const uint64_t compute_start_ns,
+        const uint64_t compute_end_ns, const uint64_t exec_end_ns) {
+        struct request_times times = { .exec_start_ns = exec_start_ns,
+                                       .compute_start_ns = compute_start_ns,
+                                       .compute_end_ns = compute_end_ns,
+                                       .exec_end_ns = exec_end_ns };
+
+        API_NEEDS(instance);
+        backend_instance_report_batch(INSTANCE(instance), batch_size, &times);
+        return NULL;
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "api/api_backend_types.h"
+
+#include "backend/backend_model.h"
+#include "base/mem.h"
+#include "observe/model_stats.h"
+
+#define BACKEND(argument) ((struct backend *)(argument))
+#define MODEL(argument) ((struct backend_model *)(argument))
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* There is one kind of memory, so there is nothing to manage: any pointer names "the" manager. */
+static char the_memory;
+
+TRITONSERVER_Error *TRITONBACKEND_BackendMemoryManager(TRITONBACKEND_Backend *backend,
+                                                       TRITONBACKEND_MemoryManager **manager) {
+        API_NEEDS(backend);
+        API_NEEDS(manager);
+        *manager = (TRITONBACKEND_MemoryManager *)&the_memory;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_MemoryManagerAllocate(TRITONBACKEND_MemoryManager *manager,
+                                                        void **buffer,
+                                                        const TRITONSERVER_MemoryType memory_type,
+                                                        const int64_t memory_type_id,
+                                                        const uint64_t byte_size) {
+        (void)memory_type_id;
+        API_NEEDS(manager);
+        API_NEEDS(buffer);
+        *buffer = NULL;
+        if (memory_type == TRITONSERVER_MEMORY_GPU)
+                return error_to_api(error_new(ERR_UNSUPPORTED,
+                                              "GPU memory can not be allocated: GPUs not "
+                                              "supported"));
+        *buffer = try_alloc((size_t)byte_size);
+        if (*buffer == NULL)
+                return error_to_api(error_new(ERR_UNAVAILABLE, "out of memory: %llu bytes",
+                                              (unsigned long long)byte_size));
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_MemoryManagerFree(TRITONBACKEND_MemoryManager *manager,
+                                                    void *buffer,
+                                                    const TRITONSERVER_MemoryType memory_type,
+                                                    const int64_t memory_type_id) {
+        (void)memory_type;
+        (void)memory_type_id;
+        API_NEEDS(manager);
+        free(buffer);
+        return NULL;
+}
+
+/* ---- backend --------------------------------------------------------------------------------- */
+
+TRITONSERVER_Error *TRITONBACKEND_BackendName(TRITONBACKEND_Backend *backend, const char **name) {
+        API_NEEDS(backend);
+        API_NEEDS(name);
+        *name = BACKEND(backend)->name;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendConfig(TRITONBACKEND_Backend *backend,
+                                                TRITONSERVER_Message **backend_config) {
+        API_NEEDS(backend);
+        API_NEEDS(backend_config);
+        *backend_config = message_to_api(BACKEND(backend)->config);
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendExecutionPolicy(TRITONBACKEND_Backend *backend,
+                                                         TRITONBACKEND_ExecutionPolicy *policy) {
+        API_NEEDS(backend);
+        API_NEEDS(policy);
+        *policy = BACKEND(backend)->policy;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendSetExecutionPolicy(TRITONBACKEND_Backend *backend,
+                                                            TRITONBACKEND_ExecutionPolicy policy) {
+        API_NEEDS(backend);
+        if (policy != TRITONBACKEND_EXECUTION_BLOCKING &&
+            policy != TRITONBACKEND_EXECUTION_DEVICE_BLOCKING)
+                return error_to_api(api_bad_value(__func__, "execution policy", policy));
+        BACKEND(backend)->policy = policy;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendArtifacts(TRITONBACKEND_Backend *backend,
+                                                   TRITONBACKEND_ArtifactType *artifact_type,
+                                                   const char **location) {
+        API_NEEDS(backend);
+        API_NEEDS(artifact_type);
+        API_NEEDS(location);
+        *artifact_type = TRITONBACKEND_ARTIFACT_FILESYSTEM;
+        *location = BACKEND(backend)->directory;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendState(TRITONBACKEND_Backend *backend, void **state) {
+        API_NEEDS(backend);
+        API_NEEDS(state);
+        *state = BACKEND(backend)->state;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendSetState(TRITONBACKEND_Backend *backend, void *state) {
+        API_NEEDS(backend);
+        BACKEND(backend)->state = state;
+        return NULL;
+}
+
+#define MAX_PREFERRED_GPUS 1024
+
+TRITONSERVER_Error *TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+        TRITONBACKEND_BackendAttribute *backend_attributes,
+        const TRITONSERVER_InstanceGroupKind kind, const uint64_t count,
+        const uint64_t *device_ids, const uint64_t id_count) {
+        static const Inference__ModelInstanceGroup__Kind kinds[] = {
+                [TRITONSERVER_INSTANCEGROUPKIND_AUTO] =
+                        INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_AUTO,
+                [TRITONSERVER_INSTANCEGROUPKIND_CPU] =
+                        INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU,
+                [TRITONSERVER_INSTANCEGROUPKIND_GPU] =
+                        INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU,
+                [TRITONSERVER_INSTANCEGROUPKIND_MODEL] =
+                        INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL,
+        };
+        int32_t gpus[MAX_PREFERRED_GPUS];
+
+        API_NEEDS(backend_attributes);
+        if ((size_t)kind >= ARRAY_LEN(kinds))
+                return error_to_api(api_bad_value(__func__, "instance group kind", kind));
+        if (count > INT32_MAX || id_count > MAX_PREFERRED_GPUS)
+                return error_to_api(api_bad_value(__func__, "count", (long long)count));
+        if (id_count > 0)
+                API_NEEDS(device_ids);
+        for (uint64_t i = 0; i < id_count; i++)
+                gpus[i] = (int32_t)device_ids[i];
+        backend_attributes_add_group((struct backend_attributes *)backend_attributes,
+                                     &(struct preferred_group){ .kind = kinds[kind],
+                                                                .count = (uint32_t)count,
+                                                                .gpus = gpus,
+                                                                .n_gpus = (size_t)id_count });
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(
+        TRITONBACKEND_BackendAttribute *backend_attributes, bool enabled) {
+        API_NEEDS(backend_attributes);
+        ((struct backend_attributes *)backend_attributes)->parallel_instances = enabled;
+        return NULL;
+}
+
+/* ---- model ----------------------------------------------------------------------------------- */
+
+TRITONSERVER_Error *TRITONBACKEND_ModelName(TRITONBACKEND_Model *model, const char **name) {
+        API_NEEDS(model);
+        API_NEEDS(name);
+        *name = MODEL(model)->name;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelVersion(TRITONBACKEND_Model *model, uint64_t *version) {
+        API_NEEDS(model);
+        API_NEEDS(version);
+        *version = (uint64_t)MODEL(model)->version;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model *model,
+                                                  TRITONBACKEND_ArtifactType *artifact_type,
+                                                  const char **location) {
+        API_NEEDS(model);
+        API_NEEDS(artifact_type);
+        API_NEEDS(location);
+        *artifact_type = TRITONBACKEND_ARTIFACT_FILESYSTEM;
+        *location = MODEL(model)->directory;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *model,
+                                              const uint32_t config_version,
+                                              TRITONSERVER_Message **model_config) {
+        AUTO_STRBUF     json = { 0 };
+        struct message *m;
+
+        API_NEEDS(model);
+        API_NEEDS(model_config);
+        strbuf_init(&json, 0);
+        API_TRY(model_config_print_json(MODEL(model)->config, config_version, &json));
+        API_TRY(message_new_take(&json, &m));
+        *model_config = message_to_api(m);
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelAutoCompleteConfig(TRITONBACKEND_Model *model,
+                                                          bool *auto_complete_config) {
+        API_NEEDS(model);
+        API_NEEDS(auto_complete_config);
+        *auto_complete_config = MODEL(model)->auto_complete;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *model,
+                                                 const uint32_t config_version,
+                                                 TRITONSERVER_Message *model_config) {
+        API_NEEDS(model);
+        API_NEEDS(model_config);
+        if (config_version != MODEL_CONFIG_VERSION)
+                return error_to_api(error_new(ERR_UNSUPPORTED,
+                                              "model configuration version %u not supported, "
+                                              "supported versions are: 1",
+                                              config_version));
+        return error_to_api(backend_model_complete(
+                MODEL(model), message_text(message_from_api(model_config))));
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelServer(TRITONBACKEND_Model *model,
+                                              TRITONSERVER_Server **server) {
+        API_NEEDS(model);
+        API_NEEDS(server);
+        *server = MODEL(model)->server;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelBackend(TRITONBACKEND_Model *model,
+                                               TRITONBACKEND_Backend **backend) {
+        API_NEEDS(model);
+        API_NEEDS(backend);
+        *backend = (TRITONBACKEND_Backend *)MODEL(model)->backend;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEND_Model *model, void **state) {
+        API_NEEDS(model);
+        API_NEEDS(state);
+        *state = MODEL(model)->state;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model, void *state) {
+        API_NEEDS(model);
+        MODEL(model)->state = state;
+        return NULL;
+}
+
+#define MAX_MEMORY_USAGES 64
+
+TRITONSERVER_Error *api_report_memory(struct backend_model *model,
+                                      TRITONSERVER_BufferAttributes **usage, uint32_t n) {
+        struct memory_usage list[MAX_MEMORY_USAGES];
+
+        if (n > MAX_MEMORY_USAGES)
+                return error_to_api(api_bad_value(__func__, "number of memory usages", n));
+        for (uint32_t i = 0; i < n; i++) {
+                const struct buffer_attributes *a = buffer_attributes_from_api(usage[i]);
+
+                if (a == NULL)
+                        return error_to_api(api_null_argument(__func__, "usage"));
+                list[i] = (struct memory_usage){ .type = memory_type_name(a->memory_type),
+                                                 .id = a->memory_id,
+                                                 .byte_size = a->byte_size };
+        }
+        if (model->stats != NULL)
+                model_stats_set_memory(model->stats, list, n);
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelReportMemoryUsage(TRITONBACKEND_Model *model,
+                                                         TRITONSERVER_BufferAttributes **usage,
+                                                         uint32_t usage_size) {
+        API_NEEDS(model);
+        if (usage_size > 0)
+                API_NEEDS(usage);
+        return api_report_memory(MODEL(model), usage, usage_size);
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "api/api_backend_types.h"
+
+#include "infer/model.h"
+#include "infer/request.h"
+#include "infer/response.h"
+
+#include <string.h>
+
+#define REQUEST(argument) ((struct request *)(argument))
+
+TRITONSERVER_Error *TRITONBACKEND_RequestId(TRITONBACKEND_Request *request, const char **id) {
+        API_NEEDS(request);
+        API_NEEDS(id);
+        *id = REQUEST(request)->id;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestIsCancelled(TRITONBACKEND_Request *request,
+                                                     bool *is_cancelled) {
+        API_NEEDS(request);
+        API_NEEDS(is_cancelled);
+        *is_cancelled = request_is_cancelled(REQUEST(request));
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationId(TRITONBACKEND_Request *request,
+                                                       uint64_t *id) {
+        API_NEEDS(request);
+        API_NEEDS(id);
+        if (REQUEST(request)->correlation.text != NULL)
+                return error_to_api(request_error(REQUEST(request), ERR_INVALID_ARG,
+                                                  "correlation ID in request is not an unsigned "
+                                                  "int"));
+        *id = REQUEST(request)->correlation.number;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationIdString(TRITONBACKEND_Request *request,
+                                                             const char **id) {
+        API_NEEDS(request);
+        API_NEEDS(id);
+        if (REQUEST(request)->correlation.text == NULL)
+                return error_to_api(request_error(REQUEST(request), ERR_INVALID_ARG,
+                                                  "correlation ID in request is not a string"));
+        *id = REQUEST(request)->correlation.text;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestFlags(TRITONBACKEND_Request *request, uint32_t *flags) {
+        API_NEEDS(request);
+        API_NEEDS(flags);
+        *flags = REQUEST(request)->flags;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
+        TRITONBACKEND_Request *request, uint64_t *timeout) {
+        API_NEEDS(request);
+        API_NEEDS(timeout);
+        *timeout = REQUEST(request)->timeout_us;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestParameterCount(TRITONBACKEND_Request *request,
+                                                        uint32_t *count) {
+        API_NEEDS(request);
+        API_NEEDS(count);
+        *count = REQUEST(request)->parameters.n;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestParameter(TRITONBACKEND_Request *request,
+                                                   const uint32_t index, const char **key,
+                                                   TRITONSERVER_ParameterType *type,
+                                                   const void **vvalue) {
+        const struct parameter *p;
+
+        API_NEEDS(request);
+        API_NEEDS(key);
+        API_NEEDS(type);
+        API_NEEDS(vvalue);
+        p = parameter_list_at(&REQUEST(request)->parameters, index);
+        if (p == NULL)
+                return error_to_api(error_new(ERR_INVALID_ARG,
+                                              "out of bounds index %u: request has %u parameters",
+                                              index, REQUEST(request)->parameters.n));
+        *key = p->name;
+        *type = (TRITONSERVER_ParameterType)p->type;
+        *vvalue = parameter_value(p);
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestInputCount(TRITONBACKEND_Request *request,
+                                                    uint32_t *count) {
+        API_NEEDS(request);
+        API_NEEDS(count);
+        *count = REQUEST(request)->n_inputs;
+        return NULL;
+}
+
+static struct error *find_input(const struct request *req, uint32_t index,
+                                struct request_input **ret) {
+        *ret = request_input_at(req, index);
+        if (*ret == NULL)
+                return request_error(req, ERR_INVALID_ARG,
+                                     "out of bounds index %u: request has %u inputs", index,
+                                     req->n_inputs);
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestInputName(TRITONBACKEND_Request *request,
+                                                   const uint32_t index, const char **input_name) {
+        struct request_input *in;
+
+        API_NEEDS(request);
+        API_NEEDS(input_name);
+        *input_name = NULL;
+        API_TRY(find_input(REQUEST(request), index, &in));
+        *input_name = in->name;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestInput(TRITONBACKEND_Request *request, const char *name,
+                                               TRITONBACKEND_Input **input) {
+        struct request_input *in;
+
+        API_NEEDS(request);
+        API_NEEDS(name);
+        API_NEEDS(input);
+        in = request_find_input(REQUEST(request), name);
+        *input = (TRITONBACKEND_Input *)in;
+        if (in == NULL)
+                return error_to_api(request_error(REQUEST(request), ERR_INVALID_ARG,
+                                                  "unknown request input name %s", name));
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request *request,
+                                                      const uint32_t index,
+                                                      TRITONBACKEND_Input **input) {
+        struct request_input *in;
+
+        API_NEEDS(request);
+        API_NEEDS(input);
+        *input = NULL;
+        API_TRY(find_input(REQUEST(request), index, &in));
+        *input = (TRITONBACKEND_Input *)in;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestOutputCount(TRITONBACKEND_Request *request,
+                                                     uint32_t *count) {
+        API_NEEDS(request);
+        API_NEEDS(count);
+        *count = REQUEST(request)->n_output_names;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request *request,
+                                                    const uint32_t index,
+                                                    const char **output_name) {
+        const struct request *req = REQUEST(request);
+
+        API_NEEDS(request);
+        API_NEEDS(output_name);
+        *output_name = NULL;
+        if (index >= req->n_output_names)
+                return error_to_api(request_error(req, ERR_INVALID_ARG,
+                                                  "out of bounds index %u: request has %u "
+                                                  "requested outputs",
+                                                  index, req->n_output_names));
+        *output_name = req->output_names[index];
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestOutputBufferProperties(
+        TRITONBACKEND_Request *request, const char *name, size_t *byte_size,
+        TRITONSERVER_MemoryType *memory_type, int64_t *memory_type_id) {
+        const struct request            *req = REQUEST(request);
+        const struct response_allocator *a;
+        enum memory_type                 type;
+
+        API_NEEDS(request);
+        API_NEEDS(memory_type);
+        API_NEEDS(memory_type_id);
+        a = req->allocator;
+        if (a == NULL || a->query == NULL)
+                return error_to_api(request_error(req, ERR_UNAVAILABLE,
+                                                  "Output properties are not available"));
+        type = (enum memory_type) * memory_type;
+        API_TRY(a->query((struct response_allocator *)a, req->allocator_userp, name, byte_size,
+                         &type, memory_type_id));
+        *memory_type = (TRITONSERVER_MemoryType)type;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request,
+                                                 uint32_t release_flags) {
+        API_NEEDS(request);
+        if (release_flags == REQUEST_RELEASE_RESCHEDULE)
+                return error_to_api(request_error(
+                        REQUEST(request), ERR_INVALID_ARG,
+                        "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while "
+                        "the model is not configured to handle such a flag."));
+        if (release_flags != REQUEST_RELEASE_ALL)
+                return error_to_api(api_bad_value(__func__, "release flag", release_flags));
+        request_release(REQUEST(request), release_flags);
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestTrace(TRITONBACKEND_Request *request,
+                                               TRITONSERVER_InferenceTrace **trace) {
+        API_NEEDS(request);
+        API_NEEDS(trace);
+        *trace = NULL; /* not traced: no trace can be made yet */
+        return NULL;
+}
+
+/* ---- inputs ---------------------------------------------------------------------------------- */
+
+#define INPUT(argument) ((struct request_input *)(argument))
+
+/* The policy under which chunks count: `policy` when the front end gave bytes for it, else NULL. */
+static const char *policy_in_force(const struct request_input *in, const char *policy) {
+        for (const struct input_chunk *c = in->first_chunk; policy != NULL && c != NULL;
+             c = c->next)
+                if (c->host_policy != NULL && strcmp(c->host_policy, policy) == 0)
+                        return policy;
+        return NULL;
+}
+
+static bool counts(const struct input_chunk *c, const char *policy) {
+        if (policy == NULL || c->host_policy == NULL)
+                return policy == c->host_policy;
+        return strcmp(policy, c->host_policy) == 0;
+}
+
+static const struct input_chunk *find_chunk(const struct request_input *in, const char *policy,
+                                            uint32_t index) {
+        for (const struct input_chunk *c = in->first_chunk; c != NULL; c = c->next)
+                if (counts(c, policy) && index-- == 0)
+                        return c;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_InputPropertiesForHostPolicy(
+        TRITONBACKEND_Input *input, const char *host_policy_name, const char **name,
+        TRITONSERVER_DataType *datatype, const int64_t **shape, uint32_t *dims_count,
+        uint64_t *byte_size, uint32_t *buffer_count) {
+        const struct request_input *in = INPUT(input);
+        const char                 *policy;
+        uint64_t                    bytes = 0;
+        uint32_t                    n = 0;
+
+        API_NEEDS(input);
+        policy = policy_in_force(in, host_policy_name);
+        for (const struct input_chunk *c = in->first_chunk; c != NULL; c = c->next)
+                if (counts(c, policy)) {
+                        bytes += c->attributes.byte_size;
+                        n++;
+                }
+        if (name != NULL)
+                *name = in->name;
+        if (datatype != NULL)
+                *datatype = (TRITONSERVER_DataType)in->type;
+        if (shape != NULL)
+                *shape = in->shape;
+        if (dims_count != NULL)
+                *dims_count = in->n_dims;
+        if (byte_size != NULL)
+                *byte_size = bytes;
+        if (buffer_count != NULL)
+                *buffer_count = n;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_InputProperties(TRITONBACKEND_Input *input, const char **name,
+                                                  TRITONSERVER_DataType *datatype,
+                                                  const int64_t **shape, uint32_t *dims_count,
+                                                  uint64_t *byte_size, uint32_t *buffer_count) {
+        return TRITONBACKEND_InputPropertiesForHostPolicy(input, NULL, name, datatype, shape,
+                                                          dims_count, byte_size, buffer_count);
+}
+
+static COLD TRITONSERVER_Error *no_such_buffer(const struct request_input *in, uint32_t index) {
+        return error_to_api(error_new(ERR_INVALID_ARG,
+                                      "unable to get input buffer '%u', input has %u buffers",
+                                      index, in->n_chunks));
+}
+
+TRITONSERVER_Error *TRITONBACKEND_InputBufferForHostPolicy(TRITONBACKEND_Input *input,
+                                                           const char *host_policy_name,
+                                                           const uint32_t index,
+                                                           const void **buffer,
+                                                           uint64_t *buffer_byte_size,
+                                                           TRITONSERVER_MemoryType *memory_type,
+                                                           int64_t *memory_type_id) {
+        const struct input_chunk *c;
+
+        API_NEEDS(input);
+        API_NEEDS(buffer);
+        API_NEEDS(buffer_byte_size);
+        API_NEEDS(memory_type);
+        API_NEEDS(memory_type_id);
+        c = find_chunk(INPUT(input), policy_in_force(INPUT(input), host_policy_name), index);
+        *buffer = NULL;
+        *buffer_byte_size = 0;
+        if (c == NULL)
+                return no_such_buffer(INPUT(input), index);
+        *buffer = c->base;
+        *buffer_byte_size = c->attributes.byte_size;
+        *memory_type = (TRITONSERVER_MemoryType)c->attributes.memory_type;
+        *memory_type_id = c->attributes.memory_id;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_InputBuffer(TRITONBACKEND_Input *input, const uint32_t index,
+                                              const void **buffer, uint64_t *buffer_byte_size,
+                                              TRITONSERVER_MemoryType *memory_type,
+                                              int64_t *memory_type_id) {
+        return TRITONBACKEND_InputBufferForHostPolicy(input, NULL, index, buffer, buffer_byte_size,
+                                                      memory_type, memory_type_id);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_InputBufferAttributes(
+        TRITONBACKEND_Input *input, const uint32_t index, const void **buffer,
+        TRITONSERVER_BufferAttributes **buffer_attributes) {
+        const struct input_chunk *c;
+
+        API_NEEDS(input);
+        API_NEEDS(buffer);
+        API_NEEDS(buffer_attributes);
+        c = find_chunk(INPUT(input), NULL, index);
+        *buffer = NULL;
+        *buffer_attributes = NULL;
+        if (c == NULL)
+                return no_such_buffer(INPUT(input), index);
+        *buffer = c->base;
+        *buffer_attributes =
+                buffer_attributes_to_api((struct buffer_attributes *)&c->attributes);
+        return NULL;
+}

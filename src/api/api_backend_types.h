@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The backend API's names of core types, for the shims in api_backend_*.c: a TRITONBACKEND_Request
+ * is a struct request, a TRITONBACKEND_ModelInstance a struct backend_instance, and so on.
+ */
+#pragma once
+
+#include "api/api_types.h"
+
+#include "triton/core/tritonbackend.h"
+
+struct backend_model;
+
+/* TRITONBACKEND_Model[Instance]ReportMemoryUsage: replaces what the statistics show. */
+TRITONSERVER_Error *api_report_memory(struct backend_model *model,
+                                      TRITONSERVER_BufferAttributes **usage, uint32_t n);

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "api/api_types.h"
+
+#include "base/lock.h"
+#include "base/log.h"
+
+#include "triton/core/neso.h"
+
+#include <string.h>
+
+_Static_assert((int)LOG_INFO == (int)TRITONSERVER_LOG_INFO, "log levels differ");
+_Static_assert((int)LOG_WARN == (int)TRITONSERVER_LOG_WARN, "log levels differ");
+_Static_assert((int)LOG_ERROR == (int)TRITONSERVER_LOG_ERROR, "log levels differ");
+_Static_assert((int)LOG_VERBOSE == (int)TRITONSERVER_LOG_VERBOSE, "log levels differ");
+_Static_assert((int)LOG_FORMAT_DEFAULT == (int)TRITONSERVER_LOG_DEFAULT, "log formats differ");
+_Static_assert((int)LOG_FORMAT_ISO8601 == (int)TRITONSERVER_LOG_ISO8601, "log formats differ");
+_Static_assert((int)LOG_FORMAT_JSON == (int)NESO_LOG_FORMAT_JSON, "log formats differ");
+
+/* Makes "read all settings, change one, write all" one step, so that two threads that change
+ * different settings do not undo each other. Callers of the API hold no lock: the lowest rank. */
+static struct mutex settings_lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_SERVER };
+
+bool TRITONSERVER_LogIsEnabled(TRITONSERVER_LogLevel level) {
+        return (unsigned)level <= TRITONSERVER_LOG_VERBOSE && log_is_enabled((enum log_level)level);
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_LogMessage(TRITONSERVER_LogLevel level,
+                                                   const char *filename, const int line,
+                                                   const char *msg) {
+        API_NEEDS(filename);
+        API_NEEDS(msg);
+        if ((unsigned)level > TRITONSERVER_LOG_VERBOSE)
+                return error_to_api(api_bad_value(__func__, "log level", (int)level));
+        if (log_is_enabled((enum log_level)level))
+                log_write((enum log_level)level, filename, line, msg);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_LogLine(const char *line, size_t byte_size) {
+        if (byte_size > 0) {
+                API_NEEDS(line);
+                if (memchr(line, '\n', byte_size))
+                        return error_to_api(error_new(ERR_INVALID_ARG,
+                                                      "%s: the line has a newline in it",
+                                                      __func__));
+        }
+        log_raw(str_range(line ? line : "", byte_size));
+        return NULL;
+}
+
+/* The setters of the C API take options that they do not use: the log is the process's. */
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogFile(
+        UNUSED struct TRITONSERVER_ServerOptions *options, const char *file) {
+        API_NEEDS(file);
+        return error_to_api(log_set_file(file));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogInfo(
+        UNUSED struct TRITONSERVER_ServerOptions *options, bool log) {
+        struct log_settings settings;
+        MUTEX_GUARD(&settings_lock);
+
+        log_get_settings(&settings);
+        settings.info = log;
+        log_set_settings(&settings);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogWarn(
+        UNUSED struct TRITONSERVER_ServerOptions *options, bool log) {
+        struct log_settings settings;
+        MUTEX_GUARD(&settings_lock);
+
+        log_get_settings(&settings);
+        settings.warning = log;
+        log_set_settings(&settings);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogError(
+        UNUSED struct TRITONSERVER_ServerOptions *options, bool log) {
+        struct log_settings settings;
+        MUTEX_GUARD(&settings_lock);
+
+        log_get_settings(&settings);
+        settings.error = log;
+        log_set_settings(&settings);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogFormat(
+        UNUSED struct TRITONSERVER_ServerOptions *options, const TRITONSERVER_LogFormat format) {
+        struct log_settings settings;
+
+        if ((unsigned)format > (unsigned)NESO_LOG_FORMAT_JSON)
+                return error_to_api(api_bad_value(__func__, "log format", (int)format));
+
+        MUTEX_GUARD(&settings_lock);
+        log_get_settings(&settings);
+        settings.format = (enum log_format)format;
+        log_set_settings(&settings);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogVerbose(
+        UNUSED struct TRITONSERVER_ServerOptions *options, int level) {
+        struct log_settings settings;
+        MUTEX_GUARD(&settings_lock);
+
+        log_get_settings(&settings);
+        settings.verbose_level = level > 0 ? (unsigned)level : 0;
+        log_set_settings(&settings);
+        return NULL;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "api/api_types.h"
+
+#include "base/mem.h"
+#include "observe/metric.h"
+#include "server/server.h"
+
+#include <string.h>
+
+DEFINE_API_TYPE(TRITONSERVER_Server, server)
+DEFINE_API_TYPE(TRITONSERVER_Metrics, strbuf)
+DEFINE_API_TYPE(TRITONSERVER_MetricFamily, metric_family)
+DEFINE_API_TYPE(TRITONSERVER_Metric, metric)
+
+/* Arguments of a metric: the buckets of a histogram. */
+struct metric_args {
+        bool    is_histogram;
+        double *buckets; /* owned */
+        size_t  n_buckets;
+};
+DEFINE_API_TYPE(TRITONSERVER_MetricArgs, metric_args)
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerMetrics(struct TRITONSERVER_Server *server,
+                                                      struct TRITONSERVER_Metrics **metrics) {
+        struct strbuf *text;
+
+        API_NEEDS(server);
+        API_NEEDS(metrics);
+        text = mem_alloc(sizeof(*text));
+        strbuf_init(text, 0);
+        metric_registry_print(server_from_api(server)->metrics, text);
+        metric_registry_print(metric_registry_process(), text);
+        *metrics = strbuf_to_api(text);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MetricsDelete(struct TRITONSERVER_Metrics *metrics) {
+        struct strbuf *text = strbuf_from_api(metrics);
+
+        if (text != NULL)
+                strbuf_done(text);
+        free(text);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MetricsFormatted(struct TRITONSERVER_Metrics *metrics,
+                                                         TRITONSERVER_MetricFormat format,
+                                                         const char **base, size_t *byte_size) {
+        API_NEEDS(metrics);
+        API_NEEDS(base);
+        API_NEEDS(byte_size);
+        if (format != TRITONSERVER_METRIC_PROMETHEUS)
+                return error_to_api(api_bad_value(__func__, "metric format", format));
+        *base = strbuf_cstr(strbuf_from_api(metrics));
+        *byte_size = strbuf_from_api(metrics)->len;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MetricFamilyNew(struct TRITONSERVER_MetricFamily **family,
+                                                        const TRITONSERVER_MetricKind kind,
+                                                        const char *name, const char *description) {
+        struct metric_family *f;
+
+        API_NEEDS(family);
+        API_NEEDS(name);
+        API_NEEDS(description);
+        if ((int)kind < METRIC_COUNTER || (int)kind > METRIC_HISTOGRAM)
+                return error_to_api(api_bad_value(__func__, "metric kind", kind));
+        API_TRY(metric_family_open(metric_registry_process(), (enum metric_kind)kind, name,
+                                   description, &f));
+        *family = metric_family_to_api(f);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MetricFamilyDelete(
+        struct TRITONSERVER_MetricFamily *family) {
+        API_NEEDS(family);
+        return error_to_api(metric_family_close(metric_family_from_api(family)));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_GetMetricFamilyKind(
+        struct TRITONSERVER_MetricFamily *family, TRITONSERVER_MetricKind *kind) {
+        API_NEEDS(family);
+        API_NEEDS(kind);
+        *kind = (TRITONSERVER_MetricKind)metric_family_kind(metric_family_from_api(family));
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MetricArgsNew(struct TRITONSERVER_MetricArgs **args) {
+        API_NEEDS(args);
+        *args = metric_args_to_api(mem_zalloc(sizeof(struct metric_args)));
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MetricArgsSetHistogram(struct TRITONSERVER_MetricArgs *args,
+                                                               const double *buckets,
+                                                               const uint64_t buckets_count) {
+        struct metric_args *a = metric_args_from_api(args);
+        double             *copy;
+        size_t              bytes;
+
+        API_NEEDS(args);
+        if (buckets_count > 0)
+                API_NEEDS(buckets);
+        if (!size_mul(buckets_count, sizeof(*copy), &bytes) ||
+            (copy = try_alloc(bytes)) == NULL)
+                return error_to_api(error_new(ERR_UNAVAILABLE, "out of memory for buckets"));
+        if (bytes > 0)
+                memcpy(copy, buckets, bytes);
+        free(a->buckets);
+        *a = (struct metric_args){ .is_histogram = true,
+                                   .buckets = copy,
+                                   .n_buckets = (size_t)buckets_count };
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MetricArgsDelete(struct TRITONSERVER_MetricArgs *args) {
+        struct metric_args *a = metric_args_from_api(args);
+
+        if (a != NULL)
+                free(a->buckets);
+        free(a);
+        return NULL;
+}
+
+/* Labels from parameters; only texts can be labels. */
+static struct error *read_labels(const struct TRITONSERVER_Parameter **parameters, uint64_t n,
+                                 struct metric_label *ret) {
+        for (uint64_t i = 0; i < n; i++) {
+                const struct parameter *p =
+                        parameter_from_api((struct TRITONSERVER_Parameter *)parameters[i]);
+
+                if (p == NULL || p->type != PARAMETER_STRING)
+                        return error_new(ERR_INVALID_ARG,
+                                         "metric label %llu must be a parameter of type STRING",
+                                         (unsigned long long)i);
+                ret[i] = (struct metric_label){ p->name, p->string };
+        }
+        return NULL;
+}
+
+#define MAX_LABELS 256
+
+struct TRITONSERVER_Error *TRITONSERVER_MetricNewWithArgs(
+        struct TRITONSERVER_Metric **metric, struct TRITONSERVER_MetricFamily *family,
+        const struct TRITONSERVER_Parameter **labels, const uint64_t label_count,
+        const struct TRITONSERVER_MetricArgs *args) {
+        const struct metric_args *a =
+                metric_args_from_api((struct TRITONSERVER_MetricArgs *)args);
+        struct metric_label *copies;
+        struct metric       *m = NULL;
+        struct error        *err;
+
+        API_NEEDS(metric);
+        API_NEEDS(family);
+        if (label_count > 0)
+                API_NEEDS(labels);
+        if (label_count > MAX_LABELS)
+                return error_to_api(error_new(ERR_INVALID_ARG, "a metric has at most %d labels",
+                                              MAX_LABELS));
+        copies = mem_zalloc((size_t)(label_count + 1) * sizeof(*copies));
+        err = read_labels(labels, label_count, copies);
+        if (err == NULL)
+                err = metric_new(metric_family_from_api(family), copies, (size_t)label_count,
+                                 a != NULL ? a->buckets : NULL, a != NULL ? a->n_buckets : 0, &m);
+        free(copies);
+        API_TRY(err);
+        *metric = metric_to_api(m);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MetricNew(struct TRITONSERVER_Metric **metric,
+                                                  struct TRITONSERVER_MetricFamily *family,
+                                                  const struct TRITONSERVER_Parameter **labels,
+                                                  const uint64_t label_count) {
+        return TRITONSERVER_MetricNewWithArgs(metric, family, labels, label_count, NULL);
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MetricDelete(struct TRITONSERVER_Metric *metric) {
+        API_NEEDS(metric);
+        metric_free(metric_from_api(metric));
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MetricValue(struct TRITONSERVER_Metric *metric,
+                                                    double *value) {
+        API_NEEDS(metric);
+        API_NEEDS(value);
+        return error_to_api(metric_value(metric_from_api(metric), value));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MetricIncrement(struct TRITONSERVER_Metric *metric,
+                                                        double value) {
+        API_NEEDS(metric);
+        return error_to_api(metric_increment(metric_from_api(metric), value));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MetricSet(struct TRITONSERVER_Metric *metric,
+                                                  double value) {
+        API_NEEDS(metric);
+        return error_to_api(metric_set(metric_from_api(metric), value));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MetricObserve(struct TRITONSERVER_Metric *metric,
+                                                      double value) {
+        API_NEEDS(metric);
+        return error_to_api(metric_observe(metric_from_api(metric), value));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_GetMetricKind(struct TRITONSERVER_Metric *metric,
+                                                      TRITONSERVER_MetricKind *kind) {
+        API_NEEDS(metric);
+        API_NEEDS(kind);
+        *kind = (TRITONSERVER_MetricKind)metric_kind(metric_from_api(metric));
+        return NULL;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "api/api_types.h"
+
+#include "infer/model.h"
+#include "infer/request.h"
+#include "server/server.h"
+
+DEFINE_API_TYPE(TRITONSERVER_Server, server)
+DEFINE_API_TYPE(TRITONSERVER_InferenceRequest, request)
+
+#define REQUEST(argument) request_from_api(argument)
+
+_Static_assert((int)DATA_TYPE_BF16 == (int)TRITONSERVER_TYPE_BF16, "data types differ");
+_Static_assert((int)DATA_TYPE_BYTES == (int)TRITONSERVER_TYPE_BYTES, "data types differ");
+_Static_assert((int)REQUEST_RELEASE_RESCHEDULE == (int)TRITONSERVER_REQUEST_RELEASE_RESCHEDULE,
+               "release flags differ");
+
+typedef void (*any_fn)(void);
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestNew(
+        struct TRITONSERVER_InferenceRequest **inference_request,
+        struct TRITONSERVER_Server *server, const char *model_name, const int64_t model_version) {
+        struct request *req;
+        struct model   *model;
+
+        API_NEEDS(inference_request);
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        API_TRY(server_get_model(server_from_api(server), model_name, model_version, &model));
+        req = request_new(model);
+        model_unref(model);
+        if (req == NULL)
+                return error_to_api(error_new(ERR_UNAVAILABLE, "out of memory for a request"));
+        *inference_request = request_to_api(req);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestDelete(
+        struct TRITONSERVER_InferenceRequest *inference_request) {
+        request_free(REQUEST(inference_request));
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestId(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char **id) {
+        API_NEEDS(inference_request);
+        API_NEEDS(id);
+        *id = REQUEST(inference_request)->id;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetId(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *id) {
+        API_NEEDS(inference_request);
+        return error_to_api(request_set_id(REQUEST(inference_request), id));
+}
+
+/* Getter and setter of a plain field. */
+#define REQUEST_FIELD(getter, setter, type, field)                                                 \
+        struct TRITONSERVER_Error *getter(struct TRITONSERVER_InferenceRequest *request_face,      \
+                                          type *value) {                                           \
+                API_NEEDS(request_face);                                                           \
+                API_NEEDS(value);                                                                  \
+                *value = (type)REQUEST(request_face)->field;                                       \
+                return NULL;                                                                       \
+        }                                                                                          \
+        struct TRITONSERVER_Error *setter(struct TRITONSERVER_InferenceRequest *request_face,      \
+                                          type value) {                                            \
+                API_NEEDS(request_face);                                                           \
+                REQUEST(request_face)->field = value;                                              \
+                return NULL;                                                                       \
+        }
+
+REQUEST_FIELD(TRITONSERVER_InferenceRequestFlags, TRITONSERVER_InferenceRequestSetFlags, uint32_t,
+              flags)
+REQUEST_FIELD(TRITONSERVER_InferenceRequestPriority, TRITONSERVER_InferenceRequestSetPriority,
+              uint32_t, priority)
+REQUEST_FIELD(TRITONSERVER_InferenceRequestPriorityUInt64,
+              TRITONSERVER_InferenceRequestSetPriorityUInt64, uint64_t, priority)
+REQUEST_FIELD(TRITONSERVER_InferenceRequestTimeoutMicroseconds,
+              TRITONSERVER_InferenceRequestSetTimeoutMicroseconds, uint64_t, timeout_us)
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestCorrelationId(
+        struct TRITONSERVER_InferenceRequest *inference_request, uint64_t *correlation_id) {
+        API_NEEDS(inference_request);
+        API_NEEDS(correlation_id);
+        if (REQUEST(inference_request)->correlation.text != NULL)
+                return error_to_api(request_error(REQUEST(inference_request), ERR_INVALID_ARG,
+                                                  "correlation ID in request is not an unsigned "
+                                                  "int"));
+        *correlation_id = REQUEST(inference_request)->correlation.number;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestCorrelationIdString(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char **correlation_id) {
+        API_NEEDS(inference_request);
+        API_NEEDS(correlation_id);
+        if (REQUEST(inference_request)->correlation.text == NULL)
+                return error_to_api(request_error(REQUEST(inference_request), ERR_INVALID_ARG,
+                                                  "correlation ID in request is not a string"));
+        *correlation_id = REQUEST(inference_request)->correlation.text;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetCorrelationId(
+        struct TRITONSERVER_InferenceRequest *inference_request, uint64_t correlation_id) {
+        API_NEEDS(inference_request);
+        REQUEST(inference_request)->correlation =
+                (struct correlation_id){ .number = correlation_id };
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetCorrelationIdString(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *correlation_id) {
+        API_NEEDS(inference_request);
+        API_NEEDS(correlation_id);
+        return error_to_api(
+                request_set_correlation_text(REQUEST(inference_request), correlation_id));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestCancel(
+        struct TRITONSERVER_InferenceRequest *inference_request) {
+        API_NEEDS(inference_request);
+        request_cancel(REQUEST(inference_request));
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestIsCancelled(
+        struct TRITONSERVER_InferenceRequest *inference_request, bool *is_cancelled) {
+        API_NEEDS(inference_request);
+        API_NEEDS(is_cancelled);
+        *is_cancelled = request_is_cancelled(REQUEST(inference_request));
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddRequestedOutput(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *name) {
+        API_NEEDS(inference_request);
+        API_NEEDS(name);
+        return error_to_api(request_add_output(REQUEST(inference_request), name));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveRequestedOutput(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *name) {
+        API_NEEDS(inference_request);
+        API_NEEDS(name);
+        return error_to_api(request_remove_output(REQUEST(inference_request), name));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(
+        struct TRITONSERVER_InferenceRequest *inference_request) {
+        API_NEEDS(inference_request);
+        request_remove_all_outputs(REQUEST(inference_request));
+        return NULL;
+}
+
+/* The core's callback types name the same pointers and integers by the core's own types. */
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetReleaseCallback(
+        struct TRITONSERVER_InferenceRequest *inference_request,
+        TRITONSERVER_InferenceRequestReleaseFn_t request_release_callback,
+        void *request_release_userp) {
+        API_NEEDS(inference_request);
+        API_NEEDS(request_release_callback);
+        REQUEST(inference_request)->on_release =
+                (request_release_fn)(any_fn)request_release_callback;
+        REQUEST(inference_request)->on_release_userp = request_release_userp;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
+        struct TRITONSERVER_InferenceRequest *inference_request,
+        struct TRITONSERVER_ResponseAllocator *response_allocator, void *response_allocator_userp,
+        TRITONSERVER_InferenceResponseCompleteFn_t response_fn, void *response_userp) {
+        struct request *req = REQUEST(inference_request);
+
+        API_NEEDS(inference_request);
+        API_NEEDS(response_allocator);
+        API_NEEDS(response_fn);
+        req->allocator = response_allocator_from_api(response_allocator);
+        req->allocator_userp = response_allocator_userp;
+        req->on_response = (response_complete_fn)(any_fn)response_fn;
+        req->on_response_userp = response_userp;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetStringParameter(
+        struct TRITONSERVER_InferenceRequest *request, const char *key, const char *value) {
+        API_NEEDS(request);
+        API_NEEDS(key);
+        API_NEEDS(value);
+        return error_to_api(request_add_parameter(
+                REQUEST(request),
+                &(struct parameter){ .name = key, .type = PARAMETER_STRING, .string = value }));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetIntParameter(
+        struct TRITONSERVER_InferenceRequest *request, const char *key, const int64_t value) {
+        API_NEEDS(request);
+        API_NEEDS(key);
+        return error_to_api(request_add_parameter(
+                REQUEST(request),
+                &(struct parameter){ .name = key, .type = PARAMETER_INT, .integer = value }));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetBoolParameter(
+        struct TRITONSERVER_InferenceRequest *request, const char *key, const bool value) {
+        API_NEEDS(request);
+        API_NEEDS(key);
+        return error_to_api(request_add_parameter(
+                REQUEST(request),
+                &(struct parameter){ .name = key, .type = PARAMETER_BOOL, .boolean = value }));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetDoubleParameter(
+        struct TRITONSERVER_InferenceRequest *request, const char *key, const double value) {
+        API_NEEDS(request);
+        API_NEEDS(key);
+        return error_to_api(request_add_parameter(
+                REQUEST(request),
+                &(struct parameter){ .name = key, .type = PARAMETER_DOUBLE, .real = value }));
+}

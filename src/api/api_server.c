@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "api/api_types.h"
+
+#include "base/mem.h"
+#include "infer/model.h"
+#include "infer/request.h"
+#include "observe/metric.h"
+#include "repo/repo.h"
+#include "server/core_metrics.h"
+#include "server/server.h"
+#include "triton/core/neso.h"
+
+DEFINE_API_TYPE(TRITONSERVER_Server, server)
+DEFINE_API_TYPE(TRITONSERVER_ServerOptions, server_options)
+DEFINE_API_TYPE(TRITONSERVER_InferenceRequest, request)
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerNew(struct TRITONSERVER_Server **server,
+                                                  struct TRITONSERVER_ServerOptions *options) {
+        struct server *s;
+
+        API_NEEDS(server);
+        API_NEEDS(options);
+        API_TRY(server_new(server_options_from_api(options), &s));
+        *server = server_to_api(s);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerDelete(struct TRITONSERVER_Server *server) {
+        struct server *s = server_from_api(server);
+        struct error  *err;
+
+        if (s == NULL)
+                return NULL;
+        err = server_stop(s);
+        /* After a timeout models are still in use: what they need must stay. */
+        if (err == NULL)
+                server_free(s);
+        return error_to_api(err);
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerStop(struct TRITONSERVER_Server *server) {
+        API_NEEDS(server);
+        return error_to_api(server_stop(server_from_api(server)));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerSetExitTimeout(struct TRITONSERVER_Server *server,
+                                                             unsigned int timeout) {
+        API_NEEDS(server);
+        atomic_store(&server_from_api(server)->exit_timeout_s, timeout);
+        return NULL;
+}
+
+static struct error *check_exiting(const struct server *s) {
+        if (atomic_load(&s->state) == SERVER_EXITING)
+                return error_new(ERR_UNAVAILABLE, "Server exiting");
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerIsLive(struct TRITONSERVER_Server *server,
+                                                     bool *live) {
+        API_NEEDS(server);
+        API_NEEDS(live);
+        *live = false;
+        API_TRY(check_exiting(server_from_api(server)));
+        *live = server_is_live(server_from_api(server));
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerIsReady(struct TRITONSERVER_Server *server,
+                                                      bool *ready) {
+        API_NEEDS(server);
+        API_NEEDS(ready);
+        *ready = false;
+        API_TRY(check_exiting(server_from_api(server)));
+        *ready = server_is_ready(server_from_api(server));
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelIsReady(struct TRITONSERVER_Server *server,
+                                                           const char *model_name,
+                                                           const int64_t model_version,
+                                                           bool *ready) {
+        struct server *s = server_from_api(server);
+
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        API_NEEDS(ready);
+        API_TRY(check_exiting(s));
+        *ready = server_is_live(s) && repo_version_is_ready(s->repo, model_name, model_version);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelBatchProperties(
+        struct TRITONSERVER_Server *server, const char *model_name, const int64_t model_version,
+        uint32_t *flags, void **voidp) {
+        struct model *model;
+
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        API_NEEDS(flags);
+        API_TRY(server_get_model(server_from_api(server), model_name, model_version, &model));
+        *flags = model->io->max_batch_size > 0 ? TRITONSERVER_BATCH_FIRST_DIM
+                                               : TRITONSERVER_BATCH_UNKNOWN;
+        if (voidp != NULL)
+                *voidp = NULL;
+        model_unref(model);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelTransactionProperties(
+        struct TRITONSERVER_Server *server, const char *model_name, const int64_t model_version,
+        uint32_t *txn_flags, void **voidp) {
+        struct model *model;
+
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        API_NEEDS(txn_flags);
+        API_TRY(server_get_model(server_from_api(server), model_name, model_version, &model));
+        *txn_flags = model->is_decoupled ? TRITONSERVER_TXN_DECOUPLED : TRITONSERVER_TXN_ONE_TO_ONE;
+        if (voidp != NULL)
+                *voidp = NULL;
+        model_unref(model);
+        return NULL;
+}
+
+/* A message made by `expression` into `m`, handed out through `out`. */
+#define GIVE_MESSAGE(out, expression)                                                              \
+        do {                                                                                       \
+                struct message *m;                                                                 \
+                API_TRY(expression);                                                               \
+                *(out) = message_to_api(m);                                                        \
+                return NULL;                                                                       \
+        } while (0)
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerMetadata(
+        struct TRITONSERVER_Server *server, struct TRITONSERVER_Message **server_metadata_message) {
+        API_NEEDS(server);
+        API_NEEDS(server_metadata_message);
+        GIVE_MESSAGE(server_metadata_message, server_metadata(server_from_api(server), &m));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelMetadata(
+        struct TRITONSERVER_Server *server, const char *model_name, const int64_t model_version,
+        struct TRITONSERVER_Message **model_metadata) {
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        API_NEEDS(model_metadata);
+        GIVE_MESSAGE(model_metadata, server_model_metadata(server_from_api(server), model_name,
+                                                           model_version, &m));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelStatistics(
+        struct TRITONSERVER_Server *server, const char *model_name, const int64_t model_version,
+        struct TRITONSERVER_Message **model_stats) {
+        API_NEEDS(server);
+        API_NEEDS(model_stats);
+        GIVE_MESSAGE(model_stats, server_model_statistics(server_from_api(server),
+                                                          model_name != NULL ? model_name : "",
+                                                          model_version, &m));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(
+        struct TRITONSERVER_Server *server, const char *model_name, const int64_t model_version,
+        const uint32_t config_version, struct TRITONSERVER_Message **model_config) {
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        API_NEEDS(model_config);
+        GIVE_MESSAGE(model_config, server_model_config(server_from_api(server), model_name,
+                                                       model_version, config_version, &m));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(
+        struct TRITONSERVER_Server *server, uint32_t flags,
+        struct TRITONSERVER_Message **model_index) {
+        API_NEEDS(server);
+        API_NEEDS(model_index);
+        GIVE_MESSAGE(model_index,
+                     server_model_index(server_from_api(server),
+                                        (flags & TRITONSERVER_INDEX_FLAG_READY) != 0, &m));
+}
+
+/* Only the mode "none" exists yet; its answer is the reference server's. */
+static struct TRITONSERVER_Error *refuse_control(void) {
+        return error_to_api(error_new(ERR_UNAVAILABLE,
+                                      "explicit model load / unload is not allowed if polling is "
+                                      "enabled"));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModel(struct TRITONSERVER_Server *server,
+                                                        const char *model_name) {
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        return refuse_control();
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
+        struct TRITONSERVER_Server *server, const char *model_name,
+        const struct TRITONSERVER_Parameter **parameters, const uint64_t parameter_count) {
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        if (parameter_count > 0)
+                API_NEEDS(parameters);
+        return refuse_control();
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModel(struct TRITONSERVER_Server *server,
+                                                          const char *model_name) {
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        return refuse_control();
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModelAndDependents(
+        struct TRITONSERVER_Server *server, const char *model_name) {
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        return refuse_control();
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(
+        struct TRITONSERVER_Server *server,
+        struct TRITONSERVER_InferenceRequest *inference_request,
+        struct TRITONSERVER_InferenceTrace *trace) {
+        API_NEEDS(server);
+        API_NEEDS(inference_request);
+        (void)trace; /* none can be made yet */
+        return error_to_api(
+                server_infer(server_from_api(server), request_from_api(inference_request)));
+}
+
+struct TRITONSERVER_Error *NESO_ServerObserveRejected(struct TRITONSERVER_Server *server,
+                                                      const char *limit) {
+        API_NEEDS(server);
+        API_NEEDS(limit);
+        return error_to_api(core_metrics_count_rejected(server_from_api(server)->core, limit));
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What every shim of the C API needs: the public names of core types, and argument checks.
+ *
+ * A public object *is* the core's object under another name: TRITONSERVER_Error is struct error,
+ * and so on. DEFINE_API_TYPE() gives the two conversions for a type; the types that many shims
+ * need are defined here, the others in the file that serves them. A shim checks its arguments,
+ * calls the core and converts; it holds no logic.
+ *
+ * API_TRY() and API_NEEDS() are TRY() for functions that return a public error.
+ */
+#pragma once
+
+#include "base/compiler.h"
+#include "base/error.h"
+#include "infer/buffer_attributes.h"
+#include "infer/message.h"
+#include "infer/parameter.h"
+#include "infer/response_allocator.h"
+
+#include "triton/core/tritonserver.h"
+
+#include <stdbool.h>
+
+/* <core_type>_to_api() and <core_type>_from_api(): the same pointer under its other name. */
+#define DEFINE_API_TYPE(public_type, core_type)                                                    \
+        static inline struct public_type *core_type##_to_api(struct core_type *object) {           \
+                return (struct public_type *)object;                                               \
+        }                                                                                          \
+        static inline struct core_type *core_type##_from_api(struct public_type *object) {         \
+                return (struct core_type *)object;                                                 \
+        }
+
+DEFINE_API_TYPE(TRITONSERVER_Error, error)
+DEFINE_API_TYPE(TRITONSERVER_Message, message)
+DEFINE_API_TYPE(TRITONSERVER_Parameter, parameter)
+DEFINE_API_TYPE(TRITONSERVER_BufferAttributes, buffer_attributes)
+DEFINE_API_TYPE(TRITONSERVER_ResponseAllocator, response_allocator)
+
+/* INVALID_ARG "<function>: argument '<name>' must not be NULL". */
+struct error *api_null_argument(const char *function, const char *name) COLD;
+
+/* INVALID_ARG "<function>: <value> is no valid <what>". */
+struct error *api_bad_value(const char *function, const char *what, long long value) COLD;
+
+/* Leaves the shim with the error of `expression`, if there is one. */
+#define API_TRY(expression)                                                                        \
+        do {                                                                                       \
+                struct error *api_err_ = (expression);                                             \
+                if (UNLIKELY(api_err_ != NULL))                                                    \
+                        return error_to_api(api_err_);                                             \
+        } while (0)
+
+/* Leaves the shim with INVALID_ARG when a required pointer is NULL. */
+#define API_NEEDS(argument)                                                                        \
+        do {                                                                                       \
+                if (UNLIKELY((argument) == NULL))                                                  \
+                        return error_to_api(api_null_argument(__func__, #argument));               \
+        } while (0)

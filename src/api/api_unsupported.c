@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Functions of the C API that exist, so that plug-ins link, and do nothing yet: each gives
+ * UNSUPPORTED with its name. A function that becomes real leaves this table and
+ * tests/abi/unsupported.txt, which a test compares.
+ */
+#include "api/api_types.h"
+
+#include "triton/core/tritonbackend.h"
+#include "triton/core/tritoncache.h"
+#include "triton/core/tritonrepoagent.h"
+
+/* The parameters have names, for the reader; none is used. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+static COLD struct TRITONSERVER_Error *unsupported(const char *function) {
+        return error_to_api(error_new(ERR_UNSUPPORTED, "%s is not supported yet", function));
+}
+
+#define UNSUPPORTED(function, parameters)                                                          \
+        struct TRITONSERVER_Error *function parameters {                                           \
+                return unsupported(#function);                                                     \
+        }
+
+/* ---- Traces ---------------------------------------------------------------------------------- */
+
+UNSUPPORTED(TRITONSERVER_InferenceTraceNew,
+            (struct TRITONSERVER_InferenceTrace **trace, TRITONSERVER_InferenceTraceLevel level,
+             uint64_t parent_id, TRITONSERVER_InferenceTraceActivityFn_t activity_fn,
+             TRITONSERVER_InferenceTraceReleaseFn_t release_fn, void *trace_userp))
+UNSUPPORTED(TRITONSERVER_InferenceTraceTensorNew,
+            (struct TRITONSERVER_InferenceTrace **trace, TRITONSERVER_InferenceTraceLevel level,
+             uint64_t parent_id, TRITONSERVER_InferenceTraceActivityFn_t activity_fn,
+             TRITONSERVER_InferenceTraceTensorActivityFn_t tensor_activity_fn,
+             TRITONSERVER_InferenceTraceReleaseFn_t release_fn, void *trace_userp))
+UNSUPPORTED(TRITONSERVER_InferenceTraceReportActivity,
+            (struct TRITONSERVER_InferenceTrace *trace, uint64_t timestamp,
+             const char *activity_name))
+UNSUPPORTED(TRITONSERVER_InferenceTraceDelete, (struct TRITONSERVER_InferenceTrace *trace))
+UNSUPPORTED(TRITONSERVER_InferenceTraceId,
+            (struct TRITONSERVER_InferenceTrace *trace, uint64_t *id))
+UNSUPPORTED(TRITONSERVER_InferenceTraceParentId,
+            (struct TRITONSERVER_InferenceTrace *trace, uint64_t *parent_id))
+UNSUPPORTED(TRITONSERVER_InferenceTraceModelName,
+            (struct TRITONSERVER_InferenceTrace *trace, const char **model_name))
+UNSUPPORTED(TRITONSERVER_InferenceTraceModelVersion,
+            (struct TRITONSERVER_InferenceTrace *trace, int64_t *model_version))
+UNSUPPORTED(TRITONSERVER_InferenceTraceRequestId,
+            (struct TRITONSERVER_InferenceTrace *trace, const char **request_id))
+UNSUPPORTED(TRITONSERVER_InferenceTraceSpawnChildTrace,
+            (struct TRITONSERVER_InferenceTrace *trace,
+             struct TRITONSERVER_InferenceTrace **child_trace))
+UNSUPPORTED(TRITONSERVER_InferenceTraceSetContext,
+            (struct TRITONSERVER_InferenceTrace *trace, const char *trace_context))
+UNSUPPORTED(TRITONSERVER_InferenceTraceContext,
+            (struct TRITONSERVER_InferenceTrace *trace, const char **trace_context))
+
+/* ---- Model repositories ---------------------------------------------------------------------- */
+
+UNSUPPORTED(TRITONSERVER_ServerRegisterModelRepository,
+            (struct TRITONSERVER_Server *server, const char *repository_path,
+             const struct TRITONSERVER_Parameter **name_mapping, const uint32_t mapping_count))
+UNSUPPORTED(TRITONSERVER_ServerUnregisterModelRepository,
+            (struct TRITONSERVER_Server *server, const char *repository_path))
+UNSUPPORTED(TRITONSERVER_ServerPollModelRepository, (struct TRITONSERVER_Server *server))
+
+/* ---- Many responses to one request ----------------------------------------------------------- */
+
+UNSUPPORTED(TRITONBACKEND_ResponseFactoryNew,
+            (TRITONBACKEND_ResponseFactory **factory, TRITONBACKEND_Request *request))
+UNSUPPORTED(TRITONBACKEND_ResponseFactoryDelete, (TRITONBACKEND_ResponseFactory *factory))
+UNSUPPORTED(TRITONBACKEND_ResponseFactorySendFlags,
+            (TRITONBACKEND_ResponseFactory *factory, const uint32_t send_flags))
+UNSUPPORTED(TRITONBACKEND_ResponseFactoryIsCancelled,
+            (TRITONBACKEND_ResponseFactory *factory, bool *is_cancelled))
+UNSUPPORTED(TRITONBACKEND_ResponseNewFromFactory,
+            (TRITONBACKEND_Response **response, TRITONBACKEND_ResponseFactory *factory))
+
+/* ---- Statistics of single responses ---------------------------------------------------------- */
+
+UNSUPPORTED(TRITONBACKEND_ModelInstanceResponseStatisticsNew,
+            (TRITONBACKEND_ModelInstanceResponseStatistics **response_statistics))
+UNSUPPORTED(TRITONBACKEND_ModelInstanceResponseStatisticsDelete,
+            (TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics))
+UNSUPPORTED(TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance,
+            (TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
+             TRITONBACKEND_ModelInstance *model_instance))
+UNSUPPORTED(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory,
+            (TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
+             TRITONBACKEND_ResponseFactory *response_factory))
+UNSUPPORTED(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart,
+            (TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
+             uint64_t response_start))
+UNSUPPORTED(TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart,
+            (TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
+             uint64_t compute_output_start))
+UNSUPPORTED(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd,
+            (TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
+             uint64_t response_end))
+UNSUPPORTED(TRITONBACKEND_ModelInstanceResponseStatisticsSetError,
+            (TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
+             TRITONSERVER_Error *error))
+UNSUPPORTED(TRITONBACKEND_ModelInstanceReportResponseStatistics,
+            (TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics))
+
+/* ---- State of a sequence --------------------------------------------------------------------- */
+
+UNSUPPORTED(TRITONBACKEND_StateNew,
+            (TRITONBACKEND_State **state, TRITONBACKEND_Request *request, const char *name,
+             const TRITONSERVER_DataType datatype, const int64_t *shape, const uint32_t dims_count))
+UNSUPPORTED(TRITONBACKEND_StateUpdate, (TRITONBACKEND_State *state))
+UNSUPPORTED(TRITONBACKEND_StateBuffer,
+            (TRITONBACKEND_State *state, void **buffer, const uint64_t buffer_byte_size,
+             TRITONSERVER_MemoryType *memory_type, int64_t *memory_type_id))
+UNSUPPORTED(TRITONBACKEND_StateBufferAttributes,
+            (TRITONBACKEND_State *state, TRITONSERVER_BufferAttributes **buffer_attributes))
+
+/* ---- Repository agents ----------------------------------------------------------------------- */
+
+UNSUPPORTED(TRITONREPOAGENT_ModelRepositoryLocation,
+            (TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model,
+             TRITONREPOAGENT_ArtifactType *artifact_type, const char **location))
+UNSUPPORTED(TRITONREPOAGENT_ModelRepositoryLocationAcquire,
+            (TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model,
+             const TRITONREPOAGENT_ArtifactType artifact_type, const char **location))
+UNSUPPORTED(TRITONREPOAGENT_ModelRepositoryLocationRelease,
+            (TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model, const char *location))
+UNSUPPORTED(TRITONREPOAGENT_ModelRepositoryUpdate,
+            (TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model,
+             const TRITONREPOAGENT_ArtifactType artifact_type, const char *location))
+UNSUPPORTED(TRITONREPOAGENT_ModelParameterCount,
+            (TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model, uint32_t *count))
+UNSUPPORTED(TRITONREPOAGENT_ModelParameter,
+            (TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model, const uint32_t index,
+             const char **parameter_name, const char **parameter_value))
+UNSUPPORTED(TRITONREPOAGENT_ModelConfig,
+            (TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model,
+             const uint32_t config_version, TRITONSERVER_Message **model_config))
+UNSUPPORTED(TRITONREPOAGENT_ModelState, (TRITONREPOAGENT_AgentModel *model, void **state))
+UNSUPPORTED(TRITONREPOAGENT_ModelSetState, (TRITONREPOAGENT_AgentModel *model, void *state))
+UNSUPPORTED(TRITONREPOAGENT_State, (TRITONREPOAGENT_Agent *agent, void **state))
+UNSUPPORTED(TRITONREPOAGENT_SetState, (TRITONREPOAGENT_Agent *agent, void *state))
+
+/* ---- Response caches ------------------------------------------------------------------------- */
+
+UNSUPPORTED(TRITONCACHE_CacheEntryBufferCount, (TRITONCACHE_CacheEntry *entry, size_t *count))
+UNSUPPORTED(TRITONCACHE_CacheEntryAddBuffer,
+            (TRITONCACHE_CacheEntry *entry, void *base,
+             TRITONSERVER_BufferAttributes *buffer_attributes))
+UNSUPPORTED(TRITONCACHE_CacheEntryGetBuffer,
+            (TRITONCACHE_CacheEntry *entry, size_t index, void **base,
+             TRITONSERVER_BufferAttributes *buffer_attributes))
+UNSUPPORTED(TRITONCACHE_CacheEntrySetBuffer,
+            (TRITONCACHE_CacheEntry *entry, size_t index, void *new_base,
+             TRITONSERVER_BufferAttributes *buffer_attributes))
+UNSUPPORTED(TRITONCACHE_Copy, (TRITONCACHE_Allocator *allocator, TRITONCACHE_CacheEntry *entry))

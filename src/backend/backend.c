@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "backend/backend.h"
+
+#include "base/dl.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+/* A backend of ours that may run on a loop's thread exports this constant with the value 1. */
+#define INLINE_SAFE_SYMBOL "NESO_BACKEND_INLINE_SAFE"
+
+#define FIND(b, member, symbol)                                                                    \
+        (b)->entry.member = (__typeof__((b)->entry.member))dl_find((b)->library, symbol)
+
+static struct error *find_entry_points(struct backend *b) {
+        dl_symbol_fn execute;
+
+        FIND(b, initialize, "TRITONBACKEND_Initialize");
+        FIND(b, finalize, "TRITONBACKEND_Finalize");
+        FIND(b, get_attributes, "TRITONBACKEND_GetBackendAttribute");
+        FIND(b, model_initialize, "TRITONBACKEND_ModelInitialize");
+        FIND(b, model_finalize, "TRITONBACKEND_ModelFinalize");
+        FIND(b, instance_initialize, "TRITONBACKEND_ModelInstanceInitialize");
+        FIND(b, instance_finalize, "TRITONBACKEND_ModelInstanceFinalize");
+        FIND(b, instance_ready, "TRITONBACKEND_ModelInstanceReady");
+        TRY(dl_get(b->library, "TRITONBACKEND_ModelInstanceExecute", &execute));
+        b->entry.execute = (backend_execute_fn)execute;
+
+        const int *inline_safe = (const int *)(void *)dl_find(b->library, INLINE_SAFE_SYMBOL);
+
+        b->is_inline_safe = inline_safe != NULL && *inline_safe == 1;
+        return NULL;
+}
+
+static struct error *start(struct backend *b) {
+        TRITONBACKEND_Backend *face = (TRITONBACKEND_Backend *)b;
+
+        if (b->entry.initialize != NULL) {
+                struct error *err = (struct error *)b->entry.initialize(face);
+
+                if (err != NULL) {
+                        b->entry.finalize = NULL; /* what did not start is not ended */
+                        return err;
+                }
+        }
+        if (b->entry.get_attributes != NULL)
+                return (struct error *)b->entry.get_attributes(
+                        face, (TRITONBACKEND_BackendAttribute *)&b->attributes);
+        return NULL;
+}
+
+struct error *backend_open(const char *name, const char *path, struct strbuf *config_json,
+                           struct backend **ret) {
+        struct backend *b = mem_zalloc(sizeof(*b));
+        struct error   *err;
+
+        ref_init(&b->ref);
+        b->name = mem_strdup(name);
+        b->path = mem_strdup(path);
+        b->directory = path_dirname(path);
+        err = message_new_take(config_json, &b->config);
+        if (err == NULL)
+                err = dl_open(path, &b->library);
+        if (err == NULL)
+                err = find_entry_points(b);
+        if (err == NULL)
+                err = start(b);
+        if (err != NULL) {
+                backend_unref(b);
+                return err;
+        }
+        *ret = b;
+        return NULL;
+}
+
+void backend_ref(struct backend *b) {
+        ref_get(&b->ref);
+}
+
+void backend_unref(struct backend *b) {
+        if (b == NULL || !ref_put(&b->ref))
+                return;
+        if (b->entry.finalize != NULL) {
+                AUTO_ERROR err = (struct error *)b->entry.finalize((TRITONBACKEND_Backend *)b);
+
+                if (err != NULL)
+                        log_error("backend '%s' failed to finalize: %s", b->name, err->message);
+        }
+        for (size_t i = 0; i < b->attributes.n_groups; i++)
+                free((int32_t *)b->attributes.groups[i].gpus);
+        free(b->attributes.groups);
+        dl_close(b->library);
+        message_free(b->config);
+        free(b->directory);
+        free(b->path);
+        free(b->name);
+        free(b);
+}
+
+void backend_attributes_add_group(struct backend_attributes *a,
+                                  const struct preferred_group *group) {
+        struct preferred_group *copy;
+
+        a->groups = mem_realloc(a->groups, (a->n_groups + 1) * sizeof(*a->groups));
+        copy = &a->groups[a->n_groups++];
+        *copy = *group;
+        if (group->n_gpus > 0) {
+                int32_t *gpus = mem_alloc(group->n_gpus * sizeof(*gpus));
+
+                memcpy(gpus, group->gpus, group->n_gpus * sizeof(*gpus));
+                copy->gpus = gpus;
+        }
+}

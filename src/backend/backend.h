@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A backend: one shared library that runs models, seen from the host's side of its ABI.
+ *
+ * Opening looks up the entry points, hands it its configuration, calls TRITONBACKEND_Initialize
+ * and asks for its attributes. One backend per library path serves all models that use it.
+ *
+ * Ownership.  Counted by the models that use it and by the registry; the last unref calls
+ * TRITONBACKEND_Finalize and unloads the library.
+ * Threads.  Initialize and Finalize are serial per library (the registry sees to it); the rest
+ * is immutable after opening, but for `state`, which is the backend's own.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/ref.h"
+#include "config/config_normalize.h"
+#include "infer/message.h"
+#include "triton/core/tritonbackend.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct dl;
+
+typedef TRITONSERVER_Error *(*backend_life_fn)(TRITONBACKEND_Backend *backend);
+typedef TRITONSERVER_Error *(*backend_attribute_fn)(TRITONBACKEND_Backend *backend,
+                                                    TRITONBACKEND_BackendAttribute *attributes);
+typedef TRITONSERVER_Error *(*backend_model_fn)(TRITONBACKEND_Model *model);
+typedef TRITONSERVER_Error *(*backend_instance_fn)(TRITONBACKEND_ModelInstance *instance);
+typedef TRITONSERVER_Error *(*backend_execute_fn)(TRITONBACKEND_ModelInstance *instance,
+                                                  TRITONBACKEND_Request **requests,
+                                                  const uint32_t n);
+
+/* All optional but execute. */
+struct backend_entry {
+        backend_life_fn      initialize;
+        backend_life_fn      finalize;
+        backend_attribute_fn get_attributes;
+        backend_model_fn     model_initialize;
+        backend_model_fn     model_finalize;
+        backend_instance_fn  instance_initialize;
+        backend_instance_fn  instance_finalize;
+        backend_instance_fn  instance_ready;
+        backend_execute_fn   execute;
+};
+
+/* TRITONBACKEND_BackendAttribute. */
+struct backend_attributes {
+        struct preferred_group *groups; /* owned, and the gpus of each */
+        size_t                  n_groups;
+        bool                    parallel_instances;
+};
+
+struct backend {
+        struct ref                ref;
+        char                     *name;      /* owned; "onnxruntime" */
+        char                     *path;      /* owned; of the library */
+        char                     *directory; /* owned; the library's: its artifacts */
+        struct dl                *library;   /* owned */
+        struct backend_entry      entry;
+        struct backend_attributes attributes;
+        struct message           *config;    /* owned; {"cmdline":{…}} */
+        TRITONBACKEND_ExecutionPolicy policy;
+        void                     *state;     /* the backend's own */
+        bool                      is_inline_safe; /* it says that execute() never blocks for long */
+};
+
+/* Takes config_json's text (an overflowed buffer is an error). */
+struct error *backend_open(const char *name, const char *path, struct strbuf *config_json,
+                           struct backend **ret) NODISCARD;
+void          backend_ref(struct backend *b);
+void          backend_unref(struct backend *b); /* NULL is fine */
+
+void backend_attributes_add_group(struct backend_attributes *a, const struct preferred_group *group);

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "backend/backend_instance.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "observe/model_stats.h"
+
+static struct backend_instance *self(struct executor *e) {
+        return CONTAINER_OF(e, struct backend_instance, executor);
+}
+
+/* Requests go to the backend; when it refuses the batch, nothing was answered or released. */
+static void execute(struct executor *e, struct request **requests, uint32_t n) {
+        struct backend_instance *in = self(e);
+        struct error            *err = (struct error *)in->model->backend->entry.execute(
+                           (TRITONBACKEND_ModelInstance *)in, (TRITONBACKEND_Request **)requests, n);
+
+        if (LIKELY(err == NULL))
+                return;
+        for (uint32_t i = 0; i < n; i++)
+                request_refuse(requests[i], err, FAILURE_BACKEND);
+        error_free(err);
+}
+
+static bool is_ready(struct executor *e) {
+        struct backend_instance *in = self(e);
+        backend_instance_fn      ready = in->model->backend->entry.instance_ready;
+        AUTO_ERROR               err = NULL;
+
+        if (ready == NULL)
+                return true;
+        err = (struct error *)ready((TRITONBACKEND_ModelInstance *)in);
+        return err == NULL;
+}
+
+static const struct executor_ops backend_executor_ops = {
+        .execute = execute,
+        .is_ready = is_ready,
+};
+
+static TRITONSERVER_InstanceGroupKind public_kind(Inference__ModelInstanceGroup__Kind kind) {
+        switch (kind) {
+        case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU:
+                return TRITONSERVER_INSTANCEGROUPKIND_GPU;
+        case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL:
+                return TRITONSERVER_INSTANCEGROUPKIND_MODEL;
+        case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU:
+                return TRITONSERVER_INSTANCEGROUPKIND_CPU;
+        default:
+                return TRITONSERVER_INSTANCEGROUPKIND_AUTO;
+        }
+}
+
+struct error *backend_instance_new(const struct backend_instance_options *o,
+                                   struct backend_instance **ret) {
+        struct backend_instance *in = mem_zalloc(sizeof(*in));
+        backend_instance_fn      initialise = o->model->backend->entry.instance_initialize;
+        struct error            *err;
+
+        in->model = o->model;
+        in->name = mem_strdup(o->name);
+        in->kind = public_kind(o->group->kind);
+        in->device_id = o->device_id;
+        in->group = o->group;
+        in->executor = (struct executor){ .ops = &backend_executor_ops,
+                                          .name = in->name,
+                                          .may_inline = o->model->backend->is_inline_safe,
+                                          .is_passive = o->group->passive };
+        err = message_new_parsed(o->host_policy_json, &in->host_policy);
+        if (err == NULL && initialise != NULL)
+                err = (struct error *)initialise((TRITONBACKEND_ModelInstance *)in);
+        in->is_initialised = err == NULL;
+        if (err != NULL) {
+                backend_instance_free(in);
+                return err;
+        }
+        *ret = in;
+        return NULL;
+}
+
+void backend_instance_free(struct backend_instance *in) {
+        if (in == NULL)
+                return;
+
+        backend_instance_fn finalise = in->model->backend->entry.instance_finalize;
+
+        if (in->is_initialised && finalise != NULL) {
+                AUTO_ERROR err = (struct error *)finalise((TRITONBACKEND_ModelInstance *)in);
+
+                if (err != NULL)
+                        log_error("failed to finalize instance '%s' of model '%s': %s", in->name,
+                                  in->model->name, err->message);
+        }
+        message_free(in->host_policy);
+        free(in->name);
+        free(in);
+}
+
+void backend_instance_report(struct backend_instance *in, struct request *req, bool is_success,
+                             const struct request_times *times) {
+        struct request_times *t = &req->times;
+
+        t->exec_start_ns = times->exec_start_ns;
+        t->compute_start_ns = times->compute_start_ns;
+        t->compute_end_ns = times->compute_end_ns;
+        t->exec_end_ns = times->exec_end_ns;
+        t->request_end_ns = times->exec_end_ns; /* reported when its outputs are delivered */
+        if (is_success)
+                model_stats_success(in->model->stats, t, MAX(req->batch_size, 1));
+        else
+                model_stats_failure(in->model->stats, FAILURE_BACKEND,
+                                    t->request_end_ns > t->request_start_ns
+                                            ? t->request_end_ns - t->request_start_ns
+                                            : 0);
+}
+
+void backend_instance_report_batch(struct backend_instance *in, uint64_t batch_size,
+                                   const struct request_times *times) {
+        model_stats_execution(in->model->stats, batch_size, times);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One instance of a model as its backend sees it: TRITONBACKEND_ModelInstance; and the executor
+ * through which a scheduler runs batches on it.
+ *
+ * Ownership.  Owned by the loader; borrows its model, which outlives it.
+ * Threads.  Initialised and finalised by the loader; execute() is never concurrent with itself.
+ */
+#pragma once
+
+#include "backend/backend_model.h"
+#include "infer/executor.h"
+#include "infer/request.h"
+
+struct backend_instance {
+        struct executor              executor;
+        struct backend_model        *model; /* borrowed */
+        char                        *name;  /* owned */
+        TRITONSERVER_InstanceGroupKind kind;
+        int32_t                      device_id;
+        const Inference__ModelInstanceGroup *group; /* borrowed: the configuration */
+        struct message              *host_policy;   /* owned; {"<policy>":{…}} */
+        void                        *state;         /* the backend's own */
+        bool                         is_initialised;
+};
+
+/* What the instance is; `name` and `host_policy_json` are copied. */
+struct backend_instance_options {
+        struct backend_model                *model;
+        const char                          *name;
+        const Inference__ModelInstanceGroup *group;
+        int32_t                              device_id;
+        struct str                           host_policy_json;
+};
+
+/* Calls TRITONBACKEND_ModelInstanceInitialize. */
+struct error *backend_instance_new(const struct backend_instance_options *options,
+                                   struct backend_instance **ret) NODISCARD;
+/* Calls TRITONBACKEND_ModelInstanceFinalize. NULL is fine. */
+void backend_instance_free(struct backend_instance *in);
+
+/* TRITONBACKEND_ModelInstanceReportStatistics and …ReportBatchStatistics. `times` carries the
+ * four stamps of the execution. */
+void backend_instance_report(struct backend_instance *in, struct request *req, bool is_success,
+                             const struct request_times *times);
+void backend_instance_report_batch(struct backend_instance *in, uint64_t batch_size,
+                                   const struct request_times *times);

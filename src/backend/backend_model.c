@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "backend/backend_model.h"
+
+#include "base/log.h"
+#include "config/config_complete.h"
+#include "config/config_normalize.h"
+
+struct error *backend_model_start(struct backend_model *m) {
+        backend_model_fn initialise = m->backend->entry.model_initialize;
+        struct error    *err;
+
+        if (initialise == NULL)
+                return NULL;
+        m->is_initialising = true;
+        err = (struct error *)initialise((TRITONBACKEND_Model *)m);
+        m->is_initialising = false;
+        m->is_initialised = err == NULL;
+        return err;
+}
+
+void backend_model_stop(struct backend_model *m) {
+        if (m->is_initialised && m->backend->entry.model_finalize != NULL) {
+                AUTO_ERROR err = (struct error *)m->backend->entry.model_finalize(
+                        (TRITONBACKEND_Model *)m);
+
+                if (err != NULL)
+                        log_error("backend '%s' failed to finalize model '%s' version %lld: %s",
+                                  m->backend->name, m->name, (long long)m->version, err->message);
+        }
+        m->is_initialised = false;
+        backend_unref(STEAL(m->backend));
+}
+
+struct error *backend_model_complete(struct backend_model *m, struct str config_json) {
+        AUTO_MODEL_CONFIG from_backend = NULL;
+
+        if (!m->is_initialising)
+                return error_new(ERR_UNSUPPORTED,
+                                 "TRITONBACKEND_ModelSetConfig is allowed only while "
+                                 "TRITONBACKEND_ModelInitialize of model '%s' runs",
+                                 m->name);
+        TRY(model_config_read_json(config_json, &from_backend));
+        TRY(model_config_complete(m->config, from_backend));
+        return model_config_normalize(m->config);
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "backend/backend_registry.h"
+
+#include "base/file.h"
+#include "base/lock.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "codec/json_writer.h"
+
+#include <string.h>
+
+struct kept_setting {
+        char *backend; /* owned */
+        char *name;    /* owned */
+        char *value;   /* owned */
+};
+
+struct backend_registry {
+        char                *directory; /* owned */
+        bool                 auto_complete;
+        struct kept_setting *settings; /* owned */
+        size_t               n_settings;
+        struct mutex         lock; /* rank LOCK_SERVER; serialises opening, guards the map */
+        struct map           by_path; /* struct backend, ref */
+};
+
+struct backend_registry *backend_registry_new(const struct backend_registry_options *o) {
+        struct backend_registry *r = mem_zalloc(sizeof(*r));
+
+        r->directory = mem_strdup(o->directory);
+        r->auto_complete = o->auto_complete;
+        r->settings = mem_zalloc((o->n_settings + 1) * sizeof(*r->settings));
+        r->n_settings = o->n_settings;
+        for (size_t i = 0; i < o->n_settings; i++)
+                r->settings[i] = (struct kept_setting){ mem_strdup(o->settings[i].backend),
+                                                        mem_strdup(o->settings[i].name),
+                                                        mem_strdup(o->settings[i].value) };
+        mutex_init(&r->lock, LOCK_SERVER);
+        map_init(&r->by_path);
+        return r;
+}
+
+void backend_registry_free(struct backend_registry *r) {
+        const struct map_entry *e;
+        size_t                  at = 0;
+
+        if (r == NULL)
+                return;
+        while ((e = map_next(&r->by_path, &at)) != NULL)
+                backend_unref(e->value);
+        map_done(&r->by_path);
+        for (size_t i = 0; i < r->n_settings; i++) {
+                free(r->settings[i].backend);
+                free(r->settings[i].name);
+                free(r->settings[i].value);
+        }
+        free(r->settings);
+        mutex_done(&r->lock);
+        free(r->directory);
+        free(r);
+}
+
+/* Settings for all backends, overlaid by those for this one, in the order given. */
+static void overlay_settings(const struct backend_registry *r, const char *backend,
+                             struct map *values) {
+        for (int specific = 0; specific < 2; specific++)
+                for (size_t i = 0; i < r->n_settings; i++) {
+                        const struct kept_setting *s = &r->settings[i];
+
+                        if (strcmp(s->backend, specific ? backend : "") == 0)
+                                map_set(values, str_of(s->name), s->value);
+                }
+}
+
+static void print_config(const struct backend_registry *r, const char *backend,
+                         struct strbuf *out) {
+        const struct map_entry *e;
+        struct json_writer      w;
+        struct map              values;
+        size_t                  at = 0;
+
+        map_init(&values);
+        map_set(&values, STR_LIT("auto-complete-config"), r->auto_complete ? "true" : "false");
+        map_set(&values, STR_LIT("backend-directory"), r->directory);
+        map_set(&values, STR_LIT("default-max-batch-size"), "4");
+        map_set(&values, STR_LIT("min-compute-capability"), "0.000000");
+        overlay_settings(r, backend, &values);
+
+        json_writer_init(&w, out);
+        json_begin_object(&w);
+        json_key(&w, "cmdline");
+        json_begin_object(&w);
+        while ((e = map_next(&values, &at)) != NULL) {
+                json_key_str(&w, str_range(e->key, e->key_len));
+                json_put_string(&w, e->value);
+        }
+        json_end_object(&w);
+        json_end_object(&w);
+        map_done(&values);
+}
+
+static struct error *check_name(const char *library, const struct backend_registry *r,
+                                const struct backend_wanted *w) {
+        if (strchr(library, '/') == NULL && strcmp(library, "..") != 0)
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "backend library name '%s' escapes backend directory '%s', for model "
+                         "'%s', check model config runtime field",
+                         library, r->directory, w->model);
+}
+
+/* The first of the three places that has the library; *ret_path is owned by the caller. */
+static struct error *find_library(const struct backend_registry *r, const struct backend_wanted *w,
+                                  char **ret_path) {
+        AUTO_CHARS  library = *w->runtime != '\0' ? mem_strdup(w->runtime)
+                                                  : mem_printf("libtriton_%s.so", w->backend);
+        AUTO_CHARS  version_path = mem_printf("%s/%lld/%s", w->model_directory,
+                                              (long long)w->version, library);
+        AUTO_CHARS  model_path = mem_printf("%s/%s", w->model_directory, library);
+        AUTO_CHARS  backend_path = mem_printf("%s/%s/%s", r->directory, w->backend, library);
+        const char *paths[] = { version_path, model_path, backend_path };
+
+        TRY(check_name(library, r, w));
+        TRY(check_name(w->backend, r, w));
+        for (size_t i = 0; i < ARRAY_LEN(paths); i++)
+                if (file_exists(paths[i])) {
+                        *ret_path = mem_strdup(paths[i]);
+                        return NULL;
+                }
+        if (*w->runtime == '\0')
+                return error_new(ERR_INVALID_ARG,
+                                 "unable to find backend library for backend '%s', try specifying "
+                                 "runtime on the model configuration.",
+                                 w->backend);
+        return error_new(ERR_INVALID_ARG,
+                         "unable to find backend library '%s' for model '%s', searched: '%s' '%s' "
+                         "'%s' ",
+                         library, w->model, version_path, model_path, backend_path);
+}
+
+struct error *backend_registry_get(struct backend_registry *r, const struct backend_wanted *wanted,
+                                   struct backend **ret) {
+        AUTO_CHARS      path = NULL;
+        AUTO_STRBUF     config = { 0 };
+        struct backend *b;
+
+        strbuf_init(&config, 0);
+        TRY(find_library(r, wanted, &path));
+        MUTEX_GUARD(&r->lock);
+        b = map_find(&r->by_path, str_of(path));
+        if (b == NULL) {
+                print_config(r, wanted->backend, &config);
+                TRY(backend_open(wanted->backend, path, &config, &b));
+                map_set(&r->by_path, str_of(path), b);
+        }
+        backend_ref(b);
+        *ret = b;
+        return NULL;
+}
+
+void backend_registry_each(struct backend_registry *r,
+                           void (*each)(const struct backend *b, void *userp), void *userp) {
+        const struct map_entry *e;
+        size_t                  at = 0;
+
+        MUTEX_GUARD(&r->lock);
+        while ((e = map_next(&r->by_path, &at)) != NULL)
+                each(e->value, userp);
+}

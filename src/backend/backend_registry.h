@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Finds a model's backend library and opens each library once.
+ *
+ * Search order: the model's version directory, the model's directory, the backend directory.
+ * Source: model configuration, backend library lookup.
+ *
+ * Ownership.  The registry keeps a reference to each open backend until it is freed, so that a
+ * backend outlives reloads of its last model.
+ * Threads.  Any; opening is serialised under a mutex of its own (rank LOCK_SERVER), which is held
+ * across the plug-in's Initialize: the C API asks for serial initialisation, and Initialize may
+ * not call back into loading.
+ */
+#pragma once
+
+#include "backend/backend.h"
+
+struct backend_registry;
+
+/* One setting of --backend-config; backend "" = for all. */
+struct backend_setting {
+        const char *backend;
+        const char *name;
+        const char *value;
+};
+
+struct backend_registry_options {
+        const char                   *directory; /* copied */
+        bool                          auto_complete;
+        const struct backend_setting *settings; /* copied */
+        size_t                        n_settings;
+};
+
+struct backend_registry *backend_registry_new(const struct backend_registry_options *options);
+void                     backend_registry_free(struct backend_registry *r);
+
+/* Where a model lives and what it asks for. */
+struct backend_wanted {
+        const char *backend; /* "onnxruntime" */
+        const char *runtime; /* file name of the library, "" = libtriton_<backend>.so */
+        const char *model;
+        const char *model_directory;
+        int64_t     version;
+};
+
+/* A new reference. */
+struct error *backend_registry_get(struct backend_registry *r, const struct backend_wanted *wanted,
+                                   struct backend **ret) NODISCARD;
+
+/* For tables in the log: calls `each` for every open backend. */
+void backend_registry_each(struct backend_registry *r,
+                           void (*each)(const struct backend *b, void *userp), void *userp);

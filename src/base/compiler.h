@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The only place where GNU extensions of the C dialect are spelled out.
+ *
+ * AUTO(type) declares a variable that is released when its scope ends; the release function is
+ * declared beside each type with DEFINE_CLEANUP(). steal() hands a value out of such a variable.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#define PRINTF_LIKE(fmt, args) __attribute__((format(printf, fmt, args)))
+#define NODISCARD __attribute__((warn_unused_result))
+#define UNUSED __attribute__((unused))
+#define NORETURN __attribute__((noreturn))
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
+#define COLD __attribute__((cold, noinline))
+#define EXPORT __attribute__((visibility("default")))
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* Runs `fn(&variable)` when the variable leaves its scope. */
+#define CLEANUP(fn) __attribute__((cleanup(fn)))
+
+/* Declares `name`, a cleanup function for variables of `type` that calls `call(*variable)`. */
+#define DEFINE_CLEANUP(name, type, call)                                                           \
+        static inline void name(type *variable) {                                                  \
+                call(*variable);                                                                   \
+        }
+
+/* The value of a pointer variable, which becomes NULL: ownership leaves the variable. */
+#define STEAL(pointer)                                                                             \
+        __extension__({                                                                            \
+                __typeof__(pointer) stolen_ = (pointer);                                           \
+                (pointer) = NULL;                                                                  \
+                stolen_;                                                                           \
+        })
+
+/* The struct of `type` whose member `member` is at `pointer`. */
+#define CONTAINER_OF(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+#define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/dl.h"
+
+#include "base/mem.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+struct dl {
+        void *native; /* owned: of dlopen() */
+        char *path;   /* owned */
+};
+
+/* dlerror() is NULL when nothing failed since it was last asked. */
+static const char *last_reason(void) {
+        const char *reason = dlerror();
+
+        return reason ? reason : "unknown reason";
+}
+
+struct error *dl_open(const char *path, struct dl **ret) {
+        void      *native;
+        struct dl *library;
+
+        dlerror();
+        native = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!native)
+                return error_new(ERR_INTERNAL, "unable to load shared library '%s': %s", path,
+                                 last_reason());
+
+        library = mem_alloc(sizeof(*library));
+        *library = (struct dl){ .native = native, .path = mem_strdup(path) };
+        *ret = library;
+        return NULL;
+}
+
+void dl_close(struct dl *library) {
+        if (!library)
+                return;
+        dlclose(library->native);
+        free(library->path);
+        free(library);
+}
+
+dl_symbol_fn dl_find(struct dl *library, const char *symbol) {
+        void        *address = dlsym(library->native, symbol);
+        dl_symbol_fn function;
+
+        /* ISO C has no conversion from an object pointer; POSIX wants the same bytes. */
+        _Static_assert(sizeof(function) == sizeof(address), "function pointers are void pointers");
+        memcpy(&function, &address, sizeof(function));
+        return function;
+}
+
+struct error *dl_get(struct dl *library, const char *symbol, dl_symbol_fn *ret) {
+        dl_symbol_fn function = dl_find(library, symbol);
+
+        if (!function)
+                return error_new(ERR_NOT_FOUND, "unable to find symbol '%s' in shared library '%s'",
+                                 symbol, library->path);
+        *ret = function;
+        return NULL;
+}
+
+const char *dl_path(const struct dl *library) {
+        return library->path;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/error.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What error_new() gives when there is no memory to say more. */
+static struct error error_out_of_memory = ERROR_STATIC(ERR_INTERNAL, "out of memory");
+
+/* One block holds the struct and room for a text of `len` bytes, which *ret_text points to. */
+static struct error *new_with_room(enum error_code code, size_t len, char **ret_text) {
+        struct error *err;
+        size_t        total;
+
+        if (!size_add(len, sizeof(*err) + 1, &total))
+                return NULL;
+        err = try_alloc(total);
+        if (!err)
+                return NULL;
+        *ret_text = (char *)(err + 1);
+        *err = (struct error){ .code = code, .message = *ret_text };
+        return err;
+}
+
+/* "<formatted><separator><tail>" as a new error. */
+static struct error *new_joined(enum error_code code, const char *separator, const char *tail,
+                                const char *format, va_list args) PRINTF_LIKE(4, 0);
+static struct error *new_joined(enum error_code code, const char *separator, const char *tail,
+                                const char *format, va_list args) {
+        struct error *err;
+        va_list       again;
+        char         *text;
+        size_t        head_len, separator_len = strlen(separator), tail_len = strlen(tail), len;
+        int           printed;
+
+        va_copy(again, args);
+        printed = vsnprintf(NULL, 0, format, again);
+        va_end(again);
+        head_len = printed > 0 ? (size_t)printed : 0;
+
+        if (!size_add(head_len, separator_len, &len) || !size_add(len, tail_len, &len))
+                return &error_out_of_memory;
+        err = new_with_room(code, len, &text);
+        if (!err)
+                return &error_out_of_memory;
+
+        vsnprintf(text, head_len + 1, format, args);
+        memcpy(text + head_len, separator, separator_len);
+        memcpy(text + head_len + separator_len, tail, tail_len + 1);
+        return err;
+}
+
+struct error *error_new(enum error_code code, const char *format, ...) {
+        struct error *err;
+        va_list       args;
+
+        va_start(args, format);
+        err = new_joined(code, "", "", format, args);
+        va_end(args);
+        return err;
+}
+
+struct error *error_new_text(enum error_code code, const char *text) {
+        struct error *err;
+        size_t        len = strlen(text);
+        char         *copy;
+
+        err = new_with_room(code, len, &copy);
+        if (!err)
+                return &error_out_of_memory;
+        memcpy(copy, text, len + 1);
+        return err;
+}
+
+struct error *error_wrap(struct error *err, const char *format, ...) {
+        struct error *wrapped;
+        va_list       args;
+
+        if (!err)
+                return NULL;
+        va_start(args, format);
+        wrapped = new_joined(err->code, ": ", err->message, format, args);
+        va_end(args);
+        error_free(err);
+        return wrapped;
+}
+
+struct error *error_prefix(struct error *err, const char *format, ...) {
+        struct error *prefixed;
+        va_list       args;
+
+        if (!err)
+                return NULL;
+        va_start(args, format);
+        prefixed = new_joined(err->code, "", err->message, format, args);
+        va_end(args);
+        error_free(err);
+        return prefixed;
+}
+
+struct error *error_recode(struct error *err, enum error_code code) {
+        if (!err || err->code == code)
+                return err;
+        if (!err->is_static) {
+                err->code = code;
+                return err;
+        }
+        return error_new_text(code, err->message);
+}
+
+struct error *error_copy(const struct error *err) {
+        return err ? error_new_text(err->code, err->message) : NULL;
+}
+
+void error_free(struct error *err) {
+        if (err && !err->is_static)
+                free(err);
+}
+
+struct error *error_errno(int errnum, const char *format, ...) {
+        struct error *err;
+        va_list       args;
+        char          reason[128]; /* glibc's longest text has 50 bytes */
+
+        va_start(args, format);
+        err = new_joined(errnum == ENOENT ? ERR_NOT_FOUND : ERR_INTERNAL, ": ",
+                         strerror_r(errnum, reason, sizeof(reason)), format, args);
+        va_end(args);
+        return err;
+}
+
+const char *error_code_string(enum error_code code) {
+        static const char *const names[] = {
+                [ERR_UNKNOWN] = "Unknown",
+                [ERR_INTERNAL] = "Internal",
+                [ERR_NOT_FOUND] = "Not found",
+                [ERR_INVALID_ARG] = "Invalid argument",
+                [ERR_UNAVAILABLE] = "Unavailable",
+                [ERR_UNSUPPORTED] = "Unsupported",
+                [ERR_ALREADY_EXISTS] = "Already exists",
+                [ERR_CANCELLED] = "Cancelled",
+        };
+
+        if ((unsigned)code >= ARRAY_LEN(names))
+                return "<invalid code>";
+        return names[code];
+}

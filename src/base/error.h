@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A failure: one of eight codes and a message made where the facts are known.
+ *
+ * Functions that can fail return `struct error *`, NULL on success. The same object crosses the
+ * C API as TRITONSERVER_Error. error_wrap() adds context once per layer that knows something new.
+ *
+ * Ownership.  The receiver owns an error and ends it with error_free(), which ignores NULL and
+ * static errors (ERROR_STATIC: expected refusals on the hot path that need no allocation).
+ * Threads.  An error has one owner; nothing is shared.
+ */
+#pragma once
+
+#include "base/compiler.h"
+
+#include <stdbool.h>
+
+/* Values are those of TRITONSERVER_Error_Code. */
+enum error_code {
+        ERR_UNKNOWN = 0,
+        ERR_INTERNAL = 1,
+        ERR_NOT_FOUND = 2,
+        ERR_INVALID_ARG = 3,
+        ERR_UNAVAILABLE = 4,
+        ERR_UNSUPPORTED = 5,
+        ERR_ALREADY_EXISTS = 6,
+        ERR_CANCELLED = 7,
+};
+
+struct error {
+        enum error_code code;
+        bool            is_static; /* never freed */
+        const char     *message;   /* owned: allocated together with the struct */
+};
+
+#define ERROR_STATIC(error_code, text) { .code = (error_code), .is_static = true, .message = (text) }
+
+/* A new error. Never NULL: when memory is short, a static INTERNAL error "out of memory". */
+struct error *error_new(enum error_code code, const char *format, ...) PRINTF_LIKE(2, 3) COLD;
+
+/* The text as given, no formatting, no limit on its length. */
+struct error *error_new_text(enum error_code code, const char *text) COLD;
+
+/* "<formatted>: <old message>" with the old code; takes `err`, which may be NULL (gives NULL). */
+struct error *error_wrap(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3) COLD;
+
+/* The formatted text put directly before the old message, no separator; takes `err`. */
+struct error *error_prefix(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3) COLD;
+
+/* The same failure under another code; takes `err`. */
+struct error *error_recode(struct error *err, enum error_code code) COLD;
+
+struct error *error_copy(const struct error *err);
+void          error_free(struct error *err);
+
+/* From errno: INTERNAL "<formatted>: <strerror>" (NOT_FOUND for ENOENT). */
+struct error *error_errno(int errnum, const char *format, ...) PRINTF_LIKE(2, 3) COLD;
+
+/* "Unknown", "Internal", "Not found", "Invalid argument", "Unavailable", "Unsupported",
+ * "Already exists", "Cancelled"; "<invalid code>" for anything else. */
+const char *error_code_string(enum error_code code);
+
+DEFINE_CLEANUP(error_cleanup, struct error *, error_free)
+#define AUTO_ERROR CLEANUP(error_cleanup) struct error *
+
+/* Leaves the function with the error of `expression`, if there is one. */
+#define TRY(expression)                                                                            \
+        do {                                                                                       \
+                struct error *try_err_ = (expression);                                             \
+                if (UNLIKELY(try_err_ != NULL))                                                    \
+                        return try_err_;                                                           \
+        } while (0)

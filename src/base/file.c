@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/file.h"
+
+#include "base/mem.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* O_NONBLOCK: opening a FIFO that nobody writes must not stop the server. */
+#define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+
+static void close_fd(int *fd) {
+        if (*fd >= 0)
+                close(*fd);
+}
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+char *path_join(const char *directory, const char *name) {
+        struct str d = str_of(directory);
+
+        while (name[0] == '/')
+                name++;
+        if (d.len == 0)
+                return mem_strdup(name);
+        return mem_printf("%s%s%s", directory, d.ptr[d.len - 1] == '/' ? "" : "/", name);
+}
+
+const char *path_basename(const char *path) {
+        const char *slash = strrchr(path, '/');
+
+        return slash ? slash + 1 : path;
+}
+
+char *path_dirname(const char *path) {
+        const char *slash = strrchr(path, '/');
+
+        if (!slash)
+                return mem_strdup(".");
+        return slash == path ? mem_strdup("/") : mem_strndup(path, (size_t)(slash - path));
+}
+
+/* ---- questions ----------------------------------------------------------------------------- */
+
+bool file_exists(const char *path) {
+        struct stat native;
+
+        return stat(path, &native) == 0;
+}
+
+struct error *file_stat(const char *path, struct file_stat *ret) {
+        struct stat native;
+
+        if (stat(path, &native) != 0)
+                return error_errno(errno, "unable to stat '%s'", path);
+        *ret = (struct file_stat){
+                .is_directory = S_ISDIR(native.st_mode),
+                .is_regular = S_ISREG(native.st_mode),
+                .size_bytes = native.st_size > 0 ? (uint64_t)native.st_size : 0,
+                .mtime_ns = (int64_t)native.st_mtim.tv_sec * 1000000000 + native.st_mtim.tv_nsec,
+        };
+        return NULL;
+}
+
+/* ---- contents ------------------------------------------------------------------------------ */
+
+/* How much to ask for next: the file's size says it at first; files of /proc have size 0. */
+static size_t first_read_bytes(int fd, size_t max_bytes) {
+        struct stat native;
+        size_t      expected = 4096;
+
+        if (fstat(fd, &native) == 0 && S_ISREG(native.st_mode) && native.st_size > 0)
+                expected = (size_t)native.st_size + 1; /* one more, so that the end is seen */
+        return MIN(expected, max_bytes + 1);
+}
+
+/* Reads to the end; false when the file is longer than max_bytes. */
+static struct error *read_all(int fd, const char *name, size_t max_bytes, struct strbuf *out) {
+        size_t want = first_read_bytes(fd, max_bytes);
+
+        for (;;) {
+                ssize_t got;
+
+                if (!strbuf_reserve(out, want))
+                        return error_new(ERR_INTERNAL, "out of memory reading '%s'", name);
+                got = read(fd, out->ptr + out->len, want);
+                if (got < 0 && errno == EINTR)
+                        continue;
+                if (got < 0)
+                        return error_errno(errno, "unable to read '%s'", name);
+                if (got == 0)
+                        return NULL;
+                out->len += (size_t)got;
+                out->ptr[out->len] = '\0';
+                if (out->len > max_bytes)
+                        return error_new(ERR_INVALID_ARG,
+                                         "file '%s' is larger than the limit of %zu bytes", name,
+                                         max_bytes);
+                want = MIN(MAX(out->len, (size_t)4096), max_bytes + 1 - out->len);
+        }
+}
+
+struct error *file_read_fd(int fd, const char *name, size_t max_bytes, struct strbuf *ret) {
+        struct error *err;
+        struct strbuf out;
+
+        max_bytes = MIN(max_bytes, (size_t)SSIZE_MAX - 1);
+        strbuf_init(&out, max_bytes + 1);
+        err = read_all(fd, name, max_bytes, &out);
+        if (err) {
+                strbuf_done(&out);
+                return err;
+        }
+        *ret = out;
+        return NULL;
+}
+
+struct error *file_read(const char *path, size_t max_bytes, struct strbuf *ret) {
+        CLEANUP(close_fd) int fd = open(path, OPEN_FLAGS);
+
+        if (fd < 0)
+                return error_errno(errno, "unable to open '%s'", path);
+        return file_read_fd(fd, path, max_bytes, ret);
+}
+
+/* ---- beneath a directory ------------------------------------------------------------------- */
+
+static struct error *leaves(const char *directory, const char *relative) {
+        return error_new(ERR_INVALID_ARG, "path '%s' leaves directory '%s'", relative, directory);
+}
+
+static struct error *check_relative(const char *directory, const char *relative) {
+        struct str rest = str_of(relative), part;
+
+        if (rest.len == 0)
+                return error_new(ERR_INVALID_ARG, "empty path beneath directory '%s'", directory);
+        if (relative[0] == '/')
+                return leaves(directory, relative);
+        while (rest.ptr) {
+                rest = str_split(rest, '/', &part);
+                if (str_is(part, ".."))
+                        return leaves(directory, relative);
+        }
+        return NULL;
+}
+
+static struct error *open_failure(int errnum, const char *directory, const char *relative) {
+        struct error *err;
+
+        if (errnum == EXDEV)
+                return leaves(directory, relative);
+        if (errnum == ELOOP)
+                return error_new(
+                        ERR_INVALID_ARG,
+                        "path '%s' in directory '%s' passes a symbolic link that is not followed",
+                        relative, directory);
+        err = error_errno(errnum, "unable to open '%s/%s'", directory, relative);
+        return errnum == ENOTDIR ? error_recode(err, ERR_NOT_FOUND) : err;
+}
+
+static struct error *open_root(const char *directory, int *ret_fd) {
+        int fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+        if (fd < 0)
+                return error_errno(errno, "unable to open directory '%s'", directory);
+        *ret_fd = fd;
+        return NULL;
+}
+
+struct error *file_open_beneath_walk(const char *directory, const char *relative, int *ret_fd) {
+        CLEANUP(close_fd) int at = -1;
+        struct str            rest = str_of(relative), part;
+
+        TRY(check_relative(directory, relative));
+        TRY(open_root(directory, &at));
+        while (rest.ptr) {
+                AUTO_CHARS name = NULL;
+                bool       is_last;
+                int        next;
+
+                rest = str_split(rest, '/', &part);
+                is_last = !rest.ptr;
+                /* "a//b" is "a/b", and "a/" is "a/." */
+                name = part.len > 0 ? mem_strndup(part.ptr, part.len) : mem_strdup(".");
+                next = openat(at, name,
+                              O_NOFOLLOW |
+                                      (is_last ? OPEN_FLAGS : O_PATH | O_DIRECTORY | O_CLOEXEC));
+                if (next < 0)
+                        return open_failure(errno, directory, relative);
+                close(at);
+                at = next;
+        }
+        *ret_fd = at;
+        at = -1;
+        return NULL;
+}
+
+static int openat2_beneath(int root, const char *relative) {
+        struct open_how how = {
+                .flags = OPEN_FLAGS,
+                .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+        };
+        long fd;
+
+        /* EAGAIN: something was renamed meanwhile, and the kernel could not be sure. */
+        for (int i = 0; i < 16; i++) {
+                fd = syscall(SYS_openat2, root, relative, &how, sizeof(how));
+                if (fd >= 0 || (errno != EAGAIN && errno != EINTR))
+                        break;
+        }
+        return (int)fd;
+}
+
+struct error *file_open_beneath(const char *directory, const char *relative, int *ret_fd) {
+        CLEANUP(close_fd) int root = -1;
+        int                   fd;
+
+        TRY(check_relative(directory, relative));
+        TRY(open_root(directory, &root));
+        fd = openat2_beneath(root, relative);
+        if (fd < 0 && (errno == ENOSYS || errno == EPERM)) /* EPERM: a container's filter */
+                return file_open_beneath_walk(directory, relative, ret_fd);
+        if (fd < 0)
+                return open_failure(errno, directory, relative);
+        *ret_fd = fd;
+        return NULL;
+}
+
+/* ---- directories --------------------------------------------------------------------------- */
+
+static int compare_names(const void *a, const void *b) {
+        return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool is_dot(const char *name) {
+        return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+static struct error *read_names(DIR *stream, const char *path, struct dir_list *l) {
+        size_t cap = 0;
+
+        for (;;) {
+                struct dirent *entry;
+
+                errno = 0;
+                entry = readdir(stream);
+                if (!entry)
+                        break;
+                if (is_dot(entry->d_name))
+                        continue;
+                if (l->n_names == cap) {
+                        cap = cap > 0 ? cap * 2 : 16;
+                        l->names = mem_realloc(l->names, cap * sizeof(*l->names));
+                }
+                l->names[l->n_names++] = mem_strdup(entry->d_name);
+        }
+        return errno ? error_errno(errno, "unable to read directory '%s'", path) : NULL;
+}
+
+struct error *dir_list_read(const char *path, struct dir_list *ret) {
+        struct dir_list l = { .names = NULL };
+        DIR            *stream = opendir(path);
+        struct error   *err;
+
+        if (!stream)
+                return error_errno(errno, "unable to open directory '%s'", path);
+        err = read_names(stream, path, &l);
+        closedir(stream);
+        if (err) {
+                dir_list_done(&l);
+                return err;
+        }
+        if (l.n_names > 1)
+                qsort(l.names, l.n_names, sizeof(*l.names), compare_names);
+        *ret = l;
+        return NULL;
+}
+
+void dir_list_done(struct dir_list *l) {
+        for (size_t i = 0; i < l->n_names; i++)
+                free(l->names[i]);
+        free(l->names);
+        *l = (struct dir_list){ .names = NULL };
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Files and directories: read, list, join, and stay beneath a directory.
+ *
+ * Names from peers and from model repositories are opened with file_open_beneath(), which follows
+ * nothing that leaves the directory (openat2 RESOLVE_BENEATH, else a walk with O_NOFOLLOW).
+ */
+#pragma once
+
+#include "base/compiler.h"
+#include "base/error.h"
+#include "base/strbuf.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct file_stat {
+        bool     is_directory;
+        bool     is_regular;
+        uint64_t size_bytes;
+        int64_t  mtime_ns;
+};
+
+char *path_join(const char *directory, const char *name); /* owned by the caller */
+const char *path_basename(const char *path);              /* borrowed: in path */
+char *path_dirname(const char *path);                     /* owned by the caller */
+
+bool          file_exists(const char *path);
+struct error *file_stat(const char *path, struct file_stat *ret);
+/* The whole file, at most max_bytes; the error names the path. *ret is overwritten on success (what
+ * it held is not freed) and untouched on failure. */
+struct error *file_read(const char *path, size_t max_bytes, struct strbuf *ret);
+/* Read-only and close-on-exec; never blocks on a FIFO. INVALID_ARG for an empty or absolute name,
+ * for any ".." component and for a link that leads out. */
+struct error *file_open_beneath(const char *directory, const char *relative, int *ret_fd);
+/* What the above does on kernels without openat2(2): follows no symbolic link at all. */
+struct error *file_open_beneath_walk(const char *directory, const char *relative, int *ret_fd);
+struct error *file_read_fd(int fd, const char *name_for_errors, size_t max_bytes, struct strbuf *ret);
+
+struct dir_list {
+        char  **names; /* owned; sorted by byte value; without "." and ".." */
+        size_t  n_names;
+};
+
+struct error *dir_list_read(const char *path, struct dir_list *ret);
+void          dir_list_done(struct dir_list *l);

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Mutexes with ranks, and condition variables on the monotonic clock.
+ *
+ * A thread takes locks strictly upwards in rank. Builds with -DLOCK_CHECK verify it with a
+ * thread-local stack and end the process with both names on a violation. No lock is held across
+ * a call out of the module: no backend, no callback, no completion, no last unref.
+ */
+#pragma once
+
+#include "base/compiler.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum lock_rank {
+        LOCK_SERVER = 10,
+        LOCK_REPO = 20,
+        LOCK_MODEL = 30,
+        LOCK_RATE_LIMITER = 40,
+        LOCK_SEQUENCE = 50,
+        LOCK_QUEUE = 60,
+        LOCK_ORDER = 62,
+        LOCK_TIMER = 65,
+        LOCK_MAILBOX = 70,
+        LOCK_REGISTRY = 75, /* metric registries: held while collectors run */
+        LOCK_BOARD = 77,    /* statistics boards: held while models' statistics are read */
+        LOCK_METRIC = 80,
+        LOCK_LOG = 90,
+};
+
+struct mutex {
+        pthread_mutex_t native;
+        enum lock_rank  rank;
+};
+
+void mutex_init(struct mutex *m, enum lock_rank rank);
+void mutex_done(struct mutex *m);
+void mutex_lock(struct mutex *m);
+void mutex_unlock(struct mutex *m);
+
+/* True when the calling thread holds it, as far as the build can tell (always true without
+ * LOCK_CHECK): for assert() at the entry of *_locked functions. */
+bool mutex_is_held(const struct mutex *m);
+
+struct cond {
+        pthread_cond_t native;
+};
+
+void cond_init(struct cond *c);
+void cond_done(struct cond *c);
+void cond_signal(struct cond *c);
+void cond_broadcast(struct cond *c);
+void cond_wait(struct cond *c, struct mutex *m);
+/* Waits until the absolute monotonic time (CLOCK_NEVER: no limit); false when it has passed. */
+bool cond_wait_until(struct cond *c, struct mutex *m, uint64_t deadline_ns);
+
+static inline void mutex_guard_end_(struct mutex **m) {
+        mutex_unlock(*m);
+}
+
+static inline struct mutex *mutex_guard_begin_(struct mutex *m) {
+        mutex_lock(m);
+        return m;
+}
+
+#define LOCK_PASTE2_(a, b) a##b
+#define LOCK_PASTE_(a, b) LOCK_PASTE2_(a, b)
+
+/* Holds the mutex until the end of the scope. */
+#define MUTEX_GUARD(mutex_pointer)                                                                 \
+        UNUSED CLEANUP(mutex_guard_end_) struct mutex *LOCK_PASTE_(guard_, __LINE__) =             \
+                mutex_guard_begin_(mutex_pointer)

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The log: four levels, three formats, one destination.
+ *
+ * Formats (the reference server's, and one of ours):
+ *   default  I1120 13:17:04.123456 1234 file.c:123] "message"
+ *   ISO8601  2026-11-20T13:17:04Z I 1234 file.c:123] "message"
+ *   json     {"ts":"…","level":"info","pid":1234,"at":"file.c:123","msg":"message"}
+ * The message is quoted and escaped as JSON text, so that no peer can forge a line;
+ * TRITON_SERVER_ESCAPE_LOG_MESSAGES=false turns the quoting (not the escaping of control
+ * characters) off. A line is written with one write(2).
+ *
+ * This state is per link unit. The executable's unit sends its lines to the core's with
+ * log_set_sink(), so that there is one log.
+ *
+ * Threads.  Any. Library code does not log a failure that it also returns.
+ */
+#pragma once
+
+#include "base/compiler.h"
+#include "base/error.h"
+#include "base/str.h"
+
+#include <stdbool.h>
+
+/* Values are those of TRITONSERVER_LogLevel. */
+enum log_level { LOG_INFO = 0, LOG_WARN = 1, LOG_ERROR = 2, LOG_VERBOSE = 3 };
+enum log_format { LOG_FORMAT_DEFAULT = 0, LOG_FORMAT_ISO8601 = 1, LOG_FORMAT_JSON = 2 };
+
+struct log_settings {
+        bool            info, warning, error; /* all true at start */
+        unsigned        verbose_level;        /* 0 at start */
+        enum log_format format;
+        char            file[4096]; /* "" = standard error */
+};
+
+void log_get_settings(struct log_settings *ret);
+/* Changes everything but the file. */
+void log_set_settings(const struct log_settings *settings);
+/* "" goes back to standard error. Appends; the error names the path. */
+struct error *log_set_file(const char *path);
+
+bool log_is_enabled(enum log_level level); /* LOG_VERBOSE: verbose_level > 0 */
+bool log_is_verbose(unsigned level);
+void log_write(enum log_level level, const char *file, int line, const char *message);
+void log_printf(enum log_level level, const char *file, int line, const char *format, ...)
+        PRINTF_LIKE(4, 5);
+/* A complete line (without newline) written as it is: the access log. */
+void log_raw(struct str line);
+
+typedef void (*log_sink_fn)(enum log_level level, const char *file, int line, const char *message);
+typedef bool (*log_enabled_fn)(enum log_level level);
+/* Sends everything of this link unit elsewhere; NULL, NULL undoes it. */
+void log_set_sink(log_sink_fn sink, log_enabled_fn enabled);
+
+#define LOG_AT_(level, ...)                                                                        \
+        do {                                                                                       \
+                if (log_is_enabled(level))                                                         \
+                        log_printf(level, __FILE__, __LINE__, __VA_ARGS__);                        \
+        } while (0)
+#define log_info(...) LOG_AT_(LOG_INFO, __VA_ARGS__)
+#define log_warn(...) LOG_AT_(LOG_WARN, __VA_ARGS__)
+#define log_error(...) LOG_AT_(LOG_ERROR, __VA_ARGS__)
+#define log_verbose(level_number, ...)                                                             \
+        do {                                                                                       \
+                if (log_is_verbose(level_number))                                                  \
+                        log_printf(LOG_VERBOSE, __FILE__, __LINE__, __VA_ARGS__);                  \
+        } while (0)

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/map.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define MAP_FIRST_SLOTS 16 /* a power of two, as every number of slots */
+
+/* Keys may come from peers: a keyed hash with a key of the process, so that nobody outside can
+ * choose keys that collide. SipHash with one round per word and three at the end. */
+static uint64_t       hash_key[2];
+static pthread_once_t hash_key_once = PTHREAD_ONCE_INIT;
+
+static void make_hash_key(void) {
+        char   *at = (char *)hash_key;
+        size_t  left = sizeof(hash_key);
+        ssize_t got;
+
+        while (left > 0) {
+                got = getrandom(at, left, 0);
+                if (got < 0 && errno != EINTR)
+                        break;
+                if (got > 0) {
+                        at += got;
+                        left -= (size_t)got;
+                }
+        }
+        if (left > 0) /* a kernel without getrandom(2): better than a fixed key */
+                hash_key[0] = (uint64_t)(uintptr_t)&left ^ ((uint64_t)getpid() << 40);
+}
+
+static uint64_t rotate(uint64_t x, unsigned bits) {
+        return x << bits | x >> (64 - bits);
+}
+
+static void sip_round(uint64_t v[4]) {
+        v[0] += v[1];
+        v[2] += v[3];
+        v[1] = rotate(v[1], 13) ^ v[0];
+        v[3] = rotate(v[3], 16) ^ v[2];
+        v[0] = rotate(v[0], 32) + v[3];
+        v[2] += v[1];
+        v[3] = rotate(v[3], 21) ^ v[0];
+        v[1] = rotate(v[1], 17) ^ v[2];
+        v[2] = rotate(v[2], 32);
+}
+
+static uint64_t hash_of(struct str key) {
+        uint64_t v[4] = {
+                hash_key[0] ^ UINT64_C(0x736f6d6570736575),
+                hash_key[1] ^ UINT64_C(0x646f72616e646f6d),
+                hash_key[0] ^ UINT64_C(0x6c7967656e657261),
+                hash_key[1] ^ UINT64_C(0x7465646279746573),
+        };
+        const char *at = key.ptr;
+        size_t      left = key.len;
+        uint64_t    word;
+
+        for (; left >= sizeof(word); at += sizeof(word), left -= sizeof(word)) {
+                memcpy(&word, at, sizeof(word));
+                v[3] ^= word;
+                sip_round(v);
+                v[0] ^= word;
+        }
+        word = 0;
+        if (left > 0)
+                memcpy(&word, at, left);
+        word |= (uint64_t)key.len << 56;
+        v[3] ^= word;
+        sip_round(v);
+        v[0] ^= word;
+
+        v[2] ^= 0xff;
+        for (int i = 0; i < 3; i++)
+                sip_round(v);
+        return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* How many entries fit before the slots are too full: three quarters. */
+static size_t entries_cap(size_t n_slots) {
+        return n_slots / 4 * 3;
+}
+
+void map_init(struct map *m) {
+        pthread_once(&hash_key_once, make_hash_key);
+        *m = (struct map){ .entries = NULL };
+}
+
+void map_done(struct map *m) {
+        for (size_t i = 0; i < m->n_entries; i++)
+                free((char *)m->entries[i].key);
+        free(m->entries);
+        free(m->slots);
+        *m = (struct map){ .entries = NULL };
+}
+
+/* The slot where the probe for `hash` ends: that of the key, or the first free one. */
+static size_t probe(const struct map *m, struct str key, uint64_t hash) {
+        size_t mask = m->n_slots - 1;
+        size_t slot = (size_t)hash & mask;
+
+        while (m->slots[slot] != 0) {
+                const struct map_entry *e = &m->entries[m->slots[slot] - 1];
+
+                if (e->key && e->hash == hash && e->key_len == key.len &&
+                    (key.len == 0 || memcmp(e->key, key.ptr, key.len) == 0))
+                        break;
+                slot = (slot + 1) & mask;
+        }
+        return slot;
+}
+
+static struct map_entry *find_entry(const struct map *m, struct str key) {
+        size_t slot;
+
+        if (m->n_live == 0)
+                return NULL;
+        slot = probe(m, key, hash_of(key));
+        return m->slots[slot] != 0 ? &m->entries[m->slots[slot] - 1] : NULL;
+}
+
+void *map_find(const struct map *m, struct str key) {
+        const struct map_entry *e = find_entry(m, key);
+
+        return e ? e->value : NULL;
+}
+
+/* Closes the gaps of removed entries, and doubles the slots when they are what is short. */
+static void rebuild(struct map *m) {
+        size_t n_slots = MAX(m->n_slots, (size_t)MAP_FIRST_SLOTS);
+        size_t n_kept = 0, mask, bytes;
+
+        if (m->n_live > entries_cap(n_slots) / 2)
+                n_slots *= 2;
+        if (n_slots > UINT32_MAX / 2 ||
+            !size_mul(entries_cap(n_slots), sizeof(*m->entries), &bytes))
+                abort(); /* two thousand million keys: nothing in this server allows that */
+
+        for (size_t i = 0; i < m->n_entries; i++) {
+                if (m->entries[i].key)
+                        m->entries[n_kept++] = m->entries[i];
+        }
+        m->n_entries = n_kept;
+        m->entries = mem_realloc(m->entries, bytes);
+
+        free(m->slots);
+        m->slots = mem_zalloc(n_slots * sizeof(*m->slots));
+        m->n_slots = n_slots;
+        mask = n_slots - 1;
+        for (size_t i = 0; i < n_kept; i++) {
+                size_t slot = (size_t)m->entries[i].hash & mask;
+
+                while (m->slots[slot] != 0)
+                        slot = (slot + 1) & mask;
+                m->slots[slot] = (uint32_t)(i + 1);
+        }
+}
+
+void *map_set(struct map *m, struct str key, void *value) {
+        struct map_entry *e = find_entry(m, key);
+        uint64_t          hash;
+
+        if (e) {
+                void *old = e->value;
+
+                e->value = value;
+                return old;
+        }
+        if (m->n_entries == entries_cap(m->n_slots))
+                rebuild(m);
+
+        hash = hash_of(key);
+        m->slots[probe(m, key, hash)] = (uint32_t)(m->n_entries + 1);
+        m->entries[m->n_entries++] = (struct map_entry){
+                .key = mem_strndup(key.ptr, key.len),
+                .key_len = key.len,
+                .hash = hash,
+                .value = value,
+        };
+        m->n_live++;
+        return NULL;
+}
+
+void *map_remove(struct map *m, struct str key) {
+        struct map_entry *e = find_entry(m, key);
+
+        if (!e)
+                return NULL;
+        free((char *)e->key);
+        e->key = NULL; /* its slot stays taken until rebuild(), so that probes pass over it */
+        m->n_live--;
+        return STEAL(e->value);
+}
+
+size_t map_size(const struct map *m) {
+        return m->n_live;
+}
+
+const struct map_entry *map_next(const struct map *m, size_t *at) {
+        while (*at < m->n_entries) {
+                const struct map_entry *e = &m->entries[(*at)++];
+
+                if (e->key)
+                        return e;
+        }
+        return NULL;
+}

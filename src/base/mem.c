@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* For tests: the number of try_* calls until they begin to fail; 0 is off. */
+static _Thread_local unsigned fail_countdown;
+static _Thread_local bool     fail_was_hit;
+
+void mem_fail_after(unsigned n) {
+        fail_countdown = n;
+        fail_was_hit = false;
+}
+
+bool mem_fail_was_hit(void) {
+        return fail_was_hit;
+}
+
+static bool must_fail(size_t size) {
+        if (UNLIKELY(size > PTRDIFF_MAX)) /* no object can be larger */
+                return true;
+        if (LIKELY(fail_countdown == 0))
+                return false;
+        if (fail_countdown > 1) {
+                fail_countdown--;
+                return false;
+        }
+        fail_was_hit = true; /* stays at 1: every later call fails as well */
+        return true;
+}
+
+static COLD NORETURN void end_process(size_t size) {
+        fprintf(stderr, "out of memory: unable to allocate %zu bytes\n", size);
+        abort();
+}
+
+/* malloc(0) may give NULL, which would look like a failure. */
+static size_t at_least_one(size_t size) {
+        return size > 0 ? size : 1;
+}
+
+void *mem_alloc(size_t size) {
+        void *memory = malloc(at_least_one(size));
+
+        if (UNLIKELY(!memory))
+                end_process(size);
+        return memory;
+}
+
+void *mem_zalloc(size_t size) {
+        void *memory = calloc(1, at_least_one(size));
+
+        if (UNLIKELY(!memory))
+                end_process(size);
+        return memory;
+}
+
+void *mem_realloc(void *old, size_t size) {
+        void *memory = realloc(old, at_least_one(size));
+
+        if (UNLIKELY(!memory))
+                end_process(size);
+        return memory;
+}
+
+char *mem_strndup(const char *text, size_t len) {
+        char  *copy;
+        size_t total;
+
+        if (!size_add(len, 1, &total))
+                end_process(len);
+        copy = mem_alloc(total);
+        if (len > 0)
+                memcpy(copy, text, len);
+        copy[len] = '\0';
+        return copy;
+}
+
+char *mem_strdup(const char *text) {
+        return text ? mem_strndup(text, strlen(text)) : NULL;
+}
+
+char *mem_printf(const char *format, ...) {
+        va_list args;
+        char   *text = NULL;
+        int     printed;
+
+        va_start(args, format);
+        printed = vasprintf(&text, format, args);
+        va_end(args);
+        if (UNLIKELY(printed < 0))
+                end_process(0);
+        return text;
+}
+
+void *try_alloc(size_t size) {
+        return must_fail(size) ? NULL : malloc(at_least_one(size));
+}
+
+void *try_zalloc(size_t size) {
+        return must_fail(size) ? NULL : calloc(1, at_least_one(size));
+}
+
+void *try_realloc(void *old, size_t size) {
+        return must_fail(size) ? NULL : realloc(old, at_least_one(size));
+}
+
+void *try_aligned_alloc(size_t alignment, size_t size) {
+        void *memory = NULL;
+
+        if (must_fail(size) || posix_memalign(&memory, alignment, at_least_one(size)) != 0)
+                return NULL;
+        return memory;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Allocation and checked size arithmetic.
+ *
+ * mem_* never return NULL: sizes that our own code fixes; when memory is short the process ends
+ * with a clear line. try_* return NULL: every size that a peer or a file can influence, after it
+ * was limited. Tests make the n-th try_alloc fail with mem_fail_after().
+ */
+#pragma once
+
+#include "base/compiler.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+void *mem_alloc(size_t size);              /* uninitialised; size 0 gives a unique pointer */
+void *mem_zalloc(size_t size);             /* zeroed */
+void *mem_realloc(void *old, size_t size); /* takes old */
+char *mem_strdup(const char *text);        /* NULL gives NULL */
+char *mem_strndup(const char *text, size_t len);
+char *mem_printf(const char *format, ...) PRINTF_LIKE(1, 2);
+
+void *try_alloc(size_t size) NODISCARD;
+void *try_zalloc(size_t size) NODISCARD;
+void *try_realloc(void *old, size_t size) NODISCARD; /* on NULL, old is still the caller's */
+/* `alignment` is a power of two and a multiple of sizeof(void *); released with free(). */
+void *try_aligned_alloc(size_t alignment, size_t size) NODISCARD;
+
+/* The n-th try_* call from now (1 = the next) fails, and every later one too; 0 turns it off.
+ * Per thread; for tests. */
+void mem_fail_after(unsigned n);
+bool mem_fail_was_hit(void);
+
+/* True on success; *ret is written only then. */
+static inline bool size_add(size_t a, size_t b, size_t *ret) {
+        size_t sum;
+
+        if (__builtin_add_overflow(a, b, &sum))
+                return false;
+        *ret = sum;
+        return true;
+}
+
+static inline bool size_mul(size_t a, size_t b, size_t *ret) {
+        size_t product;
+
+        if (__builtin_mul_overflow(a, b, &product))
+                return false;
+        *ret = product;
+        return true;
+}
+
+DEFINE_CLEANUP(mem_cleanup, char *, free)
+#define AUTO_CHARS CLEANUP(mem_cleanup) char *

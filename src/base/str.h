@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A borrowed run of bytes, not NUL-terminated; and small text questions.
+ *
+ * Ownership.  A str owns nothing; it lives as long as the bytes it points to.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct str {
+        const char *ptr; /* borrowed */
+        size_t      len;
+};
+
+/* For printf: "%.*s", STR_ARG(s). Lengths beyond INT_MAX are cut. */
+#define STR_ARG(s) ((int)((s).len > 0x7fffffff ? 0x7fffffff : (s).len)), ((s).ptr ? (s).ptr : "")
+#define STR_LIT(literal) ((struct str){ "" literal, sizeof(literal) - 1 })
+
+static inline struct str str_of(const char *text) {
+        return (struct str){ text, text ? strlen(text) : 0 };
+}
+
+static inline struct str str_range(const char *ptr, size_t len) {
+        return (struct str){ ptr, len };
+}
+
+static inline bool str_equal(struct str a, struct str b) {
+        return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
+
+static inline bool str_is(struct str a, const char *text) {
+        return str_equal(a, str_of(text));
+}
+
+bool       str_equal_nocase(struct str a, struct str b); /* ASCII */
+bool       str_starts(struct str s, struct str prefix);
+bool       str_ends(struct str s, struct str suffix);
+struct str str_trim(struct str s); /* without blanks and tabs at both ends */
+
+/* Splits at the first `separator`: *ret_head before it (all of s when there is none); returns
+ * what follows, ptr NULL when there was no separator. */
+struct str str_split(struct str s, char separator, struct str *ret_head);
+
+/* Decimal, the whole of s, no sign for u64; false on junk, emptiness or overflow. */
+bool str_to_u64(struct str s, uint64_t *ret);
+bool str_to_i64(struct str s, int64_t *ret);
+
+/* The bytes of the well-formed UTF-8 character at the start of s; 0 when there is none. */
+size_t str_utf8_first(struct str s);
+
+/* Well-formed UTF-8 without surrogates and overlong forms. */
+bool str_is_utf8(struct str s);
+
+/* The candidate nearest to `word` by edit distance, if it is near enough to suggest; else NULL. */
+const char *str_suggest(struct str word, const char *const *candidates, size_t n_candidates);

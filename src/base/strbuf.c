@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/strbuf.h"
+
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define STRBUF_FIRST_BYTES 128
+#define STRBUF_DEFAULT_MAX_BYTES ((size_t)1 << 30)
+
+void strbuf_init(struct strbuf *b, size_t max) {
+        *b = (struct strbuf){ .max = max > 0 ? max : STRBUF_DEFAULT_MAX_BYTES };
+}
+
+void strbuf_done(struct strbuf *b) {
+        free(b->ptr);
+        strbuf_init(b, b->max);
+}
+
+void strbuf_clear(struct strbuf *b) {
+        b->len = 0;
+        b->overflowed = false;
+        if (b->cap > 0)
+                b->ptr[0] = '\0';
+}
+
+char *strbuf_take(struct strbuf *b) {
+        char *text = b->ptr ? STEAL(b->ptr) : mem_strdup("");
+
+        strbuf_init(b, b->max);
+        return text;
+}
+
+static NOINLINE bool grow(struct strbuf *b, size_t extra) {
+        size_t needed, cap;
+        char  *memory;
+
+        if (!size_add(b->len, extra, &needed) || needed > b->max || !size_add(needed, 1, &needed))
+                return false;
+        cap = b->cap > 0 ? b->cap : STRBUF_FIRST_BYTES / 2;
+        cap = MAX(needed, cap <= SIZE_MAX / 2 ? cap * 2 : cap);
+        if (cap - 1 > b->max)
+                cap = b->max + 1; /* needed is at most this: checked above */
+
+        memory = try_realloc(b->ptr, cap);
+        if (!memory)
+                return false;
+        b->ptr = memory;
+        b->cap = cap;
+        b->ptr[b->len] = '\0';
+        return true;
+}
+
+bool strbuf_reserve(struct strbuf *b, size_t extra) {
+        if (b->overflowed)
+                return false;
+        /* cap counts the NUL, so room is what lies beyond len and it. */
+        if (LIKELY(b->cap > 0 && extra <= b->cap - b->len - 1))
+                return true;
+        if (grow(b, extra))
+                return true;
+        b->overflowed = true;
+        return false;
+}
+
+void strbuf_put(struct strbuf *b, const void *bytes, size_t len) {
+        if (len == 0 || !strbuf_reserve(b, len))
+                return;
+        memcpy(b->ptr + b->len, bytes, len);
+        b->len += len;
+        b->ptr[b->len] = '\0';
+}
+
+void strbuf_putc(struct strbuf *b, char c) {
+        strbuf_put(b, &c, 1);
+}
+
+void strbuf_puts(struct strbuf *b, const char *text) {
+        strbuf_put(b, text, strlen(text));
+}
+
+void strbuf_printf(struct strbuf *b, const char *format, ...) {
+        size_t  room = b->cap > b->len ? b->cap - b->len : 0;
+        va_list args;
+        int     printed;
+
+        if (b->overflowed)
+                return;
+        va_start(args, format);
+        printed = vsnprintf(room > 0 ? b->ptr + b->len : NULL, room, format, args);
+        va_end(args);
+        if (printed <= 0)
+                return;
+
+        if ((size_t)printed >= room) {
+                if (room > 0)
+                        b->ptr[b->len] = '\0'; /* as it was, should there be no room at all */
+                if (!strbuf_reserve(b, (size_t)printed))
+                        return;
+                va_start(args, format);
+                vsnprintf(b->ptr + b->len, (size_t)printed + 1, format, args);
+                va_end(args);
+        }
+        b->len += (size_t)printed;
+}
+
+struct str strbuf_str(const struct strbuf *b) {
+        return str_range(b->ptr, b->len);
+}
+
+const char *strbuf_cstr(const struct strbuf *b) {
+        return b->cap > 0 ? b->ptr : "";
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Text that grows, up to a maximum.
+ *
+ * Appending never fails half-way: beyond the maximum, or when memory is short, the buffer turns
+ * `overflowed`, stays as it was, and ignores what follows; the caller asks once at the end.
+ *
+ * Ownership.  strbuf_done() frees; strbuf_take() hands the NUL-terminated text out.
+ */
+#pragma once
+
+#include "base/compiler.h"
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct strbuf {
+        char  *ptr;  /* owned; NUL-terminated whenever cap > 0 */
+        size_t len;  /* without the NUL */
+        size_t cap;
+        size_t max;  /* bytes, without the NUL */
+        bool   overflowed;
+};
+
+void       strbuf_init(struct strbuf *b, size_t max); /* max 0 means 1 GiB */
+void       strbuf_done(struct strbuf *b);
+void       strbuf_clear(struct strbuf *b); /* keeps the memory */
+char      *strbuf_take(struct strbuf *b);  /* never NULL; the buffer is empty afterwards */
+void       strbuf_put(struct strbuf *b, const void *bytes, size_t len);
+void       strbuf_putc(struct strbuf *b, char c);
+void       strbuf_puts(struct strbuf *b, const char *text);
+void       strbuf_printf(struct strbuf *b, const char *format, ...) PRINTF_LIKE(2, 3);
+bool       strbuf_reserve(struct strbuf *b, size_t extra); /* room for `extra` more bytes */
+struct str strbuf_str(const struct strbuf *b);
+const char *strbuf_cstr(const struct strbuf *b); /* "" when empty */
+
+#define AUTO_STRBUF CLEANUP(strbuf_done) struct strbuf

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the command line said, after parsing: plain values with their defaults.
+ *
+ * Ownership.  Texts point into argv or are static; lists own their arrays.
+ * Threads.  The main thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct cli_texts {
+        const char **items; /* owned array; the texts are argv's */
+        size_t       n_items;
+};
+
+struct cli_options {
+        /* help and logging */
+        bool        help;
+        const char *log_verbose; /* a number, or true/false */
+        bool        log_info, log_warning, log_error;
+        const char *log_format;
+        const char *log_file;
+
+        /* server and models */
+        const char      *id;
+        int64_t          exit_timeout_secs;
+        struct cli_texts model_repository;
+        bool             exit_on_error;
+        bool             disable_auto_complete;
+        bool             strict_model_config;
+        bool             strict_readiness;
+        const char      *model_config_name;
+        int64_t          model_load_threads;
+        int64_t          model_load_retries;
+        const char      *backend_directory;
+        struct cli_texts backend_config;
+        int64_t          pinned_pool_bytes;
+        int64_t          buffer_manager_threads;
+        bool             peer_access;
+        double           min_compute_capability;
+
+        /* HTTP */
+        bool             allow_http;
+        const char      *http_address;
+        int64_t          http_port;
+        bool             reuse_http_port;
+        const char      *http_header_forward_pattern;
+        int64_t          http_threads;
+        int64_t          http_max_input_bytes;
+        struct cli_texts http_restricted_api;
+        int64_t          http_max_connections;
+        int64_t          http_max_header_bytes;
+        int64_t          http_max_header_fields;
+        int64_t          http_header_timeout_ms;
+        int64_t          http_idle_timeout_ms;
+        int64_t          http_min_body_rate;
+
+        /* metrics */
+        bool             allow_metrics, allow_gpu_metrics, allow_cpu_metrics;
+        const char      *metrics_address; /* NULL = the HTTP address */
+        int64_t          metrics_port;
+        double           metrics_interval_ms;
+        struct cli_texts metrics_config;
+};
+
+void cli_options_init(struct cli_options *o); /* defaults */
+void cli_options_done(struct cli_options *o);

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cli/core_options.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "frontend/core_error.h"
+#include "triton/core/neso.h"
+#include "triton/core/tritonserver.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#define CORE(call) TRY(core_error_take(call))
+
+static struct error *set_log_format(const char *format, struct TRITONSERVER_ServerOptions *t) {
+        TRITONSERVER_LogFormat value;
+
+        if (strcmp(format, "default") == 0)
+                value = TRITONSERVER_LOG_DEFAULT;
+        else if (strcmp(format, "ISO8601") == 0)
+                value = TRITONSERVER_LOG_ISO8601;
+        else if (strcmp(format, "json") == 0)
+                value = NESO_LOG_FORMAT_JSON;
+        else
+                return error_new(ERR_INVALID_ARG, "invalid argument for --log_format, got: %s",
+                                 format);
+        return core_error_take(TRITONSERVER_ServerOptionsSetLogFormat(t, value));
+}
+
+static struct error *set_log_verbose(const char *text, struct TRITONSERVER_ServerOptions *t) {
+        uint64_t level;
+
+        if (str_equal_nocase(str_of(text), STR_LIT("true")))
+                level = 1;
+        else if (str_equal_nocase(str_of(text), STR_LIT("false")))
+                level = 0;
+        else if (!str_to_u64(str_of(text), &level) || level > 1000)
+                return error_new(ERR_INVALID_ARG,
+                                 "Bad option: \"--log-verbose\".\nexpects a level of 0 to 1000, "
+                                 "true or false, got: %s",
+                                 text);
+        return core_error_take(TRITONSERVER_ServerOptionsSetLogVerbose(t, (int)level));
+}
+
+static struct error *set_log(const struct cli_options *o, struct TRITONSERVER_ServerOptions *t) {
+        CORE(TRITONSERVER_ServerOptionsSetLogInfo(t, o->log_info));
+        CORE(TRITONSERVER_ServerOptionsSetLogWarn(t, o->log_warning));
+        CORE(TRITONSERVER_ServerOptionsSetLogError(t, o->log_error));
+        TRY(set_log_verbose(o->log_verbose, t));
+        TRY(set_log_format(o->log_format, t));
+        if (*o->log_file != '\0')
+                CORE(TRITONSERVER_ServerOptionsSetLogFile(t, o->log_file));
+        return NULL;
+}
+
+/* "<group>,<name>=<value>" or "<name>=<value>", split into its parts; owned by the caller. */
+struct setting {
+        char *group, *name, *value;
+};
+
+static void setting_done(struct setting *s) {
+        free(s->group);
+        free(s->name);
+        free(s->value);
+}
+
+static struct error *read_setting(const char *option, const char *text, struct setting *ret) {
+        struct str left;
+        struct str value = str_split(str_of(text), '=', &left);
+        struct str group;
+        struct str name;
+
+        if (value.ptr == NULL || left.len == 0)
+                return error_new(ERR_INVALID_ARG,
+                                 "Bad option: \"--%s\".\nexpects [<group>,]<setting>=<value>, "
+                                 "got: %s",
+                                 option, text);
+        name = str_split(left, ',', &group);
+        if (name.ptr == NULL) {
+                name = group;
+                group = STR_LIT("");
+        }
+        *ret = (struct setting){ .group = mem_strndup(group.ptr, group.len),
+                                 .name = mem_strndup(name.ptr, name.len),
+                                 .value = mem_strndup(value.ptr, value.len) };
+        return NULL;
+}
+
+static struct error *set_settings(const struct cli_options *o,
+                                  struct TRITONSERVER_ServerOptions *t) {
+        struct setting s;
+
+        for (size_t i = 0; i < o->backend_config.n_items; i++) {
+                TRY(read_setting("backend-config", o->backend_config.items[i], &s));
+                TRITONSERVER_Error *err =
+                        TRITONSERVER_ServerOptionsSetBackendConfig(t, s.group, s.name, s.value);
+
+                setting_done(&s);
+                CORE(err);
+        }
+        for (size_t i = 0; i < o->metrics_config.n_items; i++) {
+                TRY(read_setting("metrics-config", o->metrics_config.items[i], &s));
+                bool is_missing = strcmp(s.name, "summary_latencies") == 0 ||
+                                  strcmp(s.name, "summary_quantiles") == 0;
+                TRITONSERVER_Error *err =
+                        TRITONSERVER_ServerOptionsSetMetricsConfig(t, s.group, s.name, s.value);
+
+                setting_done(&s);
+                CORE(err);
+                if (is_missing)
+                        return error_new(ERR_UNSUPPORTED,
+                                         "--metrics-config: summaries are not supported; the "
+                                         "neso_*_duration_seconds histograms are always on");
+        }
+        return NULL;
+}
+
+/* Beside the library: <prefix>/lib/neso/backends when installed, <build>/backends in a build. */
+static char *default_backend_directory(void) {
+        Dl_info     place;
+        AUTO_CHARS  directory = NULL;
+        char       *installed;
+
+        if (dladdr((void *)(uintptr_t)TRITONSERVER_ServerNew, &place) == 0)
+                return mem_strdup("/opt/tritonserver/backends");
+        directory = path_dirname(place.dli_fname);
+        installed = path_join(directory, "neso/backends");
+        if (file_exists(installed))
+                return installed;
+        free(installed);
+        return path_join(directory, "backends");
+}
+
+static struct error *set_models(const struct cli_options *o,
+                                struct TRITONSERVER_ServerOptions *t) {
+        AUTO_CHARS backends = *o->backend_directory != '\0' ? mem_strdup(o->backend_directory)
+                                                            : default_backend_directory();
+
+        for (size_t i = 0; i < o->model_repository.n_items; i++)
+                CORE(TRITONSERVER_ServerOptionsSetModelRepositoryPath(
+                        t, o->model_repository.items[i]));
+        CORE(TRITONSERVER_ServerOptionsSetStrictModelConfig(
+                t, o->disable_auto_complete || o->strict_model_config));
+        if (*o->model_config_name != '\0')
+                CORE(TRITONSERVER_ServerOptionsSetModelConfigName(t, o->model_config_name));
+        CORE(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(t, (unsigned)o->model_load_threads));
+        CORE(TRITONSERVER_ServerOptionsSetBackendDirectory(t, backends));
+        CORE(TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize(
+                t, (uint64_t)o->pinned_pool_bytes));
+        CORE(TRITONSERVER_ServerOptionsSetMinSupportedComputeCapability(
+                t, o->min_compute_capability));
+        return set_settings(o, t);
+}
+
+static struct error *set_all(const struct cli_options *o, struct TRITONSERVER_ServerOptions *t) {
+        TRY(set_log(o, t));
+        CORE(TRITONSERVER_ServerOptionsSetServerId(t, o->id));
+        CORE(TRITONSERVER_ServerOptionsSetExitTimeout(t, (unsigned)o->exit_timeout_secs));
+        CORE(TRITONSERVER_ServerOptionsSetExitOnError(t, o->exit_on_error));
+        CORE(TRITONSERVER_ServerOptionsSetStrictReadiness(t, o->strict_readiness));
+        CORE(TRITONSERVER_ServerOptionsSetMetrics(t, o->allow_metrics));
+        CORE(TRITONSERVER_ServerOptionsSetCpuMetrics(t, o->allow_cpu_metrics));
+        CORE(TRITONSERVER_ServerOptionsSetMetricsInterval(t, (uint64_t)o->metrics_interval_ms));
+        return set_models(o, t);
+}
+
+struct error *core_options_make(const struct cli_options *o,
+                                struct TRITONSERVER_ServerOptions **ret) {
+        struct TRITONSERVER_ServerOptions *t;
+        struct error                      *err;
+
+        CORE(TRITONSERVER_ServerOptionsNew(&t));
+        err = set_all(o, t);
+        if (err != NULL) {
+                TRITONSERVER_ServerOptionsDelete(t);
+                return err;
+        }
+        *ret = t;
+        return NULL;
+}

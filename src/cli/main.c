@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The executable: `neso <command>`, and `tritonserver`, which is `neso serve`.
+ */
+#include "base/compiler.h"
+#include "base/file.h"
+#include "cli/option_parse.h"
+#include "cli/serve.h"
+#include "triton/core/neso.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int print_version(int argc, char **argv) {
+        (void)argc;
+        (void)argv;
+        printf("neso %s\n", NESO_Version());
+        return 0;
+}
+
+static int print_options(int argc, char **argv) {
+        AUTO_STRBUF text = { 0 };
+
+        (void)argc;
+        (void)argv;
+        strbuf_init(&text, 0);
+        option_print_markdown(&text);
+        fputs(strbuf_cstr(&text), stdout);
+        return 0;
+}
+
+struct command {
+        const char *name;
+        const char *help;
+        int (*run)(int argc, char **argv);
+};
+
+static const struct command commands[] = {
+        { "serve", "serve models; `neso serve --help` lists the options", serve_main },
+        { "options", "print the options of serve as Markdown", print_options },
+        { "version", "print the version", print_version },
+};
+
+static int print_help(FILE *to, int code) {
+        fprintf(to, "Usage: neso <command> [options]\n\n");
+        for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+                fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
+        return code;
+}
+
+int main(int argc, char **argv) {
+        if (argc > 0 && strcmp(path_basename(argv[0]), "tritonserver") == 0)
+                return serve_main(argc, argv);
+        if (argc < 2)
+                return print_help(stderr, 1);
+        if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
+                return print_help(stdout, 0);
+        for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+                if (strcmp(argv[1], commands[i].name) == 0)
+                        return commands[i].run(argc - 1, argv + 1);
+        fprintf(stderr, "neso: unknown command '%s'\n", argv[1]);
+        return print_help(stderr, 1);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The one table of options: name, kind, where the value goes, help. Everything about an option is
+ * its row: parsing, --help and docs/options.md come from here.
+ */
+#pragma once
+
+#include "cli/cli_options.h"
+
+enum option_kind {
+        OPTION_FLAG,   /* no value: bool becomes true */
+        OPTION_BOOL,   /* true/false/1/0, any case */
+        OPTION_NUMBER, /* int64_t within [min, max] */
+        OPTION_REAL,   /* double within [min, max] */
+        OPTION_TEXT,
+        OPTION_TEXTS, /* may be given again and again */
+};
+
+struct option_row {
+        const char      *name;
+        enum option_kind kind;
+        size_t           offset; /* of the value in struct cli_options */
+        const char      *argument; /* for --help: "<integer>"; NULL for flags */
+        double           min, max;
+        const char      *default_text; /* for --help; NULL = none */
+        const char      *help;
+        /* The feature that is not there yet; giving the option is then an error, except with the
+         * value `harmless`, which asks for nothing. NULL = supported. */
+        const char *missing;
+        const char *harmless;
+};
+
+struct option_group {
+        const char              *title;
+        const struct option_row *rows;
+        size_t                   n_rows;
+};
+
+const struct option_group *option_groups(size_t *ret_n);
+const struct option_row   *option_find(const char *name, size_t len);

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cli/serve.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cli/access_log.h"
+#include "cli/core_options.h"
+#include "cli/option_parse.h"
+#include "cli/signals.h"
+#include "frontend/core_error.h"
+#include "frontend/endpoint.h"
+#include "http/http_infer.h"
+#include "http/http_server.h"
+#include "triton/core/neso.h"
+#include "triton/core/tritonserver.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct serve {
+        struct cli_options          options;
+        struct TRITONSERVER_Server *core;
+        struct endpoint_policy      policy;
+        struct http_infer          *infer;
+        struct http_server         *http;
+        struct http_server         *metrics;
+        bool                        logs_access;
+};
+
+/* This link unit's log lines go to the core's log. */
+static void to_core_log(enum log_level level, const char *file, int line, const char *message) {
+        struct TRITONSERVER_Error *err =
+                TRITONSERVER_LogMessage((TRITONSERVER_LogLevel)level, file, line, message);
+
+        TRITONSERVER_ErrorDelete(err);
+}
+
+static bool core_log_is_enabled(enum log_level level) {
+        return TRITONSERVER_LogIsEnabled((TRITONSERVER_LogLevel)level);
+}
+
+static void on_rejected(void *owner, const char *limit) {
+        struct serve *s = owner;
+
+        TRITONSERVER_ErrorDelete(NESO_ServerObserveRejected(s->core, limit));
+}
+
+static struct error *start_core(struct serve *s) {
+        struct TRITONSERVER_ServerOptions *core_options;
+        struct error                      *err;
+
+        TRY(core_options_make(&s->options, &core_options));
+        err = core_error_take(TRITONSERVER_ServerNew(&s->core, core_options));
+        TRITONSERVER_ServerOptionsDelete(core_options);
+        if (err == NULL)
+                return NULL;
+
+        struct error *told = error_new(err->code, "creating server: %s - %s",
+                                       error_code_string(err->code), err->message);
+
+        error_free(err);
+        return told;
+}
+
+static void set_limits(const struct cli_options *o, struct http_limits *l) {
+        l->header_bytes = (size_t)o->http_max_header_bytes;
+        l->header_fields = (size_t)o->http_max_header_fields;
+        l->input_bytes = (size_t)o->http_max_input_bytes;
+        l->connections = (size_t)o->http_max_connections;
+        l->header_time_ns = (uint64_t)o->http_header_timeout_ms * NS_PER_MS;
+        l->idle_time_ns = (uint64_t)o->http_idle_timeout_ms * NS_PER_MS;
+        l->body_window_bytes =
+                (size_t)((uint64_t)o->http_min_body_rate * (l->body_window_ns / NS_PER_S));
+}
+
+static struct error *start_http(struct serve *s) {
+        const struct cli_options  *o = &s->options;
+        struct http_server_options options;
+
+        for (size_t i = 0; i < o->http_restricted_api.n_items; i++)
+                TRY(endpoint_policy_add(&s->policy, o->http_restricted_api.items[i], "api", ""));
+        TRY(http_infer_new(
+                &(struct http_infer_options){
+                        .core = s->core,
+                        .header_forward_pattern = o->http_header_forward_pattern },
+                &s->infer));
+        http_server_options_init(&options);
+        options.name = "neso-http";
+        options.address = o->http_address;
+        options.port = (uint16_t)o->http_port;
+        options.reuse_port = o->reuse_http_port;
+        options.n_threads = (size_t)o->http_threads;
+        set_limits(o, &options.limits);
+        options.routes = http_api_routes();
+        options.service = (struct http_service){ .core = s->core,
+                                                 .policy = &s->policy,
+                                                 .infer = s->infer,
+                                                 .max_input_bytes =
+                                                         (size_t)o->http_max_input_bytes };
+        options.on_rejected = on_rejected;
+        options.on_access = s->logs_access ? access_log_write : NULL;
+        options.owner = s;
+        TRY(http_server_new(&options, &s->http));
+        http_server_start(s->http);
+        log_info("Started HTTPService at %s:%u", o->http_address, http_server_port(s->http));
+        return NULL;
+}
+
+static const char *metrics_address(const struct cli_options *o) {
+        return o->metrics_address != NULL ? o->metrics_address : o->http_address;
+}
+
+static struct error *start_metrics(struct serve *s) {
+        const struct cli_options  *o = &s->options;
+        struct http_server_options options;
+
+        http_server_options_init(&options);
+        options.name = "neso-metrics";
+        options.address = metrics_address(o);
+        options.port = (uint16_t)o->metrics_port;
+        options.n_threads = 1;
+        options.routes = http_metrics_routes();
+        options.service = (struct http_service){ .core = s->core };
+        options.on_rejected = on_rejected;
+        options.owner = s;
+        TRY(http_server_new(&options, &s->metrics));
+        http_server_start(s->metrics);
+        log_info("Started Metrics Service at %s:%u", options.address,
+                 http_server_port(s->metrics));
+        return NULL;
+}
+
+static struct error *check_options(const struct cli_options *o) {
+        if (o->model_repository.n_items == 0)
+                return error_new(ERR_INVALID_ARG, "--model-repository must be specified");
+        if (o->allow_http && o->allow_metrics && o->http_port != 0 &&
+            o->http_port == o->metrics_port &&
+            strcmp(o->http_address, metrics_address(o)) == 0)
+                return error_new(ERR_INVALID_ARG,
+                                 "The server cannot listen to HTTP requests and metrics requests "
+                                 "at the same address and port %s:%lld",
+                                 o->http_address, (long long)o->http_port);
+        return NULL;
+}
+
+static struct error *start(struct serve *s) {
+        TRY(check_options(&s->options));
+        s->logs_access = strcmp(s->options.log_format, "json") == 0;
+        TRY(start_core(s));
+        if (s->options.allow_http)
+                TRY(start_http(s));
+        if (s->options.allow_metrics)
+                TRY(start_metrics(s));
+        return NULL;
+}
+
+/* Closes a front end's port and waits for its connections until the deadline. */
+static void end_http(struct http_server **server, uint64_t deadline_ns) {
+        if (*server == NULL)
+                return;
+        http_server_stop(*server);
+
+        size_t left = http_server_wait(*server, deadline_ns);
+
+        if (left > 0)
+                log_info("Timeout 0: Found %zu HTTP service connections", left);
+        http_server_free(*server);
+        *server = NULL;
+}
+
+static void free_all(struct serve *s) {
+        endpoint_policy_done(&s->policy);
+        http_infer_free(s->infer);
+        cli_options_done(&s->options);
+}
+
+/* Everything in order; the exit code. */
+static int stop(struct serve *s) {
+        uint64_t deadline_ns =
+                clock_now_ns() + (uint64_t)s->options.exit_timeout_secs * NS_PER_S;
+
+        if (s->core != NULL) {
+                AUTO_ERROR err = core_error_take(TRITONSERVER_ServerStop(s->core));
+
+                if (err != NULL) {
+                        /* Models are still at work: nothing they use may be taken away. */
+                        fprintf(stderr, "%s\n", err->message);
+                        fflush(stderr);
+                        _exit(1);
+                }
+        }
+        end_http(&s->http, deadline_ns);
+        end_http(&s->metrics, deadline_ns);
+        if (s->core != NULL)
+                TRITONSERVER_ErrorDelete(TRITONSERVER_ServerDelete(s->core));
+        free_all(s);
+        return 0;
+}
+
+static int fail(struct serve *s, struct error *err) {
+        fprintf(stderr, "error: %s\n", err->message);
+        error_free(err);
+        stop(s);
+        return 1;
+}
+
+static int run(struct serve *s) {
+        struct error *err = start(s);
+        int           number;
+
+        if (err != NULL)
+                return fail(s, err);
+        number = signals_wait();
+        printf("Signal (%d) received.\n", number);
+        fflush(stdout);
+        return stop(s);
+}
+
+static int print_usage(struct error *err) {
+        AUTO_STRBUF text = { 0 };
+
+        strbuf_init(&text, 0);
+        option_print_usage(&text);
+        if (err != NULL)
+                fprintf(stderr, "%s\n", err->message);
+        else
+                fputs(strbuf_cstr(&text), stderr);
+        if (err != NULL)
+                fprintf(stderr, "`neso serve --help` lists all options.\n");
+        error_free(err);
+        return 1;
+}
+
+int serve_main(int argc, char **argv) {
+        struct serve  s = { 0 };
+        struct error *err;
+        int           code;
+
+        signals_block();
+        log_set_sink(to_core_log, core_log_is_enabled);
+        endpoint_policy_init(&s.policy);
+        cli_options_init(&s.options);
+        err = option_parse(argc, argv, &s.options);
+        if (err != NULL || s.options.help) {
+                code = print_usage(err);
+                free_all(&s);
+                return code;
+        }
+        return run(&s);
+}

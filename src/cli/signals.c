@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cli/signals.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <unistd.h>
+
+static void stop_signals(sigset_t *set) {
+        sigemptyset(set);
+        sigaddset(set, SIGINT);
+        sigaddset(set, SIGTERM);
+}
+
+void signals_block(void) {
+        sigset_t set;
+
+        signal(SIGPIPE, SIG_IGN);
+        stop_signals(&set);
+        pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+static void end_at_once(int number) {
+        static const char text[] = "Second signal received. Exiting immediately.\n";
+
+        (void)number;
+        if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
+                _exit(1);
+        _exit(1);
+}
+
+int signals_wait(void) {
+        struct sigaction action = { .sa_handler = end_at_once };
+        sigset_t         set;
+        int              number;
+
+        stop_signals(&set);
+        while (sigwait(&set, &number) == EINTR)
+                ;
+        sigaction(SIGINT, &action, NULL);
+        sigaction(SIGTERM, &action, NULL);
+        pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+        return number;
+}

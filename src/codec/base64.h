@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Base64 with the standard alphabet (RFC 4648, section 4).
+ *
+ * The strict decoder takes exactly what the encoder makes: whole groups of four, '=' only at the
+ * end, unused bits zero. The lenient one never fails: it passes over every byte that is not in
+ * the alphabet ('=' too) and drops a last group that is too short for a byte; that is how the
+ * model repository extension reads file contents.
+ *
+ * Ownership.  Output is appended to the caller's strbuf, which tells of overflow.
+ */
+#pragma once
+
+#include "base/str.h"
+#include "base/strbuf.h"
+
+#include <stdbool.h>
+
+void base64_encode(struct str in, struct strbuf *out);
+bool base64_decode(struct str in, struct strbuf *out); /* strict; on false nothing is appended */
+void base64_decode_lenient(struct str in, struct strbuf *out);

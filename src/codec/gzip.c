@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The one file that knows zlib.
+ */
+#include "codec/gzip.h"
+
+#define ZLIB_CONST /* next_in points to const */
+#include <string.h>
+#include <zlib.h>
+
+#include "base/mem.h"
+
+/* Added to the window bits: what inflateInit2() and deflateInit2() make of the header. */
+#define WINDOW_ZLIB 15
+#define WINDOW_GZIP (15 + 16)
+#define WINDOW_DETECT (15 + 32)
+
+#define GZIP_FIRST_BYTE 0x1f /* RFC 1952, ID1; no zlib stream starts with it */
+#define MAX_STEP (1u << 30)  /* zlib counts in 32 bits */
+#define FIRST_OUTPUT_BYTES ((size_t)4096)
+
+const char *gzip_status_text(enum gzip_status status) {
+        static const char *const texts[] = {
+                [GZIP_OK] = "no error",
+                [GZIP_TOO_LARGE] = "the decompressed size exceeds the maximum",
+                [GZIP_TOO_DENSE] = "the compression ratio exceeds the maximum",
+                [GZIP_CORRUPT] = "the compressed text is damaged, or neither gzip nor zlib",
+                [GZIP_TRUNCATED] = "the compressed text is incomplete",
+                [GZIP_TRAILING] = "the compressed text is followed by something else",
+                [GZIP_NO_MEMORY] = "out of memory",
+        };
+
+        return texts[status];
+}
+
+/* zlib's memory comes from try_alloc(), so that tests can make it fail. */
+static voidpf alloc_for_zlib(voidpf opaque, uInt n, uInt size) {
+        size_t bytes;
+
+        (void)opaque;
+        return size_mul(n, size, &bytes) ? try_alloc(bytes) : NULL;
+}
+
+static void free_for_zlib(voidpf opaque, voidpf memory) {
+        (void)opaque;
+        free(memory);
+}
+
+static void init_memory(z_stream *z) {
+        *z = (z_stream){ .zalloc = alloc_for_zlib, .zfree = free_for_zlib };
+}
+
+/* Where output may go. */
+struct room {
+        char  *at;
+        size_t left;
+};
+
+enum reader_position {
+        AT_START,  /* not a byte was taken */
+        IN_MEMBER, /* up to its checksum */
+        AT_END,    /* of a member, or of the only stream */
+};
+
+struct gzip_reader {
+        z_stream             z;
+        size_t               max_bytes;
+        size_t               n_taken;
+        size_t               n_written;
+        enum reader_position position;
+        bool                 is_gzip;
+        enum gzip_status     status; /* the failure that stuck */
+};
+
+struct gzip_reader *gzip_reader_new(size_t max_bytes) {
+        struct gzip_reader *r = try_zalloc(sizeof(*r));
+
+        if (r == NULL)
+                return NULL;
+        init_memory(&r->z);
+        r->max_bytes = max_bytes;
+        if (inflateInit2(&r->z, WINDOW_DETECT) != Z_OK) {
+                free(r);
+                return NULL;
+        }
+        return r;
+}
+
+void gzip_reader_free(struct gzip_reader *r) {
+        if (r == NULL)
+                return;
+        inflateEnd(&r->z);
+        free(r);
+}
+
+static enum gzip_status status_of(int zlib_result) {
+        switch (zlib_result) {
+        case Z_OK:
+        case Z_STREAM_END:
+        case Z_BUF_ERROR: /* no progress without more input, or more room */ return GZIP_OK;
+        case Z_MEM_ERROR: return GZIP_NO_MEMORY;
+        default: /* Z_DATA_ERROR; a preset dictionary (Z_NEED_DICT) is for no HTTP body */
+                return GZIP_CORRUPT;
+        }
+}
+
+/* Before the first byte of a member. */
+static enum gzip_status enter_member(struct gzip_reader *r, struct str in) {
+        bool is_gzip = (unsigned char)in.ptr[0] == GZIP_FIRST_BYTE;
+
+        if (r->position == AT_END) {
+                if (!r->is_gzip || !is_gzip)
+                        return GZIP_TRAILING;
+                if (inflateReset2(&r->z, WINDOW_GZIP) != Z_OK)
+                        return GZIP_NO_MEMORY;
+        }
+        r->is_gzip = is_gzip;
+        r->position = IN_MEMBER;
+        return GZIP_OK;
+}
+
+/* One call of inflate() within a member. *ret_progress: bytes went in or out. */
+static enum gzip_status step(struct gzip_reader *r, struct str *in, struct room *room,
+                             bool *ret_progress) {
+        char   beyond; /* one byte is offered behind the maximum, to see whether it is wanted */
+        size_t left = r->max_bytes - r->n_written;
+        size_t n_in = MIN(in->len, MAX_STEP), n_out = MIN(MIN(room->left, left), MAX_STEP);
+        int    result;
+
+        r->z.next_in = (const Bytef *)in->ptr;
+        r->z.avail_in = (uInt)n_in;
+        r->z.next_out = (Bytef *)(left > 0 ? room->at : &beyond);
+        r->z.avail_out = left > 0 ? (uInt)n_out : 1;
+        result = inflate(&r->z, Z_NO_FLUSH);
+
+        if (left == 0 && r->z.avail_out == 0)
+                return GZIP_TOO_LARGE;
+        n_in -= r->z.avail_in;
+        n_out = left > 0 ? n_out - r->z.avail_out : 0;
+        if (n_in > 0)
+                *in = str_range(in->ptr + n_in, in->len - n_in);
+        room->at += n_out;
+        room->left -= n_out;
+        r->n_taken += n_in;
+        r->n_written += n_out;
+        *ret_progress = n_in > 0 || n_out > 0;
+        if (result == Z_STREAM_END)
+                r->position = AT_END;
+        return status_of(result);
+}
+
+/* Members one after the other, until the room is full or the input does not suffice. */
+static enum gzip_status read_members(struct gzip_reader *r, struct str *in, struct room *room) {
+        enum gzip_status status = GZIP_OK;
+        bool             has_progress = true;
+        size_t           n_given;
+
+        /* The ratio is to what was given, not to what was taken: the sender did send it. */
+        if (!size_add(r->n_taken, in->len, &n_given))
+                n_given = SIZE_MAX;
+        while (status == GZIP_OK && room->left > 0 && has_progress) {
+                if (r->position != IN_MEMBER) {
+                        if (in->len == 0)
+                                break;
+                        status = enter_member(r, *in);
+                        if (status != GZIP_OK)
+                                break;
+                }
+                status = step(r, in, room, &has_progress);
+                if (status == GZIP_OK && r->n_written > GZIP_FREE_BYTES &&
+                    r->n_written / GZIP_MAX_RATIO > n_given)
+                        status = GZIP_TOO_DENSE;
+        }
+        return status;
+}
+
+enum gzip_status gzip_reader_read(struct gzip_reader *r, struct str *in, char *out,
+                                  size_t out_bytes, size_t *ret_written) {
+        struct room room = { out, out_bytes };
+
+        if (r->status == GZIP_OK)
+                r->status = read_members(r, in, &room);
+        *ret_written = out_bytes - room.left;
+        return r->status;
+}
+
+enum gzip_status gzip_reader_end(const struct gzip_reader *r) {
+        if (r->status != GZIP_OK)
+                return r->status;
+        return r->position == AT_END ? GZIP_OK : GZIP_TRUNCATED;
+}
+
+/* Where the output of a whole body goes: into `text`, or into `buf`, which is replaced by one of
+ * twice its size when it is full. */
+struct target {
+        struct strbuf   *text; /* borrowed; NULL: buf */
+        struct buf      *buf;  /* owned */
+        struct buf_pool *pool; /* borrowed */
+        size_t           max_bytes;
+        size_t           first_bytes; /* what to begin with */
+        size_t           len;
+};
+
+static enum gzip_status grow_buf(struct target *t) {
+        size_t      cap = t->buf == NULL ? t->first_bytes : t->buf->cap;
+        struct buf *larger;
+
+        if (t->buf != NULL && !size_mul(cap, 2, &cap))
+                return GZIP_NO_MEMORY;
+        larger = buf_new(t->pool, MAX(cap, 1u));
+        if (larger == NULL)
+                return GZIP_NO_MEMORY;
+        if (t->buf != NULL)
+                memcpy(larger->bytes, t->buf->bytes, t->len);
+        buf_unref(t->buf);
+        t->buf = larger;
+        return GZIP_OK;
+}
+
+/* Some room behind what is written, at least one byte. */
+static enum gzip_status target_room(struct target *t, struct room *ret_room) {
+        size_t wanted;
+
+        if (t->len == t->max_bytes)
+                return GZIP_TOO_LARGE;
+        if (t->text == NULL) {
+                if ((t->buf == NULL || t->buf->cap == t->len) && grow_buf(t) != GZIP_OK)
+                        return GZIP_NO_MEMORY;
+                *ret_room = (struct room){ t->buf->bytes + t->len, t->buf->cap - t->len };
+                return GZIP_OK;
+        }
+        wanted = MIN(MAX(t->first_bytes, t->len), t->max_bytes - t->len);
+        if (!strbuf_reserve(t->text, wanted))
+                return GZIP_NO_MEMORY;
+        *ret_room = (struct room){ t->text->ptr + t->text->len, wanted };
+        return GZIP_OK;
+}
+
+static void target_add(struct target *t, size_t n) {
+        t->len += n;
+        if (t->text != NULL)
+                t->text->len += n;
+}
+
+/* Keeps all or nothing of what was written. */
+static enum gzip_status target_finish(struct target *t, enum gzip_status status) {
+        if (t->text != NULL) {
+                t->text->len -= status == GZIP_OK ? 0 : t->len;
+                if (t->text->cap > 0)
+                        t->text->ptr[t->text->len] = '\0';
+                return status;
+        }
+        if (status == GZIP_OK && t->buf == NULL) /* no output, as max_bytes 0 wants it */
+                status = grow_buf(t);
+        if (status == GZIP_OK)
+                t->buf->len = t->len;
+        else
+                buf_unref(t->buf);
+        return status;
+}
+
+static enum gzip_status inflate_into(struct gzip_reader *r, struct str in, struct target *t) {
+        enum gzip_status status;
+        size_t           n_written;
+        char             nothing;
+
+        do {
+                struct room room;
+
+                status = target_room(t, &room);
+                if (status == GZIP_TOO_LARGE) /* only if there is more: the reader looks */
+                        room = (struct room){ &nothing, 1 };
+                else if (status != GZIP_OK)
+                        return status;
+                status = gzip_reader_read(r, &in, room.at, room.left, &n_written);
+                target_add(t, n_written);
+                if (n_written < room.left)
+                        break;
+        } while (status == GZIP_OK);
+        return status == GZIP_OK ? gzip_reader_end(r) : status;
+}
+
+static enum gzip_status inflate_whole(struct str in, struct target *t) {
+        struct gzip_reader *r = gzip_reader_new(t->max_bytes);
+        enum gzip_status    status = GZIP_NO_MEMORY;
+
+        if (!size_mul(in.len, 4, &t->first_bytes)) /* text and JSON shrink to a quarter or so */
+                t->first_bytes = SIZE_MAX;
+        t->first_bytes = MIN(MAX(t->first_bytes, FIRST_OUTPUT_BYTES), MAX(t->max_bytes, 1u));
+        if (r != NULL)
+                status = inflate_into(r, in, t);
+        gzip_reader_free(r);
+        return target_finish(t, status);
+}
+
+enum gzip_status gzip_inflate_strbuf(struct str in, size_t max_bytes, struct strbuf *out) {
+        struct target t = { .text = out, .max_bytes = MIN(max_bytes, out->max - out->len) };
+
+        return inflate_whole(in, &t);
+}
+
+enum gzip_status gzip_inflate_buf(struct str in, size_t max_bytes, struct buf_pool *pool,
+                                  struct buf **ret_buf) {
+        struct target    t = { .pool = pool, .max_bytes = max_bytes };
+        enum gzip_status status = inflate_whole(in, &t);
+
+        if (status == GZIP_OK)
+                *ret_buf = t.buf;
+        return status;
+}
+
+/* Compresses one part; `flush` is Z_FINISH behind the last. */
+static enum gzip_status deflate_part(z_stream *z, struct str part, int flush, struct target *t) {
+        int result = Z_OK;
+
+        do {
+                char             beyond; /* zlib may need to see room to tell that it is done */
+                struct room      room;
+                enum gzip_status status = target_room(t, &room);
+                bool             is_full = status == GZIP_TOO_LARGE;
+                size_t           n_in = MIN(part.len, MAX_STEP), n_out;
+
+                if (status != GZIP_OK && !is_full)
+                        return status;
+                if (is_full)
+                        room = (struct room){ &beyond, 1 };
+                n_out = MIN(room.left, MAX_STEP);
+                z->next_in = (const Bytef *)part.ptr;
+                z->avail_in = (uInt)n_in;
+                z->next_out = (Bytef *)room.at;
+                z->avail_out = (uInt)n_out;
+                result = deflate(z, flush);
+                if (status_of(result) != GZIP_OK)
+                        return status_of(result);
+                if (is_full && z->avail_out == 0)
+                        return GZIP_TOO_LARGE;
+                n_in -= z->avail_in;
+                part = str_range(part.ptr + n_in, part.len - n_in);
+                target_add(t, n_out - z->avail_out);
+        } while (part.len > 0 || (flush == Z_FINISH && result != Z_STREAM_END));
+        return GZIP_OK;
+}
+
+static enum gzip_status deflate_parts(z_stream *z, const struct iovec *parts, size_t n_parts,
+                                      struct target *t) {
+        for (size_t i = 0; i < n_parts; i++) {
+                struct str       part = str_range(parts[i].iov_base, parts[i].iov_len);
+                enum gzip_status status =
+                        part.len > 0 ? deflate_part(z, part, Z_NO_FLUSH, t) : GZIP_OK;
+
+                if (status != GZIP_OK)
+                        return status;
+        }
+        return deflate_part(z, STR_LIT(""), Z_FINISH, t);
+}
+
+static enum gzip_status deflate_whole(enum gzip_format format, const struct iovec *parts,
+                                      size_t n_parts, struct target *t) {
+        int              window = format == GZIP_FORMAT_GZIP ? WINDOW_GZIP : WINDOW_ZLIB;
+        size_t           total = 0;
+        enum gzip_status status;
+        z_stream         z;
+
+        for (size_t i = 0; i < n_parts; i++) {
+                if (!size_add(total, parts[i].iov_len, &total))
+                        return target_finish(t, GZIP_TOO_LARGE);
+        }
+        init_memory(&z);
+        /* The fastest level: it keeps most of what can be gained on JSON and tensors, at a third
+         * of the time of the usual one, and the client waits. 8 is zlib's usual memory level. */
+        if (deflateInit2(&z, Z_BEST_SPEED, Z_DEFLATED, window, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+                return target_finish(t, GZIP_NO_MEMORY);
+        t->first_bytes =
+                MAX(t->text != NULL ? total / 4 : deflateBound(&z, total), FIRST_OUTPUT_BYTES);
+        status = deflate_parts(&z, parts, n_parts, t);
+        deflateEnd(&z);
+        return target_finish(t, status);
+}
+
+enum gzip_status gzip_deflate_strbuf(enum gzip_format format, const struct iovec *parts,
+                                     size_t n_parts, struct strbuf *out) {
+        struct target t = { .text = out, .max_bytes = out->max - out->len };
+
+        return deflate_whole(format, parts, n_parts, &t);
+}
+
+enum gzip_status gzip_deflate_buf(enum gzip_format format, const struct iovec *parts,
+                                  size_t n_parts, struct buf_pool *pool, struct buf **ret_buf) {
+        struct target    t = { .pool = pool, .max_bytes = SIZE_MAX };
+        enum gzip_status status = deflate_whole(format, parts, n_parts, &t);
+
+        if (status == GZIP_OK)
+                *ret_buf = t.buf;
+        return status;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A pull reader for JSON: the caller walks the text, values go straight where they belong.
+ *
+ * There is no tree. The caller asks json_peek() what comes next and reads or skips it:
+ *
+ *     json_reader_init(&r, text);
+ *     for (json_enter_object(&r); json_next_key(&r, &key);)
+ *             if (str_is(key, "id")) id = json_read_string(&r, arena);
+ *             else json_skip(&r);
+ *     json_read_end(&r);
+ *     if (json_failed(&r)) ...
+ *
+ * The first failure sticks: afterwards every call does nothing, json_next_* give false, values
+ * are zero, and json_error_text()/json_error_offset() tell what and where. A wrong type is not a
+ * syntax failure: callers peek before they read. RFC 8259, plus the literals NaN, Infinity and
+ * -Infinity that the reference server reads and writes. Nesting deeper than JSON_MAX_DEPTH fails.
+ *
+ * Ownership.  The text is borrowed for the life of the reader. Strings without escapes are
+ * ranges of the text; others are written into the arena given.
+ */
+#pragma once
+
+#include "base/arena.h"
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define JSON_MAX_DEPTH 100
+
+enum json_type {
+        JSON_INVALID, /* failure, or the end of the text */
+        JSON_NULL,
+        JSON_BOOL,
+        JSON_NUMBER,
+        JSON_STRING,
+        JSON_ARRAY,
+        JSON_OBJECT,
+};
+
+struct json_number {
+        bool     is_integer; /* no dot, no exponent, fits in the 64 bits below */
+        bool     is_negative;
+        uint64_t magnitude;  /* of an integer */
+        double   real;       /* always set */
+};
+
+struct json_reader {
+        const char *begin;       /* borrowed */
+        const char *at;          /* borrowed */
+        const char *end;         /* borrowed */
+        const char *error_text;  /* static; NULL while all is well */
+        size_t      error_offset;
+        unsigned    depth;
+        bool        at_first;    /* just entered an array or object */
+};
+
+void json_reader_init(struct json_reader *r, struct str text);
+
+enum json_type json_peek(struct json_reader *r);
+
+/* Consumes '{' or '['. Fails when something else comes. */
+void json_enter_object(struct json_reader *r);
+void json_enter_array(struct json_reader *r);
+/* Moves to the next member or element; false (and the closing bracket is consumed) at the end or
+ * on failure. Keys with escapes are decoded into `arena`; it may be NULL when such keys are to be
+ * treated as unknown (ret_key empty). */
+bool json_next_key(struct json_reader *r, struct arena *arena, struct str *ret_key);
+bool json_next_element(struct json_reader *r);
+
+bool               json_read_bool(struct json_reader *r);
+void               json_read_null(struct json_reader *r);
+struct json_number json_read_number(struct json_reader *r);
+/* UTF-8 text with escapes resolved (surrogate pairs too); NUL bytes may occur. */
+struct str json_read_string(struct json_reader *r, struct arena *arena);
+/* Passes over one value of any kind. Returns its text. */
+struct str json_skip(struct json_reader *r);
+/* Only blanks may be left: "The document root must not be followed by other values." otherwise. */
+void json_read_end(struct json_reader *r);
+
+bool        json_failed(const struct json_reader *r);
+const char *json_error_text(const struct json_reader *r);
+size_t      json_error_offset(const struct json_reader *r);
+
+/* Tensor elements: the element kinds that JSON can carry. */
+enum json_element {
+        JSON_ELEMENT_BOOL,
+        JSON_ELEMENT_U8,
+        JSON_ELEMENT_U16,
+        JSON_ELEMENT_U32,
+        JSON_ELEMENT_U64,
+        JSON_ELEMENT_I8,
+        JSON_ELEMENT_I16,
+        JSON_ELEMENT_I32,
+        JSON_ELEMENT_I64,
+        JSON_ELEMENT_F32,
+        JSON_ELEMENT_F64,
+};
+
+enum json_tensor_status {
+        JSON_TENSOR_OK,
+        JSON_TENSOR_TOO_MANY,   /* more elements than asked for */
+        JSON_TENSOR_TOO_FEW,
+        JSON_TENSOR_WRONG_TYPE, /* ret_type tells what was met; see json_tensor_type_error() */
+        JSON_TENSOR_TOO_DEEP,   /* nesting beyond JSON_MAX_DEPTH */
+        JSON_TENSOR_SYNTAX,     /* json_failed(r) */
+};
+
+/* Reads an array, nested in any way or flat, row-major, of exactly n elements into `out`
+ * (host order, n times the element's size). Integers are truncated to their width, as the
+ * reference does. Numbers for F32 are rounded once, from the decimal text. */
+enum json_tensor_status json_read_tensor(struct json_reader *r, enum json_element element,
+                                         void *out, size_t n);
+/* "attempt to access JSON non-number as double" and so on: the reference's words for a wrong
+ * scalar type of this element kind. Static. */
+const char *json_tensor_type_error(enum json_element element);

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files behind json_reader.h share: blanks, failure, literals, strings.
+ *
+ * Every function moves r->at over what it takes, or fails the reader and gives false. Texts and
+ * offsets of failures are those that users of the reference server see.
+ */
+#pragma once
+
+#include "base/compiler.h"
+#include "codec/json_reader.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define JSON_INVALID_VALUE "Invalid value."
+#define JSON_TOO_DEEP "JSON nesting depth exceeds maximum allowed limit (100)"
+#define JSON_NO_COMMA_IN_OBJECT "Missing a comma or } after an object member."
+#define JSON_NO_COMMA_IN_ARRAY "Missing a comma or ] after an array element."
+
+/* Keeps the first failure; the rest of the text is out of reach. Always false. */
+bool json_fail_at(struct json_reader *r, const char *at, const char *error_text);
+
+static ALWAYS_INLINE const char *json_blanks_end(const char *at, const char *end) {
+        while (at < end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t'))
+                at++;
+        return at;
+}
+
+/* The next character that is not a blank; NUL at the end (a NUL in the text is no token either). */
+static ALWAYS_INLINE char json_next_char(struct json_reader *r) {
+        r->at = json_blanks_end(r->at, r->end);
+        return r->at < r->end ? *r->at : '\0';
+}
+
+/* "Invalid value.", or "The document is empty." when nothing but blanks was there. */
+bool json_fail_value(struct json_reader *r);
+
+/* `word` is true, false or null; r->at is at its first letter. */
+bool json_take_literal(struct json_reader *r, const char *word);
+
+/* A string, r->at at its quote: checked completely. *ret_raw is what stands between the quotes. */
+bool json_take_string(struct json_reader *r, struct str *ret_raw, bool *ret_has_escapes);
+
+/* Text between quotes that json_take_string() has checked, without escapes; `out` has raw.len
+ * bytes. */
+struct str json_resolve_escapes(struct str raw, char *out);
+
+/* A number, checked, with "too big" told as the reference does. */
+struct json_number_scan;
+bool json_take_number(struct json_reader *r, struct json_number_scan *ret);
+
+/* A member's key and the colon behind it. */
+bool json_take_key(struct json_reader *r, struct str *ret_raw, bool *ret_has_escapes);
+
+/* Passes over the rest of n_arrays open arrays, r->at where a value starts, and over the brackets
+ * that close them. */
+bool json_skip_arrays(struct json_reader *r, unsigned n_arrays);

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "codec/pb_json.h"
+
+#include "base/mem.h"
+#include "codec/base64.h"
+#include "codec/json_reader.h"
+#include "codec/pb_build.h"
+
+#include <float.h>
+#include <math.h>
+
+/* Where in the document the reader is: a chain on the stack, for errors. Its length is bounded,
+ * as json_reader bounds the nesting. */
+struct json_place {
+        const struct json_place *outer; /* borrowed; NULL for the outermost message */
+        struct str               name;  /* of a field or the key of a map */
+        size_t                   index; /* of an element, where there is no name */
+        bool                     is_key;
+};
+
+struct json_message_reader {
+        struct json_reader json;
+        struct arena      *arena; /* borrowed */
+};
+
+static struct error *read_message(struct json_message_reader       *r,
+                                  const ProtobufCMessageDescriptor *type,
+                                  const struct json_place *place, ProtobufCMessage **ret);
+
+static void print_place(const struct json_place *place, struct strbuf *out) {
+        if (!place)
+                return;
+        print_place(place->outer, out);
+        if (!place->name.ptr)
+                strbuf_printf(out, "[%zu]", place->index);
+        else if (place->is_key)
+                strbuf_printf(out, "[\"%.*s\"]", STR_ARG(place->name));
+        else
+                strbuf_printf(out, "%s%.*s", place->outer ? "." : "", STR_ARG(place->name));
+}
+
+/* "input[0].dims: " before the text of an error; takes `err`. */
+static struct error *locate(const struct json_place *place, struct error *err) {
+        AUTO_STRBUF text = { 0 };
+
+        if (!place || !err)
+                return err;
+        strbuf_init(&text, 0);
+        print_place(place, &text);
+        return error_prefix(err, "%s: ", strbuf_cstr(&text));
+}
+
+/* "expected <what>, got <what comes next>"; NULL when that is no value: then the reader failed. */
+static struct error *expected(struct json_message_reader *r, const struct json_place *place,
+                              const char *what) {
+        static const char *const names[] = {
+                [JSON_NULL] = "null",       [JSON_BOOL] = "a boolean", [JSON_NUMBER] = "a number",
+                [JSON_STRING] = "a string", [JSON_ARRAY] = "an array", [JSON_OBJECT] = "an object",
+        };
+        enum json_type next = json_peek(&r->json);
+
+        if (next == JSON_INVALID) {
+                json_skip(&r->json); /* the end of the text is a failure too, here */
+                return NULL;
+        }
+        return locate(place, error_new(ERR_INVALID_ARG, "expected %s, got %s", what, names[next]));
+}
+
+static struct error *out_of_range(const ProtobufCFieldDescriptor *field,
+                                  const struct json_place *place, struct str shown) {
+        return locate(place, error_new(ERR_INVALID_ARG, "value %.*s is out of range for %s",
+                                       STR_ARG(shown), pb_field_type_name(field)));
+}
+
+/* A number, or a string that holds one, as proto3 JSON writes 64-bit integers, NaN and the
+ * infinities. *ret_text is the number as written. */
+static struct error *read_number(struct json_message_reader *r, const struct json_place *place,
+                                 struct json_number *ret, struct str *ret_text) {
+        struct json_reader inner;
+        enum json_type     next = json_peek(&r->json);
+
+        *ret = (struct json_number){ .real = 0 };
+        if (next == JSON_NUMBER) {
+                const char *start = r->json.at; /* json_peek() has passed over blanks */
+
+                *ret = json_read_number(&r->json);
+                *ret_text = str_range(start, (size_t)(r->json.at - start));
+                return NULL;
+        }
+        if (next != JSON_STRING)
+                return expected(r, place, "a number");
+        *ret_text = json_read_string(&r->json, r->arena);
+        if (json_failed(&r->json))
+                return NULL;
+        json_reader_init(&inner, *ret_text);
+        *ret = json_read_number(&inner);
+        json_read_end(&inner);
+        if (json_failed(&inner))
+                return locate(place, error_new(ERR_INVALID_ARG, "expected a number, got \"%.*s\"",
+                                               STR_ARG(*ret_text)));
+        return NULL;
+}
+
+/* 1.0 and 1e3 are integers too. Doubles from 2^64 on are none that fits. */
+static bool to_integer(const struct json_number *number, bool *ret_negative, uint64_t *ret) {
+        double magnitude = fabs(number->real);
+
+        if (number->is_integer) {
+                *ret_negative = number->is_negative;
+                *ret = number->magnitude;
+                return true;
+        }
+        if (!(magnitude < 0x1p64) || magnitude != floor(magnitude))
+                return false;
+        *ret_negative = number->real < 0;
+        *ret = (uint64_t)magnitude;
+        return true;
+}
+
+static struct error *read_integer(struct json_message_reader     *r,
+                                  const ProtobufCFieldDescriptor *field,
+                                  const struct json_place *place, union pb_value *ret) {
+        struct json_number number = { .real = 0 };
+        struct str         text = { NULL, 0 };
+        bool               is_negative;
+        uint64_t           magnitude;
+
+        TRY(read_number(r, place, &number, &text));
+        if (json_failed(&r->json))
+                return NULL;
+        if (!to_integer(&number, &is_negative, &magnitude) && fabs(number.real) < 0x1p64)
+                return locate(place, error_new(ERR_INVALID_ARG, "expected an integer, got %.*s",
+                                               STR_ARG(text)));
+        if (!to_integer(&number, &is_negative, &magnitude) ||
+            !pb_integer_fit(field, is_negative, magnitude, ret))
+                return out_of_range(field, place, text);
+        return NULL;
+}
+
+static struct error *read_real(struct json_message_reader *r, const ProtobufCFieldDescriptor *field,
+                               const struct json_place *place, union pb_value *ret) {
+        struct json_number number = { .real = 0 };
+        struct str         text = { NULL, 0 };
+
+        TRY(read_number(r, place, &number, &text));
+        if (pb_field_bits(field) == 32 && isfinite(number.real) && !isfinite((float)number.real))
+                return out_of_range(field, place, text);
+        ret->real = number.real;
+        return NULL;
+}
+
+static struct error *read_bool(struct json_message_reader *r, const struct json_place *place,
+                               union pb_value *ret) {
+        enum json_type next = json_peek(&r->json);
+        struct str     word;
+
+        if (next == JSON_BOOL) {
+                ret->truth = json_read_bool(&r->json);
+                return NULL;
+        }
+        if (next != JSON_STRING)
+                return expected(r, place, "true or false");
+        word = json_read_string(&r->json, r->arena);
+        ret->truth = str_is(word, "true");
+        if (ret->truth || str_is(word, "false") || json_failed(&r->json))
+                return NULL;
+        return locate(place, error_new(ERR_INVALID_ARG, "expected true or false, got \"%.*s\"",
+                                       STR_ARG(word)));
+}
+
+static struct error *unknown_enum_value(const ProtobufCFieldDescriptor *field,
+                                        const struct json_place *place, struct str name) {
+        const char *nearest = pb_enum_suggest(field, name);
+
+        return locate(place, error_new(ERR_INVALID_ARG, "enum '%s' has no value '%.*s'%s%s%s",
+                                       pb_field_type_name(field), STR_ARG(name),
+                                       nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                                       nearest ? "'?" : ""));
+}
+
+static struct error *read_enum(struct json_message_reader *r, const ProtobufCFieldDescriptor *field,
+                               const struct json_place *place, union pb_value *ret) {
+        enum json_type     next = json_peek(&r->json);
+        struct json_number number = { .real = 0 };
+        struct str         text = { NULL, 0 };
+        int                value = 0;
+
+        if (next == JSON_STRING) {
+                text = json_read_string(&r->json, r->arena);
+                if (!json_failed(&r->json) && !pb_enum_find(field, text, true, &value))
+                        return unknown_enum_value(field, place, text);
+        } else if (next == JSON_NUMBER) {
+                TRY(read_number(r, place, &number, &text));
+                if (json_failed(&r->json))
+                        return NULL;
+                if (!number.is_integer || number.magnitude > INT32_MAX)
+                        return unknown_enum_value(field, place, text);
+                value = number.is_negative ? -(int)number.magnitude : (int)number.magnitude;
+                if (!pb_enum_name(field, value))
+                        return unknown_enum_value(field, place, text);
+        } else {
+                return expected(r, place, "the name of an enum value");
+        }
+        ret->i64 = value;
+        return NULL;
+}
+
+/* The strict decoder wants the standard alphabet and full groups. */
+static bool decode_base64(struct str in, struct strbuf *out) {
+        AUTO_STRBUF standard = { 0 };
+
+        strbuf_init(&standard, 0);
+        for (size_t i = 0; i < in.len; i++) {
+                char c = in.ptr[i];
+
+                strbuf_putc(&standard, c == '-' ? '+' : c == '_' ? '/' : c);
+        }
+        while (standard.len % 4 != 0 && !standard.overflowed)
+                strbuf_putc(&standard, '=');
+        return !standard.overflowed && base64_decode(strbuf_str(&standard), out) &&
+               !out->overflowed;
+}
+
+static struct error *read_bytes(struct json_message_reader *r, const struct json_place *place,
+                                union pb_value *ret) {
+        AUTO_STRBUF decoded = { 0 };
+        struct str  text;
+
+        if (json_peek(&r->json) != JSON_STRING)
+                return expected(r, place, "a string in base64");
+        text = json_read_string(&r->json, r->arena);
+        strbuf_init(&decoded, 0);
+        if (!decode_base64(text, &decoded))
+                return locate(place, error_new(ERR_INVALID_ARG, "string is not valid base64"));
+        ret->bytes.len = decoded.len;
+        ret->bytes.data = NULL;
+        if (decoded.len == 0)
+                return NULL;
+        ret->bytes.data = arena_try_alloc(r->arena, decoded.len);
+        if (!ret->bytes.data)
+                return pb_out_of_memory();
+        memcpy(ret->bytes.data, decoded.ptr, decoded.len);
+        return NULL;
+}
+
+/* One value of the field's type. Without an error the caller still asks json_failed(). */
+static struct error *read_value(struct json_message_reader     *r,
+                                const ProtobufCFieldDescriptor *field,
+                                const struct json_place *place, union pb_value *ret) {
+        switch (pb_field_kind(field)) {
+        case PB_SIGNED:
+        case PB_UNSIGNED: return read_integer(r, field, place, ret);
+        case PB_REAL: return read_real(r, field, place, ret);
+        case PB_BOOL: return read_bool(r, place, ret);
+        case PB_ENUM: return read_enum(r, field, place, ret);
+        case PB_STRING:
+                if (json_peek(&r->json) != JSON_STRING)
+                        return expected(r, place, "a string");
+                return locate(place,
+                              pb_text_value(json_read_string(&r->json, r->arena), r->arena, ret));
+        case PB_BYTES: return read_bytes(r, place, ret);
+        case PB_MESSAGE: return read_message(r, pb_field_message(field), place, &ret->message);
+        }
+        return NULL;
+}
+
+static struct error *read_list(struct json_message_reader *r, struct pb_build *b,
+                               const ProtobufCFieldDescriptor *field,
+                               const struct json_place        *outer) {
+        struct json_place place = { .outer = outer };
+        union pb_value    value = { .u64 = 0 };
+
+        if (json_peek(&r->json) != JSON_ARRAY)
+                return expected(r, outer, "an array");
+        json_enter_array(&r->json);
+        for (; json_next_element(&r->json); place.index++) {
+                TRY(read_value(r, field, &place, &value));
+                if (json_failed(&r->json))
+                        break;
+                TRY(pb_build_put(b, field, value));
+        }
+        return NULL;
+}
+
+/* Map keys are strings in JSON, whatever they are in the message. */
+static struct error *read_key(const ProtobufCFieldDescriptor *field, struct str key,
+                              struct arena *arena, union pb_value *ret) {
+        uint64_t magnitude;
+        bool     is_negative = key.len > 0 && key.ptr[0] == '-';
+
+        if (pb_field_kind(field) == PB_STRING)
+                return pb_text_value(key, arena, ret);
+        if (pb_field_kind(field) == PB_BOOL) {
+                ret->truth = str_is(key, "true");
+                if (ret->truth || str_is(key, "false"))
+                        return NULL;
+        } else if (str_to_u64(str_range(key.ptr + is_negative, key.len - is_negative),
+                              &magnitude) &&
+                   pb_integer_fit(field, is_negative, magnitude, ret)) {
+                return NULL;
+        }
+        return error_new(ERR_INVALID_ARG, "key '%.*s' is not a value of type %s", STR_ARG(key),
+                         pb_field_type_name(field));
+}
+
+static struct error *read_map(struct json_message_reader *r, struct pb_build *b,
+                              const ProtobufCFieldDescriptor *map, const struct json_place *outer) {
+        struct json_place place = { .outer = outer, .is_key = true };
+
+        if (json_peek(&r->json) != JSON_OBJECT)
+                return expected(r, outer, "an object");
+        json_enter_object(&r->json);
+        while (json_next_key(&r->json, r->arena, &place.name)) {
+                struct pb_build entry;
+                union pb_value  value = { .u64 = 0 };
+
+                TRY(pb_build_start(&entry, pb_field_message(map), r->arena));
+                TRY(locate(outer, read_key(pb_map_key(map), place.name, r->arena, &value)));
+                TRY(pb_build_put(&entry, pb_map_key(map), value));
+                value.u64 = 0;
+                TRY(read_value(r, pb_map_value(map), &place, &value));
+                if (json_failed(&r->json))
+                        break;
+                TRY(pb_build_put(&entry, pb_map_value(map), value));
+                value.message = entry.message;
+                TRY(pb_build_put(b, map, value));
+        }
+        return NULL;
+}
+
+static struct error *unknown_field(const ProtobufCMessageDescriptor *type,
+                                   const struct json_place *place, struct str name) {
+        const char *nearest = pb_field_suggest(type, name);
+
+        return locate(place,
+                      error_new(ERR_INVALID_ARG, "message '%s' has no field named '%.*s'%s%s%s",
+                                pb_type_name(type), STR_ARG(name),
+                                nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                                nearest ? "'?" : ""));
+}
+
+/* One member of an object, whose key was read. */
+static struct error *read_field(struct json_message_reader *r, struct pb_build *b,
+                                const ProtobufCFieldDescriptor *field,
+                                const struct json_place        *outer) {
+        struct json_place place = { .outer = outer, .name = str_of(field->name) };
+        union pb_value    value = { .u64 = 0 };
+
+        if (json_peek(&r->json) == JSON_NULL) {
+                json_read_null(&r->json);
+                return NULL;
+        }
+        TRY(locate(outer, pb_build_claim(b, field)));
+        if (pb_field_is_map(field))
+                return read_map(r, b, field, &place);
+        if (pb_field_is_repeated(field))
+                return read_list(r, b, field, &place);
+        TRY(read_value(r, field, &place, &value));
+        if (json_failed(&r->json))
+                return NULL;
+        return pb_build_put(b, field, value);
+}
+
+static struct error *read_message(struct json_message_reader       *r,
+                                  const ProtobufCMessageDescriptor *type,
+                                  const struct json_place *place, ProtobufCMessage **ret) {
+        struct pb_build b;
+        struct str      name;
+
+        if (json_peek(&r->json) != JSON_OBJECT)
+                return expected(r, place, "an object");
+        TRY(pb_build_start(&b, type, r->arena));
+        json_enter_object(&r->json);
+        while (json_next_key(&r->json, r->arena, &name)) {
+                const ProtobufCFieldDescriptor *field = pb_field_find_json(type, name);
+
+                if (!field)
+                        return unknown_field(type, place, name);
+                TRY(read_field(r, &b, field, place));
+        }
+        TRY(pb_build_finish(&b));
+        *ret = b.message;
+        return NULL;
+}
+
+struct error *pb_json_read(const ProtobufCMessageDescriptor *type, struct str json,
+                           struct arena *arena, ProtobufCMessage **ret) {
+        struct json_message_reader r = { .arena = arena };
+        ProtobufCMessage          *message = NULL;
+
+        json_reader_init(&r.json, json);
+        TRY(read_message(&r, type, NULL, &message));
+        if (!json_failed(&r.json))
+                json_read_end(&r.json);
+        if (json_failed(&r.json))
+                return error_new(ERR_INVALID_ARG, "JSON at offset %zu: %s",
+                                 json_error_offset(&r.json), json_error_text(&r.json));
+        *ret = message;
+        return NULL;
+}

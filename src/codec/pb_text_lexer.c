@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "codec/pb_text_lexer.h"
+
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define SHOWN_BYTES 48 /* of a token in an error: enough to find it */
+
+static bool is_digit(char c) {
+        return c >= '0' && c <= '9';
+}
+
+static bool is_word_start(char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+static bool is_word_part(char c) {
+        return is_word_start(c) || is_digit(c);
+}
+
+/* -1 when c is no digit of the base (8 or 16). */
+static int digit_value(char c, int base) {
+        int value = -1;
+
+        if (is_digit(c))
+                value = c - '0';
+        else if (c >= 'a' && c <= 'f')
+                value = c - 'a' + 10;
+        else if (c >= 'A' && c <= 'F')
+                value = c - 'A' + 10;
+        return value < base ? value : -1;
+}
+
+struct error *pb_lexer_locate(const struct pb_lexer *l, struct pb_place place, struct error *err) {
+        if (l->file)
+                return error_prefix(err, "%s:%u:%u: ", l->file, place.line, place.column);
+        return error_prefix(err, "%u:%u: ", place.line, place.column);
+}
+
+static struct pb_place place_at(const struct pb_lexer *l, const char *at) {
+        return (struct pb_place){ l->line, (unsigned)(at - l->line_start) + 1 };
+}
+
+/* A token as a person wants to see it: quoted, without bytes that would garble a terminal. */
+static void show_token(const struct pb_token *token, struct strbuf *out) {
+        struct str text = token->text;
+        bool       is_utf8 = str_is_utf8(text);
+
+        if (token->kind == PB_TOKEN_END) {
+                strbuf_puts(out, "the end of the text");
+                return;
+        }
+        if (text.len > SHOWN_BYTES) {
+                text.len = SHOWN_BYTES;
+                /* Not in the middle of a character. */
+                while (is_utf8 && text.len > 0 && ((uint8_t)text.ptr[text.len] & 0xc0) == 0x80)
+                        text.len--;
+        }
+        if (token->kind != PB_TOKEN_STRING)
+                strbuf_putc(out, '\'');
+        for (size_t i = 0; i < text.len; i++) {
+                uint8_t c = (uint8_t)text.ptr[i];
+
+                if (c < 0x20 || c == 0x7f || (c >= 0x80 && !is_utf8))
+                        strbuf_printf(out, "\\x%02x", c);
+                else
+                        strbuf_putc(out, (char)c);
+        }
+        if (text.len < token->text.len)
+                strbuf_puts(out, "...");
+        if (token->kind != PB_TOKEN_STRING)
+                strbuf_putc(out, '\'');
+}
+
+struct error *pb_lexer_expected(const struct pb_lexer *l, const char *format, ...) {
+        AUTO_STRBUF shown = { 0 };
+        AUTO_CHARS  what = NULL;
+        va_list     args;
+
+        strbuf_init(&shown, 0);
+        va_start(args, format);
+        if (vasprintf(&what, format, args) < 0)
+                what = NULL;
+        va_end(args);
+        show_token(&l->token, &shown);
+        return pb_lexer_locate(l, l->token.place,
+                               error_new(ERR_INVALID_ARG, "expected %s, got %s",
+                                         what ? what : "something else", strbuf_cstr(&shown)));
+}
+
+static void skip_blanks(struct pb_lexer *l) {
+        for (; l->at < l->end; l->at++) {
+                if (*l->at == '#') {
+                        const char *newline = memchr(l->at, '\n', (size_t)(l->end - l->at));
+
+                        l->at = newline ? newline : l->end;
+                        if (!newline)
+                                return;
+                }
+                if (*l->at == '\n') {
+                        l->line++;
+                        l->line_start = l->at + 1;
+                } else if (*l->at != ' ' && (*l->at < '\t' || *l->at > '\r')) {
+                        return;
+                }
+        }
+}
+
+/* The byte after the closing quote. Strings end on the line where they begin. */
+static struct error *scan_string(struct pb_lexer *l, const char **ret_end) {
+        char quote = *l->at;
+
+        for (const char *c = l->at + 1; c < l->end && *c != '\n'; c++) {
+                if (*c == quote) {
+                        *ret_end = c + 1;
+                        return NULL;
+                }
+                if (*c == '\\' && c + 1 < l->end && c[1] != '\n')
+                        c++;
+        }
+        return pb_lexer_locate(l, place_at(l, l->at),
+                               error_new(ERR_INVALID_ARG, "string is not terminated"));
+}
+
+/* Letters are taken too, so that 12abc is one wrong number and not a number and a name. */
+static const char *scan_number(const struct pb_lexer *l) {
+        bool        is_hex = l->end - l->at > 1 && (l->at[1] == 'x' || l->at[1] == 'X');
+        const char *c = l->at;
+
+        while (c < l->end && (is_word_part(*c) || *c == '.')) {
+                bool is_exponent = !is_hex && (*c == 'e' || *c == 'E');
+
+                c++;
+                if (is_exponent && c < l->end && (*c == '+' || *c == '-'))
+                        c++;
+        }
+        return c;
+}
+
+struct error *pb_lexer_next(struct pb_lexer *l) {
+        const char *end;
+        char        c;
+
+        skip_blanks(l);
+        l->token.place = place_at(l, l->at);
+        l->token.text = str_range(l->at, 0);
+        l->token.kind = PB_TOKEN_END;
+        if (l->at == l->end)
+                return NULL;
+
+        c = *l->at;
+        end = l->at + 1;
+        if (is_word_start(c)) {
+                l->token.kind = PB_TOKEN_WORD;
+                while (end < l->end && is_word_part(*end))
+                        end++;
+        } else if (is_digit(c) || (c == '.' && end < l->end && is_digit(*end))) {
+                l->token.kind = PB_TOKEN_NUMBER;
+                end = scan_number(l);
+        } else if (c == '"' || c == '\'') {
+                l->token.kind = PB_TOKEN_STRING;
+                TRY(scan_string(l, &end));
+        } else {
+                l->token.kind = PB_TOKEN_SIGN;
+                /* A character of several bytes is shown, and refused, as one. */
+                while (((uint8_t)c & 0x80) && end < l->end && ((uint8_t)*end & 0xc0) == 0x80)
+                        end++;
+        }
+        l->token.text.len = (size_t)(end - l->at);
+        l->at = end;
+        return NULL;
+}
+
+struct error *pb_lexer_start(struct pb_lexer *l, struct str text, const char *file) {
+        /* Some editors put a byte order mark in front. */
+        if (str_starts(text, STR_LIT("\xef\xbb\xbf"))) {
+                text.ptr += 3;
+                text.len -= 3;
+        }
+        l->at = text.len > 0 ? text.ptr : "";
+        l->end = l->at + text.len;
+        l->line_start = l->at;
+        l->line = 1;
+        l->file = file;
+        return pb_lexer_next(l);
+}
+
+bool pb_lexer_is_sign(const struct pb_lexer *l, char sign) {
+        return l->token.kind == PB_TOKEN_SIGN && l->token.text.len == 1 &&
+               *l->token.text.ptr == sign;
+}
+
+struct error *pb_lexer_accept(struct pb_lexer *l, char sign, bool *ret_found) {
+        *ret_found = pb_lexer_is_sign(l, sign);
+        return *ret_found ? pb_lexer_next(l) : NULL;
+}
+
+/* Inside of a string token: `at` moves from the byte after the opening quote to the closing one. */
+struct string_cursor {
+        const struct pb_lexer *lexer; /* borrowed */
+        const char            *at;
+        const char            *end;
+};
+
+static struct error *string_error(const struct string_cursor *s, const char *at, const char *text) {
+        const struct pb_token *token = &s->lexer->token;
+        struct pb_place        place = token->place;
+
+        place.column += (unsigned)(at - token->text.ptr);
+        return pb_lexer_locate(s->lexer, place, error_new_text(ERR_INVALID_ARG, text));
+}
+
+/* Up to `max` digits; returns how many there were. */
+static int read_digits(struct string_cursor *s, int base, int max, uint32_t *ret) {
+        int n = 0;
+
+        *ret = 0;
+        while (n < max && s->at < s->end && digit_value(*s->at, base) >= 0) {
+                *ret = *ret * (uint32_t)base + (uint32_t)digit_value(*s->at, base);
+                s->at++;
+                n++;
+        }
+        return n;
+}
+
+static void put_utf8(struct strbuf *out, uint32_t code) {
+        if (code < 0x80) {
+                strbuf_putc(out, (char)code);
+                return;
+        }
+        if (code < 0x800) {
+                strbuf_putc(out, (char)(0xc0 | code >> 6));
+        } else {
+                if (code < 0x10000) {
+                        strbuf_putc(out, (char)(0xe0 | code >> 12));
+                } else {
+                        strbuf_putc(out, (char)(0xf0 | code >> 18));
+                        strbuf_putc(out, (char)(0x80 | (code >> 12 & 0x3f)));
+                }
+                strbuf_putc(out, (char)(0x80 | (code >> 6 & 0x3f)));
+        }
+        strbuf_putc(out, (char)(0x80 | (code & 0x3f)));
+}
+
+/* After \u or \U. A pair of surrogates is one character, as in JSON. */
+static struct error *read_unicode(struct string_cursor *s, int n_digits, struct strbuf *out) {
+        const char *start = s->at - 2;
+        uint32_t    code, low;
+
+        if (read_digits(s, 16, n_digits, &code) < n_digits)
+                return string_error(s, start,
+                                    n_digits == 4 ? "\\u must be followed by 4 hexadecimal digits"
+                                                  : "\\U must be followed by 8 hexadecimal digits");
+        if (code >= 0xd800 && code <= 0xdbff && s->end - s->at >= 6 && s->at[0] == '\\' &&
+            s->at[1] == 'u') {
+                s->at += 2;
+                if (read_digits(s, 16, 4, &low) < 4 || low < 0xdc00 || low > 0xdfff)
+                        return string_error(s, start, "surrogate without its other half");
+                code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+        }
+        if (code >= 0xd800 && code <= 0xdfff)
+                return string_error(s, start, "surrogate without its other half");
+        if (code > 0x10ffff)
+                return string_error(s, start, "there is no such Unicode character");
+        put_utf8(out, code);
+        return NULL;
+}
+
+/* s->at is behind the backslash, which is never the last byte before the closing quote. */
+static struct error *read_escape(struct string_cursor *s, struct strbuf *out) {
+        static const char letters[] = "abfnrtv\\?'\"";
+        static const char values[] = "\a\b\f\n\r\t\v\\?'\"";
+        const char       *start = s->at - 1;
+        char              c = *s->at;
+        const char       *letter = c ? strchr(letters, c) : NULL;
+        uint32_t          code;
+
+        if (letter) {
+                s->at++;
+                strbuf_putc(out, values[letter - letters]);
+                return NULL;
+        }
+        if (read_digits(s, 8, 3, &code) > 0) {
+                if (code > UINT8_MAX)
+                        return string_error(s, start, "octal escape is larger than a byte");
+                strbuf_putc(out, (char)code);
+                return NULL;
+        }
+        s->at++;
+        if (c == 'u' || c == 'U')
+                return read_unicode(s, c == 'u' ? 4 : 8, out);
+        if (c != 'x' && c != 'X')
+                return string_error(s, start, "unknown escape sequence in string");
+        if (read_digits(s, 16, 2, &code) == 0)
+                return string_error(s, start, "\\x must be followed by hexadecimal digits");
+        strbuf_putc(out, (char)code);
+        return NULL;
+}
+
+static struct error *read_one_string(const struct pb_lexer *l, struct strbuf *out) {
+        struct string_cursor s = { l, l->token.text.ptr + 1,
+                                   l->token.text.ptr + l->token.text.len - 1 };
+
+        while (s.at < s.end) {
+                const char *escape = memchr(s.at, '\\', (size_t)(s.end - s.at));
+                const char *plain_end = escape ? escape : s.end;
+
+                strbuf_put(out, s.at, (size_t)(plain_end - s.at));
+                s.at = plain_end;
+                if (escape) {
+                        s.at++;
+                        TRY(read_escape(&s, out));
+                }
+        }
+        return NULL;
+}
+
+struct error *pb_lexer_read_string(struct pb_lexer *l, struct strbuf *out) {
+        while (l->token.kind == PB_TOKEN_STRING) {
+                TRY(read_one_string(l, out));
+                TRY(pb_lexer_next(l));
+        }
+        return NULL;
+}

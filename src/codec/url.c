@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "codec/url.h"
+
+#include <string.h>
+
+struct str url_split(struct str target, struct str *ret_path) {
+        struct str rest;
+
+        str_split(target, '#', &target);
+        rest = str_split(target, '?', ret_path);
+        return rest;
+}
+
+bool url_query_next(struct str *query, struct str *ret_key, struct str *ret_value) {
+        while (query->ptr != NULL) {
+                struct str pair;
+
+                *query = str_split(*query, '&', &pair);
+                if (pair.len == 0)
+                        continue;
+                *ret_value = str_split(pair, '=', ret_key);
+                return true;
+        }
+        return false;
+}
+
+static int hex_value(char c) {
+        if (c >= '0' && c <= '9')
+                return c - '0';
+        if (c >= 'a' && c <= 'f')
+                return c - 'a' + 10;
+        return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+static bool is_escape(struct str s) {
+        return s.len >= 3 && hex_value(s.ptr[1]) >= 0 && hex_value(s.ptr[2]) >= 0;
+}
+
+/* The length of the decoded text; false when an escape is malformed. */
+static bool decoded_length(struct str s, size_t *ret_len) {
+        size_t len = 0;
+
+        for (size_t i = 0; i < s.len; i++, len++) {
+                if (s.ptr[i] != '%')
+                        continue;
+                if (!is_escape(str_range(s.ptr + i, s.len - i)))
+                        return false;
+                i += 2;
+        }
+        *ret_len = len;
+        return true;
+}
+
+static bool decode(struct str in, bool is_form, struct strbuf *out) {
+        size_t len;
+
+        if (!decoded_length(in, &len))
+                return false;
+        if (len == 0 || !strbuf_reserve(out, len))
+                return true;
+        for (size_t i = 0; i < in.len; i++) {
+                char c = in.ptr[i];
+
+                if (c == '%') {
+                        c = (char)(hex_value(in.ptr[i + 1]) << 4 | hex_value(in.ptr[i + 2]));
+                        i += 2;
+                } else if (c == '+' && is_form) {
+                        c = ' ';
+                }
+                out->ptr[out->len++] = c;
+        }
+        out->ptr[out->len] = '\0';
+        return true;
+}
+
+bool url_decode(struct str in, struct strbuf *out) {
+        return decode(in, false, out);
+}
+
+bool url_decode_form(struct str in, struct strbuf *out) {
+        return decode(in, true, out);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "config/batch_policy.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "config/config_edit.h"
+
+static uint64_t ns_from_us(uint64_t us) {
+        return us > CLOCK_NEVER / NS_PER_US ? CLOCK_NEVER : us * NS_PER_US;
+}
+
+static struct queue_policy compile_policy(const Inference__ModelQueuePolicy *pb) {
+        if (pb == NULL)
+                return (struct queue_policy){ 0 };
+        return (struct queue_policy){
+                .action = pb->timeout_action == INFERENCE__MODEL_QUEUE_POLICY__TIMEOUT_ACTION__DELAY
+                                  ? QUEUE_TIMEOUT_DELAY
+                                  : QUEUE_TIMEOUT_REJECT,
+                .default_timeout_ns = ns_from_us(pb->default_timeout_microseconds),
+                .allow_override = pb->allow_timeout_override,
+                .max_queue_size = pb->max_queue_size,
+        };
+}
+
+static int compare_sizes(const void *a, const void *b) {
+        uint32_t left = *(const uint32_t *)a;
+        uint32_t right = *(const uint32_t *)b;
+
+        return (left > right) - (left < right);
+}
+
+static int compare_levels(const void *a, const void *b) {
+        uint64_t left = ((const struct level_policy *)a)->level;
+        uint64_t right = ((const struct level_policy *)b)->level;
+
+        return (left > right) - (left < right);
+}
+
+static struct error *compile_sizes(struct batch_policy                   *p,
+                                   const Inference__ModelDynamicBatching *pb) {
+        size_t n = 0;
+
+        if (pb->n_preferred_batch_size == 0)
+                return NULL;
+        p->preferred_sizes = try_zalloc(pb->n_preferred_batch_size * sizeof(*p->preferred_sizes));
+        if (p->preferred_sizes == NULL)
+                return config_out_of_memory();
+        for (size_t i = 0; i < pb->n_preferred_batch_size; i++)
+                p->preferred_sizes[i] = (uint32_t)MAX(pb->preferred_batch_size[i], 0);
+        qsort(p->preferred_sizes, pb->n_preferred_batch_size, sizeof(*p->preferred_sizes),
+              compare_sizes);
+        for (size_t i = 0; i < pb->n_preferred_batch_size; i++)
+                if (p->preferred_sizes[i] > 0 &&
+                    (n == 0 || p->preferred_sizes[n - 1] != p->preferred_sizes[i]))
+                        p->preferred_sizes[n++] = p->preferred_sizes[i];
+        p->n_preferred_sizes = n;
+        return NULL;
+}
+
+static struct error *compile_levels(struct batch_policy                   *p,
+                                    const Inference__ModelDynamicBatching *pb) {
+        size_t n = pb->n_priority_queue_policy;
+
+        if (n == 0)
+                return NULL;
+        p->level_policies = try_zalloc(n * sizeof(*p->level_policies));
+        if (p->level_policies == NULL)
+                return config_out_of_memory();
+        for (size_t i = 0; i < n; i++)
+                p->level_policies[i] = (struct level_policy){
+                        .level = pb->priority_queue_policy[i]->key,
+                        .policy = compile_policy(pb->priority_queue_policy[i]->value),
+                };
+        qsort(p->level_policies, n, sizeof(*p->level_policies), compare_levels);
+        p->n_level_policies = n;
+        return NULL;
+}
+
+static struct error *compile(struct batch_policy *p, const struct model_config *c) {
+        const Inference__ModelDynamicBatching *pb;
+
+        p->max_batch_size = (uint32_t)MAX(c->pb->max_batch_size, 0);
+        if (c->pb->scheduling_choice_case !=
+            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)
+                return NULL;
+        pb = c->pb->dynamic_batching;
+        p->max_queue_delay_ns = ns_from_us(pb->max_queue_delay_microseconds);
+        p->preserve_ordering = pb->preserve_ordering;
+        p->priority_levels = pb->priority_levels;
+        p->default_priority_level = pb->default_priority_level;
+        p->default_policy = compile_policy(pb->default_queue_policy);
+        TRY(compile_sizes(p, pb));
+        return compile_levels(p, pb);
+}
+
+struct error *batch_policy_init(struct batch_policy *p, const struct model_config *c) {
+        struct error *err;
+
+        *p = (struct batch_policy){ 0 };
+        err = compile(p, c);
+        if (err != NULL)
+                batch_policy_done(p);
+        return err;
+}
+
+void batch_policy_done(struct batch_policy *p) {
+        free(p->preferred_sizes);
+        free(p->level_policies);
+        *p = (struct batch_policy){ 0 };
+}
+
+const struct queue_policy *queue_policy_for_level(const struct batch_policy *p, uint64_t level) {
+        struct level_policy  wanted = { .level = level };
+        struct level_policy *found = NULL;
+
+        if (p->n_level_policies > 0)
+                found = bsearch(&wanted, p->level_policies, p->n_level_policies,
+                                sizeof(*p->level_policies), compare_levels);
+        return found != NULL ? &found->policy : &p->default_policy;
+}
+
+uint64_t batch_policy_level(const struct batch_policy *p, uint64_t request_priority) {
+        if (p->priority_levels == 0)
+                return 0;
+        if (request_priority == 0 || request_priority > p->priority_levels)
+                return p->default_priority_level;
+        return request_priority;
+}
+
+uint64_t queue_policy_timeout_ns(const struct queue_policy *p, uint64_t request_timeout_us) {
+        uint64_t own_ns = ns_from_us(request_timeout_us);
+
+        /* "Shorter than the default": with a default of 0 there is nothing to shorten. */
+        if (p->allow_override && own_ns != 0 && own_ns < p->default_timeout_ns)
+                return own_ns;
+        return p->default_timeout_ns;
+}
+
+uint32_t batch_policy_largest_preferred(const struct batch_policy *p) {
+        return p->n_preferred_sizes > 0 ? p->preferred_sizes[p->n_preferred_sizes - 1] : 0;
+}

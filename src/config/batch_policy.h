@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dynamic_batching and its queue policies, compiled for the scheduler: nanoseconds, sorted
+ * sizes, one lookup per priority level.
+ *
+ * Sources: model configuration, ModelDynamicBatching and ModelQueuePolicy.
+ *
+ * Ownership.  batch_policy_done() frees what batch_policy_init() made.
+ * Threads.  Immutable after batch_policy_init(); shared freely.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct model_config;
+
+enum queue_timeout_action {
+        QUEUE_TIMEOUT_REJECT = 0, /* answered "Request timeout expired" */
+        QUEUE_TIMEOUT_DELAY = 1,  /* served after all others of its level */
+};
+
+struct queue_policy {
+        enum queue_timeout_action action;
+        uint64_t                  default_timeout_ns; /* 0: none */
+        bool                      allow_override;     /* a request may ask for a shorter time */
+        uint32_t                  max_queue_size;     /* 0: no limit */
+};
+
+struct level_policy {
+        uint64_t            level;
+        struct queue_policy policy;
+};
+
+struct batch_policy {
+        uint32_t             max_batch_size;
+        uint32_t            *preferred_sizes; /* owned; ascending, each once */
+        size_t               n_preferred_sizes;
+        uint64_t             max_queue_delay_ns;
+        bool                 preserve_ordering;
+        uint64_t             priority_levels; /* 0: one queue, priorities are ignored */
+        uint64_t             default_priority_level;
+        struct queue_policy  default_policy;
+        struct level_policy *level_policies; /* owned; ascending by level */
+        size_t               n_level_policies;
+};
+
+/* From a checked configuration. Without dynamic_batching: no preferred sizes, no delay. */
+struct error *batch_policy_init(struct batch_policy *p, const struct model_config *c) NODISCARD;
+void          batch_policy_done(struct batch_policy *p);
+
+/* The level's own policy, else the default one. Borrowed. */
+const struct queue_policy *queue_policy_for_level(const struct batch_policy *p, uint64_t level);
+
+/* The level that a request with this priority waits on: 0 and levels beyond the last are the
+ * default level; 0 when the model has no priorities. */
+uint64_t batch_policy_level(const struct batch_policy *p, uint64_t request_priority);
+
+/* Nanoseconds a request may wait, 0 = no limit: the policy's time, or the request's own when
+ * that is allowed, given and shorter. */
+uint64_t queue_policy_timeout_ns(const struct queue_policy *p, uint64_t request_timeout_us);
+
+/* The largest preferred size, 0 when there is none. */
+uint32_t batch_policy_largest_preferred(const struct batch_policy *p);

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "config/config_check.h"
+
+#include <inttypes.h>
+
+#include "config/config_check_parts.h"
+#include "config/config_edit.h"
+
+#define PLATFORM_ENSEMBLE "ensemble"
+/* A list of models run one after the other; ours, has no backend either. */
+#define PLATFORM_CHAIN "chain"
+
+/* Platforms that belong to one backend. A backend that is not here may call its platform
+ * anything, except one of these. */
+static const struct {
+        const char *platform;
+        const char *backend;
+} pairs[] = {
+        { "tensorflow_graphdef", "tensorflow" },
+        { "tensorflow_savedmodel", "tensorflow" },
+        { "tensorrt_plan", "tensorrt" },
+        { "onnxruntime_onnx", "onnxruntime" },
+        { "pytorch_libtorch", "pytorch" },
+        { "libtorch", "pytorch" },
+        { "torch_aoti", "pytorch" },
+};
+
+const char *check_enum_name(const ProtobufCEnumDescriptor *type, int value) {
+        const ProtobufCEnumValue *found = protobuf_c_enum_descriptor_get_value(type, value);
+
+        return found != NULL ? found->name : "<unknown>";
+}
+
+static bool is_pair(const char *platform, const char *backend) {
+        const char *of_platform = NULL;
+        const char *known = NULL;
+
+        for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+                if (config_text_is(platform, pairs[i].platform))
+                        of_platform = pairs[i].backend;
+                if (config_text_is(backend, pairs[i].backend))
+                        known = pairs[i].backend;
+        }
+        if (of_platform == NULL || known == NULL)
+                return of_platform == known;
+        return strcmp(of_platform, known) == 0;
+}
+
+static struct error *check_platform(const Inference__ModelConfig *pb) {
+        bool is_ensemble = config_text_is(pb->platform, PLATFORM_ENSEMBLE);
+        bool is_chain = config_text_is(pb->platform, PLATFORM_CHAIN);
+
+        if (!config_text_is_set(pb->backend) && !is_ensemble && !is_chain)
+                return error_new(ERR_INVALID_ARG, "unexpected platform type '%s' for %s",
+                                 pb->platform, pb->name);
+        if (config_text_is_set(pb->backend) && is_ensemble)
+                return error_new(ERR_INVALID_ARG,
+                                 "Ensemble model '%s' must have platform type 'ensemble' and empty "
+                                 "backend type",
+                                 pb->name);
+        if (!is_pair(pb->platform, pb->backend))
+                return error_new(ERR_INVALID_ARG,
+                                 "unexpected 'platform' and 'backend' pair, got:%s, %s",
+                                 pb->platform, pb->backend);
+        return NULL;
+}
+
+static struct error *check_general(const Inference__ModelConfig *pb) {
+        if (!config_text_is_set(pb->name))
+                return error_new(ERR_INVALID_ARG, "model configuration must specify 'name'");
+        TRY(check_platform(pb));
+        if (pb->max_batch_size < 0)
+                return error_new(ERR_INVALID_ARG,
+                                 "'max_batch_size' must be non-negative value for %s", pb->name);
+        if (pb->version_policy == NULL)
+                return error_new(ERR_INVALID_ARG, "must specify 'version policy' for %s", pb->name);
+        return NULL;
+}
+
+static struct error *check_preferred(const Inference__ModelConfig          *pb,
+                                     const Inference__ModelDynamicBatching *dynamic) {
+        for (size_t i = 0; i < dynamic->n_preferred_batch_size; i++) {
+                if (dynamic->preferred_batch_size[i] <= 0)
+                        return error_new(ERR_INVALID_ARG,
+                                         "dynamic batching preferred size must be positive for %s",
+                                         pb->name);
+                if (dynamic->preferred_batch_size[i] > pb->max_batch_size)
+                        return error_new(ERR_INVALID_ARG,
+                                         "dynamic batching preferred size must be <= max batch "
+                                         "size for %s",
+                                         pb->name);
+        }
+        return NULL;
+}
+
+static struct error *check_priorities(const Inference__ModelConfig          *pb,
+                                      const Inference__ModelDynamicBatching *dynamic) {
+        uint64_t n_levels = dynamic->priority_levels;
+
+        if (n_levels == 0)
+                return NULL;
+        if (dynamic->default_priority_level == 0 || dynamic->default_priority_level > n_levels)
+                return error_new(ERR_INVALID_ARG,
+                                 "default priority level must be in range [1, %" PRIu64 "] for %s",
+                                 n_levels, pb->name);
+        for (size_t i = 0; i < dynamic->n_priority_queue_policy; i++) {
+                uint64_t level = dynamic->priority_queue_policy[i]->key;
+
+                if (level == 0 || level > n_levels)
+                        return error_new(ERR_INVALID_ARG,
+                                         "priority queue policy must have priority level in range "
+                                         "[1, %" PRIu64 "] for %s",
+                                         n_levels, pb->name);
+        }
+        return NULL;
+}
+
+static bool can_delay(const Inference__ModelQueuePolicy *policy) {
+        return policy != NULL && policy->default_timeout_microseconds != 0 &&
+               policy->timeout_action == INFERENCE__MODEL_QUEUE_POLICY__TIMEOUT_ACTION__DELAY;
+}
+
+/* A delayed request, or one of a lower level, would be overtaken. */
+static struct error *check_ordering(const Inference__ModelConfig          *pb,
+                                    const Inference__ModelDynamicBatching *dynamic) {
+        bool has_delay = can_delay(dynamic->default_queue_policy);
+
+        if (!dynamic->preserve_ordering)
+                return NULL;
+        if (dynamic->priority_levels > 1)
+                return error_new(ERR_INVALID_ARG,
+                                 "Only one priority level is allowed when 'preserve_ordering' is "
+                                 "true for %s",
+                                 pb->name);
+        for (size_t i = 0; i < dynamic->n_priority_queue_policy; i++)
+                has_delay = has_delay || can_delay(dynamic->priority_queue_policy[i]->value);
+        if (has_delay)
+                return error_new(ERR_INVALID_ARG,
+                                 "Queue policy can not have DELAY as timeout action when "
+                                 "'preserve_ordering' is true for %s",
+                                 pb->name);
+        return NULL;
+}
+
+static struct error *check_scheduling(const Inference__ModelConfig *pb) {
+        switch (pb->scheduling_choice_case) {
+        case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:
+                TRY(check_preferred(pb, pb->dynamic_batching));
+                TRY(check_priorities(pb, pb->dynamic_batching));
+                TRY(check_ordering(pb, pb->dynamic_batching));
+                break;
+        case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING:
+                TRY(check_sequence_batching(pb));
+                break;
+        case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING:
+                return check_ensemble(pb);
+        default: break;
+        }
+        if (config_text_is(pb->platform, PLATFORM_ENSEMBLE))
+                return error_new(ERR_INVALID_ARG,
+                                 "ensemble scheduling must be set for ensemble %s whose platform "
+                                 "is ensemble",
+                                 pb->name);
+        return NULL;
+}
+
+static struct error *check_response_cache(const struct model_config *c) {
+        if (!model_config_has_response_cache(c))
+                return NULL;
+        if (model_config_is_decoupled(c))
+                return error_new(ERR_INVALID_ARG,
+                                 "Response Cache does not currently support model %s with "
+                                 "'decoupled' transaction policy. Please disable the response "
+                                 "cache.",
+                                 c->pb->name);
+        if (c->pb->scheduling_choice_case ==
+            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
+                return error_new(ERR_INVALID_ARG,
+                                 "Response Cache does not currently support model %s with sequence "
+                                 "batching scheduler. Please disable the response cache.",
+                                 c->pb->name);
+        return NULL;
+}
+
+static struct error *check_metric(const Inference__ModelMetrics__MetricControl *control) {
+        if (control->metric_identifier == NULL)
+                return error_new(ERR_INVALID_ARG,
+                                 "metric control must specify 'metric_identifier'");
+        if (!config_text_is_set(control->metric_identifier->family))
+                return error_new(ERR_INVALID_ARG,
+                                 "metric identifier must specify non-empty 'family'");
+        if (control->metric_options_case !=
+            INFERENCE__MODEL_METRICS__METRIC_CONTROL__METRIC_OPTIONS_HISTOGRAM_OPTIONS)
+                return error_new(ERR_INVALID_ARG,
+                                 "metric control must specify 'histogram_options'");
+        if (control->histogram_options->n_buckets == 0)
+                return error_new(ERR_INVALID_ARG,
+                                 "histogram options must specify non-empty 'buckets'");
+        return NULL;
+}
+
+static struct error *check_metrics(const Inference__ModelConfig *pb) {
+        if (pb->model_metrics == NULL)
+                return NULL;
+        for (size_t i = 0; i < pb->model_metrics->n_metric_control; i++)
+                TRY(check_metric(pb->model_metrics->metric_control[i]));
+        return NULL;
+}
+
+struct error *model_config_check(const struct model_config *c) {
+        TRY(check_general(c->pb));
+        TRY(check_scheduling(c->pb));
+        TRY(check_response_cache(c));
+        return check_metrics(c->pb);
+}
+
+struct error *model_config_check_name(const struct model_config *c, const char *directory) {
+        if (config_text_is(c->pb->name, directory))
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "unexpected directory name '%s' for model '%s', directory name must equal "
+                         "model name",
+                         directory, c->pb->name);
+}

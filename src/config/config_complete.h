@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Takes over what a backend found out about its model (TRITONBACKEND_ModelSetConfig).
+ *
+ * Of the backend's message only max_batch_size, input, output, the scheduling choice (when none
+ * was configured) and model_transaction_policy.decoupled (when given) count: the rest is the
+ * author's. The caller normalises again afterwards. Source: model configuration, order of
+ * processing at load.
+ *
+ * Ownership.  What is taken over is copied; `from_backend` stays the caller's.
+ * Threads.  The owner of `c`.
+ */
+#pragma once
+
+#include "config/model_config.h"
+
+/* INTERNAL when the backend would change the kind of scheduling. On an error `c` is unchanged. */
+struct error *model_config_complete(struct model_config *c, const struct model_config *from_backend)
+        NODISCARD;

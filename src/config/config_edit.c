@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "config/config_edit.h"
+
+#include "base/mem.h"
+
+void *config_edit_alloc(struct model_config *c, size_t n, size_t size) {
+        size_t bytes;
+        void  *piece;
+
+        if (!size_mul(n, size, &bytes))
+                return NULL;
+        piece = arena_try_alloc(&c->arena, bytes);
+        if (piece != NULL)
+                memset(piece, 0, bytes);
+        return piece;
+}
+
+void *config_edit_new(struct model_config *c, const ProtobufCMessageDescriptor *type) {
+        void *message = config_edit_alloc(c, 1, type->sizeof_message);
+
+        if (message != NULL)
+                type->message_init(message);
+        return message;
+}
+
+static void *allocate_piece(void *arena, size_t bytes) {
+        return arena_try_alloc(arena, bytes);
+}
+
+/* The arena frees all at once. */
+static void free_piece(void *arena UNUSED, void *piece UNUSED) {
+}
+
+Inference__ModelConfig *config_edit_copy(struct model_config          *c,
+                                         const Inference__ModelConfig *from) {
+        ProtobufCAllocator      allocator = { allocate_piece, free_piece, &c->arena };
+        size_t                  n_bytes = inference__model_config__get_packed_size(from);
+        uint8_t                *wire = try_alloc(MAX(n_bytes, 1));
+        Inference__ModelConfig *copy;
+
+        if (wire == NULL)
+                return NULL;
+        inference__model_config__pack(from, wire);
+        copy = inference__model_config__unpack(&allocator, n_bytes, wire);
+        free(wire);
+        return copy;
+}
+
+struct error *config_edit_full(void) {
+        static struct error full =
+                ERROR_STATIC(ERR_INVALID_ARG, "model configuration is too large");
+
+        return &full;
+}
+
+struct error *config_out_of_memory(void) {
+        static struct error no_memory = ERROR_STATIC(ERR_UNAVAILABLE, "out of memory");
+
+        return &no_memory;
+}
+
+struct error *config_edit_text(struct model_config *c, char **field, const char *prefix,
+                               const char *text) {
+        size_t prefix_len = strlen(prefix);
+        size_t text_len = strlen(text);
+        size_t bytes;
+        char  *joined;
+
+        if (config_text_is_set(*field))
+                return NULL;
+        if (!size_add(prefix_len, text_len, &bytes) || !size_add(bytes, 1, &bytes))
+                return config_edit_full();
+        joined = arena_try_alloc(&c->arena, bytes);
+        if (joined == NULL)
+                return config_edit_full();
+        memcpy(joined, prefix, prefix_len);
+        memcpy(joined + prefix_len, text, text_len + 1);
+        *field = joined;
+        return NULL;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Makes defaults explicit, so that the rest of the server and the printed configuration agree.
+ *
+ * Both functions may run again (after a backend completed the configuration): what is set stays.
+ * Source: model configuration, normalisation. Errors are INVALID_ARG "model configuration is too
+ * large".
+ *
+ * Threads.  The configuration's owner.
+ */
+#pragma once
+
+#include "config/model_config.h"
+
+#include <stdint.h>
+
+/* version_policy, preferred batch sizes, sequence idle time, pinned memory. */
+struct error *model_config_normalize(struct model_config *c) NODISCARD;
+
+/* What a backend prefers (TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup). */
+struct preferred_group {
+        Inference__ModelInstanceGroup__Kind kind;
+        uint32_t                            count; /* 0: no preference */
+        const int32_t                      *gpus;  /* borrowed */
+        size_t                              n_gpus;
+};
+
+struct config_devices {
+        const struct preferred_group *preferred; /* borrowed; most preferred first */
+        size_t                        n_preferred;
+        const int32_t                *gpus; /* borrowed: ids of the GPUs that can be used */
+        size_t                        n_gpus;
+};
+
+/* Instance groups: at least one, each with name, kind (never KIND_AUTO), count and GPUs.
+ * Ensembles are left alone. */
+struct error *model_config_normalize_groups(struct model_config         *c,
+                                            const struct config_devices *devices) NODISCARD;

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The labels of a model's classes: one per line in the file that an output names.
+ *
+ * Source: model configuration, ModelOutput.label_filename; KServe v2 classification extension.
+ *
+ * Ownership.  labels_free() frees the set; labels are borrowed from it.
+ * Threads.  Immutable after labels_read(); shared freely.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <stddef.h>
+
+struct model_config;
+
+/* Per output of one model. */
+struct labels;
+
+/* Reads the label files of all outputs; only files inside the model directory are opened.
+ * *ret is never NULL on success, also when no output has labels. */
+struct error *labels_read(const struct model_config *c, const char *model_directory,
+                          struct labels **ret) NODISCARD;
+void          labels_free(struct labels *l); /* NULL is fine */
+
+/* The label of one class; NULL when the output has no labels or not as many. */
+const char *labels_find(const struct labels *l, const char *output, size_t class_index);
+size_t      labels_count(const struct labels *l, const char *output);

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "config/model_config.h"
+
+#include "base/mem.h"
+#include "codec/pb_json.h"
+#include "codec/pb_text.h"
+#include "config/config_edit.h"
+
+/* The first block of the arena: most configurations fit in it. */
+#define FIRST_BLOCK_BYTES 4096
+
+static struct model_config *config_alloc(void) {
+        struct model_config *c = mem_zalloc(sizeof(*c));
+
+        arena_init(&c->arena, NULL, 0, MODEL_CONFIG_ARENA_MAX_BYTES);
+        return c;
+}
+
+struct model_config *model_config_new(void) {
+        struct model_config *c = config_alloc();
+
+        c->pb = ARENA_NEW(&c->arena, Inference__ModelConfig);
+        inference__model_config__init(c->pb);
+        return c;
+}
+
+void model_config_free(struct model_config *c) {
+        if (c == NULL)
+                return;
+        arena_done(&c->arena);
+        free(c);
+}
+
+/* Half of the arena is kept for what normalize and complete add. */
+static void limit_reading(struct model_config *c, bool is_reading) {
+        c->arena.max_bytes =
+                is_reading ? MODEL_CONFIG_ARENA_MAX_BYTES / 2 : MODEL_CONFIG_ARENA_MAX_BYTES;
+}
+
+static struct error *check_text_size(struct str text) {
+        if (text.len > MODEL_CONFIG_TEXT_MAX_BYTES)
+                return error_new(ERR_INVALID_ARG,
+                                 "model configuration has %zu bytes, more than %zu", text.len,
+                                 MODEL_CONFIG_TEXT_MAX_BYTES);
+        return NULL;
+}
+
+struct error *model_config_read_text(struct str text, const char *path, struct model_config **ret) {
+        AUTO_MODEL_CONFIG c = NULL;
+        ProtobufCMessage *message;
+
+        TRY(check_text_size(text));
+        c = config_alloc();
+        limit_reading(c, true);
+        TRY(pb_text_read(&inference__model_config__descriptor, text, path, &c->arena, &message));
+        limit_reading(c, false);
+        c->pb = (Inference__ModelConfig *)message;
+        *ret = STEAL(c);
+        return NULL;
+}
+
+struct error *model_config_read_json(struct str json, struct model_config **ret) {
+        AUTO_MODEL_CONFIG c = NULL;
+        ProtobufCMessage *message;
+
+        TRY(check_text_size(json));
+        c = config_alloc();
+        limit_reading(c, true);
+        TRY(pb_json_read(&inference__model_config__descriptor, json, &c->arena, &message));
+        limit_reading(c, false);
+        c->pb = (Inference__ModelConfig *)message;
+        *ret = STEAL(c);
+        return NULL;
+}
+
+struct error *model_config_copy(const struct model_config *from, struct model_config **ret) {
+        AUTO_MODEL_CONFIG c = config_alloc();
+
+        c->pb = config_edit_copy(c, from->pb);
+        if (c->pb == NULL)
+                return config_edit_full();
+        *ret = STEAL(c);
+        return NULL;
+}
+
+/* proto3 JSON has 64-bit integers as strings; the reference server turns them into numbers after
+ * printing, in all but these three messages (model configuration: JSON form). */
+static bool is_number(const ProtobufCMessageDescriptor *type,
+                      const ProtobufCFieldDescriptor   *field UNUSED) {
+        return type != &inference__model_sequence_batching__initial_state__descriptor &&
+               type != &inference__model_optimization_policy__cuda__graph_spec__shape__descriptor &&
+               type != &inference__model_instance_group__secondary_device__descriptor;
+}
+
+struct error *model_config_print_json(const struct model_config *c, uint32_t config_version,
+                                      struct strbuf *to) {
+        static const struct pb_json_options options = { .int64_as_number = is_number };
+
+        if (config_version != MODEL_CONFIG_VERSION)
+                return error_new(ERR_INVALID_ARG,
+                                 "model configuration version %u not supported, supported versions "
+                                 "are: %d",
+                                 config_version, MODEL_CONFIG_VERSION);
+        pb_json_print(&c->pb->base, &options, to);
+        if (to->overflowed)
+                return error_new(ERR_INTERNAL, "model configuration of '%s' is too large to print",
+                                 c->pb->name);
+        return NULL;
+}
+
+bool model_config_is_ensemble(const struct model_config *c) {
+        return c->pb->scheduling_choice_case ==
+               INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
+}
+
+bool model_config_is_decoupled(const struct model_config *c) {
+        return c->pb->model_transaction_policy != NULL &&
+               c->pb->model_transaction_policy->decoupled;
+}
+
+bool model_config_has_response_cache(const struct model_config *c) {
+        return c->pb->response_cache != NULL && c->pb->response_cache->enable;
+}
+
+const char *model_config_find_parameter(const struct model_config *c, const char *key) {
+        for (size_t i = 0; i < c->pb->n_parameters; i++) {
+                const Inference__ModelConfig__ParametersEntry *entry = c->pb->parameters[i];
+
+                if (config_text_is(entry->key, key))
+                        return entry->value != NULL ? entry->value->string_value : "";
+        }
+        return NULL;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "config/model_io.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "config/config_edit.h"
+
+/* What inputs and outputs have in common in the message. */
+struct io_source {
+        const char                          *name;
+        Inference__DataType                  type;
+        const int64_t                       *dims;
+        size_t                               n_dims;
+        const Inference__ModelTensorReshape *reshape; /* may be NULL */
+};
+
+/* NULL only when memory is short; n 0 gives a valid pointer. */
+static const int64_t *copy_dims(struct arena *a, const int64_t *dims, size_t n) {
+        int64_t *copy = arena_try_alloc(a, MAX(n, 1) * sizeof(*copy));
+
+        if (copy != NULL && n > 0)
+                memcpy(copy, dims, n * sizeof(*copy));
+        return copy;
+}
+
+static const char *copy_text(struct arena *a, const char *text) {
+        size_t bytes = strlen(text) + 1;
+        char  *copy = arena_try_alloc(a, bytes);
+
+        if (copy != NULL)
+                memcpy(copy, text, bytes);
+        return copy;
+}
+
+static struct error *compile_io(struct arena *a, const struct io_source *from,
+                                struct model_io *io) {
+        size_t  n_reshape = from->reshape != NULL ? from->reshape->n_shape : 0;
+        int64_t bytes;
+
+        if (from->n_dims > UINT32_MAX || n_reshape > UINT32_MAX)
+                return error_new(ERR_INVALID_ARG, "too many dimensions for '%s'", from->name);
+        io->name = copy_text(a, from->name);
+        io->dims = copy_dims(a, from->dims, from->n_dims);
+        if (io->name == NULL || io->dims == NULL)
+                return config_out_of_memory();
+        io->name_len = (uint32_t)strlen(io->name);
+        io->type = (enum data_type)from->type;
+        io->n_dims = (uint32_t)from->n_dims;
+        io->is_variable = shape_is_variable(io->dims, io->n_dims);
+        io->has_reshape = from->reshape != NULL;
+        if (io->has_reshape) {
+                io->reshape = copy_dims(a, from->reshape->shape, n_reshape);
+                io->n_reshape = (uint32_t)n_reshape;
+                if (io->reshape == NULL)
+                        return config_out_of_memory();
+        }
+        bytes = shape_byte_size(io->type, io->dims, io->n_dims);
+        if (bytes == SHAPE_OVERFLOW || bytes == SHAPE_BYTES_OVERFLOW)
+                return error_new(ERR_INVALID_ARG, "tensor '%s' has more bytes than can be counted",
+                                 from->name);
+        io->fixed_bytes = bytes > 0 ? (uint64_t)bytes : 0;
+        return NULL;
+}
+
+static struct error *compile_input(struct model_io_set *s, const Inference__ModelInput *pb,
+                                   struct model_io *io) {
+        struct io_source from = { pb->name, pb->data_type, pb->dims, pb->n_dims, pb->reshape };
+
+        TRY(compile_io(&s->arena, &from, io));
+        io->is_optional = pb->optional;
+        io->is_ragged = pb->allow_ragged_batch;
+        io->is_shape_tensor = pb->is_shape_tensor;
+        s->n_required_inputs += !io->is_optional;
+        return NULL;
+}
+
+static struct error *compile_output(struct model_io_set *s, const Inference__ModelOutput *pb,
+                                    struct model_io *io) {
+        struct io_source from = { pb->name, pb->data_type, pb->dims, pb->n_dims, pb->reshape };
+
+        TRY(compile_io(&s->arena, &from, io));
+        io->is_shape_tensor = pb->is_shape_tensor;
+        if (config_text_is_set(pb->label_filename)) {
+                io->label_filename = copy_text(&s->arena, pb->label_filename);
+                if (io->label_filename == NULL)
+                        return config_out_of_memory();
+        }
+        return NULL;
+}
+
+static struct error *alloc_list(struct arena *a, size_t n, struct model_io **ret) {
+        size_t bytes;
+
+        if (n > UINT32_MAX || !size_mul(n, sizeof(**ret), &bytes))
+                return config_out_of_memory();
+        *ret = arena_try_alloc(a, MAX(bytes, 1));
+        if (*ret == NULL)
+                return config_out_of_memory();
+        memset(*ret, 0, bytes);
+        return NULL;
+}
+
+static struct error *compile(struct model_io_set *s, const Inference__ModelConfig *pb) {
+        TRY(alloc_list(&s->arena, pb->n_input, &s->inputs));
+        TRY(alloc_list(&s->arena, pb->n_output, &s->outputs));
+        s->max_batch_size = (uint32_t)MAX(pb->max_batch_size, 0);
+        s->n_inputs = (uint32_t)pb->n_input;
+        s->n_outputs = (uint32_t)pb->n_output;
+        for (size_t i = 0; i < pb->n_input; i++)
+                TRY(compile_input(s, pb->input[i], &s->inputs[i]));
+        for (size_t i = 0; i < pb->n_output; i++)
+                TRY(compile_output(s, pb->output[i], &s->outputs[i]));
+        return NULL;
+}
+
+struct error *model_io_set_new(const struct model_config *c, struct model_io_set **ret) {
+        struct model_io_set *s = mem_zalloc(sizeof(*s));
+        struct error        *err;
+
+        arena_init(&s->arena, NULL, 0, MODEL_CONFIG_ARENA_MAX_BYTES);
+        err = compile(s, c->pb);
+        if (err != NULL) {
+                model_io_set_free(s);
+                return err;
+        }
+        *ret = s;
+        return NULL;
+}
+
+void model_io_set_free(struct model_io_set *s) {
+        if (s == NULL)
+                return;
+        arena_done(&s->arena);
+        free(s);
+}
+
+static inline bool has_name(const struct model_io *io, struct str name) {
+        return io->name_len == name.len && memcmp(io->name, name.ptr, name.len) == 0;
+}
+
+static const struct model_io *find(const struct model_io *ios, uint32_t n, struct str name,
+                                   uint32_t hint) {
+        if (hint < n && has_name(&ios[hint], name))
+                return &ios[hint];
+        for (uint32_t i = 0; i < n; i++)
+                if (has_name(&ios[i], name))
+                        return &ios[i];
+        return NULL;
+}
+
+const struct model_io *model_io_find_input(const struct model_io_set *s, struct str name,
+                                           uint32_t hint) {
+        return find(s->inputs, s->n_inputs, name, hint);
+}
+
+const struct model_io *model_io_find_output(const struct model_io_set *s, struct str name,
+                                            uint32_t hint) {
+        return find(s->outputs, s->n_outputs, name, hint);
+}

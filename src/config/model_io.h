@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A model's inputs and outputs in the form that checks of requests use: flat arrays, sizes
+ * computed once, names with their lengths.
+ *
+ * Made once from a checked configuration (model_config_check_io); order is the configuration's,
+ * so an index here is an index there. Control and state tensors of sequences are not listed.
+ *
+ * Ownership.  A model_io_set owns copies of everything it points to.
+ * Threads.  Immutable after model_io_set_new(); shared freely.
+ */
+#pragma once
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "config/data_type.h"
+#include "config/shape.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct model_config;
+
+struct model_io {
+        const char    *name; /* in arena */
+        uint32_t       name_len;
+        enum data_type type;
+        uint32_t       n_dims;
+        uint32_t       n_reshape;
+        const int64_t *dims;        /* in arena; without the batch dimension, -1 = any */
+        const int64_t *reshape;     /* in arena; the backend's view, NULL when !has_reshape */
+        uint64_t       fixed_bytes; /* of one batch element; 0 when variable or BYTES */
+        bool           has_reshape;
+        bool           is_optional; /* inputs: requests may leave it out */
+        bool           is_ragged;   /* inputs: allow_ragged_batch */
+        bool           is_variable; /* some dimension is -1 */
+        bool           is_shape_tensor;
+        const char    *label_filename; /* in arena; outputs; NULL when none */
+};
+
+struct model_io_set {
+        struct arena     arena;
+        struct model_io *inputs; /* in arena */
+        uint32_t         n_inputs;
+        uint32_t         n_required_inputs; /* those that are not optional */
+        struct model_io *outputs;           /* in arena */
+        uint32_t         n_outputs;
+        uint32_t         max_batch_size; /* 0: the model has no batch dimension */
+};
+
+struct error *model_io_set_new(const struct model_config *c, struct model_io_set **ret) NODISCARD;
+void          model_io_set_free(struct model_io_set *s); /* NULL is fine */
+
+/* By name, NULL when there is none. Linear with a comparison of lengths first: models have few
+ * tensors, and then it beats hashing. `hint` is where to look first: callers that walk a request
+ * in order pass the position in the request. */
+const struct model_io *model_io_find_input(const struct model_io_set *s, struct str name,
+                                           uint32_t hint);
+const struct model_io *model_io_find_output(const struct model_io_set *s, struct str name,
+                                            uint32_t hint);

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "frontend/infer_call.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "frontend/core_error.h"
+
+#include "triton/core/tritonserver.h"
+
+/* The ends that a started call waits for. */
+enum { PENDING_FINAL = 1, PENDING_RELEASE = 1, PENDING_RETURN = 1 };
+
+struct infer_call_response {
+        struct infer_call_response            *next;     /* owned: arrived before it */
+        struct TRITONSERVER_InferenceResponse *response; /* owned */
+};
+
+static void free_responses(struct infer_call_response *r) {
+        while (r) {
+                struct infer_call_response *next = r->next;
+
+                if (r->response)
+                        core_error_drop(TRITONSERVER_InferenceResponseDelete(r->response));
+                free(r);
+                r = next;
+        }
+}
+
+/* Streams: everything that came since the last time, oldest first. */
+static void deliver_responses(struct infer_call *c) {
+        struct infer_call_response *newest = atomic_exchange(&c->arrived, NULL);
+        struct infer_call_response *oldest = NULL;
+
+        while (newest) {
+                struct infer_call_response *next = newest->next;
+
+                newest->next = oldest;
+                oldest = newest;
+                newest = next;
+        }
+        for (struct infer_call_response *r = oldest; r; r = r->next)
+                c->options.on_response(c, r->response);
+        free_responses(oldest);
+}
+
+static void on_response_mail(struct mail *m) {
+        struct infer_call *c = CONTAINER_OF(m, struct infer_call, response_mail);
+
+        /* First, so that what arrives from here on posts again. */
+        atomic_store(&c->is_response_mail_posted, false);
+        deliver_responses(c);
+}
+
+static void finish(struct infer_call *c) {
+        if (c->options.on_response)
+                deliver_responses(c);
+        c->options.on_done(c);
+}
+
+static void on_done_mail(struct mail *m) {
+        finish(CONTAINER_OF(m, struct infer_call, done_mail));
+}
+
+/* One of the ends, on any thread: the last one brings the call home. Mails are delivered in the
+ * order of posting, so a mail of responses is not overtaken. */
+static void end_one(struct infer_call *c) {
+        if (atomic_fetch_sub(&c->n_pending, 1) == 1)
+                mailbox_post(c->options.mailbox, &c->done_mail);
+}
+
+static void push_response(struct infer_call *c, struct TRITONSERVER_InferenceResponse *response) {
+        struct infer_call_response *r = mem_alloc(sizeof(*r));
+
+        r->response = response;
+        r->next = atomic_load(&c->arrived);
+        while (!atomic_compare_exchange_weak(&c->arrived, &r->next, r))
+                ;
+        if (!atomic_exchange(&c->is_response_mail_posted, true))
+                mailbox_post(c->options.mailbox, &c->response_mail);
+}
+
+static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
+                        void *userp) {
+        struct infer_call *c = userp;
+        bool               is_final = (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
+        bool               is_first;
+
+        /* This callback may run beside that of the final response: until it has ended, the call
+         * must not be done. */
+        if (!is_final)
+                atomic_fetch_add(&c->n_pending, 1);
+        if (response) {
+                is_first = atomic_fetch_add(&c->n_responses, 1) == 0;
+                if (c->options.on_response)
+                        push_response(c, response);
+                else if (is_first)
+                        c->unary = response;
+                else
+                        core_error_drop(TRITONSERVER_InferenceResponseDelete(response));
+        }
+        end_one(c);
+}
+
+static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
+                       void *userp) {
+        (void)request; /* c->request; deleted with the call, so that cancel() may come late */
+        if (flags & TRITONSERVER_REQUEST_RELEASE_ALL)
+                end_one(userp);
+}
+
+void infer_call_init(struct infer_call *c, const struct infer_call_options *options) {
+        c->options = *options;
+        c->request = NULL;
+        c->targets = NULL;
+        c->n_targets = 0;
+        c->unary = NULL;
+        c->is_started = false;
+        c->response_mail = (struct mail){ .deliver = on_response_mail };
+        c->done_mail = (struct mail){ .deliver = on_done_mail };
+        atomic_init(&c->n_pending, PENDING_FINAL + PENDING_RELEASE + PENDING_RETURN);
+        atomic_init(&c->n_responses, 0);
+        atomic_init(&c->arrived, NULL);
+        atomic_init(&c->is_response_mail_posted, false);
+        atomic_init(&c->inline_used, 0);
+}
+
+void infer_call_done(struct infer_call *c) {
+        free_responses(atomic_exchange(&c->arrived, NULL));
+        if (c->unary)
+                core_error_drop(TRITONSERVER_InferenceResponseDelete(c->unary));
+        if (c->request)
+                core_error_drop(TRITONSERVER_InferenceRequestDelete(c->request));
+        c->unary = NULL;
+        c->request = NULL;
+}
+
+struct error *infer_call_open(struct infer_call *c, const char *model, int64_t version) {
+        TRY(core_error_take(TRITONSERVER_InferenceRequestNew(&c->request, c->options.core->server,
+                                                             model, version)));
+        TRY(core_error_take(
+                TRITONSERVER_InferenceRequestSetReleaseCallback(c->request, on_release, c)));
+        return core_error_take(TRITONSERVER_InferenceRequestSetResponseCallback(
+                c->request, c->options.core->allocator, c, on_response, c));
+}
+
+void infer_call_set_targets(struct infer_call *c, const struct infer_call_target *targets,
+                            size_t n_targets) {
+        c->targets = targets;
+        c->n_targets = n_targets;
+}
+
+struct error *infer_call_start(struct infer_call *c, struct TRITONSERVER_InferenceTrace *trace) {
+        c->is_started = true;
+        TRY(core_error_take(
+                TRITONSERVER_ServerInferAsync(c->options.core->server, c->request, trace)));
+
+        if (atomic_fetch_sub(&c->n_pending, 1) != 1)
+                return NULL;
+        /* All is over already. A mail of responses that is under way must come first. */
+        if (atomic_load(&c->is_response_mail_posted))
+                mailbox_post(c->options.mailbox, &c->done_mail);
+        else
+                finish(c);
+        return NULL;
+}
+
+void infer_call_cancel(struct infer_call *c) {
+        if (c->is_started && c->request)
+                core_error_drop(TRITONSERVER_InferenceRequestCancel(c->request));
+}
+
+struct error *infer_call_get_response(struct infer_call                      *c,
+                                      struct TRITONSERVER_InferenceResponse **ret) {
+        uint32_t n = atomic_load(&c->n_responses);
+
+        if (n != 1)
+                return error_new(ERR_INTERNAL, "expected a single response, got %u", n);
+        *ret = c->unary;
+        return NULL;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One inference through the C API, from a loop and back to it.
+ *
+ *     infer_call_init -> open (the model) -> fill (what is asked) -> start -> on_done -> done
+ *                                                                    cancel, any time between
+ *
+ * Three things end an inference, in any order and on any thread: the response with the FINAL flag,
+ * the release of the request, and the return of ServerInferAsync itself. Whichever comes last
+ * makes the call done. When that is the return, because the core ran the model on this very
+ * thread, on_done() is called at once; otherwise a mail brings it to the loop.
+ *
+ * Outputs get memory in the call itself while they are small, then from the buffer pool, so that
+ * they can be written to the socket from where the backend put them.
+ *
+ * A protocol that wants one response (unary) asks for it in on_done(); one that streams sets
+ * on_response, which is called on the loop for each response as it comes, the last one before
+ * on_done().
+ *
+ * Ownership.  The call is embedded in memory of the protocol (the arena of its request) and must
+ * stay there until on_done(); so must the request's names and bytes. infer_call_done() frees what
+ * the call holds: responses and their outputs are gone afterwards. It may be called in on_done(),
+ * and whenever start() was not called or failed.
+ * Threads.  All functions and callbacks: the loop's. The core's callbacks: any.
+ */
+#pragma once
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "frontend/infer_message.h"
+#include "net/mailbox.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* For the outputs of small models: a few scores, a label or two. */
+#define INFER_CALL_INLINE_BYTES 1024
+/* A cache line: backends write outputs with vector instructions. */
+#define INFER_CALL_ALIGNMENT 64
+
+/* What the calls of one front end share. Constant; used from any thread. */
+struct infer_core {
+        struct TRITONSERVER_Server            *server;    /* borrowed */
+        struct TRITONSERVER_ResponseAllocator *allocator; /* owned */
+};
+
+struct error *infer_core_init(struct infer_core *core, struct TRITONSERVER_Server *server)
+        NODISCARD;
+void infer_core_done(struct infer_core *core); /* no call may be in flight */
+
+struct infer_call;
+struct infer_call_response;
+
+typedef void (*infer_call_fn)(struct infer_call *call);
+typedef void (*infer_call_response_fn)(struct infer_call                     *call,
+                                       struct TRITONSERVER_InferenceResponse *response);
+
+/* Memory of the client's for an output, in a shared-memory region. */
+struct infer_call_target {
+        const char *output; /* borrowed: the request's */
+        void       *memory; /* borrowed: held by the protocol until on_done() */
+        size_t      bytes;
+};
+
+struct infer_call_options {
+        const struct infer_core *core;    /* borrowed */
+        struct mailbox          *mailbox; /* borrowed: of the loop the call runs on */
+        struct buf_pool         *pool;    /* borrowed: of the same loop; outlives the call */
+        infer_call_fn            on_done;
+        infer_call_response_fn   on_response; /* NULL: unary */
+        void                    *owner;       /* borrowed: the protocol's request */
+};
+
+struct infer_call {
+        struct infer_call_options             options;
+        struct TRITONSERVER_InferenceRequest *request; /* owned */
+        const struct infer_call_target       *targets; /* borrowed until on_done() */
+        size_t                                n_targets;
+        bool                                  is_started;
+
+        _Atomic uint32_t                       n_pending;   /* ends to come, callbacks running */
+        _Atomic uint32_t                       n_responses; /* seen so far */
+        _Atomic(struct infer_call_response *)  arrived;     /* owned: newest first */
+        _Atomic bool                           is_response_mail_posted;
+        struct TRITONSERVER_InferenceResponse *unary; /* owned: the first response */
+        struct mail                            response_mail;
+        struct mail                            done_mail;
+
+        _Atomic size_t inline_used;
+        char           inline_memory[INFER_CALL_INLINE_BYTES + INFER_CALL_ALIGNMENT];
+};
+
+void infer_call_init(struct infer_call *c, const struct infer_call_options *options);
+void infer_call_done(struct infer_call *c);
+
+/* version -1 = the highest that is ready. Errors are the core's: unknown model and the like. */
+struct error *infer_call_open(struct infer_call *c, const char *model, int64_t version) NODISCARD;
+/* Inputs in shared memory must have been given their bytes; `q` is borrowed until on_done(). */
+struct error *infer_call_fill(struct infer_call *c, const struct infer_request *q) NODISCARD;
+void          infer_call_set_targets(struct infer_call *c, const struct infer_call_target *targets,
+                                     size_t n_targets);
+/* On success on_done() follows, perhaps before this returns: the caller does not touch the call
+ * again. `trace` may be NULL and is taken on success. */
+struct error *infer_call_start(struct infer_call *c, struct TRITONSERVER_InferenceTrace *trace)
+        NODISCARD;
+/* Asks the core to give up; on_done() still follows. Nothing before start. */
+void infer_call_cancel(struct infer_call *c);
+
+/* Unary, in on_done(): the one response, borrowed; INTERNAL "expected a single response, got <n>"
+ * when there was none or several. The model's own failure is in the response. */
+struct error *infer_call_get_response(struct infer_call                      *c,
+                                      struct TRITONSERVER_InferenceResponse **ret) NODISCARD;
+
+/* The response as a plain struct, with each output's form and classes as `q` asked; the failure it
+ * carries instead, if it does. Borrows from `response` and `q`. */
+struct error *infer_response_read(struct TRITONSERVER_InferenceResponse *response,
+                                  const struct infer_request *q, struct arena *arena,
+                                  struct infer_response *ret) NODISCARD;

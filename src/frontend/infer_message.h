@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One inference as both protocols see it: what a client asked, and what the model answered.
+ *
+ * A protocol decodes its bytes into a struct infer_request, infer_call carries it through the C
+ * API, and the answer comes back as a struct infer_response for the protocol to encode. Plain
+ * structs, so that decoders and encoders can be tested without a server.
+ *
+ * Ownership.  Names, shapes and parameters live in the arena of the HTTP request or gRPC call;
+ * tensor bytes are ranges of the request's body, except what had to be converted, which the input
+ * itself holds. infer_request_done() gives that back. A struct infer_response borrows everything
+ * from the response of the C API it was read from.
+ * Threads.  One owner at a time.
+ */
+#pragma once
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/str.h"
+
+#include "triton/core/tritonserver.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Far beyond any model, and small enough that a hostile message stays cheap. */
+#define INFER_MAX_TENSORS 4096
+#define INFER_MAX_PARAMETERS 4096
+#define INFER_MAX_DIMS 256
+
+struct infer_parameter {
+        const char                *name; /* in arena */
+        TRITONSERVER_ParameterType type; /* STRING, INT, BOOL or DOUBLE */
+        union {
+                const char *text; /* in arena */
+                int64_t     integer;
+                bool        boolean;
+                double      real;
+        } value;
+};
+
+/* A place in a registered shared-memory region; region NULL when the tensor is not in one. */
+struct infer_shared_memory {
+        const char *region; /* in arena */
+        uint64_t    offset;
+        uint64_t    byte_size;
+};
+
+struct infer_input {
+        const char           *name;          /* in arena */
+        const char           *datatype_name; /* in arena; as the client wrote it */
+        TRITONSERVER_DataType datatype;
+        uint32_t              n_dims;
+        const int64_t        *shape;     /* in arena */
+        struct str            bytes;     /* borrowed: in the body, in the arena or in `converted` */
+        struct buf           *converted; /* ref; NULL when bytes are elsewhere */
+        struct infer_shared_memory shared_memory;
+};
+
+struct infer_requested_output {
+        const char                *name;      /* in arena */
+        bool                       is_binary; /* HTTP: raw bytes after the JSON */
+        uint32_t                   n_classes; /* 0 = the tensor itself */
+        struct infer_shared_memory shared_memory;
+};
+
+struct infer_request {
+        const char *id;            /* in arena; "" when the client gave none */
+        uint32_t    flags;         /* TRITONSERVER_RequestFlag, or'ed */
+        uint64_t    priority;      /* 0 = the model's default */
+        uint64_t    timeout_us;    /* 0 = none */
+        uint64_t    sequence_id;   /* when sequence_name is NULL */
+        const char *sequence_name; /* in arena; a correlation id that is text */
+
+        struct infer_parameter        *parameters; /* in arena */
+        struct infer_input            *inputs;     /* in arena */
+        struct infer_requested_output *outputs;    /* in arena */
+        uint32_t                       n_parameters;
+        uint32_t                       n_inputs;
+        uint32_t                       n_outputs;
+
+        /* For outputs that are not in `outputs`. */
+        bool is_binary_by_default;
+
+        /* The whole body is the model's only input, without name and shape: `raw` holds it. */
+        bool       is_raw;
+        struct str raw; /* borrowed: the body */
+};
+
+void infer_request_init(struct infer_request *q);
+void infer_request_done(struct infer_request *q);
+
+/* A zeroed new last element; an error when there are too many or the arena is full. */
+struct error *infer_request_add_parameter(struct infer_request *q, struct arena *arena,
+                                          struct infer_parameter **ret);
+struct error *infer_request_add_input(struct infer_request *q, struct arena *arena,
+                                      struct infer_input **ret);
+struct error *infer_request_add_output(struct infer_request *q, struct arena *arena,
+                                       struct infer_requested_output **ret);
+
+/* What was asked of this output; NULL when it was not listed. */
+const struct infer_requested_output *infer_request_find_output(const struct infer_request *q,
+                                                               const char                 *name);
+
+/* How an output travels. */
+enum infer_output_form {
+        INFER_OUTPUT_JSON,
+        INFER_OUTPUT_BINARY,
+        INFER_OUTPUT_SHARED_MEMORY, /* already there: nothing is sent */
+};
+
+struct infer_output {
+        const char            *name;
+        TRITONSERVER_DataType  datatype;
+        uint32_t               n_dims;
+        const int64_t         *shape;
+        struct str             bytes;
+        struct buf            *holder; /* borrowed: the buffer that `bytes` is in, NULL if none */
+        uint32_t               index;  /* in the response of the C API */
+        uint32_t               n_classes;
+        enum infer_output_form form;
+};
+
+struct infer_response {
+        const char             *id; /* "" when there is none */
+        const char             *model_name;
+        int64_t                 model_version;
+        struct infer_parameter *parameters; /* in arena */
+        struct infer_output    *outputs;    /* in arena */
+        uint32_t                n_parameters;
+        uint32_t                n_outputs;
+};

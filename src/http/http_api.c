@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Every path of the API, in one table. */
+#include "http/http_handlers.h"
+#include "http/http_infer.h"
+#include "http/http_server.h"
+
+static void refuse_generate(struct http_call *call) {
+        http_call_reply_refusal(call, 501, "the generate extension is not supported yet",
+                                HTTP_JSON);
+}
+
+static void refuse_trace(struct http_call *call) {
+        http_call_reply_refusal(call, 501, "the trace extension is not supported yet", HTTP_JSON);
+}
+
+#define MODEL "/v2/models/{m}"
+#define VERSION "/v2/models/{m}/versions/{v}"
+#define SYSTEM "/v2/systemsharedmemory"
+#define CUDA "/v2/cudasharedmemory"
+
+#define GET HTTP_METHOD_GET
+#define POST HTTP_METHOD_POST
+
+/* The literal paths stand before the patterns that would match them, too. */
+static const struct http_route rows[] = {
+        { MODEL "/infer", POST, ENDPOINT_INFERENCE, NULL, http_infer_post },
+        { VERSION "/infer", POST, ENDPOINT_INFERENCE, NULL, http_infer_post },
+
+        { "/v2/models/stats", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_statistics },
+        { "/v2/logging", GET, ENDPOINT_LOGGING, HTTP_JSON, http_logging_get },
+        { "/v2/logging", POST, ENDPOINT_LOGGING, HTTP_JSON, http_logging_post },
+
+        { MODEL "/ready", GET, ENDPOINT_HEALTH, NULL, http_health_model },
+        { VERSION "/ready", GET, ENDPOINT_HEALTH, NULL, http_health_model },
+        { MODEL, GET, ENDPOINT_METADATA, HTTP_JSON, http_metadata_model },
+        { VERSION, GET, ENDPOINT_METADATA, HTTP_JSON, http_metadata_model },
+        { MODEL "/config", GET, ENDPOINT_MODEL_CONFIG, HTTP_JSON, http_metadata_config },
+        { VERSION "/config", GET, ENDPOINT_MODEL_CONFIG, HTTP_JSON, http_metadata_config },
+        { MODEL "/stats", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_statistics },
+        { VERSION "/stats", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_statistics },
+        { MODEL "/generate", POST, ENDPOINT_INFERENCE, HTTP_JSON, refuse_generate },
+        { VERSION "/generate", POST, ENDPOINT_INFERENCE, HTTP_JSON, refuse_generate },
+        { MODEL "/generate_stream", POST, ENDPOINT_INFERENCE, HTTP_JSON, refuse_generate },
+        { VERSION "/generate_stream", POST, ENDPOINT_INFERENCE, HTTP_JSON, refuse_generate },
+        { MODEL "/trace/setting", GET, ENDPOINT_TRACE, HTTP_JSON, refuse_trace },
+        { MODEL "/trace/setting", POST, ENDPOINT_TRACE, HTTP_JSON, refuse_trace },
+
+        { "/v2", GET, ENDPOINT_METADATA, HTTP_JSON, http_metadata_server },
+        { "/v2/health/live", GET, ENDPOINT_HEALTH, NULL, http_health_live },
+        { "/v2/health/ready", GET, ENDPOINT_HEALTH, NULL, http_health_ready },
+
+        { SYSTEM "/status", GET, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_system_status },
+        { SYSTEM "/region/{r}/status", GET, ENDPOINT_SHARED_MEMORY, HTTP_JSON,
+          http_shm_system_status },
+        { SYSTEM "/register", POST, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_change },
+        { SYSTEM "/region/{r}/register", POST, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_change },
+        { SYSTEM "/unregister", POST, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_change },
+        { SYSTEM "/region/{r}/unregister", POST, ENDPOINT_SHARED_MEMORY, HTTP_JSON,
+          http_shm_change },
+        { CUDA "/status", GET, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_cuda_status },
+        { CUDA "/region/{r}/status", GET, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_cuda_status },
+        { CUDA "/register", POST, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_change },
+        { CUDA "/region/{r}/register", POST, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_change },
+        { CUDA "/unregister", POST, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_change },
+        { CUDA "/region/{r}/unregister", POST, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_change },
+
+        { "/v2/repository/index", POST, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON,
+          http_repository_index },
+        { "/v2/repository/{*}/index", POST, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON,
+          http_repository_index },
+        { "/v2/repository/models/{m}/load", POST, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON,
+          http_repository_load },
+        { "/v2/repository/models/{m}/unload", POST, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON,
+          http_repository_unload },
+        { "/v2/repository/{*}/models/{m}/load", POST, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON,
+          http_repository_named },
+        { "/v2/repository/{*}/models/{m}/unload", POST, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON,
+          http_repository_named },
+
+        { "/v2/trace/setting", GET, ENDPOINT_TRACE, HTTP_JSON, refuse_trace },
+        { "/v2/trace/setting", POST, ENDPOINT_TRACE, HTTP_JSON, refuse_trace },
+};
+
+struct http_route_table http_api_routes(void) {
+        return (struct http_route_table){ rows, ARRAY_LEN(rows), NULL };
+}

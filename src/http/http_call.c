@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "http/http_call.h"
+
+#include "base/strbuf.h"
+#include "codec/json_writer.h"
+#include "http/http_conn.h"
+#include "http/http_status.h"
+#include "net/loop.h"
+
+#include <string.h>
+
+/* Error texts name tensors, keys and versions; more than this is no message. */
+#define MAX_ERROR_BYTES ((size_t)1 << 20)
+
+struct str http_call_header_nth(const struct http_call *call, const char *name, size_t n) {
+        struct str wanted = str_of(name);
+
+        for (size_t i = 0; i < call->n_headers; i++)
+                if (str_equal_nocase(call->headers[i].name, wanted) && n-- == 0)
+                        return call->headers[i].value;
+        return str_range(NULL, 0);
+}
+
+struct str http_call_header(const struct http_call *call, const char *name) {
+        return http_call_header_nth(call, name, 0);
+}
+
+struct error *http_call_version(const struct http_call *call, int64_t *ret) {
+        if (call->version.len == 0) {
+                *ret = -1;
+                return NULL;
+        }
+        if (str_to_i64(call->version, ret))
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "failed to get model version from specified version string '%.*s' "
+                         "(details: stol), version should be an integral value > 0",
+                         STR_ARG(call->version));
+}
+
+const char *http_call_model(struct http_call *call) {
+        return arena_str(&call->arena, call->model);
+}
+
+void http_call_reply_text(struct http_call *call, const char *content_type, struct str text) {
+        const struct http_part  part = { arena_str(&call->arena, text), text.len, NULL };
+        const struct http_reply reply = {
+                .status = 200,
+                .content_type = content_type,
+                .parts = &part,
+                .n_parts = text.len > 0 ? 1 : 0,
+        };
+
+        http_call_reply(call, &reply);
+}
+
+void http_call_reply_empty(struct http_call *call, unsigned status) {
+        const struct http_reply reply = { .status = status };
+
+        http_call_reply(call, &reply);
+}
+
+struct str http_call_print_error(struct http_call *call, const char *message) {
+        AUTO_STRBUF        text = { 0 };
+        struct json_writer w;
+
+        strbuf_init(&text, MAX_ERROR_BYTES);
+        json_writer_init(&w, &text);
+        json_begin_object(&w);
+        json_key(&w, "error");
+        json_put_string(&w, message);
+        json_end_object(&w);
+        if (text.overflowed)
+                return STR_LIT("{\"error\":\"the error message is too long\"}");
+        return str_range(arena_str(&call->arena, strbuf_str(&text)), text.len);
+}
+
+void http_call_reply_refusal(struct http_call *call, unsigned status, const char *message,
+                             const char *content_type) {
+        struct str              text = http_call_print_error(call, message);
+        const struct http_part  part = { text.ptr, text.len, NULL };
+        const struct http_reply reply = {
+                .status = status,
+                .content_type = content_type,
+                .parts = &part,
+                .n_parts = 1,
+        };
+
+        http_call_reply(call, &reply);
+}
+
+void http_call_reply_error(struct http_call *call, struct error *err, const char *content_type) {
+        AUTO_ERROR gone = err;
+
+        http_call_reply_refusal(call, http_status_of_code(gone->code), gone->message,
+                                content_type);
+}
+
+static void on_posted(struct mail *m) {
+        struct http_call *call = CONTAINER_OF(m, struct http_call, mail);
+
+        call->posted(call);
+}
+
+void http_call_post(struct http_call *call, http_call_fn fn) {
+        call->posted = fn;
+        call->mail.deliver = on_posted;
+        mailbox_post(http_call_mailbox(call), &call->mail);
+}
+
+struct mailbox *http_call_mailbox(const struct http_call *call) {
+        return loop_mailbox(call->conn->home->loop);
+}
+
+bool http_call_is_on_loop(const struct http_call *call) {
+        return loop_is_current(call->conn->home->loop);
+}
+
+struct buf_pool *http_call_buf_pool(const struct http_call *call) {
+        return loop_buf_pool(call->conn->home->loop);
+}
+
+void http_call_offload(struct http_call *call, struct loop_work *work) {
+        loop_offload(call->conn->home->loop, work);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One request on one HTTP connection, from the end of its body to the end of its answer.
+ *
+ * A handler gets a complete request. It answers at once with http_call_reply*(), or later: then
+ * it sets `on_abort` (and `pending`, for its own use), returns, and answers exactly once from the
+ * call's loop. Work that is finished by another thread comes back with http_call_post().
+ *
+ * Names, values, path and body are ranges in counted buffers. They hold until the answer is given;
+ * whoever needs body bytes longer takes a reference on `body_buf`.
+ *
+ * Ownership.  The connection owns the call and recycles it: nothing is allocated per request. When
+ * the client goes away before the answer, on_abort is called once, on the loop (cancel the work);
+ * the call stays valid until it is answered. The end of what a client sends counts as its going
+ * away, since the two look alike; should it only have closed its sending side, it gets the answer.
+ * Threads.  The loop's thread; http_call_post(), http_call_mailbox() and http_call_is_on_loop()
+ * any thread.
+ */
+#pragma once
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/compiler.h"
+#include "base/error.h"
+#include "base/list.h"
+#include "base/str.h"
+#include "net/mailbox.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct TRITONSERVER_Server;
+struct http_call;
+struct http_conn;
+struct http_route;
+struct http_service;
+
+enum http_method {
+        HTTP_METHOD_GET,
+        HTTP_METHOD_POST,
+        HTTP_METHOD_HEAD,
+        HTTP_METHOD_OTHER,
+};
+
+struct http_header {
+        struct str name;
+        struct str value; /* without blanks around it */
+};
+
+typedef void (*http_call_fn)(struct http_call *call);
+
+struct http_call {
+        enum http_method method;
+        struct str       method_text; /* "GET" */
+        struct str       target;      /* as sent: path and query */
+        struct str       path;        /* not percent-decoded, without the query */
+        struct str       model;       /* from the route's pattern; empty when it has none */
+        struct str       version;     /* digits only; empty = not given */
+        struct str       region;      /* shared memory region; empty = not given */
+
+        const struct http_header *headers; /* in the order sent; names in the case sent */
+        size_t                    n_headers;
+
+        struct str  body;     /* range in body_buf; changed by http_body_decode() */
+        struct buf *body_buf; /* ref: the call's; NULL when there is no body */
+
+        struct arena                arena;   /* reset after the answer is written */
+        const struct http_service  *service; /* borrowed: the server's, see http_service.h */
+        struct TRITONSERVER_Server *core;    /* borrowed; NULL in tests without a core */
+        const struct http_route    *route;   /* borrowed: static table; NULL when none matched */
+
+        uint64_t recv_start_ns; /* first byte of the request seen (monotonic) */
+        uint64_t recv_end_ns;   /* last byte of the body seen */
+        uint64_t send_start_ns; /* answer given; 0 before that */
+
+        /* The handler's, while it has not answered. */
+        struct list_node node;
+        void            *pending;  /* borrowed */
+        http_call_fn     on_abort; /* NULL: nobody wants to know */
+        /* For traces: called on the loop once the answer is written or given up (send end); the
+         * call may be looked at, not answered. NULL at the start of each call. */
+        http_call_fn     on_sent;
+        bool             is_aborted; /* the client has gone */
+
+        /* Private to http_conn.c. */
+        struct http_conn *conn;
+        struct mail       mail;
+        http_call_fn      posted;
+};
+
+/* A piece of an answer's body. With `buf`, the reply takes the caller's reference and drops it
+ * after the write; without, the bytes are static or live in call->arena or in call->body_buf. */
+struct http_part {
+        const void *ptr;
+        size_t      len;
+        struct buf *buf; /* taken; may be NULL */
+};
+
+struct http_reply {
+        unsigned                  status;       /* 200 */
+        const char               *content_type; /* NULL = "text/plain", as the reference does */
+        const struct http_header *headers;      /* further ones; used during the call only */
+        size_t                    n_headers;
+        const struct http_part   *parts; /* the array is used during the call only */
+        size_t                    n_parts;
+        bool                      is_compressible; /* Accept-Encoding is honoured */
+        bool                      close;           /* end the connection after this answer */
+};
+
+/* The value of the first field of that name (ASCII case ignored); ptr NULL when absent. */
+struct str http_call_header(const struct http_call *call, const char *name);
+/* Same, for the n-th of several (0 = the first). */
+struct str http_call_header_nth(const struct http_call *call, const char *name, size_t n);
+
+/* The captured version as the C API wants it, -1 when none was given. Out of range: INVALID_ARG
+ * "failed to get model version from specified version string '<s>' (details: stol), version should
+ * be an integral value > 0". */
+struct error *http_call_version(const struct http_call *call, int64_t *ret) NODISCARD;
+/* The captured model name, NUL-terminated, in the arena. */
+const char   *http_call_model(struct http_call *call);
+
+/* Ends the call: afterwards it belongs to the connection. Takes the `buf` of every part. */
+void http_call_reply(struct http_call *call, const struct http_reply *reply);
+/* The bytes are copied into the arena unless they are static: 200, `content_type`. */
+void http_call_reply_text(struct http_call *call, const char *content_type, struct str text);
+/* An empty body. */
+void http_call_reply_empty(struct http_call *call, unsigned status);
+/* {"error":"<message>"} with the status of the error's code; takes the error. `content_type`:
+ * NULL or HTTP_JSON (the reference types its early errors as text/plain). */
+void http_call_reply_error(struct http_call *call, struct error *err, const char *content_type);
+/* {"error":"<message>"} with a status that no error code stands for (403, 405, ...). */
+void http_call_reply_refusal(struct http_call *call, unsigned status, const char *message,
+                             const char *content_type);
+/* {"error":"<message>"} in the arena, for answers that need more than the above. */
+struct str http_call_print_error(struct http_call *call, const char *message);
+
+#define HTTP_JSON "application/json"
+
+/* An answer in pieces (Transfer-Encoding: chunked; for HTTP/1.0 until the connection closes).
+ * `begin` sends status and headers with the first part(s), `send` queues one more chunk and takes
+ * the part's buf, `end` ends the call as http_call_reply() does. What the client has not yet read
+ * is kept, up to `max_unsent_bytes` of the limits; beyond, the client counts as gone. A part
+ * without `buf` is copied. */
+void http_call_begin_chunks(struct http_call *call, const struct http_reply *reply);
+void http_call_send_chunk(struct http_call *call, const struct http_part *part);
+void http_call_end_chunks(struct http_call *call);
+
+/* Runs fn(call) on the call's loop. At most one post may be under way per call. */
+void            http_call_post(struct http_call *call, http_call_fn fn);
+/* For several under way: mails of the handler's own. */
+struct mailbox *http_call_mailbox(const struct http_call *call);
+bool            http_call_is_on_loop(const struct http_call *call);
+/* Runs work that blocks (a model load) beside the loop, then `done` on it; the call waits as for
+ * any later answer. */
+struct loop_work;
+void            http_call_offload(struct http_call *call, struct loop_work *work);
+/* The pool of the call's loop, for buffers of the answer. */
+struct buf_pool *http_call_buf_pool(const struct http_call *call);
+
+/* Content-Encoding of the request ("KServe over HTTP, compression"): gzip and deflate are replaced
+ * by the plain bytes in a new body_buf; identity and empty change nothing; others: UNSUPPORTED
+ * "Unsupported compression type". An UNSUPPORTED error must be answered with
+ * http_call_reply_encoding_error(). Bounded by max_input_bytes. */
+struct error *http_body_decode(struct http_call *call) NODISCARD;
+/* 501 with the header "Accept-Encoding: gzip, deflate" for UNSUPPORTED, else as reply_error. */
+void http_call_reply_encoding_error(struct http_call *call, struct error *err,
+                                    const char *content_type);

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "http/http_conn.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "http/http_message.h"
+#include "http/http_server_private.h"
+#include "net/loop.h"
+
+void http_conn_enter(struct http_conn *c, enum http_conn_state state, enum http_phase phase,
+                     uint64_t now_ns) {
+        c->state = state;
+        http_pace_enter(&c->pace, phase, now_ns);
+}
+
+void http_conn_count_rejected(struct http_conn *c, enum http_limit limit) {
+        const struct http_server_options *o = &c->server->options;
+
+        if (limit != HTTP_LIMIT_NONE && o->on_rejected)
+                o->on_rejected(o->owner, http_limit_name(limit));
+}
+
+static void free_conn(struct http_conn *c) {
+        struct http_server *server = c->server;
+
+        list_remove(&c->node);
+        http_input_drop(c);
+        http_answer_release(c);
+        http_chunks_drop(c);
+        buf_unref(c->body_buf);
+        buf_unref(c->call.body_buf);
+        arena_done(&c->call.arena);
+        http_message_free(c->message);
+        free(c);
+        http_server_conn_gone(server);
+}
+
+static bool step(struct http_conn *c) {
+        if (!c->net || conn_is_closing(c->net))
+                return false;
+        switch (c->state) {
+        case HTTP_CONN_HEAD:
+                return http_intake_head(c);
+        case HTTP_CONN_BODY:
+                return http_intake_body(c);
+        case HTTP_CONN_CHUNKS:
+                return http_intake_chunks(c);
+        case HTTP_CONN_LINGER:
+                c->in_at = c->in_len = 0; /* thrown away */
+                break;
+        case HTTP_CONN_CALL:
+        case HTTP_CONN_WRITE:
+                break;
+        }
+        return false;
+}
+
+static bool is_with_handler(const struct http_conn *c) {
+        return c->state == HTTP_CONN_CALL && c->was_handed_out;
+}
+
+void http_conn_run(struct http_conn *c) {
+        if (c->is_running)
+                return;
+        c->is_running = true;
+        while (step(c))
+                ;
+        c->is_running = false;
+        if (c->net)
+                conn_read_start(c->net);
+        else if (!is_with_handler(c))
+                free_conn(c);
+}
+
+void http_conn_close(struct http_conn *c) {
+        if (c->net)
+                conn_close(c->net);
+}
+
+void http_conn_drain(struct http_conn *c) {
+        if (c->state == HTTP_CONN_HEAD && c->pace.phase == HTTP_PHASE_IDLE)
+                http_conn_close(c);
+}
+
+void http_conn_abort_call(struct http_conn *c) {
+        http_call_fn on_abort = c->call.on_abort;
+
+        if (!is_with_handler(c) || c->call.is_aborted)
+                return;
+        c->call.is_aborted = true;
+        c->call.on_abort = NULL;
+        if (on_abort)
+                on_abort(&c->call);
+}
+
+static void log_access(struct http_conn *c) {
+        const struct http_server_options *o = &c->server->options;
+        const struct http_call           *call = &c->call;
+        struct http_access                access;
+
+        if (!o->on_access)
+                return;
+        access = (struct http_access){
+                .peer = c->net ? conn_peer(c->net) : "unknown",
+                .method = call->method_text,
+                .path = call->path,
+                .model = call->model,
+                .status = c->out.status,
+                .bytes_in = c->bytes_in,
+                .bytes_out = c->out.bytes,
+                .duration_ns = clock_now_ns() - call->recv_start_ns,
+                .is_aborted = call->is_aborted,
+        };
+        o->on_access(o->owner, &access);
+}
+
+/* The fields of the call that belong to one request. */
+static void clear_call(struct http_conn *c) {
+        struct arena arena = c->call.arena;
+
+        buf_unref(c->call.body_buf);
+        arena_reset(&arena);
+        c->call = (struct http_call){
+                .arena = arena,
+                .service = &c->server->options.service,
+                .core = c->server->options.service.core,
+                .conn = c,
+        };
+        c->was_handed_out = false;
+        c->bytes_in = 0;
+}
+
+/* What was refused may still be on its way: the peer reads our answer before it sees an error. */
+static void linger(struct http_conn *c) {
+        conn_shutdown(c->net);
+        http_conn_enter(c, HTTP_CONN_LINGER, HTTP_PHASE_LINGER, c->now_ns);
+}
+
+void http_conn_end_call(struct http_conn *c) {
+        bool close = c->out.close || c->has_ended || c->home->is_draining;
+
+        c->call.is_aborted = c->call.is_aborted || !c->net || conn_is_closing(c->net);
+        if (c->call.on_sent)
+                c->call.on_sent(&c->call);
+        log_access(c);
+        http_answer_release(c);
+        c->out.bytes = 0;
+        c->now_ns = c->call.send_start_ns;
+        clear_call(c);
+        http_message_reset(c->message);
+        http_conn_enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, c->now_ns);
+        c->in_at = c->next_at;
+        if (!c->net || conn_is_closing(c->net))
+                return;
+        if (c->must_linger && !c->has_ended)
+                linger(c);
+        else if (close && (c->in_at == c->in_len || c->out.close))
+                http_conn_close(c);
+}
+
+static struct iovec on_room(struct conn *net) {
+        return http_input_room(conn_owner(net));
+}
+
+/* While a request is handled its buffer may be full: reading goes on afterwards. A head without
+ * memory has nothing to be answered with, either. */
+static void on_no_room(struct conn *net) {
+        struct http_conn *c = conn_owner(net);
+
+        if (c->state != HTTP_CONN_HEAD && c->state != HTTP_CONN_LINGER)
+                return;
+        http_conn_count_rejected(c, HTTP_LIMIT_MEMORY);
+        http_conn_close(c);
+}
+
+static void on_read(struct conn *net, size_t n_bytes) {
+        struct http_conn *c = conn_owner(net);
+
+        c->now_ns = clock_now_ns();
+        if (c->state == HTTP_CONN_BODY && c->body_buf)
+                c->body_got += n_bytes;
+        else
+                c->in_len += n_bytes;
+        if (c->state != HTTP_CONN_CALL && c->state != HTTP_CONN_WRITE)
+                http_conn_run(c);
+}
+
+static void on_end(struct conn *net, bool is_reset) {
+        struct http_conn *c = conn_owner(net);
+
+        c->has_ended = true;
+        if (is_reset || (c->state != HTTP_CONN_CALL && c->state != HTTP_CONN_WRITE))
+                http_conn_close(c);
+        /* A peer that only stopped sending may still read: the answer is tried. */
+        http_conn_abort_call(c);
+}
+
+static void on_written(struct conn *net, bool is_ok) {
+        struct http_conn *c = conn_owner(net);
+
+        http_answer_release(c);
+        if (!is_ok) {
+                http_chunks_drop(c);
+                http_conn_close(c);
+                http_conn_abort_call(c);
+        }
+        if (c->out.in_chunks)
+                http_chunks_flush(c);
+        else if (c->state == HTTP_CONN_WRITE)
+                http_conn_end_call(c);
+        http_conn_run(c);
+}
+
+static void on_closed(struct conn *net) {
+        struct http_conn *c = conn_owner(net);
+
+        c->is_running = true; /* an answer given now must not free the connection under us */
+        http_conn_abort_call(c);
+        c->is_running = false;
+        c->net = NULL;
+        http_conn_run(c);
+}
+
+/* Bytes that moved in the phase the pace watches. */
+static uint64_t moved_bytes(const struct http_conn *c) {
+        switch (c->pace.phase) {
+        case HTTP_PHASE_BODY:
+                if (c->body_buf)
+                        return c->body_got;
+                if (c->state == HTTP_CONN_CHUNKS)
+                        return c->message->body ? c->message->body->len : 0;
+                return c->in_len - c->in_at;
+        case HTTP_PHASE_WRITE:
+                return c->out.bytes - conn_unwritten_bytes(c->net);
+        case HTTP_PHASE_IDLE:
+        case HTTP_PHASE_HEAD:
+        case HTTP_PHASE_HANDLER:
+        case HTTP_PHASE_LINGER:
+                break;
+        }
+        return 0;
+}
+
+static void on_tick(struct conn *net, uint64_t now_ns) {
+        struct http_conn *c = conn_owner(net);
+        enum http_limit   limit;
+
+        limit = http_pace_check(&c->pace, &c->server->options.limits, now_ns, moved_bytes(c));
+        switch (limit) {
+        case HTTP_LIMIT_NONE:
+                break;
+        case HTTP_LIMIT_HEADER_TIME:
+                c->now_ns = now_ns;
+                http_conn_refuse(c, 408, limit, "request header was not received in time");
+                break;
+        case HTTP_LIMIT_BODY_RATE:
+                c->now_ns = now_ns;
+                http_conn_refuse(c, 408, limit, "request body was received too slowly");
+                break;
+        case HTTP_LIMIT_WRITE_STALL:
+                http_conn_count_rejected(c, limit);
+                http_conn_close(c);
+                break;
+        default: /* idle, or lingered long enough: nobody is wronged */
+                http_conn_close(c);
+                break;
+        }
+}
+
+static const struct conn_ops conn_ops = {
+        .on_room = on_room,
+        .on_no_room = on_no_room,
+        .on_read = on_read,
+        .on_end = on_end,
+        .on_written = on_written,
+        .on_tick = on_tick,
+        .on_closed = on_closed,
+};
+
+void http_conn_open(struct http_loop *home, int fd) {
+        struct http_conn *c = mem_zalloc(sizeof(*c));
+        struct error     *err;
+
+        err = conn_open(home->loop, fd, &conn_ops, c, &c->net);
+        if (err) { /* out of memory or descriptors: as if it had never been accepted */
+                error_free(err);
+                free(c);
+                http_server_conn_gone(home->server);
+                return;
+        }
+        c->server = home->server;
+        c->home = home;
+        list_append(&home->conns, &c->node);
+        list_init(&c->out.chunks);
+        list_init(&c->out.sending);
+        c->message = http_message_new(&home->server->options.limits, loop_buf_pool(home->loop));
+        arena_init(&c->call.arena, c->arena_bytes, sizeof(c->arena_bytes), HTTP_MAX_ARENA_BYTES);
+        clear_call(c);
+        http_conn_enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, clock_now_ns());
+        if (home->is_draining)
+                http_conn_close(c);
+        else
+                conn_read_start(c->net);
+}

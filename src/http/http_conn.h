@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One HTTP connection: requests in, one at a time, answers out.
+ *
+ *     HEAD -> BODY -> CALL -> WRITE -> HEAD ...
+ *        \-> CHUNKS -/   \-------> LINGER -> (closed)
+ *
+ * HEAD    bytes of a head arrive (none yet: the connection is idle)
+ * BODY    a body of known length arrives: in place behind its head when the read buffer has room
+ *         for it, else straight into a buffer of its own
+ * CHUNKS  a chunked body arrives; the message collects it
+ * CALL    the handler has the request and has not answered
+ * WRITE   the answer waits for the socket
+ * LINGER  a refusal is written; what the peer still sends is thrown away for a moment, because
+ *         closing a socket with unread bytes would take the answer from the peer
+ *
+ * While a request is handled the connection reads on, into what room its buffer has, to learn of
+ * the peer's end; those bytes are the next request, which waits its turn. An idle connection holds
+ * no read buffer.
+ *
+ * Ownership.  http_conn_open() makes it; it frees itself when its socket is closed and no handler
+ * has its call any more.
+ * Threads.  All on the connection's loop.
+ */
+#pragma once
+
+#include "base/list.h"
+#include "http/http_call.h"
+#include "http/http_limits.h"
+#include "net/conn.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct http_message;
+struct http_server;
+struct loop;
+
+/* An idle connection keeps nothing; a loop keeps this many read buffers at hand. */
+#define HTTP_SPARE_BUFS 64
+/* Requests that fit are handled where they were read. */
+#define HTTP_READ_BYTES ((size_t)16 << 10)
+/* Answers whose head is longer use the arena. */
+#define HTTP_HEAD_BYTES 512
+#define HTTP_HELD_BUFS 8
+/* Of each connection's arena without an allocation; untouched pages cost nothing. */
+#define HTTP_ARENA_BYTES 8192
+/* Headers and what handlers put beside them: what they decode of a body is a few times its size
+ * at most, and an arena at its end would end the process. */
+#define HTTP_MAX_ARENA_BYTES ((size_t)64 << 30)
+
+/* What one server has on one loop. */
+struct http_loop {
+        struct http_server *server; /* borrowed: outlives its loops */
+        struct loop        *loop;   /* borrowed */
+        struct list         conns;  /* struct http_conn */
+        struct buf         *spare[HTTP_SPARE_BUFS]; /* ref */
+        size_t              n_spare;
+        bool                is_draining;
+        struct mail         drain, kill;
+};
+
+enum http_conn_state {
+        HTTP_CONN_HEAD,
+        HTTP_CONN_BODY,
+        HTTP_CONN_CHUNKS,
+        HTTP_CONN_CALL,
+        HTTP_CONN_WRITE,
+        HTTP_CONN_LINGER,
+};
+
+/* The answer under way. */
+struct http_out {
+        unsigned     status;
+        uint64_t     bytes;                /* written or queued so far */
+        struct buf  *held[HTTP_HELD_BUFS]; /* ref: until the write ends */
+        struct buf **more_held;            /* in arena; when there are more than that */
+        size_t       n_held;
+        bool         close;                /* the connection ends after this answer */
+        bool         in_chunks;            /* between begin and end */
+        bool         is_http10;            /* chunks without framing; keep-alive is told */
+        bool         is_last_queued;       /* the end was asked for */
+        bool         is_last_sent;         /* and is written or pending */
+        struct list  chunks;               /* struct http_chunk; waiting for the write before */
+        struct list  sending;              /* struct http_chunk; in the pending write */
+        size_t       unsent_bytes;         /* in `chunks` */
+        char         head[HTTP_HEAD_BYTES];
+};
+
+struct http_conn {
+        struct conn         *net;    /* NULL once the socket is closed */
+        struct http_server  *server; /* borrowed */
+        struct http_loop    *home;   /* borrowed */
+        struct list_node     node;   /* in home->conns */
+        enum http_conn_state state;
+        bool                 is_running;   /* inside http_conn_run(): no nesting */
+        bool                 has_ended;    /* the peer sends no more */
+        bool                 must_linger;  /* a part of the request was not read */
+        bool                 was_handed_out; /* the current call reached a handler */
+        uint64_t             now_ns;       /* when the last bytes came */
+        uint64_t             bytes_in;     /* of the current request: head and body */
+
+        struct buf          *in;     /* ref; NULL while idle */
+        size_t               in_at;  /* first byte of the current request */
+        size_t               in_len; /* end of what was read */
+        size_t               next_at; /* end of the current request, once handed out */
+        struct http_message *message; /* owned */
+        struct buf          *body_buf; /* ref: a large body's own; NULL = in place or chunked */
+        size_t               body_got; /* of body_buf */
+
+        struct http_pace     pace;
+        struct http_out      out;
+        struct http_call     call;
+        _Alignas(16) char    arena_bytes[HTTP_ARENA_BYTES];
+};
+
+/* http_conn.c: the life of a connection. Takes the socket. */
+void http_conn_open(struct http_loop *home, int fd);
+/* Goes on with what was read; called whenever a call has ended. May free the connection. */
+void http_conn_run(struct http_conn *c);
+/* Ends the socket; a call that a handler has stays until it is answered. */
+void http_conn_close(struct http_conn *c);
+/* An idle connection closes; another one does so after its answer. */
+void http_conn_drain(struct http_conn *c);
+void http_conn_enter(struct http_conn *c, enum http_conn_state state, enum http_phase phase,
+                     uint64_t now_ns);
+/* The answer is written or given up: makes ready for the next request. */
+void http_conn_end_call(struct http_conn *c);
+/* The client has gone while the handler works: tells it, once. */
+void http_conn_abort_call(struct http_conn *c);
+void http_conn_count_rejected(struct http_conn *c, enum http_limit limit);
+
+/* http_input.c: where the next bytes go. */
+struct iovec http_input_room(struct http_conn *c);
+/* Puts the current request where there is room for `room` bytes more; only before its head is
+ * complete, since ranges point into it afterwards. False when memory is short. */
+bool         http_input_make_room(struct http_conn *c, size_t room);
+void         http_input_drop(struct http_conn *c);
+
+/* http_intake.c: from bytes to a call. One step each; true when another may follow. */
+bool http_intake_head(struct http_conn *c);
+bool http_intake_body(struct http_conn *c);
+bool http_intake_chunks(struct http_conn *c);
+/* Answers for the connection itself and closes it, gently. */
+void http_conn_refuse(struct http_conn *c, unsigned status, enum http_limit limit,
+                      const char *text);
+
+/* http_answer.c: head and parts of an answer to the socket; takes the parts' buffers. Chunked:
+ * the head says so, and the parts must be none. */
+enum conn_write http_answer_write(struct http_conn *c, const struct http_reply *reply,
+                                  bool is_chunked);
+void            http_answer_release(struct http_conn *c); /* drops what a write held */
+
+/* http_chunks.c: goes on with queued chunks when no write is pending. */
+void http_chunks_flush(struct http_conn *c);
+void http_chunks_drop(struct http_conn *c);

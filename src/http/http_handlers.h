@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The handlers of the route tables, except inference (http_infer.h): each answers one call from
+ * what the C API says.
+ *
+ * Threads.  The call's loop; what blocks goes through http_call_offload().
+ */
+#pragma once
+
+#include "http/http_call.h"
+
+struct TRITONSERVER_Error;
+struct TRITONSERVER_Message;
+
+/* http_health.c */
+void http_health_live(struct http_call *call);
+void http_health_ready(struct http_call *call);
+void http_health_model(struct http_call *call);
+
+/* http_metadata.c */
+void http_metadata_server(struct http_call *call);
+void http_metadata_model(struct http_call *call);
+void http_metadata_config(struct http_call *call);
+void http_metadata_statistics(struct http_call *call); /* of one model, or of all */
+/* Answers with the message as JSON, or with the error; takes both. */
+void http_call_reply_message(struct http_call *call, struct TRITONSERVER_Error *err,
+                             struct TRITONSERVER_Message *message);
+
+/* http_repository.c */
+void http_repository_index(struct http_call *call);
+void http_repository_load(struct http_call *call);
+void http_repository_unload(struct http_call *call);
+void http_repository_named(struct http_call *call); /* load, unload with a repository: refused */
+
+/* http_shm.c */
+void http_shm_system_status(struct http_call *call);
+void http_shm_cuda_status(struct http_call *call);
+void http_shm_change(struct http_call *call); /* register, unregister */
+
+/* http_logging.c */
+void http_logging_get(struct http_call *call);
+void http_logging_post(struct http_call *call);

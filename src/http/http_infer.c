@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "http/http_infer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "frontend/core_error.h"
+#include "frontend/infer_call.h"
+#include "http/http_header_forward.h"
+#include "http/http_infer_classify.h"
+#include "http/http_infer_decode.h"
+#include "http/http_infer_encode.h"
+#include "http/http_service.h"
+
+#include "triton/core/tritonserver.h"
+
+struct http_infer {
+        struct infer_core          core;
+        struct http_header_forward forward;
+};
+
+/* One request on its way; in the arena of its http_call. */
+struct pending_infer {
+        struct http_call    *http; /* borrowed: it holds this */
+        const char          *model;
+        int64_t              version;
+        struct infer_request request;
+        struct infer_call    call;
+};
+
+struct error *http_infer_new(const struct http_infer_options *o, struct http_infer **ret) {
+        struct http_infer *h = mem_zalloc(sizeof(*h));
+        struct error      *err = http_header_forward_init(&h->forward, o->header_forward_pattern);
+
+        if (!err)
+                err = infer_core_init(&h->core, o->core);
+        if (err) {
+                http_infer_free(h);
+                return err;
+        }
+        *ret = h;
+        return NULL;
+}
+
+void http_infer_free(struct http_infer *h) {
+        if (!h)
+                return;
+        infer_core_done(&h->core);
+        http_header_forward_done(&h->forward);
+        free(h);
+}
+
+const struct infer_core *http_infer_core(const struct http_infer *h) {
+        return &h->core;
+}
+
+const struct http_header_forward *http_infer_header_forward(const struct http_infer *h) {
+        return &h->forward;
+}
+
+struct error *http_infer_read_version(struct str text, int64_t *ret) {
+        *ret = -1;
+        if (text.len == 0 || str_to_i64(text, ret))
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "failed to get model version from specified version string '%.*s' "
+                         "(details: stol), version should be an integral value > 0",
+                         STR_ARG(text));
+}
+
+/* The answer. */
+
+static void send_answer(struct http_call *http, struct http_infer_body *body) {
+        char               text[24]; /* the digits of a size_t */
+        struct http_header length = { STR_LIT("Inference-Header-Content-Length"), { 0 } };
+        struct http_reply  reply = {
+                 .status = 200,
+                 .content_type = body->has_binary ? "application/octet-stream" : HTTP_JSON,
+                 .parts = body->parts,
+                 .n_parts = body->n_parts,
+                 .is_compressible = true,
+        };
+
+        if (body->has_binary) {
+                snprintf(text, sizeof(text), "%zu", body->json_bytes);
+                length.value = str_of(text);
+                reply.headers = &length;
+                reply.n_headers = 1;
+        }
+        http_call_reply(http, &reply);
+}
+
+static struct error *make_answer(struct pending_infer *p, struct http_infer_body *ret) {
+        struct TRITONSERVER_InferenceResponse *core_response;
+        struct http_call                      *http = p->http;
+        struct http_infer_classes              classes;
+        struct infer_response                  response;
+        struct error                          *err;
+
+        TRY(infer_call_get_response(&p->call, &core_response));
+        TRY(infer_response_read(core_response, &p->request, &http->arena, &response));
+        http_infer_classes_init(&classes);
+        err = http_infer_classify(&classes, http->core, core_response, &response, &http->arena);
+        if (!err)
+                err = http_infer_encode(&response, &http->arena, http_call_buf_pool(http), ret);
+        http_infer_classes_done(&classes);
+        return err;
+}
+
+/* Ends what the request holds beside its arena. */
+static void drop(struct pending_infer *p) {
+        infer_call_done(&p->call);
+        infer_request_done(&p->request);
+}
+
+static void on_done(struct infer_call *c) {
+        struct pending_infer  *p = c->options.owner;
+        struct http_call      *http = p->http;
+        struct http_infer_body body;
+        struct error          *err;
+
+        if (http->is_aborted)
+                err = error_new(ERR_CANCELLED, "the client has gone");
+        else
+                err = make_answer(p, &body);
+        drop(p);
+        if (err)
+                http_call_reply_error(http, err, HTTP_JSON);
+        else
+                send_answer(http, &body);
+}
+
+static void on_abort(struct http_call *http) {
+        struct pending_infer *p = http->pending;
+
+        infer_call_cancel(&p->call);
+}
+
+/* The request. */
+
+static struct error *check_model(struct http_call *http, const char *model, int64_t version) {
+        uint32_t flags = 0;
+        void    *unused;
+
+        TRY(core_error_take(TRITONSERVER_ServerModelTransactionProperties(http->core, model,
+                                                                          version, &flags,
+                                                                          &unused)));
+        if (flags & TRITONSERVER_TXN_DECOUPLED)
+                return error_new(ERR_UNSUPPORTED, "HTTP end point doesn't support models with "
+                                                  "decoupled transaction policy");
+        return NULL;
+}
+
+/* Clients cannot register regions (http_shm.c), so whatever they name is unknown. */
+static struct error *refuse_region(const char *region) {
+        return region ? error_new(ERR_NOT_FOUND, "Unable to find shared memory region: '%s'",
+                                  region)
+                      : NULL;
+}
+
+static struct error *find_regions(const struct infer_request *q) {
+        for (uint32_t i = 0; i < q->n_inputs; i++)
+                TRY(refuse_region(q->inputs[i].shared_memory.region));
+        for (uint32_t i = 0; i < q->n_outputs; i++)
+                TRY(refuse_region(q->outputs[i].shared_memory.region));
+        return NULL;
+}
+
+static struct error *read_request(struct pending_infer *p, size_t json_bytes) {
+        struct http_call        *http = p->http;
+        struct http_infer_source source = {
+                .body = http->body,
+                .json_bytes = json_bytes,
+                .model_name = p->model,
+                .max_input_bytes = http->service->max_input_bytes,
+                .arena = &http->arena,
+                .pool = http_call_buf_pool(http),
+        };
+
+        TRY(http_infer_decode(&source, &p->request));
+        TRY(find_regions(&p->request));
+        TRY(http_header_forward_add(&http->service->infer->forward, http->headers, http->n_headers,
+                                    &http->arena, &p->request));
+        return infer_call_fill(&p->call, &p->request);
+}
+
+/* Answers a request that was not started. */
+static void refuse(struct pending_infer *p, struct error *err, const char *content_type) {
+        struct http_call *http = p->http;
+
+        drop(p);
+        http_call_reply_error(http, err, content_type);
+}
+
+static void start(struct pending_infer *p) {
+        struct http_call *http = p->http;
+        struct error     *err;
+
+        http->pending = p;
+        http->on_abort = on_abort;
+        err = infer_call_start(&p->call, NULL);
+        if (!err)
+                return; /* it may have been answered already */
+        http->on_abort = NULL;
+        refuse(p, err, HTTP_JSON);
+}
+
+static void init_pending(struct pending_infer *p, struct http_call *http) {
+        struct infer_call_options options = {
+                .core = &http->service->infer->core,
+                .mailbox = http_call_mailbox(http),
+                .pool = http_call_buf_pool(http),
+                .on_done = on_done,
+                .owner = p,
+        };
+
+        p->http = http;
+        infer_request_init(&p->request);
+        infer_call_init(&p->call, &options);
+}
+
+static struct error *find_model(struct pending_infer *p) {
+        struct http_call *http = p->http;
+
+        p->model = arena_str(&http->arena, http->model);
+        TRY(http_infer_read_version(http->version, &p->version));
+        return check_model(http, p->model, p->version);
+}
+
+/* What comes before the JSON is looked at; its faults are told as text/plain. */
+static struct error *open_request(struct pending_infer *p, size_t *ret_json_bytes) {
+        struct http_call *http = p->http;
+
+        TRY(http_infer_read_json_bytes(http_call_header(http, "Inference-Header-Content-Length"),
+                                       http->body.len, ret_json_bytes));
+        return infer_call_open(&p->call, p->model, p->version);
+}
+
+void http_infer_post(struct http_call *http) {
+        struct pending_infer *p = arena_alloc(&http->arena, sizeof(*p));
+        struct error         *err;
+        size_t                json_bytes;
+
+        init_pending(p, http);
+        err = find_model(p);
+        if (err) {
+                refuse(p, err, NULL);
+                return;
+        }
+        err = http_body_decode(http);
+        if (err) {
+                drop(p);
+                http_call_reply_encoding_error(http, err, NULL);
+                return;
+        }
+        err = open_request(p, &json_bytes);
+        if (err) {
+                refuse(p, err, NULL);
+                return;
+        }
+        err = read_request(p, json_bytes);
+        if (err)
+                refuse(p, err, HTTP_JSON);
+        else
+                start(p);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* POST /v2/models/{m}[/versions/{v}]/infer: one request, one answer.
+ *
+ *     http_infer_post        version, model, decompression, length of the JSON part
+ *       http_infer_decode    body -> struct infer_request
+ *       infer_call_*         through the C API; the loop is free meanwhile
+ *     answer                 struct infer_response -> JSON and parts; http_call_reply
+ *
+ * Faults found before the request object exists are answered as text/plain, later ones as
+ * application/json, as the reference does.
+ *
+ * Ownership.  Everything of one request lives in the arena of its http_call.
+ * Threads.  Handlers run on the call's loop; struct http_infer is constant.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "http/http_call.h"
+
+#include <stdint.h>
+
+struct http_infer;
+struct http_header_forward;
+struct infer_core;
+struct TRITONSERVER_Server;
+
+struct http_infer_options {
+        struct TRITONSERVER_Server *core;                   /* borrowed */
+        const char                 *header_forward_pattern; /* NULL or "" = forward none */
+};
+
+struct error *http_infer_new(const struct http_infer_options *o, struct http_infer **ret) NODISCARD;
+void          http_infer_free(struct http_infer *h); /* NULL is fine; no call in flight */
+
+/* The handler. */
+void http_infer_post(struct http_call *call);
+
+/* For other handlers that infer. */
+const struct infer_core          *http_infer_core(const struct http_infer *h);
+const struct http_header_forward *http_infer_header_forward(const struct http_infer *h);
+/* -1 when the path names none. */
+struct error *http_infer_read_version(struct str text, int64_t *ret) NODISCARD;

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "http/http_infer_decode.h"
+
+#include <string.h>
+
+#include "http/http_infer_reading.h"
+
+void http_infer_keep_first(struct error **kept, struct error *err) {
+        if (!*kept)
+                *kept = err;
+        else
+                error_free(err);
+}
+
+struct error *http_infer_missing(const char *member) {
+        return error_new(ERR_INVALID_ARG,
+                         "Unable to parse '%s': attempt to access non-existing object member '%s'",
+                         member, member);
+}
+
+struct error *http_infer_copy_text(struct http_infer_reading *d, const char *what, struct str text,
+                                   const char **ret) {
+        char *copy;
+
+        if (text.len > 0 && memchr(text.ptr, '\0', text.len))
+                return error_new(ERR_INVALID_ARG,
+                                 "Unable to parse '%s': the text contains a NUL character", what);
+        copy = arena_try_alloc(d->source->arena, text.len + 1);
+        if (!copy)
+                return error_new(ERR_UNAVAILABLE, "out of memory for the request");
+        if (text.len > 0)
+                memcpy(copy, text.ptr, text.len);
+        copy[text.len] = '\0';
+        *ret = copy;
+        return NULL;
+}
+
+static struct error *refuse_type(struct http_infer_reading *d, const char *what,
+                                 const char *expected) {
+        json_skip(&d->json);
+        return error_new(ERR_INVALID_ARG,
+                         "Unable to parse '%s': attempt to access JSON non-%s as %s", what,
+                         expected, expected);
+}
+
+struct error *http_infer_read_text(struct http_infer_reading *d, const char *what,
+                                   const char **ret) {
+        if (json_peek(&d->json) != JSON_STRING)
+                return refuse_type(d, what, "string");
+        return http_infer_copy_text(d, what, json_read_string(&d->json, d->source->arena), ret);
+}
+
+struct error *http_infer_read_bool(struct http_infer_reading *d, const char *what, bool *ret) {
+        if (json_peek(&d->json) != JSON_BOOL)
+                return refuse_type(d, what, "boolean");
+        *ret = json_read_bool(&d->json);
+        return NULL;
+}
+
+struct error *http_infer_read_u64(struct http_infer_reading *d, const char *what, uint64_t *ret) {
+        struct json_reader before = d->json;
+        struct json_number n;
+
+        if (json_peek(&d->json) != JSON_NUMBER)
+                return refuse_type(d, what, "unsigned-integer");
+        n = json_read_number(&d->json);
+        if (!n.is_integer || (n.is_negative && n.magnitude > 0)) {
+                d->json = before;
+                return refuse_type(d, what, "unsigned-integer");
+        }
+        *ret = n.magnitude;
+        return NULL;
+}
+
+/* The reference reads this as a C int. */
+struct error *http_infer_read_json_bytes(struct str value, size_t body_bytes, size_t *ret) {
+        struct str digits = value;
+        bool       is_negative = false;
+        uint64_t   n;
+
+        if (!value.ptr) {
+                *ret = body_bytes;
+                return NULL;
+        }
+        if (digits.len > 0 && (*digits.ptr == '-' || *digits.ptr == '+')) {
+                is_negative = *digits.ptr == '-';
+                digits = str_range(digits.ptr + 1, digits.len - 1);
+        }
+        for (size_t i = 0; i < digits.len; i++)
+                if (digits.ptr[i] < '0' || digits.ptr[i] > '9')
+                        digits.len = 0;
+        if (digits.len == 0)
+                return error_new(ERR_INVALID_ARG,
+                                 "Unable to parse Inference-Header-Content-Length, got: %.*s",
+                                 STR_ARG(value));
+        if (!str_to_u64(digits, &n) || n > (uint64_t)INT32_MAX + is_negative)
+                return error_new(ERR_INVALID_ARG,
+                                 "Unable to parse Inference-Header-Content-Length, value is out "
+                                 "of range [ -2147483648, 2147483647 ], got: %.*s",
+                                 STR_ARG(value));
+        if ((is_negative && n > 0) || n > body_bytes)
+                return error_new(ERR_INVALID_ARG,
+                                 "inference header size should be in range (0, %zu), got: %.*s",
+                                 body_bytes, STR_ARG(value));
+        *ret = (size_t)n;
+        return NULL;
+}
+
+/* The parts of a request, in the order in which their faults are told. */
+enum part {
+        PART_ID,
+        PART_PARAMETERS,
+        PART_INPUTS,
+        PART_LEFT_OVER,
+        PART_OUTPUTS,
+        N_PARTS,
+};
+
+static struct error *read_part(struct http_infer_reading *d, enum part part) {
+        switch (part) {
+        case PART_ID: return http_infer_read_text(d, "id", &d->request->id);
+        case PART_PARAMETERS: return http_infer_read_parameters(d);
+        case PART_INPUTS: return http_infer_read_inputs(d);
+        case PART_OUTPUTS: return http_infer_read_outputs(d);
+        case PART_LEFT_OVER:
+        case N_PARTS: break;
+        }
+        return NULL;
+}
+
+static enum part find_part(struct str key) {
+        static const struct {
+                struct str key;
+                enum part  part;
+        } rows[] = {
+                { STR_LIT("id"), PART_ID },
+                { STR_LIT("parameters"), PART_PARAMETERS },
+                { STR_LIT("inputs"), PART_INPUTS },
+                { STR_LIT("outputs"), PART_OUTPUTS },
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+                if (str_equal(rows[i].key, key))
+                        return rows[i].part;
+        return N_PARTS;
+}
+
+/* Of equal keys the first counts. */
+static void read_document(struct http_infer_reading *d, struct error **errors, bool *is_seen) {
+        struct str key;
+
+        if (json_peek(&d->json) != JSON_OBJECT) {
+                json_skip(&d->json);
+                json_read_end(&d->json);
+                return;
+        }
+        json_enter_object(&d->json);
+        while (json_next_key(&d->json, d->source->arena, &key)) {
+                enum part part = find_part(key);
+
+                if (part == N_PARTS || is_seen[part]) {
+                        json_skip(&d->json);
+                        continue;
+                }
+                is_seen[part] = true;
+                errors[part] = read_part(d, part);
+        }
+        json_read_end(&d->json);
+}
+
+/* Too deep nesting is told without a place, as the reference does. */
+static struct error *syntax_error(const struct json_reader *json) {
+        if (str_starts(str_of(json_error_text(json)), STR_LIT("JSON nesting depth")))
+                return error_new_text(ERR_INVALID_ARG, json_error_text(json));
+        return error_new(ERR_INVALID_ARG, "failed to parse the request JSON buffer: %s at %zu",
+                         json_error_text(json), json_error_offset(json));
+}
+
+static struct error *take_first(struct error **errors) {
+        struct error *first = NULL;
+
+        for (size_t i = 0; i < N_PARTS; i++)
+                if (errors[i])
+                        http_infer_keep_first(&first, errors[i]);
+        return first;
+}
+
+static struct error *decode_json(const struct http_infer_source *s, struct infer_request *q) {
+        struct error             *errors[N_PARTS] = { 0 };
+        bool                      is_seen[N_PARTS] = { false };
+        struct http_infer_reading d = {
+                .source = s,
+                .request = q,
+                .binary = str_range(s->body.ptr + s->json_bytes, s->body.len - s->json_bytes),
+        };
+
+        json_reader_init(&d.json, str_range(s->body.ptr, s->json_bytes));
+        read_document(&d, errors, is_seen);
+        if (json_failed(&d.json)) {
+                error_free(take_first(errors));
+                return syntax_error(&d.json);
+        }
+
+        if (!is_seen[PART_INPUTS])
+                errors[PART_INPUTS] = http_infer_missing("inputs");
+        else if (d.binary.len > 0)
+                errors[PART_LEFT_OVER] =
+                        error_new(ERR_INVALID_ARG,
+                                  "unexpected additional input data for model '%s'", s->model_name);
+        return take_first(errors);
+}
+
+static struct error *decode_raw(const struct http_infer_source *s, struct infer_request *q) {
+        if (s->body.len > s->max_input_bytes)
+                return error_new(ERR_INVALID_ARG,
+                                 "Raw input has a byte_size (%zu bytes) that exceeds the maximum "
+                                 "allowed value of %zu bytes. Use --http-max-input-size to "
+                                 "increase the limit.",
+                                 s->body.len, s->max_input_bytes);
+        q->is_raw = true;
+        q->raw = s->body;
+        q->is_binary_by_default = true;
+        return NULL;
+}
+
+struct error *http_infer_decode(const struct http_infer_source *source, struct infer_request *ret) {
+        struct error *err;
+
+        infer_request_init(ret);
+        if (source->json_bytes == 0)
+                return decode_raw(source, ret);
+        if (source->json_bytes > source->max_input_bytes)
+                return error_new(ERR_INVALID_ARG,
+                                 "request JSON size of %zu bytes exceeds the maximum allowed input "
+                                 "size of %zu bytes. Use --http-max-input-size to increase the "
+                                 "limit.",
+                                 source->json_bytes, source->max_input_bytes);
+        err = decode_json(source, ret);
+        if (err)
+                infer_request_done(ret);
+        return err;
+}

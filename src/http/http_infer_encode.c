@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "http/http_infer_encode.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "frontend/datatype.h"
+
+/* Binary outputs up to this size are cheaper to copy than to write as a part of their own. */
+#define MAX_COPIED_BYTES 1024
+
+/* Up to here the text lives in the arena: a buffer of the pool is a page at least. */
+#define MAX_TEXT_IN_ARENA 4096
+
+/* An answer's text may be no larger; a strbuf has the same bound. */
+#define MAX_TEXT_BYTES ((size_t)1 << 30)
+
+/* Text in memory of a fixed size, so that it need not be copied to where the answer is written
+ * from. What it does not take shows as an overflow. */
+struct text {
+        struct strbuf print;
+        struct buf   *holder; /* ref; NULL = in arena */
+};
+
+static bool is_copied(const struct infer_output *out) {
+        return out->holder == NULL || out->bytes.len <= MAX_COPIED_BYTES;
+}
+
+/* Characters of one element and its comma; rare longer ones make the text overflow once. */
+static size_t element_width(TRITONSERVER_DataType type) {
+        switch (type) {
+        case TRITONSERVER_TYPE_FP32: return 16;
+        case TRITONSERVER_TYPE_FP64: return 25;
+        case TRITONSERVER_TYPE_INT64:
+        case TRITONSERVER_TYPE_UINT64: return 21;
+        case TRITONSERVER_TYPE_INT32:
+        case TRITONSERVER_TYPE_UINT32: return 12;
+        default: return 7;
+        }
+}
+
+/* A guess that is nearly always enough and not far above. */
+static size_t guess_bytes(const struct infer_response *r) {
+        size_t guess = 128 + 2 * strlen(r->id) + 2 * strlen(r->model_name);
+
+        for (uint32_t i = 0; i < r->n_parameters; i++) {
+                const struct infer_parameter *p = &r->parameters[i];
+
+                guess += strlen(p->name) + 32;
+                if (p->type == TRITONSERVER_PARAMETER_STRING)
+                        guess += strlen(p->value.text);
+        }
+        for (uint32_t i = 0; i < r->n_outputs; i++) {
+                const struct infer_output *out = &r->outputs[i];
+                size_t                     element_bytes = datatype_bytes(out->datatype);
+
+                guess += strlen(out->name) + 128 + 8 * (size_t)out->n_dims;
+                if (out->form == INFER_OUTPUT_JSON)
+                        guess += element_bytes == 0 ? out->bytes.len + out->bytes.len / 8
+                                                    : out->bytes.len / element_bytes *
+                                                              element_width(out->datatype);
+                else if (out->form == INFER_OUTPUT_BINARY && is_copied(out))
+                        guess += out->bytes.len;
+        }
+        return guess;
+}
+
+static struct error *open_text(struct text *t, size_t bytes, struct arena *arena,
+                               struct buf_pool *pool) {
+        char *memory;
+
+        t->holder = NULL;
+        if (bytes <= MAX_TEXT_IN_ARENA) {
+                memory = arena_try_alloc(arena, bytes);
+        } else {
+                t->holder = bytes <= MAX_TEXT_BYTES ? buf_new(pool, bytes) : NULL;
+                memory = t->holder ? t->holder->bytes : NULL;
+                bytes = t->holder ? t->holder->cap : bytes;
+        }
+        if (!memory)
+                return error_new(ERR_UNAVAILABLE, "out of memory for the response of %zu bytes",
+                                 bytes);
+        memory[0] = '\0';
+        t->print = (struct strbuf){ .ptr = memory, .cap = bytes, .max = bytes - 1 };
+        return NULL;
+}
+
+/* The JSON, and behind it the outputs that are copied. */
+static struct error *print_text(const struct infer_response *r, struct text *t,
+                                struct http_infer_body *body) {
+        TRY(http_infer_print(r, &t->print));
+        body->json_bytes = t->print.len;
+        for (uint32_t i = 0; i < r->n_outputs; i++) {
+                const struct infer_output *out = &r->outputs[i];
+
+                if (out->form != INFER_OUTPUT_BINARY || out->bytes.len == 0)
+                        continue;
+                body->has_binary = true;
+                if (is_copied(out))
+                        strbuf_put(&t->print, out->bytes.ptr, out->bytes.len);
+        }
+        return NULL;
+}
+
+static struct error *make_text(const struct infer_response *r, struct arena *arena,
+                               struct buf_pool *pool, struct text *t,
+                               struct http_infer_body *body) {
+        for (size_t bytes = guess_bytes(r);; bytes *= 2) {
+                struct error *err;
+
+                TRY(open_text(t, bytes, arena, pool));
+                err = print_text(r, t, body);
+                if (!err && !t->print.overflowed)
+                        return NULL;
+                buf_unref(t->holder);
+                t->holder = NULL;
+                TRY(err);
+        }
+}
+
+static void add_part(struct http_infer_body *body, struct str bytes, struct buf *holder) {
+        if (bytes.len == 0)
+                return;
+        if (holder)
+                buf_ref(holder);
+        body->parts[body->n_parts++] = (struct http_part){ bytes.ptr, bytes.len, holder };
+}
+
+/* The text is cut where an output is written from its own memory. */
+static void make_parts(const struct infer_response *r, const struct text *t,
+                       struct http_infer_body *body) {
+        const char *next = t->print.ptr;
+        size_t      n = body->json_bytes;
+
+        for (uint32_t i = 0; i < r->n_outputs; i++) {
+                const struct infer_output *out = &r->outputs[i];
+
+                if (out->form != INFER_OUTPUT_BINARY)
+                        continue;
+                if (is_copied(out)) {
+                        n += out->bytes.len;
+                        continue;
+                }
+                add_part(body, str_range(next, n), t->holder);
+                add_part(body, out->bytes, out->holder);
+                next += n;
+                n = 0;
+        }
+        add_part(body, str_range(next, n), t->holder);
+}
+
+struct error *http_infer_encode(const struct infer_response *r, struct arena *arena,
+                                struct buf_pool *pool, struct http_infer_body *ret) {
+        struct http_infer_body body = { 0 };
+        struct text            t;
+
+        /* At most one part for each output and one of text before it, and the last text. */
+        body.parts = arena_try_alloc(arena, (2 * (size_t)r->n_outputs + 1) * sizeof(*body.parts));
+        if (!body.parts)
+                return error_new(ERR_UNAVAILABLE, "out of memory for the response");
+        TRY(make_text(r, arena, pool, &t, &body));
+        make_parts(r, &t, &body);
+        buf_unref(t.holder);
+        *ret = body;
+        return NULL;
+}
+
+void http_infer_body_done(struct http_infer_body *body) {
+        for (size_t i = 0; i < body->n_parts; i++)
+                buf_unref(body->parts[i].buf);
+        body->n_parts = 0;
+}

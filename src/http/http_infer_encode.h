@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The body of an infer answer: JSON, then the bytes of binary outputs ("KServe v2, binary tensor
+ * data extension").
+ *
+ *     {"id","model_name","model_version","parameters",
+ *      "outputs":[{"name","datatype","shape","parameters":{"binary_data_size"},"data"}]}
+ *
+ * in exactly this order of keys, compact, "data" always flat. Outputs in shared memory have
+ * neither parameters nor data. Small binary outputs are copied behind the JSON; the others become
+ * parts of their own and are written from where the backend put them.
+ *
+ * Ownership.  The JSON goes into the arena or a buffer; parts hold references on the buffers they
+ * point into, for http_call_reply() to take.
+ * Threads.  One owner at a time.
+ */
+#pragma once
+
+#include "frontend/infer_message.h"
+#include "http/http_call.h"
+
+#include "base/strbuf.h"
+
+struct http_infer_body {
+        struct http_part *parts; /* in arena; each holds a reference on its buf */
+        size_t            n_parts;
+        size_t            json_bytes;
+        bool              has_binary; /* a binary output that is not empty */
+};
+
+/* INVALID_ARG for an output whose type JSON cannot carry. */
+struct error *http_infer_encode(const struct infer_response *r, struct arena *arena,
+                                struct buf_pool *pool, struct http_infer_body *ret) NODISCARD;
+
+/* Drops the references of a body that is not sent. */
+void http_infer_body_done(struct http_infer_body *body);
+
+/* The JSON alone. An overflow of `out` is for the caller to ask. */
+struct error *http_infer_print(const struct infer_response *r, struct strbuf *out) NODISCARD;

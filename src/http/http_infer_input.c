@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* "inputs" of an infer request. Members of an input may come in any order; its faults are told in
+ * the reference's: where the bytes are, name, datatype, shape, and then the bytes themselves.
+ */
+#include <string.h>
+
+#include "http/http_infer_reading.h"
+
+#include "frontend/datatype.h"
+
+/* What was seen of one input. */
+struct input_scan {
+        struct infer_input *in;
+        bool                has_data, has_binary, has_region;
+        bool                has_name, has_datatype, has_shape; /* each without a fault */
+        bool                is_data_read;
+        struct str          data; /* text of a "data" that came too early */
+        uint64_t            binary_bytes;
+
+        /* First faults, each NULL or to be freed. */
+        struct error *name_error, *datatype_error, *shape_error, *parameters_error, *data_error;
+};
+
+static struct error *read_name(struct http_infer_reading *d, struct input_scan *s) {
+        TRY(http_infer_read_text(d, "name", &s->in->name));
+        s->has_name = true;
+        return NULL;
+}
+
+static struct error *read_datatype(struct http_infer_reading *d, struct input_scan *s) {
+        TRY(http_infer_read_text(d, "datatype", &s->in->datatype_name));
+        s->in->datatype = datatype_from_name(str_of(s->in->datatype_name));
+        s->has_datatype = true;
+        return NULL;
+}
+
+/* Dimensions into `dims`, which has room for INFER_MAX_DIMS. */
+static struct error *read_dims(struct http_infer_reading *d, int64_t *dims, uint32_t *ret_n) {
+        struct error *first = NULL;
+        uint32_t      n = 0;
+
+        json_enter_array(&d->json);
+        while (json_next_element(&d->json)) {
+                uint64_t dim = 0;
+
+                if (first) {
+                        json_skip(&d->json);
+                        continue;
+                }
+                first = http_infer_read_u64(d, "shape", &dim);
+                if (!first && n == INFER_MAX_DIMS)
+                        first = error_new(ERR_INVALID_ARG,
+                                          "Unable to parse 'shape': more than %d dimensions",
+                                          INFER_MAX_DIMS);
+                else if (!first)
+                        dims[n++] = (int64_t)dim;
+        }
+        *ret_n = n;
+        return first;
+}
+
+static struct error *read_shape(struct http_infer_reading *d, struct input_scan *s) {
+        int64_t  dims[INFER_MAX_DIMS];
+        int64_t *shape;
+
+        if (json_peek(&d->json) != JSON_ARRAY) {
+                json_skip(&d->json);
+                return error_new(ERR_INVALID_ARG,
+                                 "Unable to parse 'shape': attempt to access JSON non-array as "
+                                 "array");
+        }
+        TRY(read_dims(d, dims, &s->in->n_dims));
+        shape = arena_try_alloc(d->source->arena, s->in->n_dims * sizeof(*shape));
+        if (!shape)
+                return error_new(ERR_UNAVAILABLE, "out of memory for the request");
+        memcpy(shape, dims, s->in->n_dims * sizeof(*shape));
+        s->in->shape = shape;
+        s->has_shape = true;
+        return NULL;
+}
+
+static struct error *read_input_parameter(struct http_infer_reading *d, struct input_scan *s,
+                                          struct str key) {
+        struct infer_shared_memory *shm = &s->in->shared_memory;
+
+        if (str_is(key, "binary_data_size")) {
+                s->has_binary = true;
+                return http_infer_read_u64(d, "binary_data_size", &s->binary_bytes);
+        }
+        if (str_is(key, "shared_memory_region")) {
+                s->has_region = true;
+                return http_infer_read_text(d, "shared_memory_region", &shm->region);
+        }
+        if (str_is(key, "shared_memory_offset"))
+                return http_infer_read_u64(d, "shared_memory_offset", &shm->offset);
+        if (str_is(key, "shared_memory_byte_size"))
+                return http_infer_read_u64(d, "shared_memory_byte_size", &shm->byte_size);
+        json_skip(&d->json);
+        return NULL;
+}
+
+static struct error *read_input_parameters(struct http_infer_reading *d, struct input_scan *s) {
+        struct error *first = NULL;
+        struct str    key;
+
+        if (json_peek(&d->json) != JSON_OBJECT) {
+                json_skip(&d->json);
+                return error_new(ERR_INVALID_ARG,
+                                 "Unable to parse 'parameters': attempt to access JSON non-object "
+                                 "as object");
+        }
+        json_enter_object(&d->json);
+        while (json_next_key(&d->json, d->source->arena, &key))
+                http_infer_keep_first(&first, read_input_parameter(d, s, key));
+        return first;
+}
+
+static struct error *read_data(struct http_infer_reading *d, struct input_scan *s) {
+        s->has_data = true;
+        if (s->has_name && s->has_datatype && s->has_shape && !s->has_binary && !s->has_region) {
+                s->is_data_read = true;
+                return http_infer_read_tensor(d, &d->json, s->in);
+        }
+        s->data = json_skip(&d->json);
+        return NULL;
+}
+
+static void read_member(struct http_infer_reading *d, struct input_scan *s, struct str key) {
+        if (str_is(key, "name"))
+                http_infer_keep_first(&s->name_error, read_name(d, s));
+        else if (str_is(key, "shape"))
+                http_infer_keep_first(&s->shape_error, read_shape(d, s));
+        else if (str_is(key, "datatype"))
+                http_infer_keep_first(&s->datatype_error, read_datatype(d, s));
+        else if (str_is(key, "parameters"))
+                http_infer_keep_first(&s->parameters_error, read_input_parameters(d, s));
+        else if (str_is(key, "data") && !s->has_data)
+                s->data_error = read_data(d, s);
+        else
+                json_skip(&d->json);
+}
+
+static struct error *check_one_source(const struct input_scan *s) {
+        if (s->has_data + s->has_binary + s->has_region == 1)
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "Input must set only one of the following fields: 'data', "
+                         "'binary_data_size' in 'parameters', 'shared_memory_region' in "
+                         "'parameters'. But%s%s%s%s",
+                         s->has_data || s->has_binary || s->has_region ? " set"
+                                                                       : " no field is set",
+                         s->has_data ? " 'data'" : "", s->has_binary ? " 'binary_data_size'" : "",
+                         s->has_region ? " 'shared_memory_region'" : "");
+}
+
+static struct error *take_binary(struct http_infer_reading *d, struct input_scan *s) {
+        if (s->binary_bytes > d->binary.len)
+                return error_new(ERR_INVALID_ARG,
+                                 "unexpected size for input '%s', expecting %llu additional bytes "
+                                 "for model '%s'",
+                                 s->in->name, (unsigned long long)(s->binary_bytes - d->binary.len),
+                                 d->source->model_name);
+        s->in->bytes = str_range(d->binary.ptr, (size_t)s->binary_bytes);
+        d->binary.ptr += s->binary_bytes;
+        d->binary.len -= (size_t)s->binary_bytes;
+        return NULL;
+}
+
+/* The first fault of an input; errors move out of the scan. */
+static struct error *finish_input(struct http_infer_reading *d, struct input_scan *s) {
+        TRY(check_one_source(s));
+        if (s->name_error)
+                return STEAL(s->name_error);
+        if (!s->has_name)
+                return http_infer_missing("name");
+        if (s->datatype_error)
+                return STEAL(s->datatype_error);
+        if (!s->has_datatype)
+                return http_infer_missing("datatype");
+        if (s->shape_error)
+                return STEAL(s->shape_error);
+        if (!s->has_shape)
+                return http_infer_missing("shape");
+        if (s->parameters_error)
+                return STEAL(s->parameters_error);
+        if (s->data_error)
+                return STEAL(s->data_error);
+
+        if (s->has_binary)
+                return take_binary(d, s);
+        if (s->has_data && !s->is_data_read) {
+                struct json_reader early;
+
+                json_reader_init(&early, s->data);
+                return http_infer_read_tensor(d, &early, s->in);
+        }
+        return NULL;
+}
+
+static struct error *read_input(struct http_infer_reading *d) {
+        struct input_scan s = { 0 };
+        struct error     *err = infer_request_add_input(d->request, d->source->arena, &s.in);
+        struct str        key;
+
+        if (err || json_peek(&d->json) != JSON_OBJECT) {
+                json_skip(&d->json);
+                return err ? err : check_one_source(&s);
+        }
+        json_enter_object(&d->json);
+        while (json_next_key(&d->json, d->source->arena, &key))
+                read_member(d, &s, key);
+        if (!json_failed(&d->json))
+                err = finish_input(d, &s);
+
+        error_free(s.name_error);
+        error_free(s.datatype_error);
+        error_free(s.shape_error);
+        error_free(s.parameters_error);
+        error_free(s.data_error);
+        return err;
+}
+
+struct error *http_infer_read_inputs(struct http_infer_reading *d) {
+        struct error *first = NULL;
+
+        if (json_peek(&d->json) != JSON_ARRAY) {
+                json_skip(&d->json);
+                return error_new(ERR_INVALID_ARG,
+                                 "Unable to parse 'inputs': attempt to access JSON non-array as "
+                                 "array");
+        }
+        json_enter_array(&d->json);
+        while (json_next_element(&d->json)) {
+                if (first)
+                        json_skip(&d->json);
+                else
+                        first = read_input(d);
+        }
+        return first;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Private to the files that decode an infer request: the state they share.
+ *
+ * Every read_* function consumes one JSON value whatever it is, so that the walk can go on after
+ * a fault and find a syntax error further on. A fault of syntax is not an error here: it sticks in
+ * the reader and is asked for at the end.
+ */
+#pragma once
+
+#include "codec/json_reader.h"
+#include "http/http_infer_decode.h"
+
+struct http_infer_reading {
+        const struct http_infer_source *source;  /* borrowed */
+        struct infer_request           *request; /* borrowed */
+        struct json_reader              json;
+        struct str                      binary; /* what no input has taken yet */
+};
+
+/* Scalars. The error is "Unable to parse '<what>': attempt to access JSON non-... as ...". */
+struct error *http_infer_read_text(struct http_infer_reading *d, const char *what, const char **ret)
+        NODISCARD;
+struct error *http_infer_read_bool(struct http_infer_reading *d, const char *what, bool *ret)
+        NODISCARD;
+struct error *http_infer_read_u64(struct http_infer_reading *d, const char *what, uint64_t *ret)
+        NODISCARD;
+
+/* A NUL-terminated copy in the arena; refuses text with a NUL inside, which the C API would cut. */
+struct error *http_infer_copy_text(struct http_infer_reading *d, const char *what, struct str text,
+                                   const char **ret) NODISCARD;
+
+/* Remembers the first error, frees later ones. */
+void http_infer_keep_first(struct error **kept, struct error *err);
+
+struct error *http_infer_missing(const char *member) COLD;
+
+/* Top-level "parameters", "inputs", "outputs". */
+struct error *http_infer_read_parameters(struct http_infer_reading *d) NODISCARD;
+struct error *http_infer_read_inputs(struct http_infer_reading *d) NODISCARD;
+struct error *http_infer_read_outputs(struct http_infer_reading *d) NODISCARD;
+
+/* The elements of "data" under `json`, which is left behind the value, into in->bytes. Name,
+ * datatype and shape of the input are known. */
+struct error *http_infer_read_tensor(struct http_infer_reading *d, struct json_reader *json,
+                                     struct infer_input *in) NODISCARD;

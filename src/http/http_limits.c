@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "http/http_limits.h"
+
+#include "base/clock.h"
+
+#include <assert.h>
+#include <stdbool.h>
+
+#define KIB ((size_t)1024)
+
+void http_limits_init(struct http_limits *l) {
+        *l = (struct http_limits){
+                .header_bytes = 32 * KIB,
+                .header_fields = 100,
+                .input_bytes = 64 * KIB * KIB,
+                .input_slack_bytes = KIB * KIB,
+                .chunks = 65536,
+                .chunk_extension_bytes = 256,
+                .connections = 16384,
+                .unsent_bytes = 64 * KIB * KIB,
+                .header_time_ns = 10 * NS_PER_S,
+                .idle_time_ns = 75 * NS_PER_S,
+                .body_window_ns = 10 * NS_PER_S,
+                .body_window_bytes = 10 * KIB,
+                .linger_ns = 2 * NS_PER_S,
+        };
+}
+
+const char *http_limit_name(enum http_limit limit) {
+        static const char *const names[N_HTTP_LIMITS] = {
+                [HTTP_LIMIT_NONE] = "none",
+                [HTTP_LIMIT_HEADER_BYTES] = "header_bytes",
+                [HTTP_LIMIT_HEADER_FIELDS] = "header_fields",
+                [HTTP_LIMIT_HEADER_TIME] = "header_time",
+                [HTTP_LIMIT_IDLE_TIME] = "idle_time",
+                [HTTP_LIMIT_BODY_BYTES] = "body_bytes",
+                [HTTP_LIMIT_BODY_RATE] = "body_rate",
+                [HTTP_LIMIT_CHUNKS] = "chunks",
+                [HTTP_LIMIT_CHUNK_EXTENSION] = "chunk_extension_bytes",
+                [HTTP_LIMIT_CONNECTIONS] = "connections",
+                [HTTP_LIMIT_WRITE_STALL] = "write_stall",
+                [HTTP_LIMIT_UNSENT_BYTES] = "unsent_bytes",
+                [HTTP_LIMIT_MEMORY] = "memory",
+        };
+
+        assert(limit < N_HTTP_LIMITS);
+        return names[limit];
+}
+
+void http_pace_enter(struct http_pace *p, enum http_phase phase, uint64_t now_ns) {
+        p->phase = phase;
+        p->since_ns = now_ns;
+        p->bytes = 0;
+}
+
+/* At least `bytes` more than when the window began, once in each window. */
+static bool is_moving(struct http_pace *p, uint64_t now_ns, uint64_t moved, uint64_t bytes) {
+        uint64_t gained = moved - p->bytes;
+
+        p->since_ns = now_ns;
+        p->bytes = moved;
+        return gained >= bytes;
+}
+
+enum http_limit http_pace_check(struct http_pace *p, const struct http_limits *l, uint64_t now_ns,
+                                uint64_t moved) {
+        uint64_t age_ns = now_ns > p->since_ns ? now_ns - p->since_ns : 0;
+
+        switch (p->phase) {
+        case HTTP_PHASE_IDLE:
+                return age_ns >= l->idle_time_ns ? HTTP_LIMIT_IDLE_TIME : HTTP_LIMIT_NONE;
+        case HTTP_PHASE_HEAD:
+                return age_ns >= l->header_time_ns ? HTTP_LIMIT_HEADER_TIME : HTTP_LIMIT_NONE;
+        case HTTP_PHASE_BODY:
+                if (age_ns < l->body_window_ns ||
+                    is_moving(p, now_ns, moved, l->body_window_bytes))
+                        return HTTP_LIMIT_NONE;
+                return HTTP_LIMIT_BODY_RATE;
+        case HTTP_PHASE_WRITE:
+                if (age_ns < l->idle_time_ns || is_moving(p, now_ns, moved, 1))
+                        return HTTP_LIMIT_NONE;
+                return HTTP_LIMIT_WRITE_STALL;
+        case HTTP_PHASE_LINGER:
+                return age_ns >= l->linger_ns ? HTTP_LIMIT_IDLE_TIME : HTTP_LIMIT_NONE;
+        case HTTP_PHASE_HANDLER:
+                break;
+        }
+        return HTTP_LIMIT_NONE;
+}

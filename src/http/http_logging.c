@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The logging extension. The core writes the log; this unit's own settings are kept equal, so that
+ * they can be told. */
+#include "base/log.h"
+#include "base/strbuf.h"
+#include "codec/json_writer.h"
+#include "frontend/core_error.h"
+#include "http/http_handlers.h"
+
+#include "triton/core/tritonserver.h"
+
+static const char *const format_names[] = {
+        [LOG_FORMAT_DEFAULT] = "default",
+        [LOG_FORMAT_ISO8601] = "ISO8601",
+        [LOG_FORMAT_JSON] = "json",
+};
+
+void http_logging_get(struct http_call *call) {
+        struct log_settings now;
+        struct json_writer  w;
+        AUTO_STRBUF         text = { 0 };
+
+        log_get_settings(&now);
+        strbuf_init(&text, 0);
+        json_writer_init(&w, &text);
+        json_begin_object(&w);
+        json_key(&w, "log_file");
+        json_put_string(&w, now.file);
+        json_key(&w, "log_info");
+        json_put_bool(&w, now.info);
+        json_key(&w, "log_warning");
+        json_put_bool(&w, now.warning);
+        json_key(&w, "log_error");
+        json_put_bool(&w, now.error);
+        json_key(&w, "log_verbose_level");
+        json_put_u64(&w, now.verbose_level);
+        json_key(&w, "log_format");
+        json_put_string(&w, format_names[now.format]);
+        json_end_object(&w);
+        http_call_reply_text(call, HTTP_JSON, strbuf_str(&text));
+}
+
+static struct error *read_bool(struct json_reader *r, bool *ret) {
+        if (json_peek(r) != JSON_BOOL)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "attempt to access JSON non-boolean as boolean");
+        *ret = json_read_bool(r);
+        return NULL;
+}
+
+static struct error *read_level(struct json_reader *r, unsigned *ret) {
+        struct json_number number = { 0 };
+
+        if (json_peek(r) == JSON_NUMBER)
+                number = json_read_number(r);
+        if (!number.is_integer || (number.is_negative && number.magnitude > 0) ||
+            number.magnitude > INT32_MAX)
+                return error_new_text(ERR_INVALID_ARG, "attempt to access JSON "
+                                                       "non-unsigned-integer as unsigned-integer");
+        *ret = (unsigned)number.magnitude;
+        return NULL;
+}
+
+static struct error *read_format(struct json_reader *r, struct arena *arena, enum log_format *ret) {
+        struct str name;
+
+        if (json_peek(r) != JSON_STRING)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "attempt to access JSON non-string as string");
+        name = json_read_string(r, arena);
+        for (size_t i = 0; i < ARRAY_LEN(format_names); i++) {
+                if (!str_is(name, format_names[i]))
+                        continue;
+                *ret = (enum log_format)i;
+                return NULL;
+        }
+        return error_new(ERR_UNAVAILABLE, "invalid argument for --log_format, got: %.*s",
+                         STR_ARG(name));
+}
+
+/* null leaves a setting as it is; unknown names are ignored. */
+static struct error *read_setting(struct json_reader *r, struct arena *arena, struct str key,
+                                  struct log_settings *s) {
+        if (json_peek(r) == JSON_NULL) {
+                json_read_null(r);
+                return NULL;
+        }
+        if (str_is(key, "log_file"))
+                return error_new_text(ERR_UNSUPPORTED, "log file location can not be updated "
+                                                       "through network protocol");
+        if (str_is(key, "log_info"))
+                return read_bool(r, &s->info);
+        if (str_is(key, "log_warning"))
+                return read_bool(r, &s->warning);
+        if (str_is(key, "log_error"))
+                return read_bool(r, &s->error);
+        if (str_is(key, "log_verbose_level"))
+                return read_level(r, &s->verbose_level);
+        if (str_is(key, "log_format"))
+                return read_format(r, arena, &s->format);
+        json_skip(r);
+        return NULL;
+}
+
+static struct error *read_settings(struct http_call *call, struct log_settings *s) {
+        struct json_reader r;
+        struct str         key;
+
+        json_reader_init(&r, call->body);
+        if (json_peek(&r) != JSON_OBJECT) {
+                json_skip(&r);
+                if (!json_failed(&r))
+                        return error_new_text(ERR_INVALID_ARG,
+                                              "attempt to get members for non-object");
+        }
+        json_enter_object(&r);
+        while (json_next_key(&r, &call->arena, &key))
+                TRY(read_setting(&r, &call->arena, key, s));
+        json_read_end(&r);
+        if (json_failed(&r))
+                return error_new(ERR_INVALID_ARG,
+                                 "failed to parse the request JSON buffer: %s at %zu",
+                                 json_error_text(&r), json_error_offset(&r));
+        return NULL;
+}
+
+static struct error *apply(const struct log_settings *s) {
+        TRY(core_error_take(TRITONSERVER_ServerOptionsSetLogInfo(NULL, s->info)));
+        TRY(core_error_take(TRITONSERVER_ServerOptionsSetLogWarn(NULL, s->warning)));
+        TRY(core_error_take(TRITONSERVER_ServerOptionsSetLogError(NULL, s->error)));
+        TRY(core_error_take(
+                TRITONSERVER_ServerOptionsSetLogVerbose(NULL, (int)s->verbose_level)));
+        TRY(core_error_take(
+                TRITONSERVER_ServerOptionsSetLogFormat(NULL, (TRITONSERVER_LogFormat)s->format)));
+        log_set_settings(s);
+        return NULL;
+}
+
+void http_logging_post(struct http_call *call) {
+        struct log_settings settings;
+        struct error       *err;
+
+        log_get_settings(&settings);
+        err = read_settings(call, &settings);
+        if (!err)
+                err = apply(&settings);
+        if (err)
+                http_call_reply_error(call, err, HTTP_JSON);
+        else
+                http_logging_get(call);
+}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "http/http_message.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+#include <assert.h>
+#include <llhttp.h>
+#include <string.h>
+
+/* A chunked body starts with this much and doubles. */
+#define FIRST_BODY_BYTES ((size_t)16 << 10)
+
+struct http_parser {
+        llhttp_t             native;
+        struct http_message *message; /* borrowed: the owner */
+};
+
+static struct http_message *message_of(llhttp_t *native) {
+        return CONTAINER_OF(native, struct http_parser, native)->message;
+}
+
+/* Returns -1, which makes the parser stop. The first refusal counts. */
+static int refuse(struct http_message *m, unsigned status, enum http_limit limit, char *text) {
+        if (m->refusal.status) {
+                free(text);
+                return -1;
+        }
+        m->refusal = (struct http_refusal){ .status = status, .limit = limit, .text = text };
+        return -1;
+}
+
+static int refuse_syntax(struct http_message *m, const char *reason) {
+        return refuse(m, 400, HTTP_LIMIT_NONE, mem_printf("malformed HTTP request: %s", reason));
+}
+
+static uint32_t offset_of(const struct http_message *m, const char *at) {
+        return (uint32_t)(at - m->base); /* a head is at most a few times header_bytes */
+}
+
+static int on_url(llhttp_t *native, const char *at, size_t len) {
+        struct http_message *m = message_of(native);
+
+        if (m->target_len == 0)
+                m->target_at = offset_of(m, at);
+        m->target_len = offset_of(m, at + len) - m->target_at;
+        return 0;
+}
+
+static int refuse_fields(struct http_message *m) {
+        return refuse(m, 431, HTTP_LIMIT_HEADER_FIELDS,
+                      mem_printf("request has more than the maximum of %zu header fields",
+                                 m->limits->header_fields));
+}
+
+/* A name may come in several pieces; a new field begins after the last one's name was complete. */
+static int on_field_name(llhttp_t *native, const char *at, size_t len) {
+        struct http_message *m = message_of(native);
+        struct http_field   *f;
+
+        if (m->in_chunks) /* a trailer: counted, not kept */
+                return 0;
+        if (m->name_is_complete || m->n_fields == 0) {
+                if (m->n_fields == m->limits->header_fields)
+                        return refuse_fields(m);
+                m->fields[m->n_fields++] = (struct http_field){ .name_at = offset_of(m, at) };
+                m->name_is_complete = false;
+        }
+        f = &m->fields[m->n_fields - 1];
+        f->name_len = offset_of(m, at + len) - f->name_at;
+        return 0;
+}
+
+static int on_field_name_complete(llhttp_t *native) {
+        struct http_message *m = message_of(native);
+
+        if (m->in_chunks)
+                return ++m->n_trailers > m->limits->header_fields ? refuse_fields(m) : 0;
+        /* The parser lets an empty name pass, and then there was no piece of it. */
+        if (m->n_fields == 0 || m->name_is_complete || m->fields[m->n_fields - 1].name_len == 0)
+                return refuse_syntax(m, "empty header name");
+        m->name_is_complete = true;
+        return 0;
+}
+
+static int on_field_value(llhttp_t *native, const char *at, size_t len) {
+        struct http_message *m = message_of(native);
+        struct http_field   *f;
+
+        if (m->in_chunks)
+                return 0;
+        f = &m->fields[m->n_fields - 1]; /* a name came before */
+        if (f->value_at == 0)
+                f->value_at = offset_of(m, at);
+        f->value_len = offset_of(m, at + len) - f->value_at;
+        return 0;
+}
+
+/* The owner decides about the body, so the parser rests here. */
+static int on_headers_complete(llhttp_t *native UNUSED) {
+        return HPE_PAUSED;
+}
+
+static size_t max_body_bytes(const struct http_limits *l) {
+        size_t max;
+
+        return size_add(l->input_bytes, l->input_slack_bytes, &max) ? max : SIZE_MAX;
+}
+
+static int refuse_body(struct http_message *m) {
+        return refuse(m, 400, HTTP_LIMIT_BODY_BYTES,
+                      mem_printf("request body exceeds the maximum allowed input size of %zu "
+                                 "bytes. Use --http-max-input-size to increase the limit.",
+                                 m->limits->input_bytes));
+}
+
+static size_t room_for_body(const struct http_message *m) {
+        return max_body_bytes(m->limits) - (m->body ? m->body->len : 0);
+}
+
+/* The size is known before the bytes come. */
+static int on_chunk_header(llhttp_t *native) {
+        struct http_message *m = message_of(native);
+
+        m->extension_bytes = 0;
+        m->framing_bytes = 0;
+        if (native->content_length > room_for_body(m))
+                return refuse_body(m);
+        if (native->content_length > 0 && ++m->n_chunks > m->limits->chunks)
+                return refuse(m, 400, HTTP_LIMIT_CHUNKS,
+                              mem_printf("Chunked request body exceeds maximum of %zu non-empty "
+                                         "chunks. Send fewer or larger HTTP chunks.",
+                                         m->limits->chunks));
+        return 0;
+}
+
+static int on_chunk_extension(llhttp_t *native, const char *at UNUSED, size_t len) {
+        struct http_message *m = message_of(native);
+
+        m->extension_bytes += len;
+        if (m->extension_bytes > m->limits->chunk_extension_bytes)
+                return refuse(m, 400, HTTP_LIMIT_CHUNK_EXTENSION,
+                              mem_printf("chunk extensions exceed the maximum of %zu bytes",
+                                         m->limits->chunk_extension_bytes));
+        return 0;
+}
+
+/* Room for `len` more bytes: the buffer doubles, within the limit. */
+static int grow_body(struct http_message *m, size_t len) {
+        size_t      max = max_body_bytes(m->limits);
+        size_t      used = m->body ? m->body->len : 0;
+        size_t      cap;
+        struct buf *larger;
+
+        if (len > max - used)
+                return refuse_body(m);
+        if (m->body && len <= m->body->cap - used)
+                return 0;
+        cap = MAX(MAX(used * 2, used + len), FIRST_BODY_BYTES); /* used + len <= max */
+        larger = buf_new(m->pool, MIN(cap, MAX(max, FIRST_BODY_BYTES)));
+        if (!larger)
+                return refuse(m, 503, HTTP_LIMIT_MEMORY, mem_strdup("out of memory"));
+        if (m->body)
+                memcpy(larger->bytes, m->body->bytes, used);
+        larger->len = used;
+        buf_unref(m->body);
+        m->body = larger;
+        return 0;
+}
+
+static int on_body(llhttp_t *native, const char *at, size_t len) {
+        struct http_message *m = message_of(native);
+
+        m->framing_bytes = 0;
+        if (grow_body(m, len) != 0)
+                return -1;
+        memcpy(m->body->bytes + m->body->len, at, len);
+        m->body->len += len;
+        return 0;
+}
+
+static int on_message_complete(llhttp_t *native UNUSED) {
+        return HPE_PAUSED;
+}
+
+static const llhttp_settings_t callbacks = {
+        .on_url = on_url,
+        .on_header_field = on_field_name,
+        .on_header_field_complete = on_field_name_complete,
+        .on_header_value = on_field_value,
+        .on_headers_complete = on_headers_complete,
+        .on_chunk_header = on_chunk_header,
+        .on_chunk_extension_name = on_chunk_extension,
+        .on_chunk_extension_value = on_chunk_extension,
+        .on_body = on_body,
+        .on_message_complete = on_message_complete,
+};
+
+struct http_message *http_message_new(const struct http_limits *limits, struct buf_pool *pool) {
+        struct http_message *m = mem_zalloc(sizeof(*m));
+
+        m->limits = limits;
+        m->pool = pool;
+        m->fields = mem_alloc(limits->header_fields * sizeof(m->fields[0]));
+        m->parser = mem_zalloc(sizeof(*m->parser));
+        m->parser->message = m;
+        llhttp_init(&m->parser->native, HTTP_REQUEST, &callbacks);
+        return m;
+}
+
+void http_message_free(struct http_message *m) {
+        if (!m)
+                return;
+        buf_unref(m->body);
+        free(m->refusal.text);
+        free(m->fields);
+        free(m->parser);
+        free(m);
+}
+
+void http_message_reset(struct http_message *m) {
+        buf_unref(m->body);
+        free(m->refusal.text);
+        *m = (struct http_message){
+                .limits = m->limits,
+                .pool = m->pool,
+                .parser = m->parser,
+                .fields = m->fields,
+        };
+        llhttp_init(&m->parser->native, HTTP_REQUEST, &callbacks);
+}
+
+struct str http_message_target(const struct http_message *m, const char *base) {
+        return str_range(base + m->target_at, m->target_len);
+}
+
+struct http_header http_message_header(const struct http_message *m, const char *base, size_t i) {
+        const struct http_field *f = &m->fields[i];
+
+        return (struct http_header){
+                .name = str_range(base + f->name_at, f->name_len),
+                .value = str_trim(str_range(base + f->value_at, f->value_len)),
+        };
+}
+
+/* Each line ends in CRLF and is one line: the parser takes folded ones for one field, and a
+ * parser built without its strict mode takes a bare LF for an end of line. */
+static bool lines_are_strict(const struct http_message *m) {
+        size_t line = m->target_at;
+        size_t blank = m->head_bytes - 2;
+
+        for (size_t i = 0; i <= m->n_fields; i++) {
+                size_t      next = i < m->n_fields ? m->fields[i].name_at : blank;
+                const char *lf = memchr(m->base + line, '\n', next - line);
+
+                if (lf != m->base + next - 1 || lf[-1] != '\r')
+                        return false;
+                line = next;
+        }
+        return m->base[blank] == '\r';
+}
+
+/* One blank on each side of the target, and nothing behind the version. */
+static bool request_line_is_strict(const struct http_message *m) {
+        size_t method_len = strlen(m->method_text);
+        size_t end = m->target_at + m->target_len;
+        size_t next = m->n_fields > 0 ? m->fields[0].name_at : m->head_bytes - 2;
+
+        return m->target_at > method_len && m->base[m->target_at - 1] == ' ' &&
+               memcmp(m->base + m->target_at - 1 - method_len, m->method_text, method_len) == 0 &&
+               next - end == sizeof(" HTTP/1.1\r\n") - 1 && m->base[end + 1] == 'H';
+}
+
+static void check_transfer_encoding(struct http_message *m, struct str value, bool *seen) {
+        if (*seen || !str_equal_nocase(value, STR_LIT("chunked")))
+                refuse(m, 501, HTTP_LIMIT_NONE,
+                       mem_strdup("Transfer-Encoding other than 'chunked' is not supported"));
+        else if (m->is_http10)
+                refuse_syntax(m, "Transfer-Encoding is not part of HTTP/1.0");
+        *seen = true;
+}
+
+/* The fields that decide where the request ends and how it is answered. */
+static void check_fields(struct http_message *m) {
+        bool has_host = false, has_coding = false;
+
+        for (size_t i = 0; i < m->n_fields && !m->refusal.status; i++) {
+                struct http_header h = http_message_header(m, m->base, i);
+
+                if (str_equal_nocase(h.name, STR_LIT("host"))) {
+                        if (has_host)
+                                refuse_syntax(m, "more than one Host");
+                        has_host = true;
+                } else if (str_equal_nocase(h.name, STR_LIT("transfer-encoding"))) {
+                        check_transfer_encoding(m, h.value, &has_coding);
+                } else if (str_equal_nocase(h.name, STR_LIT("expect"))) {
+                        if (!str_equal_nocase(h.value, STR_LIT("100-continue")))
+                                refuse(m, 417, HTTP_LIMIT_NONE,
+                                       mem_strdup("only the expectation '100-continue' is "
+                                                  "supported"));
+                        m->expects_continue = !m->is_http10;
+                }
+        }
+        if (m->is_chunked && !has_coding)
+                refuse_syntax(m, "inconsistent Transfer-Encoding");
+}
+
+static void check_length(struct http_message *m) {
+        if (!m->is_chunked && m->content_length > max_body_bytes(m->limits))
+                refuse(m, 400, HTTP_LIMIT_BODY_BYTES,
+                       mem_printf("request body of %llu bytes exceeds the maximum allowed input "
+                                  "size of %zu bytes. Use --http-max-input-size to increase the "
+                                  "limit.",
+                                  (unsigned long long)m->content_length,
+                                  m->limits->input_bytes));
+}
+
+static enum http_method method_of(unsigned native) {
+        switch (native) {
+        case HTTP_GET:
+                return HTTP_METHOD_GET;
+        case HTTP_POST:
+                return HTTP_METHOD_POST;
+        case HTTP_HEAD:
+                return HTTP_METHOD_HEAD;
+        default:
+                return HTTP_METHOD_OTHER;
+        }
+}
+
+static void complete_head(struct http_message *m, const char *end) {
+        const llhttp_t *native = &m->parser->native;
+
+        m->head_bytes = (size_t)(end - m->base);
+        m->method = method_of(native->method);
+        m->method_text = llhttp_method_name((llhttp_method_t)native->method);
+        m->is_http10 = native->http_major == 1 && native->http_minor == 0;
+        m->is_chunked = (native->flags & F_CHUNKED) != 0;
+        m->content_length = native->flags & F_CONTENT_LENGTH ? native->content_length : 0;
+        /* What follows a CONNECT would be no HTTP. */
+        m->keep_alive = llhttp_should_keep_alive(native) && native->method != HTTP_CONNECT;
+        if (native->http_major != 1 || native->http_minor > 1)
+                refuse(m, 505, HTTP_LIMIT_NONE, mem_strdup("only HTTP/1.0 and HTTP/1.1 are "
+                                                           "supported"));
+        else if (!lines_are_strict(m))
+                refuse_syntax(m, "header lines must end in CRLF and not be folded");
+        else if (!request_line_is_strict(m))
+                refuse_syntax(m, "request line with more than one blank between its parts");
+        else if (native->flags & F_TRANSFER_ENCODING && native->flags & F_CONTENT_LENGTH)
+                refuse_syntax(m, "both Content-Length and Transfer-Encoding");
+        else
+                check_fields(m);
+        check_length(m);
+        m->in_chunks = m->is_chunked;
+}
+
+static enum http_parse check_head_bytes(struct http_message *m, size_t bytes,
+                                        enum http_parse verdict) {
+        if (bytes <= m->limits->header_bytes)
+                return verdict;
+        refuse(m, 431, HTTP_LIMIT_HEADER_BYTES,
+               mem_printf("request header exceeds the maximum of %zu bytes",
+                          m->limits->header_bytes));
+        return HTTP_PARSE_REFUSED;
+}
+
+/* Feeds the parser; DONE when it paused itself, with *ret_end behind the last byte it took. */
+static enum http_parse feed(struct http_message *m, const char *bytes, size_t len,
+                            const char **ret_end) {
+        llhttp_t      *native = &m->parser->native;
+        llhttp_errno_t rc = llhttp_execute(native, bytes, len);
+
+        if (rc == HPE_OK)
+                return HTTP_PARSE_MORE;
+        if (rc == HPE_PAUSED) {
+                *ret_end = llhttp_get_error_pos(native);
+                llhttp_resume(native);
+                return HTTP_PARSE_DONE;
+        }
+        refuse_syntax(m, llhttp_get_error_reason(native));
+        return HTTP_PARSE_REFUSED;
+}
+
+enum http_parse http_message_parse_head(struct http_message *m, struct str bytes) {
+        const char     *end;
+        enum http_parse verdict;
+
+        assert(!m->in_chunks && bytes.len >= m->fed_bytes);
+        m->base = bytes.ptr;
+        verdict = feed(m, bytes.ptr + m->fed_bytes, bytes.len - m->fed_bytes, &end);
+        m->fed_bytes = bytes.len;
+        if (verdict == HTTP_PARSE_MORE)
+                return check_head_bytes(m, bytes.len, verdict);
+        if (verdict == HTTP_PARSE_DONE) {
+                complete_head(m, end);
+                verdict = check_head_bytes(m, m->head_bytes, verdict);
+        }
+        m->base = NULL;
+        return m->refusal.status ? HTTP_PARSE_REFUSED : verdict;
+}
+
+enum http_parse http_message_parse_chunks(struct http_message *m, struct str bytes,
+                                          size_t *ret_used) {
+        const char     *end = bytes.ptr + bytes.len;
+        enum http_parse verdict;
+
+        assert(m->in_chunks);
+        /* Sizes with endless leading zeros and endless trailers count as framing, too. */
+        m->framing_bytes += bytes.len;
+        verdict = feed(m, bytes.ptr, bytes.len, &end);
+        *ret_used = (size_t)(end - bytes.ptr);
+        if (verdict == HTTP_PARSE_MORE && m->framing_bytes > m->limits->header_bytes) {
+                refuse(m, 431, HTTP_LIMIT_HEADER_BYTES,
+                       mem_printf("chunk sizes and trailers exceed the maximum of %zu bytes",
+                                  m->limits->header_bytes));
+                return HTTP_PARSE_REFUSED;
+        }
+        return verdict;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Bytes into an HTTP/1.x request: the head, and a body that comes in chunks. No socket, no clock.
+ *
+ * llhttp reads the grammar, strictly; this adds what it leaves open, because two readers that
+ * disagree about where a request ends can be played against each other: folded header lines, any
+ * line that does not end in CRLF, transfer codings other than "chunked", "chunked" on HTTP/1.0 and
+ * a second Host are refused. Names and values are kept as offsets, not copied, so the caller may
+ * move the bytes to a larger buffer between two calls.
+ *
+ *     http_message_parse_head(m, bytes so far of this request) until DONE or REFUSED;
+ *     when m->is_chunked: http_message_parse_chunks(m, what follows) until DONE or REFUSED;
+ *     otherwise the next m->content_length bytes are the body.
+ *     http_message_reset(m) for the next request.
+ *
+ * Ownership.  http_message_new() / http_message_free(). A chunked body grows in m->body, which the
+ * caller may STEAL().
+ * Threads.  One owner at a time.
+ */
+#pragma once
+
+#include "base/compiler.h"
+#include "base/str.h"
+#include "http/http_call.h"
+#include "http/http_limits.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+struct buf_pool;
+struct http_parser;
+
+enum http_parse {
+        HTTP_PARSE_MORE, /* all bytes were used; there must be more */
+        HTTP_PARSE_DONE,
+        HTTP_PARSE_REFUSED, /* see `refusal`; nothing after this can be trusted */
+};
+
+struct http_refusal {
+        unsigned        status;
+        enum http_limit limit;
+        char           *text; /* owned by the message */
+};
+
+/* Offsets from the first byte of the request. */
+struct http_field {
+        uint32_t name_at, name_len;
+        uint32_t value_at, value_len;
+};
+
+struct http_message {
+        /* After the head. */
+        enum http_method method;
+        const char      *method_text; /* static */
+        uint32_t         target_at, target_len;
+        size_t           n_fields;
+        size_t           head_bytes; /* request line, fields and blank line */
+        uint64_t         content_length;
+        bool             is_chunked;
+        bool             is_http10;
+        bool             keep_alive;
+        bool             expects_continue;
+
+        struct buf         *body; /* ref: what the chunks have brought; NULL before the first */
+        struct http_refusal refusal;
+
+        /* Private. */
+        const struct http_limits *limits; /* borrowed */
+        struct buf_pool          *pool;   /* borrowed; may be NULL */
+        struct http_parser       *parser; /* owned */
+        struct http_field        *fields; /* owned; limits->header_fields of them */
+        const char               *base;   /* borrowed: during a call only */
+        size_t                    fed_bytes;
+        bool                      name_is_complete;
+        bool                      in_chunks;
+        size_t                    n_chunks;
+        size_t                    extension_bytes; /* of the current chunk */
+        size_t                    framing_bytes;   /* since the last byte of the body */
+        size_t                    n_trailers;
+};
+
+struct http_message *http_message_new(const struct http_limits *limits, struct buf_pool *pool);
+void                 http_message_free(struct http_message *m); /* NULL is fine */
+void                 http_message_reset(struct http_message *m);
+
+/* `bytes`: everything of this request received so far, from its first byte. */
+enum http_parse http_message_parse_head(struct http_message *m, struct str bytes);
+/* Target and header field i, trimmed, as ranges of `base`, the first byte of the request. */
+struct str         http_message_target(const struct http_message *m, const char *base);
+struct http_header http_message_header(const struct http_message *m, const char *base, size_t i);
+
+/* `bytes`: what follows what was given before; *ret_used tells where the request ended on DONE. */
+enum http_parse http_message_parse_chunks(struct http_message *m, struct str bytes,
+                                          size_t *ret_used);

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "frontend/core_error.h"
+#include "http/http_handlers.h"
+#include "http/http_server.h"
+
+#include "triton/core/tritonserver.h"
+
+/* As the reference types it, without the version of the format. */
+#define METRICS_TYPE "text/plain; charset=utf-8"
+
+static void on_metrics(struct http_call *call) {
+        struct TRITONSERVER_Metrics *metrics = NULL;
+        const char                  *text = NULL;
+        size_t                       len = 0;
+        struct error                *err;
+
+        err = core_error_take(TRITONSERVER_ServerMetrics(call->core, &metrics));
+        if (!err)
+                err = core_error_take(TRITONSERVER_MetricsFormatted(
+                        metrics, TRITONSERVER_METRIC_PROMETHEUS, &text, &len));
+        if (err)
+                http_call_reply_error(call, err, METRICS_TYPE);
+        else
+                http_call_reply_text(call, METRICS_TYPE, str_range(text, len));
+        if (metrics)
+                core_error_drop(TRITONSERVER_MetricsDelete(metrics));
+}
+
+/* Any other path: 200 without a body. */
+static void on_other_path(struct http_call *call) {
+        if (call->method == HTTP_METHOD_GET)
+                http_call_reply_text(call, METRICS_TYPE, STR_LIT(""));
+        else
+                http_call_reply_refusal(call, 405, "Method Not Allowed", METRICS_TYPE);
+}
+
+static const struct http_route metrics_rows[] = {
+        { "/metrics", HTTP_METHOD_GET, ENDPOINT_OPEN, METRICS_TYPE, on_metrics },
+};
+
+struct http_route_table http_metrics_routes(void) {
+        return (struct http_route_table){ metrics_rows, ARRAY_LEN(metrics_rows), on_other_path };
+}

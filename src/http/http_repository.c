@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/strbuf.h"
+#include "codec/base64.h"
+#include "codec/json_reader.h"
+#include "frontend/core_error.h"
+#include "http/http_handlers.h"
+#include "http/http_service.h"
+#include "net/loop.h"
+
+#include "triton/core/tritonserver.h"
+
+/* Override files of one load; a model has a handful. */
+#define MAX_PARAMETERS 1024
+
+/* One order to the repository while it runs beside the loop; in the call's arena. */
+struct order {
+        struct loop_work             work;
+        struct http_call            *call; /* borrowed: holds this */
+        const char                  *model;
+        struct TRITONSERVER_Error   *failure;
+        struct TRITONSERVER_Message *message; /* of an index */
+        uint32_t                     index_flags;
+        bool                         with_dependents;
+        size_t                       n_parameters;
+        struct TRITONSERVER_Parameter **parameters; /* in arena; each owned */
+};
+
+static struct order *new_order(struct http_call *call, loop_work_fn run, loop_work_fn done) {
+        struct order *o = ARENA_NEW(&call->arena, struct order);
+
+        o->work.run = run;
+        o->work.done = done;
+        o->call = call;
+        o->model = http_call_model(call);
+        return o;
+}
+
+static void end_order(struct order *o) {
+        for (size_t i = 0; i < o->n_parameters; i++)
+                TRITONSERVER_ParameterDelete(o->parameters[i]);
+        o->n_parameters = 0;
+}
+
+static void on_ordered(struct loop_work *w) {
+        struct order *o = CONTAINER_OF(w, struct order, work);
+        struct error *err = core_error_take(o->failure);
+
+        end_order(o);
+        if (err)
+                http_call_reply_error(o->call, err, HTTP_JSON);
+        else
+                http_call_reply_text(o->call, HTTP_JSON, STR_LIT(""));
+}
+
+static struct error *json_error(const struct json_reader *r) {
+        return error_new(ERR_INVALID_ARG, "failed to parse the request JSON buffer: %s at %zu",
+                         json_error_text(r), json_error_offset(r));
+}
+
+/* Enters the body's object; an empty body has no members. False: nothing to read, or *ret_err. */
+static bool open_body(struct http_call *call, struct json_reader *r, struct error **ret_err) {
+        *ret_err = NULL;
+        if (call->body.len == 0)
+                return false;
+        json_reader_init(r, call->body);
+        if (json_peek(r) == JSON_OBJECT) {
+                json_enter_object(r);
+                return true;
+        }
+        json_skip(r);
+        if (json_failed(r))
+                *ret_err = json_error(r);
+        else
+                *ret_err = error_new(ERR_INVALID_ARG, "attempt to get members for non-object");
+        return false;
+}
+
+static struct error *close_body(struct json_reader *r) {
+        json_read_end(r);
+        return json_failed(r) ? json_error(r) : NULL;
+}
+
+/* ---- index ---- */
+
+static void run_index(struct loop_work *w) {
+        struct order *o = CONTAINER_OF(w, struct order, work);
+
+        o->failure = TRITONSERVER_ServerModelIndex(o->call->core, o->index_flags, &o->message);
+}
+
+static void on_index(struct loop_work *w) {
+        struct order *o = CONTAINER_OF(w, struct order, work);
+
+        http_call_reply_message(o->call, o->failure, o->message);
+}
+
+static struct error *read_index(struct http_call *call, struct order *o) {
+        struct json_reader r;
+        struct error      *err;
+        struct str         key;
+
+        if (!open_body(call, &r, &err))
+                return err;
+        while (json_next_key(&r, &call->arena, &key)) {
+                if (!str_is(key, "ready"))
+                        json_skip(&r);
+                else if (json_peek(&r) != JSON_BOOL)
+                        return json_failed(&r)
+                                       ? json_error(&r)
+                                       : error_new(ERR_INVALID_ARG, "Invalid value for 'ready': "
+                                                                    "expected a boolean");
+                else
+                        o->index_flags = json_read_bool(&r) ? TRITONSERVER_INDEX_FLAG_READY : 0;
+        }
+        return close_body(&r);
+}
+
+/* The scan of the repositories reads directories. */
+void http_repository_index(struct http_call *call) {
+        struct order *o = new_order(call, run_index, on_index);
+        struct error *err = read_index(call, o);
+
+        if (err)
+                http_call_reply_error(call, err, HTTP_JSON);
+        else
+                http_call_offload(call, &o->work);
+}
+
+/* ---- load ---- */
+
+static void run_load(struct loop_work *w) {
+        struct order *o = CONTAINER_OF(w, struct order, work);
+
+        o->failure = TRITONSERVER_ServerLoadModelWithParameters(
+                o->call->core, o->model, (const struct TRITONSERVER_Parameter **)o->parameters,
+                o->n_parameters);
+}
+
+static struct error *no_memory(const char *name) {
+        return error_new(ERR_UNAVAILABLE, "no memory for load parameter '%s'", name);
+}
+
+/* A file comes as base64 and goes on as bytes, which must outlive the parameter: in the arena. */
+static struct error *new_file_parameter(struct http_call *call, const char *name, struct str value,
+                                        struct TRITONSERVER_Parameter **ret) {
+        AUTO_STRBUF bytes = { 0 };
+        char       *kept;
+
+        strbuf_init(&bytes, call->service->max_input_bytes);
+        base64_decode_lenient(value, &bytes);
+        kept = bytes.overflowed ? NULL : arena_try_alloc(&call->arena, bytes.len + 1);
+        if (!kept)
+                return no_memory(name);
+        memcpy(kept, strbuf_cstr(&bytes), bytes.len);
+        *ret = TRITONSERVER_ParameterBytesNew(name, kept, bytes.len);
+        return NULL;
+}
+
+/* NUL-terminated in the arena; NULL when memory is short: a body may be large. */
+static const char *try_text(struct http_call *call, struct str s) {
+        char *text = arena_try_alloc(&call->arena, s.len + 1);
+
+        if (!text)
+                return NULL;
+        if (s.len > 0)
+                memcpy(text, s.ptr, s.len);
+        text[s.len] = '\0';
+        return text;
+}
+
+static struct error *new_text_parameter(struct http_call *call, const char *name, struct str value,
+                                        struct TRITONSERVER_Parameter **ret) {
+        const char *text = try_text(call, value);
+
+        if (!text)
+                return no_memory(name);
+        *ret = TRITONSERVER_ParameterNew(name, TRITONSERVER_PARAMETER_STRING, text);
+        return NULL;
+}
+
+static struct error *new_parameter(struct http_call *call, struct str key, struct str value,
+                                   struct TRITONSERVER_Parameter **ret) {
+        const char *name = try_text(call, key);
+
+        if (!name)
+                return no_memory("");
+        if (str_is(key, "config"))
+                return new_text_parameter(call, name, value, ret);
+        if (str_starts(key, STR_LIT("file:")))
+                return new_file_parameter(call, name, value, ret);
+        return error_new_text(ERR_INVALID_ARG, "unexpected error on creating Triton parameter");
+}
+
+static struct error *read_load_parameter(struct http_call *call, struct json_reader *r,
+                                         struct str key, struct order *o) {
+        enum json_type type = json_peek(r);
+        struct str     value;
+
+        if (type == JSON_INVALID)
+                return json_error(r);
+        if (type != JSON_STRING)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "attempt to access JSON non-string as string");
+        value = json_read_string(r, &call->arena);
+        if (json_failed(r))
+                return json_error(r);
+        if (o->n_parameters == MAX_PARAMETERS)
+                return error_new(ERR_INVALID_ARG, "more than %d load parameters", MAX_PARAMETERS);
+        TRY(new_parameter(call, key, value, &o->parameters[o->n_parameters]));
+        o->n_parameters++;
+        return NULL;
+}
+
+/* Enters the member "parameters", which must be an object. */
+static struct error *enter_parameters(struct json_reader *r) {
+        enum json_type type = json_peek(r);
+
+        if (type == JSON_INVALID)
+                return json_error(r);
+        if (type != JSON_OBJECT)
+                return error_new(ERR_INVALID_ARG, "attempt to get members for non-object");
+        json_enter_object(r);
+        return NULL;
+}
+
+static struct error *read_load(struct http_call *call, struct order *o) {
+        struct json_reader r;
+        struct error      *err;
+        struct str         key;
+
+        if (!open_body(call, &r, &err))
+                return err;
+        o->parameters = arena_alloc(&call->arena, MAX_PARAMETERS * sizeof(o->parameters[0]));
+        while (json_next_key(&r, &call->arena, &key)) {
+                if (!str_is(key, "parameters")) {
+                        json_skip(&r);
+                        continue;
+                }
+                TRY(enter_parameters(&r));
+                while (json_next_key(&r, &call->arena, &key))
+                        TRY(read_load_parameter(call, &r, key, o));
+        }
+        return close_body(&r);
+}
+
+/* A load takes as long as the model: the loop does not wait for it. */
+void http_repository_load(struct http_call *call) {
+        struct order *o = new_order(call, run_load, on_ordered);
+        struct error *err = read_load(call, o);
+
+        if (!err) {
+                http_call_offload(call, &o->work);
+                return;
+        }
+        end_order(o);
+        http_call_reply_error(call, err, HTTP_JSON);
+}
+
+/* ---- unload ---- */
+
+static void run_unload(struct loop_work *w) {
+        struct order *o = CONTAINER_OF(w, struct order, work);
+
+        o->failure = o->with_dependents
+                             ? TRITONSERVER_ServerUnloadModelAndDependents(o->call->core, o->model)
+                             : TRITONSERVER_ServerUnloadModel(o->call->core, o->model);
+}
+
+static struct error *read_unload_parameter(struct json_reader *r, struct str key,
+                                           struct order *o) {
+        enum json_type type = json_peek(r);
+
+        if (type == JSON_INVALID)
+                return json_error(r);
+        if (!str_is(key, "unload_dependents")) {
+                json_skip(r);
+                return NULL;
+        }
+        if (type != JSON_BOOL)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "Unable to parse 'unload_dependents': attempt to access "
+                                      "JSON non-boolean as boolean");
+        o->with_dependents = json_read_bool(r);
+        return NULL;
+}
+
+static struct error *read_unload(struct http_call *call, struct order *o) {
+        struct json_reader r;
+        struct error      *err;
+        struct str         key;
+
+        if (!open_body(call, &r, &err))
+                return err;
+        while (json_next_key(&r, &call->arena, &key)) {
+                if (!str_is(key, "parameters")) {
+                        json_skip(&r);
+                        continue;
+                }
+                TRY(enter_parameters(&r));
+                while (json_next_key(&r, &call->arena, &key))
+                        TRY(read_unload_parameter(&r, key, o));
+        }
+        return close_body(&r);
+}
+
+void http_repository_unload(struct http_call *call) {
+        struct order *o = new_order(call, run_unload, on_ordered);
+        struct error *err = read_unload(call, o);
+
+        if (err)
+                http_call_reply_error(call, err, HTTP_JSON);
+        else
+                http_call_offload(call, &o->work);
+}
+
+void http_repository_named(struct http_call *call) {
+        http_call_reply_error(call,
+                              error_new_text(ERR_UNSUPPORTED,
+                                             "'repository_name' specification is not supported"),
+                              HTTP_JSON);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "http/http_route.h"
+
+#include <stdbool.h>
+
+static bool is_digits(struct str s) {
+        for (size_t i = 0; i < s.len; i++)
+                if (s.ptr[i] < '0' || s.ptr[i] > '9')
+                        return false;
+        return s.len > 0;
+}
+
+/* `kind` is the letter between the braces. */
+static bool capture(char kind, struct str segment, struct http_captures *c) {
+        switch (kind) {
+        case 'm':
+                c->model = segment;
+                break;
+        case 'r':
+                c->region = segment;
+                break;
+        case 'v':
+                c->version = segment;
+                return is_digits(segment);
+        default:
+                break;
+        }
+        return segment.len > 0;
+}
+
+/* The part of the path up to the next '/'. */
+static struct str take_segment(const char **at, const char *end) {
+        const char *begin = *at;
+        const char *slash = memchr(begin, '/', (size_t)(end - begin));
+
+        *at = slash ? slash : end;
+        return str_range(begin, (size_t)(*at - begin));
+}
+
+bool http_route_matches(const char *pattern, struct str path, struct http_captures *ret) {
+        const char          *at = path.ptr;
+        const char          *end = path.ptr + path.len;
+        struct http_captures found = { 0 };
+
+        while (*pattern) {
+                if (*pattern == '{') { /* "{x}": three characters */
+                        if (!capture(pattern[1], take_segment(&at, end), &found))
+                                return false;
+                        pattern += 3;
+                        continue;
+                }
+                if (at == end || *at != *pattern)
+                        return false;
+                at++;
+                pattern++;
+        }
+        if (at != end)
+                return false;
+        *ret = found;
+        return true;
+}
+
+enum http_route_verdict http_route_find(const struct http_route_table *table,
+                                        enum http_method method, struct str path,
+                                        const struct http_route **ret_row,
+                                        struct http_captures *ret_captures) {
+        const struct http_route *other = NULL; /* right path, wrong method */
+        struct http_captures     captures;
+
+        for (size_t i = 0; i < table->n_rows; i++) {
+                const struct http_route *row = &table->rows[i];
+
+                if (other && row->method != method)
+                        continue;
+                if (!http_route_matches(row->pattern, path, &captures))
+                        continue;
+                if (row->method == method) {
+                        *ret_row = row;
+                        *ret_captures = captures;
+                        return HTTP_ROUTE_OK;
+                }
+                other = row;
+                *ret_captures = captures;
+        }
+        if (!other)
+                return HTTP_ROUTE_NOT_FOUND;
+        *ret_row = other;
+        return HTTP_ROUTE_WRONG_METHOD;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From method and path to a handler: one table, one check of who may.
+ *
+ * A pattern is literal text with captures that each match one path segment: "{m}" a model, "{v}" a
+ * version (digits only, else the pattern does not match), "{r}" a shared memory region, "{*}"
+ * anything. The whole path must match; nothing is percent-decoded. The first row wins whose
+ * pattern matches and whose method is the request's, so rows are in the order of evaluation, with
+ * the hottest in front where that changes nothing.
+ *
+ * Ownership.  Tables are static. Captures are ranges of the path.
+ * Threads.  Any.
+ */
+#pragma once
+
+#include "base/str.h"
+#include "frontend/endpoint.h"
+#include "http/http_call.h"
+
+#include <stddef.h>
+
+struct http_route {
+        const char         *pattern;
+        enum http_method    method;
+        enum endpoint_group group;
+        /* Content type of a 403 or 405 of this row; NULL = text/plain. */
+        const char         *refusal_type;
+        http_call_fn        handler;
+};
+
+struct http_route_table {
+        const struct http_route *rows;
+        size_t                   n_rows;
+        /* What an unknown path gets; NULL = 404 {"error":"Not Found"}. */
+        http_call_fn             fallback;
+};
+
+struct http_captures {
+        struct str model, version, region; /* ptr NULL when the pattern has none */
+};
+
+enum http_route_verdict {
+        HTTP_ROUTE_OK,
+        HTTP_ROUTE_NOT_FOUND,
+        HTTP_ROUTE_WRONG_METHOD, /* ret_row is a row of that path */
+};
+
+/* Captures are written on OK and WRONG_METHOD. */
+enum http_route_verdict http_route_find(const struct http_route_table *table,
+                                        enum http_method method, struct str path,
+                                        const struct http_route **ret_row,
+                                        struct http_captures *ret_captures);
+
+bool http_route_matches(const char *pattern, struct str path, struct http_captures *ret);

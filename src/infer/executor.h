@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The vtable that runs a batch: how a scheduler reaches a backend without knowing it.
+ *
+ * Ownership.  execute() takes the requests: each is answered and released before or after it
+ * returns, on any thread. The array is the caller's and valid during the call.
+ * Threads.  execute() is never called concurrently for one executor.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct executor;
+struct request;
+
+struct executor_ops {
+        void (*execute)(struct executor *e, struct request **requests, uint32_t n);
+        /* False when the backend says that the instance cannot serve now. */
+        bool (*is_ready)(struct executor *e);
+};
+
+struct executor {
+        const struct executor_ops *ops;
+        const char                *name;       /* borrowed: the instance's name */
+        bool                       may_inline; /* may run on the submitting thread */
+        bool                       is_passive; /* never scheduled */
+};

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "infer/message.h"
+
+#include "base/mem.h"
+#include "codec/json_reader.h"
+
+#include <string.h>
+
+struct error *message_new_parsed(struct str json, struct message **ret) {
+        struct json_reader reader;
+        struct message    *m;
+        size_t             total;
+
+        json_reader_init(&reader, json);
+        json_skip(&reader);
+        json_read_end(&reader);
+        if (json_failed(&reader))
+                return error_new(ERR_INVALID_ARG,
+                                 "failed to parse the request JSON buffer: %s at %zu",
+                                 json_error_text(&reader), json_error_offset(&reader));
+
+        /* One block: the struct, then the text. */
+        if (!size_add(json.len, sizeof(*m) + 1, &total) || !(m = try_alloc(total)))
+                return error_new(ERR_UNAVAILABLE, "no memory for a message of %zu bytes", json.len);
+        m->text = (char *)(m + 1);
+        m->len = json.len;
+        m->owned_text = NULL;
+        memcpy(m->text, json.ptr, json.len);
+        m->text[json.len] = '\0';
+        *ret = m;
+        return NULL;
+}
+
+struct error *message_new_take(struct strbuf *json, struct message **ret) {
+        struct message *m;
+
+        if (json->overflowed) {
+                strbuf_done(json);
+                return error_new(ERR_INTERNAL, "a message is longer than %zu bytes", json->max);
+        }
+        m = mem_alloc(sizeof(*m));
+        m->len = json->len;
+        m->owned_text = strbuf_take(json);
+        m->text = m->owned_text;
+        *ret = m;
+        return NULL;
+}
+
+void message_free(struct message *m) {
+        if (!m)
+                return;
+        free(m->owned_text);
+        free(m);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One loaded version of a model, as requests, schedulers and statistics see it.
+ *
+ * Immutable after loading, but for its counters. Who loads models fills it in.
+ *
+ * Ownership.  Counted: requests and responses hold it, so that a version that was replaced lives
+ * until its last request ended. The last model_unref() may happen anywhere (on an instance's own
+ * thread, in a completion), so it only calls on_unused, which hands the model to whoever may
+ * wait for its threads.
+ */
+#pragma once
+
+#include "base/ref.h"
+#include "config/model_config.h"
+#include "config/model_io.h"
+#include "infer/scheduler.h"
+#include "observe/model_stats.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct labels;
+
+struct model {
+        struct ref           ref;
+        const char          *name;      /* owned by the loader, as all below */
+        int64_t              version;
+        struct model_config *config;
+        struct model_io_set *io;
+        struct labels       *labels;    /* may be NULL */
+        struct model_stats  *stats;
+        struct scheduler    *scheduler;
+        bool                 is_decoupled;
+        bool                 needs_equal_shapes; /* see request_same_shape() */
+        _Atomic uint64_t     n_in_flight; /* requests submitted and not yet released */
+        void (*on_unused)(struct model *model);
+        void                *owner; /* the loader's */
+};
+
+static inline void model_ref(struct model *model) {
+        ref_get(&model->ref);
+}
+
+static inline void model_unref(struct model *model) {
+        if (model != NULL && ref_put(&model->ref))
+                model->on_unused(model);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "infer/output_shape.h"
+
+#include "config/model_io.h"
+#include "config/shape.h"
+
+#include <string.h>
+
+size_t output_shape_max_dims(const struct model_io_set *io, const char *name, uint32_t n_dims) {
+        const struct model_io *t = model_io_find_output(io, str_of(name), 0);
+        size_t                 n_restored = t != NULL ? (size_t)t->n_dims + 1 : 0;
+
+        return n_restored > n_dims ? n_restored : n_dims;
+}
+
+uint32_t output_shape_restore(const struct model_io_set *io, const char *name, const int64_t *dims,
+                              uint32_t n_dims, int64_t *ret_dims) {
+        const struct model_io *t = model_io_find_output(io, str_of(name), 0);
+        bool     has_batch = io->max_batch_size > 0 && (t == NULL || !t->is_shape_tensor);
+        uint32_t n_batch_dims = has_batch && n_dims > 0 ? 1 : 0;
+
+        if (t != NULL && t->has_reshape && n_dims == t->n_reshape + n_batch_dims &&
+            shape_reshape((struct shape_form){ t->reshape, t->n_reshape },
+                          (struct shape_form){ t->dims, t->n_dims }, dims + n_batch_dims,
+                          ret_dims + n_batch_dims)) {
+                if (n_batch_dims > 0)
+                        ret_dims[0] = dims[0];
+                return t->n_dims + n_batch_dims;
+        }
+        if (n_dims > 0)
+                memcpy(ret_dims, dims, n_dims * sizeof(*dims));
+        return n_dims;
+}

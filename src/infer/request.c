@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "infer/request.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "infer/model.h"
+#include "infer/response.h"
+#include "infer/response_order.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct request *request_new(struct model *model) {
+        struct request *req = try_alloc(sizeof(*req));
+
+        if (req == NULL)
+                return NULL;
+        memset(req, 0, offsetof(struct request, arena));
+        arena_init(&req->arena, req->first_memory, sizeof(req->first_memory),
+                   REQUEST_MAX_ARENA_BYTES);
+        req->id = "";
+        req->queued.due_ns = CLOCK_NEVER;
+        model_ref(model);
+        req->model = model;
+        return req;
+}
+
+void request_free(struct request *req) {
+        if (req == NULL)
+                return;
+        response_slot_unref(req->slot);
+        model_unref(req->model);
+        arena_done(&req->arena);
+        free(req);
+}
+
+static struct error *out_of_memory(const struct request *req) {
+        return request_error(req, ERR_UNAVAILABLE, "out of memory, or the request is larger than %zu bytes",
+                             REQUEST_MAX_ARENA_BYTES);
+}
+
+/* A copy in the request's arena; NULL beyond its limit. */
+static char *keep_text(struct request *req, const char *text) {
+        size_t len = strlen(text);
+        char  *copy = arena_try_alloc(&req->arena, len + 1);
+
+        if (copy != NULL)
+                memcpy(copy, text, len + 1);
+        return copy;
+}
+
+struct error *request_set_id(struct request *req, const char *id) {
+        size_t      len = id != NULL ? strlen(id) : 0;
+        const char *copy;
+
+        /* In place where it fits: a request that is used again and again must not grow. */
+        if (len > 0 && len <= strlen(req->id)) {
+                memmove((char *)req->id, id, len + 1);
+                return NULL;
+        }
+        copy = len == 0 ? "" : keep_text(req, id);
+        if (copy == NULL)
+                return out_of_memory(req);
+        req->id = copy;
+        return NULL;
+}
+
+struct error *request_set_correlation_text(struct request *req, const char *text) {
+        const char *copy = keep_text(req, text);
+
+        if (copy == NULL)
+                return out_of_memory(req);
+        req->correlation = (struct correlation_id){ .text = copy };
+        return NULL;
+}
+
+struct error *request_add_parameter(struct request *req, const struct parameter *p) {
+        return parameter_list_add(&req->parameters, &req->arena, p) ? NULL : out_of_memory(req);
+}
+
+struct error *request_add_output(struct request *req, const char *name) {
+        struct requested_output *o = req->first_output;
+
+        if (req->n_outputs >= req->model->io->n_outputs + REQUEST_MAX_EXTRA_TENSORS)
+                return request_error(req, ERR_INVALID_ARG,
+                                     "too many requested outputs for model '%s', which has %u",
+                                     req->model->name, req->model->io->n_outputs);
+        for (; o != NULL; o = o->next)
+                if (strcmp(o->name, name) == 0)
+                        return request_error(req, ERR_INVALID_ARG,
+                                             "output '%s' already exists in request", name);
+
+        o = arena_try_alloc(&req->arena, sizeof(*o));
+        const char *copy = o != NULL ? keep_text(req, name) : NULL;
+
+        if (copy == NULL)
+                return out_of_memory(req);
+        *o = (struct requested_output){ .name = copy };
+        if (req->last_output != NULL)
+                req->last_output->next = o;
+        else
+                req->first_output = o;
+        req->last_output = o;
+        req->n_outputs++;
+        return NULL;
+}
+
+struct error *request_remove_output(struct request *req, const char *name) {
+        struct requested_output *previous = NULL;
+
+        for (struct requested_output *o = req->first_output; o != NULL; previous = o, o = o->next) {
+                if (strcmp(o->name, name) != 0)
+                        continue;
+                if (previous != NULL)
+                        previous->next = o->next;
+                else
+                        req->first_output = o->next;
+                if (req->last_output == o)
+                        req->last_output = previous;
+                req->n_outputs--;
+                return NULL;
+        }
+        return request_error(req, ERR_INVALID_ARG, "output '%s' does not exist in request", name);
+}
+
+void request_remove_all_outputs(struct request *req) {
+        req->first_output = req->last_output = NULL;
+        req->n_outputs = 0;
+}
+
+struct error *request_error(const struct request *req, enum error_code code, const char *format,
+                            ...) {
+        va_list args;
+        char   *text = NULL;
+
+        va_start(args, format);
+        int len = vasprintf(&text, format, args);
+        va_end(args);
+        if (len < 0)
+                return error_new(ERR_INTERNAL, "out of memory");
+
+        struct error *err = error_new(code, "[request id: %s] %s",
+                                      *req->id != '\0' ? req->id : "<id_unknown>", text);
+
+        free(text);
+        return err;
+}
+
+void request_cancel(struct request *req) {
+        struct scheduler *scheduler = req->model->scheduler;
+
+        /* Both sequentially consistent: a scheduler that is just taking the request writes the
+         * state, then reads the flag. */
+        atomic_store(&req->is_cancelled, true);
+        if (scheduler != NULL && atomic_load(&req->state) == REQUEST_PENDING)
+                scheduler->ops->cancel(scheduler, req);
+}
+
+bool request_is_cancelled(const struct request *req) {
+        return atomic_load_explicit(&req->is_cancelled, memory_order_acquire);
+}
+
+void request_release(struct request *req, uint32_t flags) {
+        struct model *model = req->model;
+
+        response_slot_unref(STEAL(req->slot));
+        atomic_store_explicit(&req->state, REQUEST_RELEASED, memory_order_release);
+        atomic_fetch_sub_explicit(&model->n_in_flight, 1, memory_order_relaxed);
+        req->on_release(req, flags, req->on_release_userp);
+}
+
+void request_refuse(struct request *req, const struct error *why, enum failure_reason reason) {
+        struct response *response;
+
+        model_stats_failure(req->model->stats, reason,
+                            clock_now_ns() - req->times.request_start_ns);
+
+        struct error *err = response_new(req, &response);
+
+        if (err == NULL)
+                response_send(response, RESPONSE_FINAL, why);
+        else
+                request_send_flags(req, RESPONSE_FINAL);
+        error_free(err);
+        request_release(req, REQUEST_RELEASE_ALL);
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One inference request: TRITONSERVER_InferenceRequest and TRITONBACKEND_Request are this.
+ *
+ * A front end fills it in, request_prepare() checks it against the model's configuration, a
+ * scheduler queues it, a backend reads it, answers with responses and releases it. Everything in
+ * it lives in its arena, which starts inside the struct: a small request is one allocation.
+ *
+ *     INITIALIZED --submit--> PENDING --batch formed--> EXECUTING --release--> RELEASED
+ *          ^                     '-- refused or cancelled -----------------------^ |
+ *          '---------------------------- used again -------------------------------'
+ *
+ * Ownership.  One owner at a time: front end, scheduler, backend. request_release() gives it back
+ * to the front end through its callback; request_free() ends it. Input bytes are borrowed from
+ * the front end until the release. It holds a reference to its model.
+ * Threads.  The owner's; only request_cancel() and request_is_cancelled() are for any thread.
+ */
+#pragma once
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/list.h"
+#include "config/data_type.h"
+#include "infer/buffer_attributes.h"
+#include "infer/parameter.h"
+#include "infer/response_allocator.h"
+#include "observe/model_stats.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct model;
+struct model_io;
+struct request;
+struct response;
+struct response_slot;
+
+/* Limits of what a request may name; generous, they only bound memory. */
+#define REQUEST_MAX_DIMS 64
+/* Inputs or outputs beyond those of the model: enough for the check to name all that are wrong,
+ * few enough that looking for doubles stays cheap. */
+#define REQUEST_MAX_EXTRA_TENSORS 1024
+#define REQUEST_MAX_ARENA_BYTES (size_t)(256u << 20)
+
+enum request_flag { REQUEST_SEQUENCE_START = 1, REQUEST_SEQUENCE_END = 2 };
+enum request_release_flag { REQUEST_RELEASE_ALL = 1, REQUEST_RELEASE_RESCHEDULE = 2 };
+enum response_flag { RESPONSE_FINAL = 1 };
+
+enum request_state {
+        REQUEST_INITIALIZED,
+        REQUEST_PENDING,
+        REQUEST_EXECUTING,
+        REQUEST_RELEASED,
+};
+
+/* One contiguous piece of an input's bytes. */
+struct input_chunk {
+        const void              *base; /* borrowed: the front end, until the release */
+        struct buffer_attributes attributes;
+        const char              *host_policy; /* NULL = for all; in the request's arena */
+        struct input_chunk      *next;
+};
+
+/* TRITONBACKEND_Input. */
+struct request_input {
+        const char            *name;
+        enum data_type         type;
+        const int64_t         *given_shape;  /* as the front end gave it */
+        uint32_t               n_given_dims;
+        const int64_t         *shape;        /* as the backend sees it: batch first, reshaped */
+        uint32_t               n_dims;
+        int64_t               *reshaped;     /* what `shape` points to under a reshape; in arena */
+        bool                   is_raw;       /* shape and type follow from the configuration */
+        uint64_t               byte_size;    /* of all chunks without a host policy */
+        uint32_t               n_chunks;
+        struct input_chunk    *first_chunk;
+        struct input_chunk    *last_chunk;
+        struct input_chunk     only_chunk;   /* the first one, without allocating */
+        const struct model_io *io;           /* borrowed: the model's; set by request_prepare() */
+        struct request        *request;
+        struct request_input  *next;
+};
+
+struct requested_output {
+        const char              *name;
+        struct requested_output *next;
+};
+
+/* A correlation id is a number, or a text when `text` is not NULL. */
+struct correlation_id {
+        uint64_t    number;
+        const char *text; /* in arena */
+};
+
+typedef void (*request_release_fn)(struct request *req, uint32_t flags, void *userp);
+typedef void (*response_complete_fn)(struct response *response, uint32_t flags, void *userp);
+
+struct request {
+        struct model         *model; /* ref */
+        _Atomic int           state; /* enum request_state */
+        _Atomic bool          is_cancelled;
+
+        const char           *id; /* never NULL */
+        uint32_t              flags;
+        struct correlation_id correlation;
+        uint64_t              priority; /* as given; 0 = the default */
+        uint64_t              timeout_us;
+        struct parameter_list parameters;
+
+        struct request_input    *first_input;
+        struct request_input    *last_input;
+        uint32_t                 n_inputs;
+        struct requested_output *first_output; /* none = all of the model's */
+        struct requested_output *last_output;
+        uint32_t                 n_outputs;
+        const char             **output_names;   /* what the backend is asked for; in arena */
+        uint32_t                 n_output_names;
+        uint32_t                 cap_output_names;
+        uint64_t                 batch_size; /* the first dim; 0 for models without batching */
+
+        const struct response_allocator *allocator; /* borrowed: the front end */
+        void                            *allocator_userp;
+        response_complete_fn             on_response;
+        void                            *on_response_userp;
+        request_release_fn               on_release;
+        void                            *on_release_userp;
+
+        struct request_times  times;
+        struct response_slot *slot; /* ref; NULL unless the model preserves ordering */
+        struct {
+                struct list_node  node;       /* in a level's waiting or delayed list */
+                struct request   *next;       /* in a batch or a list of refused ones */
+                uint64_t          due_ns;     /* CLOCK_NEVER = no timeout */
+                size_t            due_at;     /* place in the heap of due times */
+                uint64_t          level;      /* priority level in force */
+                bool              is_delayed; /* its timeout passed under DELAY */
+        } queued; /* the scheduler's, valid while PENDING */
+
+        struct arena arena;
+        char         first_memory[1024] __attribute__((aligned(16)));
+};
+
+/* Takes a reference to the model. NULL when memory is short. */
+struct request *request_new(struct model *model);
+void            request_free(struct request *req);
+
+struct error *request_set_id(struct request *req, const char *id);
+struct error *request_set_correlation_text(struct request *req, const char *text);
+/* dims may be NULL when n_dims is 0. Errors: "input '<i>' already exists in request". */
+struct error *request_add_input(struct request *req, const char *name, enum data_type type,
+                                const int64_t *dims, uint64_t n_dims);
+struct error *request_add_raw_input(struct request *req, const char *name);
+struct error *request_remove_input(struct request *req, const char *name);
+void          request_remove_all_inputs(struct request *req);
+struct error *request_append_bytes(struct request *req, const char *input, const void *base,
+                                   const struct buffer_attributes *attributes,
+                                   const char *host_policy);
+struct error *request_remove_bytes(struct request *req, const char *input);
+struct error *request_add_output(struct request *req, const char *name);
+struct error *request_remove_output(struct request *req, const char *name);
+void          request_remove_all_outputs(struct request *req);
+struct error *request_add_parameter(struct request *req, const struct parameter *p);
+
+struct request_input *request_find_input(const struct request *req, const char *name);
+/* NULL beyond the end. */
+struct request_input *request_input_at(const struct request *req, uint32_t index);
+
+/* "[request id: <id>] ", with <id_unknown> for an empty one: what error texts start with. */
+struct error *request_error(const struct request *req, enum error_code code, const char *format, ...)
+        PRINTF_LIKE(3, 4) COLD;
+
+/* Marks it cancelled and takes it out of its scheduler's queue if it waits there. */
+void request_cancel(struct request *req);
+bool request_is_cancelled(const struct request *req);
+
+/* Back to the front end. flags: REQUEST_RELEASE_ALL. */
+void request_release(struct request *req, uint32_t flags);
+/* Answers with a final error response, then releases: for requests that no backend will see.
+ * Takes neither the error's ownership nor changes its text. Counts the failure. */
+void request_refuse(struct request *req, const struct error *why, enum failure_reason reason);

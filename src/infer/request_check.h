@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A request against its model's configuration.
+ */
+#pragma once
+
+#include "base/error.h"
+
+struct request;
+
+/* Fills in what the configuration implies (raw inputs, reshape, batch size, output names) and
+ * checks the rest: names, counts, types, shapes, byte sizes, string elements. INVALID_ARG with
+ * the reference server's texts. May be called again after a release. */
+struct error *request_prepare(struct request *req);

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "infer/request_shape.h"
+
+#include "config/model_io.h"
+#include "config/shape.h"
+#include "infer/model.h"
+#include "infer/request.h"
+
+#include <string.h>
+
+bool model_io_needs_equal_shapes(const struct model_io_set *io) {
+        for (uint32_t i = 0; i < io->n_inputs; i++) {
+                const struct model_io *t = &io->inputs[i];
+
+                if ((t->is_variable && !t->is_ragged) || t->is_shape_tensor || t->is_optional)
+                        return true;
+        }
+        return false;
+}
+
+static bool same_contents(const struct request_input *a, const struct request_input *b) {
+        const struct input_chunk *x = a->first_chunk, *y = b->first_chunk;
+
+        /* Shape tensors are small and come in one piece; in several they count as different. */
+        if (a->n_chunks > 1 || b->n_chunks > 1 || a->byte_size != b->byte_size)
+                return false;
+        return a->byte_size == 0 || memcmp(x->base, y->base, a->byte_size) == 0;
+}
+
+static bool same_input(const struct request_input *a, const struct request_input *b,
+                       uint32_t n_batch_dims) {
+        const struct model_io *t = a->io;
+
+        if (t->is_shape_tensor) /* has no batch dimension */
+                return shape_equal(a->shape, a->n_dims, b->shape, b->n_dims) && same_contents(a, b);
+        if (t->is_ragged)
+                return true;
+        return a->n_dims == b->n_dims && a->n_dims >= n_batch_dims &&
+               shape_equal(a->shape + n_batch_dims, a->n_dims - n_batch_dims,
+                           b->shape + n_batch_dims, b->n_dims - n_batch_dims);
+}
+
+bool request_same_shape(const struct request *a, const struct request *b) {
+        uint32_t n_batch_dims = a->model->io->max_batch_size > 0 ? 1 : 0;
+        struct request_input *y = b->first_input;
+
+        if (a->n_inputs != b->n_inputs)
+                return false;
+        for (struct request_input *x = a->first_input; x != NULL; x = x->next) {
+                struct request_input *same = y != NULL && y->io == x->io
+                                                     ? y
+                                                     : request_find_input(b, x->name);
+
+                if (same == NULL || !same_input(x, same, n_batch_dims))
+                        return false;
+                y = y != NULL ? y->next : NULL;
+        }
+        return true;
+}

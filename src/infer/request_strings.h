@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* BYTES inputs: each element is a 4-byte little-endian length and that many bytes.
+ * KServe v2, binary tensor data extension.
+ */
+#pragma once
+
+#include "base/error.h"
+
+struct request;
+struct request_input;
+
+/* As many elements as the shape says, none cut short. Elements may span chunks, lengths not. */
+struct error *request_check_strings(const struct request *req, const struct request_input *in);

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One response: TRITONSERVER_InferenceResponse and TRITONBACKEND_Response are this.
+ *
+ * A backend makes it from a request, adds outputs, asks for their memory (which the front end's
+ * allocator gives), and sends it. It does not depend on the request any more once made.
+ *
+ * Ownership.  The backend's until response_send(), then the front end's, which ends it with
+ * response_free() (and the output memory with it, through the allocator's release).
+ */
+#pragma once
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "config/data_type.h"
+#include "infer/request.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct response_output {
+        const char              *name;
+        enum data_type           type;
+        const int64_t           *shape; /* batch first, as the client sees it */
+        uint32_t                 n_dims;
+        void                    *base;  /* from the allocator */
+        size_t                   byte_size;
+        void                    *userp; /* the allocator's */
+        bool                     has_buffer;
+        struct buffer_attributes attributes;
+        struct response         *response;
+        struct response_output  *next;
+};
+
+struct response {
+        struct model                    *model; /* ref */
+        const char                      *id;
+        const struct response_allocator *allocator;
+        void                            *allocator_userp;
+        response_complete_fn             on_response;
+        void                            *on_response_userp;
+        struct response_slot            *slot; /* ref */
+        struct error                    *error; /* owned */
+        struct response_output          *first_output;
+        struct response_output          *last_output;
+        uint32_t                         n_outputs;
+        struct parameter_list            parameters;
+        struct response                 *next; /* waiting in a slot */
+        uint32_t                         send_flags; /* waiting in a slot */
+        struct arena                     arena;
+        char                             first_memory[512] __attribute__((aligned(16)));
+};
+
+struct error *response_new(struct request *req, struct response **ret);
+void          response_free(struct response *response);
+
+/* The configuration's reshape is undone here. */
+struct error *response_add_output(struct response *response, const char *name, enum data_type type,
+                                  const int64_t *dims, uint32_t n_dims,
+                                  struct response_output **ret);
+/* In: the kind of memory wanted; out: the kind given. ALREADY_EXISTS when called twice. */
+struct error *response_output_buffer(struct response_output *output, uint64_t byte_size,
+                                     enum memory_type *type, int64_t *id, void **ret);
+struct response_output *response_output_at(const struct response *response, uint32_t index);
+struct response_output *response_find_output(const struct response *response, const char *name);
+struct error *response_add_parameter(struct response *response, const struct parameter *p);
+
+/* Takes the response; `why` (copied, may be NULL) becomes its status. */
+void response_send(struct response *response, uint32_t flags, const struct error *why);
+/* A flags-only answer of this request: no response, on_response(NULL, flags). */
+void request_send_flags(struct request *req, uint32_t flags);

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/conn.h"
+
+#include "base/mem.h"
+#include "net/uv_types.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <unistd.h>
+
+/* uv_buf_t is documented to have the layout of struct iovec on Unix. */
+_Static_assert(sizeof(uv_buf_t) == sizeof(struct iovec), "uv_buf_t is an iovec");
+_Static_assert(offsetof(uv_buf_t, base) == offsetof(struct iovec, iov_base),
+               "uv_buf_t is an iovec");
+_Static_assert(offsetof(uv_buf_t, len) == offsetof(struct iovec, iov_len), "uv_buf_t is an iovec");
+
+struct conn {
+        uv_tcp_t               tcp;
+        uv_write_t             write;
+        uv_shutdown_t          shutdown;
+        struct list_node       node;  /* in loop->conns */
+        struct loop           *loop;  /* borrowed: outlives its connections */
+        const struct conn_ops *ops;   /* borrowed: static */
+        void                  *owner; /* borrowed */
+        char                  *peer;  /* owned; made when asked for */
+        bool                   is_reading;
+        bool                   is_writing;
+        bool                   is_shut_down;
+        bool                   is_closing;
+        bool                   has_ended;
+};
+
+static uv_stream_t *stream_of(const struct conn *c) {
+        return (uv_stream_t *)&c->tcp;
+}
+
+static void on_closed(uv_handle_t *native) {
+        struct conn *c = CONTAINER_OF(native, struct conn, tcp);
+
+        list_remove(&c->node);
+        loop_conn_removed(c->loop);
+        c->ops->on_closed(c);
+        free(c->peer);
+        free(c);
+}
+
+static void nobody_cares(struct conn *c UNUSED) {
+}
+
+/* Of a connection that never opened: its handle still has to be closed by the loop. */
+static const struct conn_ops unopened_ops = { .on_closed = nobody_cares };
+
+struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void *owner,
+                        struct conn **ret) {
+        struct conn *c = mem_zalloc(sizeof(*c));
+        int          rc;
+
+        uv_tcp_init(&l->uv, &c->tcp); /* cannot fail without a socket to make */
+        c->loop = l;
+        c->ops = ops;
+        c->owner = owner;
+        list_append(&l->conns, &c->node);
+        loop_conn_added(l);
+        rc = uv_tcp_open(&c->tcp, fd);
+        if (rc < 0) {
+                close(fd);
+                c->ops = &unopened_ops;
+                conn_close(c);
+                return error_new(ERR_INTERNAL, "unable to watch a socket: %s", uv_strerror(rc));
+        }
+        *ret = c;
+        return NULL;
+}
+
+void conn_close(struct conn *c) {
+        if (c->is_closing)
+                return;
+        c->is_closing = true;
+        c->is_reading = false;
+        uv_close((uv_handle_t *)&c->tcp, on_closed);
+}
+
+bool conn_is_closing(const struct conn *c) {
+        return c->is_closing;
+}
+
+void *conn_owner(const struct conn *c) {
+        return c->owner;
+}
+
+struct loop *conn_loop(const struct conn *c) {
+        return c->loop;
+}
+
+static char *print_address(const struct sockaddr_storage *address) {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
+        const struct sockaddr_in  *v4 = (const struct sockaddr_in *)address;
+        char                       host[INET6_ADDRSTRLEN];
+
+        if (address->ss_family == AF_INET && inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host)))
+                return mem_printf("%s:%u", host, ntohs(v4->sin_port));
+        if (address->ss_family == AF_INET6 &&
+            inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host)))
+                return mem_printf("[%s]:%u", host, ntohs(v6->sin6_port));
+        return mem_strdup("unknown");
+}
+
+const char *conn_peer(struct conn *c) {
+        struct sockaddr_storage address = { 0 };
+        int                     len = sizeof(address);
+
+        if (c->peer)
+                return c->peer;
+        if (uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&address, &len) < 0)
+                address.ss_family = AF_UNSPEC; /* gone already */
+        c->peer = print_address(&address);
+        return c->peer;
+}
+
+static void on_room(uv_handle_t *native, size_t suggested UNUSED, uv_buf_t *ret) {
+        struct conn *c = CONTAINER_OF(native, struct conn, tcp);
+        struct iovec room = c->ops->on_room(c);
+
+        *ret = uv_buf_init(room.iov_base, (unsigned)MIN(room.iov_len, (size_t)1 << 30));
+}
+
+static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room UNUSED) {
+        struct conn *c = CONTAINER_OF(native, struct conn, tcp);
+
+        if (n > 0) {
+                c->ops->on_read(c, (size_t)n);
+                return;
+        }
+        if (n == 0) /* nothing to read after all */
+                return;
+        conn_read_stop(c);
+        if (c->is_closing)
+                return;
+        if (n == UV_ENOBUFS) {
+                if (c->ops->on_no_room)
+                        c->ops->on_no_room(c);
+                return;
+        }
+        c->has_ended = true;
+        c->ops->on_end(c, n != UV_EOF);
+}
+
+void conn_read_start(struct conn *c) {
+        if (c->is_reading || c->is_closing || c->has_ended)
+                return;
+        c->is_reading = true;
+        uv_read_start(stream_of(c), on_room, on_read);
+}
+
+void conn_read_stop(struct conn *c) {
+        if (!c->is_reading)
+                return;
+        c->is_reading = false;
+        uv_read_stop(stream_of(c));
+}
+
+static void on_written(uv_write_t *request, int status) {
+        struct conn *c = CONTAINER_OF(request, struct conn, write);
+
+        c->is_writing = false;
+        c->ops->on_written(c, status == 0);
+}
+
+/* Queues what is left after `skip` bytes. libuv copies the array, not the bytes. */
+static enum conn_write write_rest(struct conn *c, const struct iovec *parts, size_t n,
+                                  size_t skip) {
+        struct iovec *rest;
+        int           rc;
+
+        while (skip >= parts->iov_len) {
+                skip -= parts->iov_len;
+                parts++;
+                n--;
+        }
+        rest = try_alloc(n * sizeof(*rest)); /* no overflow: the caller's array is that long */
+        if (!rest)
+                return CONN_WRITE_FAILED;
+        memcpy(rest, parts, n * sizeof(*rest));
+        rest->iov_base = (char *)rest->iov_base + skip;
+        rest->iov_len -= skip;
+        rc = uv_write(&c->write, stream_of(c), (uv_buf_t *)rest, (unsigned)n, on_written);
+        free(rest);
+        if (rc < 0)
+                return CONN_WRITE_FAILED;
+        c->is_writing = true;
+        return CONN_WRITE_PENDING;
+}
+
+enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_parts) {
+        size_t total = 0;
+        int    written;
+
+        assert(!c->is_writing);
+        if (c->is_closing)
+                return CONN_WRITE_FAILED;
+        for (size_t i = 0; i < n_parts; i++)
+                total += parts[i].iov_len;
+        if (total == 0)
+                return CONN_WRITE_DONE;
+        written = uv_try_write(stream_of(c), (const uv_buf_t *)parts, (unsigned)n_parts);
+        if (written < 0 && written != UV_EAGAIN)
+                return CONN_WRITE_FAILED;
+        if (written > 0 && (size_t)written == total)
+                return CONN_WRITE_DONE;
+        return write_rest(c, parts, n_parts, written > 0 ? (size_t)written : 0);
+}
+
+bool conn_is_writing(const struct conn *c) {
+        return c->is_writing;
+}
+
+size_t conn_unwritten_bytes(const struct conn *c) {
+        return uv_stream_get_write_queue_size((const uv_stream_t *)&c->tcp);
+}
+
+static void on_shut_down(uv_shutdown_t *request UNUSED, int status UNUSED) {
+        /* The owner learns from on_end() or from its clock. */
+}
+
+void conn_shutdown(struct conn *c) {
+        if (c->is_shut_down || c->is_closing)
+                return;
+        c->is_shut_down = true;
+        uv_shutdown(&c->shutdown, stream_of(c), on_shut_down);
+}
+
+void conn_tick_all(struct loop *l, uint64_t now_ns) {
+        LIST_FOR_EACH(&l->conns, node) {
+                struct conn *c = LIST_ENTRY(node, struct conn, node);
+
+                if (!c->is_closing)
+                        c->ops->on_tick(c, now_ns);
+        }
+}

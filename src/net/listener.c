@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/listener.h"
+
+#include "base/lock.h"
+#include "base/mem.h"
+#include "net/uv_types.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define BACKLOG 1024 /* as the reference server's */
+/* Connections accepted per wake-up, so that a flood of them does not starve the loop's own. */
+#define MAX_ACCEPTS 64
+/* How long accepting rests when the process is out of descriptors and none can be spared. */
+#define REST_MS 100
+
+struct listener {
+        struct listener_options options;
+        struct loop            *loop; /* borrowed: the first of the group; accepts */
+        int                     fd;
+        int                     spare_fd; /* given up to refuse when none is left */
+        uint16_t                port;
+        uv_poll_t               poll;     /* on the loop, from start to close */
+        uv_timer_t              rest;
+        bool                    is_polling; /* poll and rest are initialised; the loop's */
+        int                     n_open;     /* of those two, while closing */
+        struct mail             start, close;
+
+        struct mutex lock; /* rank LOCK_MAILBOX; guards what follows */
+        struct cond  changed;
+        size_t       n_dealt; /* connections on their way to another loop */
+        bool         is_closed;
+};
+
+/* A connection on its way from the accepting loop to its own. */
+struct dealt {
+        struct mail      mail;
+        struct listener *listener; /* borrowed: waits for us in listener_close() */
+        struct loop     *loop;     /* borrowed */
+        int              fd;
+};
+
+static void on_dealt(struct mail *m) {
+        struct dealt    *d = CONTAINER_OF(m, struct dealt, mail);
+        struct listener *ln = d->listener;
+
+        ln->options.on_accept(ln->options.owner, d->loop, d->fd);
+        atomic_fetch_sub_explicit(&d->loop->n_dealt, 1, memory_order_relaxed);
+        free(d);
+        mutex_lock(&ln->lock);
+        if (--ln->n_dealt == 0)
+                cond_broadcast(&ln->changed);
+        mutex_unlock(&ln->lock);
+}
+
+static void deal(struct listener *ln, int fd) {
+        struct loop  *target = loop_group_least_busy(ln->options.loops);
+        struct dealt *d;
+        int           on = 1;
+
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        if (target == ln->loop) {
+                ln->options.on_accept(ln->options.owner, target, fd);
+                return;
+        }
+        d = mem_zalloc(sizeof(*d));
+        d->listener = ln;
+        d->loop = target;
+        d->fd = fd;
+        d->mail.deliver = on_dealt;
+        mutex_lock(&ln->lock);
+        ln->n_dealt++;
+        mutex_unlock(&ln->lock);
+        atomic_fetch_add_explicit(&target->n_dealt, 1, memory_order_relaxed);
+        mailbox_post(&target->mailbox, &d->mail);
+}
+
+static int accept_one(struct listener *ln) {
+        return accept4(ln->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+/* Out of descriptors: the spare one is given up to accept and close, so that the peer learns of it
+ * and the backlog does not stay readable for ever. False when even that failed. */
+static bool refuse_one(struct listener *ln) {
+        int fd;
+
+        if (ln->spare_fd < 0)
+                return false;
+        close(ln->spare_fd);
+        fd = accept_one(ln);
+        if (fd >= 0)
+                close(fd);
+        ln->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        return fd >= 0;
+}
+
+static void on_acceptable(uv_poll_t *poll, int status, int events);
+
+static void on_rested(uv_timer_t *timer) {
+        struct listener *ln = CONTAINER_OF(timer, struct listener, rest);
+
+        uv_poll_start(&ln->poll, UV_READABLE, on_acceptable);
+}
+
+static void take_rest(struct listener *ln) {
+        uv_poll_stop(&ln->poll);
+        uv_timer_start(&ln->rest, on_rested, REST_MS, 0);
+}
+
+/* False when there is nothing more to accept for now. */
+static bool accept_next(struct listener *ln) {
+        int fd = accept_one(ln);
+
+        if (fd >= 0) {
+                if (ln->options.can_accept && !ln->options.can_accept(ln->options.owner))
+                        close(fd);
+                else
+                        deal(ln, fd);
+                return true;
+        }
+        switch (errno) {
+        case EAGAIN:
+                return false;
+        case EMFILE:
+        case ENFILE:
+                if (refuse_one(ln))
+                        return true;
+                take_rest(ln);
+                return false;
+        case ENOBUFS:
+        case ENOMEM:
+                take_rest(ln);
+                return false;
+        default: /* the peer went away meanwhile: accept(2) lists what that may look like */
+                return true;
+        }
+}
+
+static void on_acceptable(uv_poll_t *poll, int status UNUSED, int events UNUSED) {
+        struct listener *ln = CONTAINER_OF(poll, struct listener, poll);
+
+        for (int i = 0; i < MAX_ACCEPTS && accept_next(ln); i++)
+                ;
+}
+
+static void on_start(struct mail *m) {
+        struct listener *ln = CONTAINER_OF(m, struct listener, start);
+
+        uv_poll_init(&ln->loop->uv, &ln->poll, ln->fd);
+        uv_timer_init(&ln->loop->uv, &ln->rest);
+        ln->is_polling = true;
+        uv_poll_start(&ln->poll, UV_READABLE, on_acceptable);
+}
+
+static void set_closed(struct listener *ln) {
+        mutex_lock(&ln->lock);
+        ln->is_closed = true;
+        cond_broadcast(&ln->changed);
+        mutex_unlock(&ln->lock);
+}
+
+static void on_poll_closed(uv_handle_t *native) {
+        struct listener *ln = native->data;
+
+        if (--ln->n_open == 0)
+                set_closed(ln);
+}
+
+static void on_close(struct mail *m) {
+        struct listener *ln = CONTAINER_OF(m, struct listener, close);
+
+        if (!ln->is_polling) {
+                set_closed(ln);
+                return;
+        }
+        ln->n_open = 2;
+        ln->poll.data = ln;
+        ln->rest.data = ln;
+        uv_close((uv_handle_t *)&ln->poll, on_poll_closed);
+        uv_close((uv_handle_t *)&ln->rest, on_poll_closed);
+}
+
+static uint16_t bound_port(int fd) {
+        struct sockaddr_storage address;
+        socklen_t               len = sizeof(address);
+
+        if (getsockname(fd, (struct sockaddr *)&address, &len) < 0)
+                return 0;
+        if (address.ss_family == AF_INET6)
+                return ntohs(((const struct sockaddr_in6 *)&address)->sin6_port);
+        return ntohs(((const struct sockaddr_in *)&address)->sin_port);
+}
+
+/* errno on failure. */
+static int open_socket(const struct addrinfo *ai, bool reuse_port) {
+        int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        int on = 1, off = 0;
+
+        if (fd < 0)
+                return -1;
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        if (ai->ai_family == AF_INET6) /* "::" serves both families */
+                setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+        if ((!reuse_port || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0) &&
+            bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0)
+                return fd;
+        on = errno;
+        close(fd);
+        errno = on;
+        return -1;
+}
+
+static struct error *bind_address(const struct listener_options *o, int *ret_fd) {
+        const struct addrinfo hints = { .ai_flags = AI_PASSIVE | AI_NUMERICSERV,
+                                        .ai_socktype = SOCK_STREAM };
+        const char      *address = o->address ? o->address : "0.0.0.0";
+        struct addrinfo *found;
+        char             port[sizeof("65535")];
+        int              rc, failure = 0, fd = -1;
+
+        snprintf(port, sizeof(port), "%u", o->port);
+        rc = getaddrinfo(address, port, &hints, &found);
+        if (rc != 0)
+                return error_new(ERR_INVALID_ARG, "unable to listen at %s:%s: %s", address, port,
+                                 gai_strerror(rc));
+        for (const struct addrinfo *ai = found; ai && fd < 0; ai = ai->ai_next) {
+                fd = open_socket(ai, o->reuse_port);
+                failure = errno;
+        }
+        freeaddrinfo(found);
+        if (fd < 0)
+                return error_new(ERR_UNAVAILABLE, "unable to listen at %s:%s: %s", address, port,
+                                 strerror(failure));
+        *ret_fd = fd;
+        return NULL;
+}
+
+struct error *listener_open(const struct listener_options *o, struct listener **ret) {
+        struct listener *ln;
+        int              fd;
+
+        TRY(bind_address(o, &fd));
+        ln = mem_zalloc(sizeof(*ln));
+        ln->options = *o;
+        ln->options.address = NULL;
+        ln->loop = loop_group_get(o->loops, 0);
+        ln->fd = fd;
+        ln->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        ln->port = bound_port(fd);
+        ln->start.deliver = on_start;
+        ln->close.deliver = on_close;
+        mutex_init(&ln->lock, LOCK_MAILBOX);
+        cond_init(&ln->changed);
+        *ret = ln;
+        return NULL;
+}
+
+void listener_start(struct listener *ln) {
+        mailbox_post(&ln->loop->mailbox, &ln->start);
+}
+
+void listener_close(struct listener *ln) {
+        if (!ln)
+                return;
+        mailbox_post(&ln->loop->mailbox, &ln->close);
+        mutex_lock(&ln->lock);
+        while (!ln->is_closed || ln->n_dealt > 0)
+                cond_wait(&ln->changed, &ln->lock);
+        mutex_unlock(&ln->lock);
+
+        close(ln->fd);
+        if (ln->spare_fd >= 0)
+                close(ln->spare_fd);
+        cond_done(&ln->changed);
+        mutex_done(&ln->lock);
+        free(ln);
+}
+
+uint16_t listener_port(const struct listener *ln) {
+        return ln->port;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* An event loop and its thread; a group of them.
+ *
+ * Everything that belongs to a connection (parser, arena, timers, buffers) is touched by the
+ * thread of its loop only, so nothing there is locked. Another thread reaches a loop through its
+ * mailbox. One coarse timer per loop, running only while the loop has connections, drives every
+ * time-out: a connection looks at the clock when it is ticked.
+ *
+ * Ownership.  loop_group_new() starts the threads; loop_group_free() ends them: by then every
+ * listener and every connection on them must be closed and no other thread may post any more.
+ * Threads.  loop_group_*, loop_mailbox(), loop_n_conns() and loop_is_current(): any thread. The
+ * rest: the loop's own.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "net/mailbox.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf_pool;
+struct loop;
+struct loop_group;
+
+/* How often connections are ticked: time-outs are late by at most this. */
+#define LOOP_TICK_NS UINT64_C(500000000)
+
+/* The threads are called "<name>-0", "<name>-1", ... */
+struct error    *loop_group_new(const char *name, size_t n_loops,
+                                struct loop_group **ret) NODISCARD;
+void             loop_group_free(struct loop_group *g); /* NULL is fine */
+size_t           loop_group_size(const struct loop_group *g);
+struct loop     *loop_group_get(struct loop_group *g, size_t i);
+struct loop     *loop_group_least_busy(struct loop_group *g); /* fewest connections */
+
+struct mailbox  *loop_mailbox(struct loop *l);
+struct buf_pool *loop_buf_pool(struct loop *l);
+size_t           loop_index(const struct loop *l);
+size_t           loop_n_conns(const struct loop *l);
+/* True on the thread of this loop. */
+bool             loop_is_current(const struct loop *l);
+
+/* Work that blocks (model load, directory scan) runs on one of a few helper threads, so that no
+ * loop ever waits; then `done` runs on the loop. Embed it; it is the owner's again in `done`. */
+struct loop_work;
+typedef void (*loop_work_fn)(struct loop_work *w);
+
+struct loop_work {
+        loop_work_fn run;    /* on a helper thread */
+        loop_work_fn done;   /* on the loop */
+        void        *native; /* owned by the loop until `done` */
+};
+
+void loop_offload(struct loop *l, struct loop_work *w);

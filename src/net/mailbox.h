@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The only door into a loop from another thread.
+ *
+ * A mail is embedded in whatever has something to say to the loop. mailbox_post() links it into a
+ * lock-free stack and wakes the loop only when the stack was empty: a batch of completions costs
+ * one wake-up, not one each. The loop takes the whole stack at once and delivers it in the order
+ * of posting.
+ *
+ * Ownership.  A mail is its owner's again as soon as its `deliver` is called; until then it must
+ * stay where it is and may not be posted again.
+ * Threads.  Posting: any thread. Delivery: the loop's thread. Nothing may be posted to a loop that
+ * has been freed.
+ */
+#pragma once
+
+struct mailbox;
+struct mail;
+
+typedef void (*mail_fn)(struct mail *m);
+
+struct mail {
+        struct mail *next; /* borrowed: the mailbox's while posted */
+        mail_fn      deliver;
+};
+
+void mailbox_post(struct mailbox *box, struct mail *m);
+
+/* Posts a chain linked by `next`, `first` being delivered first; one wake-up at most. */
+void mailbox_post_chain(struct mailbox *box, struct mail *first, struct mail *last);

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside src/net only: libuv, and the struct of a loop that is built on it.
+ */
+#pragma once
+
+#include "base/compiler.h"
+#include "base/list.h"
+#include "base/thread.h"
+#include "net/loop.h"
+#include "net/mailbox.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <uv.h>
+
+struct mailbox {
+        _Atomic(struct mail *) newest; /* linked by `next` towards the oldest */
+        uv_async_t             wake_up;
+};
+
+struct loop {
+        uv_loop_t        uv;
+        struct mailbox   mailbox;
+        uv_timer_t       tick;         /* runs while there are connections, and a little longer */
+        unsigned         n_idle_ticks; /* since the last connection went */
+        unsigned         n_ticks;
+        struct list      conns;        /* struct conn */
+        _Atomic size_t   n_conns;      /* length of `conns` */
+        _Atomic size_t   n_dealt;      /* on their way here as a mail */
+        struct buf_pool *pool;         /* ref */
+        size_t           index;
+        char            *name;         /* owned */
+        struct thread    thread;
+        struct mail      stop;
+};
+
+void mailbox_init(struct mailbox *box, uv_loop_t *uv);
+void mailbox_close(struct mailbox *box); /* on the loop */
+
+/* A connection came or went: keeps the tick running as long as it is needed. */
+void loop_conn_added(struct loop *l);
+void loop_conn_removed(struct loop *l);
+/* Tells each connection the time; in conn.c. */
+void conn_tick_all(struct loop *l, uint64_t now_ns);

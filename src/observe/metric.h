@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Metric families and their metrics: what GET /metrics prints.
+ *
+ * A registry holds families in order of creation; a family holds one metric per set of labels.
+ * The same family asked for twice with the same kind and help text is shared; with another kind
+ * or help it is refused. Values are updated without a lock (counters and gauges are atomic
+ * doubles, histograms one atomic counter per bucket); creation, removal and printing lock the
+ * registry (rank LOCK_REGISTRY, so that collectors may take locks of rank LOCK_METRIC).
+ *
+ * Families may also be computed when they are printed: a collector adds lines at that moment
+ * (CPU use, per-model statistics), so that the hot path pays nothing for them.
+ *
+ * Ownership.  The registry outlives its families; families and metrics are counted by their
+ * users: family_unref(), metric_free(). A family without metrics is not printed.
+ * Threads.  Any.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/strbuf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Values are those of TRITONSERVER_MetricKind. */
+enum metric_kind { METRIC_COUNTER = 0, METRIC_GAUGE = 1, METRIC_HISTOGRAM = 2 };
+
+struct metric_registry;
+struct metric_family;
+struct metric;
+
+struct metric_label {
+        const char *name;  /* borrowed during calls */
+        const char *value;
+};
+
+struct metric_registry *metric_registry_new(void);
+void                    metric_registry_free(struct metric_registry *r);
+
+/* INVALID_ARG when the name is no valid Prometheus name or exists with another kind or help. */
+struct error *metric_family_open(struct metric_registry *r, enum metric_kind kind, const char *name,
+                                 const char *help, struct metric_family **ret);
+void          metric_family_ref(struct metric_family *f);
+/* INTERNAL "Must call MetricDelete on all dependent metrics before calling MetricFamilyDelete."
+ * when it is the last user's and metrics remain. */
+struct error *metric_family_close(struct metric_family *f);
+enum metric_kind metric_family_kind(const struct metric_family *f);
+
+/* Labels are copied and printed sorted by name. The same set of labels twice gives two users of
+ * one metric. buckets: ascending upper bounds without +Inf, for histograms only (else NULL, 0). */
+struct error *metric_new(struct metric_family *f, const struct metric_label *labels, size_t n_labels,
+                         const double *buckets, size_t n_buckets, struct metric **ret);
+void          metric_free(struct metric *m);
+enum metric_kind metric_kind(const struct metric *m);
+
+/* Counters refuse negative increments and set; INVALID_ARG / UNSUPPORTED name the kind. */
+struct error *metric_increment(struct metric *m, double by);
+struct error *metric_set(struct metric *m, double value);
+struct error *metric_observe(struct metric *m, double value);
+struct error *metric_value(struct metric *m, double *ret); /* not for histograms */
+
+/* Called while printing, with the registry locked: writes complete families as text through
+ * prometheus.h. Collectors print in order of registration, before or after the families. */
+typedef void (*metric_collect_fn)(void *owner, struct strbuf *out);
+struct metric_collector;
+struct metric_collector *metric_collector_add(struct metric_registry *r, bool before_families,
+                                              metric_collect_fn collect, void *owner);
+void metric_collector_remove(struct metric_registry *r, struct metric_collector *c);
+
+/* Prometheus text exposition format 0.0.4. */
+void metric_registry_print(struct metric_registry *r, struct strbuf *out);
+
+/* The process's registry: families that plug-ins and programs make through the C API, which
+ * names no server. Made on first use, never freed. */
+struct metric_registry *metric_registry_process(void);

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "observe/model_stats.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "observe/model_stats_inside.h"
+
+#include <string.h>
+
+/* Streams may be long; what the first thousands of responses cost says enough. */
+#define MAX_RESPONSES 4096
+#define FIRST_RESPONSES 4
+
+/* A wall clock that was set differs by more; its slewing applies to both clocks alike. */
+#define MAX_WALL_DRIFT_NS (100 * NS_PER_MS)
+
+static _Atomic unsigned       n_threads;
+static _Thread_local unsigned thread_number; /* 1, 2, … in order of first use */
+
+static NOINLINE unsigned number_thread(void) {
+        thread_number = atomic_fetch_add_explicit(&n_threads, 1, memory_order_relaxed) + 1;
+        return thread_number;
+}
+
+static inline struct stats_shard *own_shard(struct model_stats *s) {
+        unsigned number = thread_number;
+
+        if (UNLIKELY(number == 0))
+                number = number_thread();
+        return &s->slots[number % N_SHARDS].shard;
+}
+
+static inline uint64_t since(uint64_t start_ns, uint64_t end_ns) {
+        return end_ns > start_ns ? end_ns - start_ns : 0;
+}
+
+/* For bounds base * 2^0 … base * 2^(n_bounds - 1): the first that is not below value. */
+static inline unsigned power_bucket(uint64_t value, uint64_t base, unsigned n_bounds) {
+        uint64_t whole = (value - (value > 0)) / base;
+        unsigned n_bits = whole == 0 ? 0 : 64 - (unsigned)__builtin_clzll(whole);
+
+        return MIN(n_bits, n_bounds);
+}
+
+static inline void add_phase(struct stats_sums *sums, enum phase phase, uint64_t ns) {
+        sums->of[STAT_PHASE_NS + phase] += ns;
+        sums->latency[phase][power_bucket(ns, LATENCY_BASE_NS, N_LATENCY_BOUNDS)]++;
+}
+
+static inline void add_success(struct stats_sums *sums, const struct request_times *t) {
+        sums->of[STAT_SUCCESS]++;
+        add_phase(sums, PHASE_REQUEST, since(t->request_start_ns, t->request_end_ns));
+        add_phase(sums, PHASE_QUEUE, since(t->queue_start_ns, t->exec_start_ns));
+        if (t->request_end_ns > sums->last_success_ns)
+                sums->last_success_ns = t->request_end_ns;
+}
+
+void model_stats_success(struct model_stats *s, const struct request_times *t, uint64_t batch) {
+        struct stats_shard *shard = own_shard(s);
+        struct stats_sums  *sums = &shard->sums;
+
+        mutex_lock(&shard->lock);
+        add_success(sums, t);
+        sums->of[STAT_INFERENCES] += batch;
+        add_phase(sums, PHASE_INPUT, since(t->exec_start_ns, t->compute_start_ns));
+        add_phase(sums, PHASE_INFER, since(t->compute_start_ns, t->compute_end_ns));
+        add_phase(sums, PHASE_OUTPUT, since(t->compute_end_ns, t->exec_end_ns));
+        mutex_unlock(&shard->lock);
+}
+
+void model_stats_failure(struct model_stats *s, enum failure_reason why, uint64_t duration_ns) {
+        struct stats_shard *shard = own_shard(s);
+
+        MUTEX_GUARD(&shard->lock);
+        shard->sums.of[STAT_FAIL + why]++;
+        shard->sums.of[STAT_FAIL_NS] += duration_ns;
+}
+
+void model_stats_execution(struct model_stats *s, uint64_t batch, const struct request_times *t) {
+        struct stats_shard      *shard = own_shard(s);
+        const struct batch_stats one = {
+                .batch_size = batch,
+                .compute_input = { 1, since(t->exec_start_ns, t->compute_start_ns) },
+                .compute_infer = { 1, since(t->compute_start_ns, t->compute_end_ns) },
+                .compute_output = { 1, since(t->compute_end_ns, t->exec_end_ns) },
+        };
+
+        MUTEX_GUARD(&shard->lock);
+        shard->sums.of[STAT_EXECUTIONS]++;
+        shard->sums.of[STAT_EXECUTED_INFERENCES] += batch;
+        shard->sums.batch[power_bucket(batch, 1, N_BATCH_BOUNDS)]++;
+        batch_table_add(&shard->batches, &one);
+}
+
+void model_stats_cache_hit(struct model_stats *s, const struct request_times *t,
+                           uint64_t lookup_ns) {
+        struct stats_shard *shard = own_shard(s);
+
+        MUTEX_GUARD(&shard->lock);
+        add_success(&shard->sums, t);
+        shard->sums.of[STAT_CACHE_HIT]++;
+        shard->sums.of[STAT_CACHE_HIT_NS] += lookup_ns;
+}
+
+void model_stats_cache_miss(struct model_stats *s, uint64_t lookup_insert_ns) {
+        struct stats_shard *shard = own_shard(s);
+
+        MUTEX_GUARD(&shard->lock);
+        shard->sums.of[STAT_CACHE_MISS]++;
+        shard->sums.of[STAT_CACHE_MISS_NS] += lookup_insert_ns;
+}
+
+void model_stats_pending(struct model_stats *s, int change) {
+        atomic_fetch_add_explicit(&own_shard(s)->pending, change, memory_order_relaxed);
+}
+
+void model_stats_path(struct model_stats *s, bool was_inline) {
+        struct stats_shard *shard = own_shard(s);
+
+        atomic_fetch_add_explicit(was_inline ? &shard->n_inline : &shard->n_queued, 1,
+                                  memory_order_relaxed);
+}
+
+static struct response_stats *response_at_locked(struct stats_responses *r, uint32_t index) {
+        struct response_stats *items;
+        size_t                 n = MAX(FIRST_RESPONSES, r->n);
+
+        if (index < r->n)
+                return &r->items[index];
+        if (index >= MAX_RESPONSES)
+                return NULL;
+        while (n <= index)
+                n *= 2;
+        items = try_realloc(r->items, n * sizeof(*items));
+        if (items == NULL)
+                return NULL;
+        memset(&items[r->n], 0, (n - r->n) * sizeof(*items));
+        r->items = items;
+        r->n = n;
+        return &items[index];
+}
+
+static void add_one(struct stats_pair *to, uint64_t ns) {
+        to->count++;
+        to->ns += ns;
+}
+
+void model_stats_response(struct model_stats *s, uint32_t index, enum response_outcome outcome,
+                          uint64_t compute_infer_ns, uint64_t compute_output_ns) {
+        struct response_stats *item;
+        uint64_t               all_ns = compute_infer_ns + compute_output_ns;
+
+        MUTEX_GUARD(&s->responses.lock);
+        item = response_at_locked(&s->responses, index);
+        if (item == NULL)
+                return;
+        if (outcome == RESPONSE_SUCCESS || outcome == RESPONSE_FAIL) {
+                add_one(&item->compute_infer, compute_infer_ns);
+                add_one(&item->compute_output, compute_output_ns);
+        }
+        switch (outcome) {
+        case RESPONSE_SUCCESS: add_one(&item->success, all_ns); break;
+        case RESPONSE_FAIL: add_one(&item->fail, all_ns); break;
+        case RESPONSE_EMPTY: add_one(&item->empty_response, all_ns); break;
+        case RESPONSE_CANCEL: add_one(&item->cancel, all_ns); break;
+        }
+}
+
+void model_stats_first_response(struct model_stats *s, uint64_t since_start_ns) {
+        struct stats_responses *r = &s->responses;
+        double                  ms = (double)since_start_ns / (double)NS_PER_MS;
+        size_t                  at = 0;
+
+        MUTEX_GUARD(&r->lock);
+        while (at < r->n_first_bounds && ms > r->first_bounds_ms[at])
+                at++;
+        r->first_counts[at]++;
+        r->first_sum_ns += since_start_ns;
+}
+
+/* A list and its type strings in one piece of memory. */
+static struct memory_usage *copy_memory(const struct memory_usage *usage, size_t n) {
+        size_t               bytes = n * sizeof(*usage);
+        struct memory_usage *copy;
+        char                *text;
+
+        if (n == 0)
+                return NULL;
+        for (size_t i = 0; i < n; i++)
+                bytes += strlen(usage[i].type) + 1;
+        copy = mem_alloc(bytes);
+        text = (char *)&copy[n];
+        for (size_t i = 0; i < n; i++) {
+                copy[i] = usage[i];
+                copy[i].type = text;
+                text = stpcpy(text, usage[i].type) + 1;
+        }
+        return copy;
+}
+
+void model_stats_set_memory(struct model_stats *s, const struct memory_usage *usage, size_t n) {
+        struct memory_usage *copy = copy_memory(usage, n);
+
+        MUTEX_GUARD(&s->memory_lock);
+        free(s->memory);
+        s->memory = copy;
+        s->n_memory = n;
+}
+
+static void add_all(uint64_t *to, const uint64_t *more, size_t n) {
+        for (size_t i = 0; i < n; i++)
+                to[i] += more[i];
+}
+
+static void add_sums(struct stats_sums *to, const struct stats_sums *more) {
+        add_all(to->of, more->of, N_STATS);
+        for (int phase = 0; phase < N_PHASES; phase++)
+                add_all(to->latency[phase], more->latency[phase], N_LATENCY_BOUNDS + 1);
+        add_all(to->batch, more->batch, N_BATCH_BOUNDS + 1);
+        to->last_success_ns = MAX(to->last_success_ns, more->last_success_ns);
+}
+
+void model_stats_sum(struct model_stats *s, struct stats_sums *ret) {
+        *ret = (struct stats_sums){ 0 };
+        for (size_t i = 0; i < N_SHARDS; i++) {
+                MUTEX_GUARD(&s->slots[i].shard.lock);
+                add_sums(ret, &s->slots[i].shard.sums);
+        }
+}
+
+/* One thread's +1 may be read after another's -1: never below nothing. */
+uint64_t model_stats_get_pending(struct model_stats *s) {
+        int64_t sum = 0;
+
+        for (size_t i = 0; i < N_SHARDS; i++)
+                sum += atomic_load_explicit(&s->slots[i].shard.pending, memory_order_relaxed);
+        return sum > 0 ? (uint64_t)sum : 0;
+}
+
+uint64_t model_stats_get_path(struct model_stats *s, bool was_inline) {
+        uint64_t sum = 0;
+
+        for (size_t i = 0; i < N_SHARDS; i++) {
+                struct stats_shard *shard = &s->slots[i].shard;
+
+                sum += atomic_load_explicit(was_inline ? &shard->n_inline : &shard->n_queued,
+                                            memory_order_relaxed);
+        }
+        return sum;
+}
+
+/* The offset is kept, so that the same moment always reads as the same millisecond. */
+static uint64_t wall_ms(struct model_stats *s, uint64_t monotonic_ns) {
+        uint64_t now = clock_wall_ns() - clock_now_ns();
+        uint64_t kept = atomic_load_explicit(&s->wall_offset_ns, memory_order_relaxed);
+
+        if (MAX(now, kept) - MIN(now, kept) > MAX_WALL_DRIFT_NS) {
+                kept = now;
+                atomic_store_explicit(&s->wall_offset_ns, kept, memory_order_relaxed);
+        }
+        return (monotonic_ns + kept) / NS_PER_MS;
+}
+
+static void read_batches(struct model_stats *s, struct model_stats_snapshot *ret) {
+        struct batch_table all = { 0 };
+
+        for (size_t i = 0; i < N_SHARDS; i++) {
+                struct stats_shard *shard = &s->slots[i].shard;
+
+                MUTEX_GUARD(&shard->lock);
+                for (size_t k = 0; k < shard->batches.n; k++)
+                        batch_table_add(&all, &shard->batches.items[k]);
+        }
+        ret->batches = all.items;
+        ret->n_batches = all.n;
+}
+
+static bool was_seen(const struct response_stats *item) {
+        return item->success.count + item->fail.count + item->empty_response.count +
+                       item->cancel.count >
+               0;
+}
+
+static void read_responses(struct model_stats *s, struct model_stats_snapshot *ret) {
+        struct stats_responses *r = &s->responses;
+
+        MUTEX_GUARD(&r->lock);
+        if (r->n == 0)
+                return;
+        ret->responses = mem_alloc(r->n * sizeof(*ret->responses)); /* n <= MAX_RESPONSES */
+        for (size_t i = 0; i < r->n; i++) {
+                if (!was_seen(&r->items[i]))
+                        continue;
+                ret->responses[ret->n_responses] = r->items[i];
+                ret->responses[ret->n_responses++].index = (uint32_t)i;
+        }
+}
+
+static void read_sums(struct model_stats *s, struct model_stats_snapshot *ret) {
+        struct stats_sums sums;
+        const uint64_t   *of = sums.of, *phase_ns = &sums.of[STAT_PHASE_NS];
+        uint64_t          n_computed;
+
+        model_stats_sum(s, &sums);
+        n_computed = of[STAT_SUCCESS] - of[STAT_CACHE_HIT];
+        *ret = (struct model_stats_snapshot){
+                .inference_count = of[STAT_INFERENCES],
+                .execution_count = of[STAT_EXECUTIONS],
+                .success = { of[STAT_SUCCESS], phase_ns[PHASE_REQUEST] },
+                .fail = { 0, of[STAT_FAIL_NS] },
+                .queue = { of[STAT_SUCCESS], phase_ns[PHASE_QUEUE] },
+                .compute_input = { n_computed, phase_ns[PHASE_INPUT] },
+                .compute_infer = { n_computed, phase_ns[PHASE_INFER] },
+                .compute_output = { n_computed, phase_ns[PHASE_OUTPUT] },
+                .cache_hit = { of[STAT_CACHE_HIT], of[STAT_CACHE_HIT_NS] },
+                .cache_miss = { of[STAT_CACHE_MISS], of[STAT_CACHE_MISS_NS] },
+        };
+        for (int why = FAILURE_OTHER; why <= FAILURE_REJECTED; why++)
+                ret->fail.count += of[STAT_FAIL + why];
+        if (of[STAT_SUCCESS] > 0)
+                ret->last_inference_ms = wall_ms(s, sums.last_success_ns);
+}
+
+void model_stats_read(struct model_stats *s, struct model_stats_snapshot *ret) {
+        read_sums(s, ret);
+        read_batches(s, ret);
+        read_responses(s, ret);
+        MUTEX_GUARD(&s->memory_lock);
+        ret->memory = copy_memory(s->memory, s->n_memory);
+        ret->n_memory = s->n_memory;
+}
+
+void model_stats_snapshot_done(struct model_stats_snapshot *snapshot) {
+        free(snapshot->batches);
+        free(snapshot->responses);
+        free(snapshot->memory);
+        *snapshot = (struct model_stats_snapshot){ 0 };
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What one model version did: counts, durations, batch sizes, latency histograms.
+ *
+ * Updates go to one of a few shards, chosen by thread, each behind its own uncontended mutex
+ * (rank LOCK_METRIC); readers add the shards up. From the same numbers come the statistics
+ * extension (JSON), the nv_inference_* families and the neso_* histograms.
+ *
+ * Ownership.  Owned by the model; a stats_board lists those whose metrics are printed.
+ * Threads.  Any.
+ */
+#pragma once
+
+#include "base/strbuf.h"
+
+#include "observe/metric.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* All model statistics of a server, in order of loading; prints their families. */
+struct stats_board;
+struct model_stats;
+
+enum failure_reason { FAILURE_OTHER, FAILURE_BACKEND, FAILURE_CANCELED, FAILURE_REJECTED };
+
+/* Monotonic nanoseconds of one request's hops; the backend reports the last four. */
+struct request_times {
+        uint64_t request_start_ns;
+        uint64_t queue_start_ns;
+        uint64_t exec_start_ns;    /* compute start: the backend begins with its inputs */
+        uint64_t compute_start_ns; /* inputs ready */
+        uint64_t compute_end_ns;   /* outputs computed */
+        uint64_t exec_end_ns;      /* outputs delivered */
+        uint64_t request_end_ns;
+};
+
+struct model_stats_options {
+        const char                *model;
+        int64_t                    version;
+        const struct metric_label *tags; /* metric_tags of the configuration, without the "_" */
+        size_t                     n_tags;
+        bool                       has_cache;    /* cache families are printed */
+        bool                       is_decoupled; /* response_stats, first-response histogram */
+        /* Bounds in ms of nv_inference_first_response_histogram_ms (model configuration:
+         * model_metrics), ascending; NULL: 100, 500, 2000, 5000. */
+        const double *first_response_ms;
+        size_t        n_first_response_ms;
+};
+
+/* What --metrics-config and --allow-metrics ask for. */
+struct stats_board_options {
+        bool counter_latencies; /* default true */
+        bool summary_latencies; /* not supported yet */
+        bool histogram_latencies;
+};
+
+struct stats_board *stats_board_new(struct metric_registry *r, const struct stats_board_options *o);
+void                stats_board_free(struct stats_board *board);
+
+struct model_stats *model_stats_new(struct stats_board *board, const struct model_stats_options *o);
+void                model_stats_free(struct model_stats *s);
+/* Puts its metrics on the board or takes them off (a loaded model is shown, an unloaded not). */
+void model_stats_show(struct model_stats *s, double load_secs);
+void model_stats_hide(struct model_stats *s);
+
+/* One successful request of `batch` inferences. */
+void model_stats_success(struct model_stats *s, const struct request_times *t, uint64_t batch);
+/* A failed request; request_end - request_start goes to "fail". */
+void model_stats_failure(struct model_stats *s, enum failure_reason why, uint64_t duration_ns);
+/* One execution of `batch` inferences. At most 4096 different sizes are told apart. */
+void model_stats_execution(struct model_stats *s, uint64_t batch, const struct request_times *t);
+void model_stats_cache_hit(struct model_stats *s, const struct request_times *t, uint64_t lookup_ns);
+void model_stats_cache_miss(struct model_stats *s, uint64_t lookup_insert_ns);
+/* A request entered (+1) or left (-1) the queue of pending ones. */
+void model_stats_pending(struct model_stats *s, int change);
+/* A request executed on the submitting thread (true) or after a hop (false). */
+void model_stats_path(struct model_stats *s, bool was_inline);
+
+/* Decoupled models: the index-th response (0, 1, …) of a request; those past 4095 are not kept. */
+enum response_outcome { RESPONSE_SUCCESS, RESPONSE_FAIL, RESPONSE_EMPTY, RESPONSE_CANCEL };
+void model_stats_response(struct model_stats *s, uint32_t index, enum response_outcome outcome,
+                          uint64_t compute_infer_ns, uint64_t compute_output_ns);
+
+/* A decoupled request's first response left `since_start_ns` after the request started. */
+void model_stats_first_response(struct model_stats *s, uint64_t since_start_ns);
+
+struct memory_usage {
+        const char *type; /* "CPU", … */
+        int64_t     id;
+        uint64_t    byte_size;
+};
+void model_stats_set_memory(struct model_stats *s, const struct memory_usage *usage, size_t n);
+
+struct stats_pair {
+        uint64_t count;
+        uint64_t ns;
+};
+
+struct batch_stats {
+        uint64_t          batch_size;
+        struct stats_pair compute_input, compute_infer, compute_output;
+};
+
+struct response_stats {
+        uint32_t          index;
+        struct stats_pair compute_infer, compute_output, success, fail, empty_response, cancel;
+};
+
+/* The sums at one moment, as the statistics extension reports them. */
+struct model_stats_snapshot {
+        uint64_t               inference_count;
+        uint64_t               execution_count;
+        uint64_t               last_inference_ms; /* since the epoch; 0 = never */
+        struct stats_pair      success, fail, queue, compute_input, compute_infer, compute_output;
+        struct stats_pair      cache_hit, cache_miss;
+        struct batch_stats    *batches; /* owned; ascending batch size */
+        size_t                 n_batches;
+        struct response_stats *responses; /* owned; ascending index */
+        size_t                 n_responses;
+        struct memory_usage   *memory; /* owned, with its type strings */
+        size_t                 n_memory;
+};
+
+void model_stats_read(struct model_stats *s, struct model_stats_snapshot *ret);
+void model_stats_snapshot_done(struct model_stats_snapshot *snapshot);

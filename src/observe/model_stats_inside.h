@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What model_stats.c and the stats_board files share: the numbers behind model_stats.h.
+ *
+ * Ownership.  A model_stats owns its shards and texts; a board lists those it shows.
+ * Threads.  Each struct says what guards it. Locks in order: the registry's (printing), the
+ * board's, then one of a model's at a time.
+ */
+#pragma once
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "observe/batch_table.h"
+#include "observe/model_stats.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+
+/* A power of two. As many threads as cores update at the same time; eight keep most apart. */
+#define N_SHARDS 8
+#define CACHE_LINE_BYTES 64
+
+/* Latency buckets end at 10 us * 2^k, up to 10.5 s: a factor of two is what a quantile may be
+ * wrong by, and the bucket of a duration is a count of leading zeros. */
+#define LATENCY_BASE_NS 10000
+#define N_LATENCY_BOUNDS 21
+/* Batch sizes end at 2^k, up to 1024. */
+#define N_BATCH_BOUNDS 11
+
+enum phase { PHASE_REQUEST, PHASE_QUEUE, PHASE_INPUT, PHASE_INFER, PHASE_OUTPUT, N_PHASES };
+
+enum stat {
+        STAT_SUCCESS, /* cache hits included */
+        STAT_INFERENCES,
+        STAT_EXECUTIONS,
+        STAT_EXECUTED_INFERENCES,
+        STAT_CACHE_HIT,
+        STAT_CACHE_HIT_NS,
+        STAT_CACHE_MISS,
+        STAT_CACHE_MISS_NS,
+        STAT_FAIL, /* four, by enum failure_reason */
+        STAT_FAIL_NS = STAT_FAIL + 4,
+        STAT_PHASE_NS, /* by enum phase */
+        N_STATS = STAT_PHASE_NS + N_PHASES,
+};
+
+/* Everything that is summed up over the shards of a model. */
+struct stats_sums {
+        uint64_t of[N_STATS];
+        uint64_t latency[N_PHASES][N_LATENCY_BOUNDS + 1];
+        uint64_t batch[N_BATCH_BOUNDS + 1];
+        uint64_t last_success_ns; /* monotonic; the latest of all */
+};
+
+struct stats_shard {
+        struct mutex       lock; /* rank LOCK_METRIC; guards sums and batches */
+        struct stats_sums  sums;
+        struct batch_table batches;
+        /* Of this shard's threads, for the sum over all shards; relaxed. */
+        _Atomic int64_t  pending;
+        _Atomic uint64_t n_inline;
+        _Atomic uint64_t n_queued;
+};
+
+/* A shard with the lines after it that it shares with no other. */
+struct stats_slot {
+        struct stats_shard shard;
+        char padding[CACHE_LINE_BYTES - sizeof(struct stats_shard) % CACHE_LINE_BYTES];
+};
+
+/* Responses of decoupled models: one lock, for each of them costs far more than it. */
+struct stats_responses {
+        struct mutex           lock;  /* rank LOCK_METRIC; guards everything below */
+        struct response_stats *items; /* owned; item i is response i, all zero when never seen */
+        size_t                 n;
+        double                *first_bounds_ms; /* owned; never changes */
+        size_t                 n_first_bounds;
+        uint64_t              *first_counts; /* owned; n_first_bounds + 1 */
+        uint64_t               first_sum_ns;
+};
+
+struct model_stats {
+        struct list_node    node;  /* in the board, while shown */
+        struct stats_board *board; /* borrowed: outlives its models */
+        bool                has_cache;
+        bool                is_decoupled;
+        double              load_secs; /* guarded by the board's lock */
+        char               *labels;    /* owned, as the next ones; `{model="m",version="1"}` */
+        char               *failure_labels[4]; /* with reason="…" */
+        char               *path_labels[2];    /* with path="…": inline, queued */
+
+        struct stats_slot     *slots;        /* N_SHARDS, aligned within slots_memory */
+        void                  *slots_memory; /* owned */
+        struct stats_responses responses;
+        _Atomic uint64_t       wall_offset_ns; /* wall clock - monotonic clock */
+
+        struct mutex         memory_lock; /* rank LOCK_METRIC; guards memory */
+        struct memory_usage *memory;      /* owned, with its type strings */
+        size_t               n_memory;
+};
+
+static_assert(sizeof(struct stats_slot) % CACHE_LINE_BYTES == 0, "slots keep the alignment");
+
+struct stats_board {
+        struct stats_board_options options;
+        struct metric_registry    *registry;  /* borrowed */
+        struct metric_collector   *collector; /* owned */
+        struct mutex               lock;      /* rank LOCK_BOARD; guards shown */
+        struct list                shown;     /* struct model_stats, in order of loading */
+};
+
+/* Adds up all shards. */
+void     model_stats_sum(struct model_stats *s, struct stats_sums *ret);
+uint64_t model_stats_get_pending(struct model_stats *s);
+uint64_t model_stats_get_path(struct model_stats *s, bool was_inline);
+
+/* A metric_collect_fn: writes the families of all models shown by the stats_board `owner`. */
+void stats_board_print(void *owner, struct strbuf *out);

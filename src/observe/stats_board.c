@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "observe/model_stats.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "observe/model_stats_inside.h"
+#include "observe/prometheus.h"
+
+#include <assert.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Model, version, and one of reason and path beside the tags. */
+#define N_OWN_LABELS 3
+
+static const char *const reasons[] = {
+        [FAILURE_OTHER] = "OTHER",
+        [FAILURE_BACKEND] = "BACKEND",
+        [FAILURE_CANCELED] = "CANCELED",
+        [FAILURE_REJECTED] = "REJECTED",
+};
+
+static const double default_first_response_ms[] = { 100, 500, 2000, 5000 };
+
+struct stats_board *stats_board_new(struct metric_registry           *r,
+                                    const struct stats_board_options *options) {
+        struct stats_board *b = mem_zalloc(sizeof(*b));
+
+        b->options = *options;
+        b->registry = r;
+        mutex_init(&b->lock, LOCK_BOARD);
+        list_init(&b->shown);
+        b->collector = metric_collector_add(r, true, stats_board_print, b);
+        return b;
+}
+
+void stats_board_free(struct stats_board *b) {
+        if (b == NULL)
+                return;
+        metric_collector_remove(b->registry, b->collector);
+        assert(list_is_empty(&b->shown));
+        mutex_done(&b->lock);
+        free(b);
+}
+
+/* metric_tags may have any key, a label may not: "_" takes the place of what it must not have. */
+static char *tag_label(const char *key) {
+        char *name = mem_printf("_%s", key);
+
+        for (char *at = name; *at != '\0'; at++) {
+                bool is_alnum = (*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'z') ||
+                                (*at >= 'A' && *at <= 'Z');
+
+                if (!is_alnum)
+                        *at = '_';
+        }
+        return name;
+}
+
+/* A map's later entry replaces an earlier one with the same key. */
+static size_t add_tags(struct metric_label *labels, const struct model_stats_options *o) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < o->n_tags; i++) {
+                char  *name = tag_label(o->tags[i].name);
+                size_t at = 0;
+
+                while (at < n && strcmp(labels[at].name, name) != 0)
+                        at++;
+                if (at < n)
+                        free((char *)labels[at].name);
+                else
+                        n++;
+                labels[at] = (struct metric_label){ name, o->tags[i].value };
+        }
+        return n;
+}
+
+static char *labels_with(struct metric_label *labels, size_t n, const char *name,
+                         const char *value) {
+        struct strbuf text;
+
+        strbuf_init(&text, 0);
+        if (name != NULL)
+                labels[n++] = (struct metric_label){ name, value };
+        prometheus_labels(&text, labels, n);
+        return strbuf_take(&text);
+}
+
+static void make_labels(struct model_stats *s, const struct model_stats_options *o) {
+        AUTO_CHARS           version = mem_printf("%lld", (long long)o->version);
+        struct metric_label *labels = mem_alloc((o->n_tags + N_OWN_LABELS) * sizeof(*labels));
+        size_t               n_tags = add_tags(labels, o), n = n_tags;
+
+        labels[n++] = (struct metric_label){ "model", o->model };
+        labels[n++] = (struct metric_label){ "version", version };
+        s->labels = labels_with(labels, n, NULL, NULL);
+        for (size_t why = 0; why < ARRAY_LEN(reasons); why++)
+                s->failure_labels[why] = labels_with(labels, n, "reason", reasons[why]);
+        s->path_labels[0] = labels_with(labels, n, "path", "inline");
+        s->path_labels[1] = labels_with(labels, n, "path", "queued");
+        for (size_t i = 0; i < n_tags; i++)
+                free((char *)labels[i].name);
+        free(labels);
+}
+
+static void make_slots(struct model_stats *s) {
+        uintptr_t start;
+
+        s->slots_memory = mem_zalloc(N_SHARDS * sizeof(*s->slots) + CACHE_LINE_BYTES);
+        start = (uintptr_t)s->slots_memory;
+        s->slots = (void *)((char *)s->slots_memory +
+                            (CACHE_LINE_BYTES - start % CACHE_LINE_BYTES) % CACHE_LINE_BYTES);
+        for (size_t i = 0; i < N_SHARDS; i++)
+                mutex_init(&s->slots[i].shard.lock, LOCK_METRIC);
+}
+
+static void make_responses(struct stats_responses *r, const struct model_stats_options *o) {
+        const double *bounds = default_first_response_ms;
+
+        r->n_first_bounds = ARRAY_LEN(default_first_response_ms);
+        if (o->first_response_ms != NULL) {
+                bounds = o->first_response_ms;
+                r->n_first_bounds = o->n_first_response_ms;
+        }
+        mutex_init(&r->lock, LOCK_METRIC);
+        r->first_bounds_ms = mem_alloc(r->n_first_bounds * sizeof(*bounds));
+        if (r->n_first_bounds > 0)
+                memcpy(r->first_bounds_ms, bounds, r->n_first_bounds * sizeof(*bounds));
+        r->first_counts = mem_zalloc((r->n_first_bounds + 1) * sizeof(*r->first_counts));
+}
+
+struct model_stats *model_stats_new(struct stats_board               *board,
+                                    const struct model_stats_options *options) {
+        struct model_stats *s = mem_zalloc(sizeof(*s));
+
+        s->board = board;
+        s->has_cache = options->has_cache;
+        s->is_decoupled = options->is_decoupled;
+        make_labels(s, options);
+        make_slots(s);
+        make_responses(&s->responses, options);
+        mutex_init(&s->memory_lock, LOCK_METRIC);
+        atomic_init(&s->wall_offset_ns, clock_wall_ns() - clock_now_ns());
+        return s;
+}
+
+void model_stats_free(struct model_stats *s) {
+        if (s == NULL)
+                return;
+        model_stats_hide(s);
+        for (size_t i = 0; i < N_SHARDS; i++) {
+                batch_table_done(&s->slots[i].shard.batches);
+                mutex_done(&s->slots[i].shard.lock);
+        }
+        free(s->slots_memory);
+        mutex_done(&s->responses.lock);
+        free(s->responses.items);
+        free(s->responses.first_bounds_ms);
+        free(s->responses.first_counts);
+        mutex_done(&s->memory_lock);
+        free(s->memory);
+        free(s->labels);
+        for (size_t i = 0; i < ARRAY_LEN(s->failure_labels); i++)
+                free(s->failure_labels[i]);
+        for (size_t i = 0; i < ARRAY_LEN(s->path_labels); i++)
+                free(s->path_labels[i]);
+        free(s);
+}
+
+void model_stats_show(struct model_stats *s, double load_secs) {
+        MUTEX_GUARD(&s->board->lock);
+        s->load_secs = load_secs;
+        if (!list_is_linked(&s->node))
+                list_append(&s->board->shown, &s->node);
+}
+
+void model_stats_hide(struct model_stats *s) {
+        MUTEX_GUARD(&s->board->lock);
+        if (list_is_linked(&s->node))
+                list_remove(&s->node);
+}

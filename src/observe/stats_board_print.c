@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "observe/model_stats_inside.h"
+
+#include "base/clock.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "observe/prometheus.h"
+
+/* What one model's lines are made of, read once for all families. */
+struct row {
+        struct model_stats *stats; /* borrowed: shown while the board is locked */
+        struct stats_sums   sums;
+};
+
+struct page {
+        const struct stats_board_options *options;
+        struct strbuf                    *out;
+        struct row                       *rows; /* owned */
+        size_t                            n_rows;
+};
+
+/* Families of one sum each. `stat` counts, or is nanoseconds printed as whole microseconds. */
+struct counter_family {
+        const char *name;
+        const char *help;
+        enum stat   stat;
+        bool        is_duration;
+};
+
+static const struct counter_family success_family = {
+        "nv_inference_request_success",
+        "Number of successful inference requests, all batch sizes",
+        STAT_SUCCESS,
+        false,
+};
+
+static const struct counter_family count_families[] = {
+        { "nv_inference_count", "Number of inferences performed (does not include cached requests)",
+          STAT_INFERENCES, false },
+        { "nv_inference_exec_count",
+          "Number of model executions performed (does not include cached requests)",
+          STAT_EXECUTIONS, false },
+};
+
+static const struct counter_family latency_families[] = {
+        { "nv_inference_request_duration_us",
+          "Cumulative inference request duration in microseconds (includes cached requests)",
+          STAT_PHASE_NS + PHASE_REQUEST, true },
+        { "nv_inference_queue_duration_us",
+          "Cumulative inference queuing duration in microseconds (includes cached requests)",
+          STAT_PHASE_NS + PHASE_QUEUE, true },
+        { "nv_inference_compute_input_duration_us",
+          "Cumulative compute input duration in microseconds (does not include cached requests)",
+          STAT_PHASE_NS + PHASE_INPUT, true },
+        { "nv_inference_compute_infer_duration_us",
+          "Cumulative compute inference duration in microseconds "
+          "(does not include cached requests)",
+          STAT_PHASE_NS + PHASE_INFER, true },
+        { "nv_inference_compute_output_duration_us",
+          "Cumulative inference compute output duration in microseconds "
+          "(does not include cached requests)",
+          STAT_PHASE_NS + PHASE_OUTPUT, true },
+};
+
+static const struct counter_family cache_families[] = {
+        { "nv_cache_num_hits_per_model", "Number of cache hits per model", STAT_CACHE_HIT, false },
+        { "nv_cache_num_misses_per_model", "Number of cache misses per model", STAT_CACHE_MISS,
+          false },
+        { "nv_cache_hit_duration_per_model", "Total cache hit duration per model, in microseconds",
+          STAT_CACHE_HIT_NS, true },
+        { "nv_cache_miss_duration_per_model",
+          "Total cache miss duration per model, in microseconds", STAT_CACHE_MISS_NS, true },
+};
+
+static const struct {
+        const char *name;
+        const char *help;
+} latency_histograms[N_PHASES] = {
+        [PHASE_REQUEST] = { "neso_request_duration_seconds",
+                            "Time from the start to the end of a successful request" },
+        [PHASE_QUEUE] = { "neso_queue_duration_seconds",
+                          "Time that a successful request waited for its execution" },
+        [PHASE_INPUT] = { "neso_compute_input_duration_seconds",
+                          "Time that the backend took to prepare the inputs of a request" },
+        [PHASE_INFER] = { "neso_compute_infer_duration_seconds",
+                          "Time that the backend took to compute the outputs of a request" },
+        [PHASE_OUTPUT] = { "neso_compute_output_duration_seconds",
+                           "Time that the backend took to deliver the outputs of a request" },
+};
+
+/* --metrics-config counter_latencies=false stops all counters, not only those of latencies. */
+static uint64_t counted(const struct page *p, uint64_t value) {
+        return p->options->counter_latencies ? value : 0;
+}
+
+static void print_counters(const struct page *p, const struct counter_family *f, bool needs_cache) {
+        bool has_head = false;
+
+        for (size_t i = 0; i < p->n_rows; i++) {
+                const struct row *row = &p->rows[i];
+                uint64_t          value = row->sums.of[f->stat];
+
+                if (needs_cache && !row->stats->has_cache)
+                        continue;
+                if (!has_head)
+                        prometheus_head(p->out, f->name, f->help, METRIC_COUNTER);
+                has_head = true;
+                value = counted(p, f->is_duration ? value / NS_PER_US : value);
+                prometheus_sample(p->out, f->name, row->stats->labels, (double)value);
+        }
+}
+
+static void print_failures(const struct page *p) {
+        const char *name = "nv_inference_request_failure";
+
+        prometheus_head(p->out, name, "Number of failed inference requests, all batch sizes",
+                        METRIC_COUNTER);
+        for (size_t i = 0; i < p->n_rows; i++) {
+                const struct row *row = &p->rows[i];
+
+                for (int why = FAILURE_OTHER; why <= FAILURE_REJECTED; why++)
+                        prometheus_sample(p->out, name, row->stats->failure_labels[why],
+                                          (double)counted(p, row->sums.of[STAT_FAIL + why]));
+        }
+}
+
+static void print_gauges(const struct page *p) {
+        const char *pending = "nv_inference_pending_request_count";
+        const char *load = "nv_model_load_duration_secs";
+
+        prometheus_head(p->out, pending,
+                        "Instantaneous number of pending requests awaiting execution per-model.",
+                        METRIC_GAUGE);
+        for (size_t i = 0; i < p->n_rows; i++)
+                prometheus_sample(p->out, pending, p->rows[i].stats->labels,
+                                  (double)model_stats_get_pending(p->rows[i].stats));
+        prometheus_head(p->out, load, "Model load time in seconds", METRIC_GAUGE);
+        for (size_t i = 0; i < p->n_rows; i++)
+                prometheus_sample(p->out, load, p->rows[i].stats->labels,
+                                  p->rows[i].stats->load_secs);
+}
+
+static void print_first_responses(const struct page *p) {
+        const char *name = "nv_inference_first_response_histogram_ms";
+        bool        has_head = false;
+
+        for (size_t i = 0; i < p->n_rows; i++) {
+                struct stats_responses *r = &p->rows[i].stats->responses;
+
+                if (!p->rows[i].stats->is_decoupled)
+                        continue;
+                if (!has_head)
+                        prometheus_head(p->out, name,
+                                        "Duration from request to first response in milliseconds",
+                                        METRIC_HISTOGRAM);
+                has_head = true;
+                MUTEX_GUARD(&r->lock);
+                prometheus_histogram(p->out, name, p->rows[i].stats->labels,
+                                     &(struct prometheus_histogram){
+                                             .bounds = r->first_bounds_ms,
+                                             .counts = r->first_counts,
+                                             .n_bounds = r->n_first_bounds,
+                                             .sum = (double)r->first_sum_ns / (double)NS_PER_MS,
+                                     });
+        }
+}
+
+static void print_latency(const struct page *p, enum phase phase) {
+        double bounds[N_LATENCY_BOUNDS];
+
+        /* A quotient of whole numbers is the double nearest to the decimal, so prints short. */
+        for (size_t k = 0; k < N_LATENCY_BOUNDS; k++)
+                bounds[k] = (double)((uint64_t)LATENCY_BASE_NS << k) / (double)NS_PER_S;
+        prometheus_head(p->out, latency_histograms[phase].name, latency_histograms[phase].help,
+                        METRIC_HISTOGRAM);
+        for (size_t i = 0; i < p->n_rows; i++) {
+                const struct stats_sums *sums = &p->rows[i].sums;
+
+                prometheus_histogram(p->out, latency_histograms[phase].name,
+                                     p->rows[i].stats->labels,
+                                     &(struct prometheus_histogram){
+                                             .bounds = bounds,
+                                             .counts = sums->latency[phase],
+                                             .n_bounds = N_LATENCY_BOUNDS,
+                                             .sum = (double)sums->of[STAT_PHASE_NS + phase] /
+                                                    (double)NS_PER_S,
+                                     });
+        }
+}
+
+static void print_batch_sizes(const struct page *p) {
+        const char *name = "neso_batch_size";
+        double      bounds[N_BATCH_BOUNDS];
+
+        for (size_t k = 0; k < N_BATCH_BOUNDS; k++)
+                bounds[k] = (double)(1 << k);
+        prometheus_head(p->out, name, "Inferences in an execution of a model", METRIC_HISTOGRAM);
+        for (size_t i = 0; i < p->n_rows; i++) {
+                const struct stats_sums *sums = &p->rows[i].sums;
+
+                prometheus_histogram(p->out, name, p->rows[i].stats->labels,
+                                     &(struct prometheus_histogram){
+                                             .bounds = bounds,
+                                             .counts = sums->batch,
+                                             .n_bounds = N_BATCH_BOUNDS,
+                                             .sum = (double)sums->of[STAT_EXECUTED_INFERENCES],
+                                     });
+        }
+}
+
+static void print_paths(const struct page *p) {
+        const char *name = "neso_executions_total";
+
+        prometheus_head(p->out, name,
+                        "Executions on the submitting thread (inline) or after a hop (queued)",
+                        METRIC_COUNTER);
+        for (size_t i = 0; i < p->n_rows; i++) {
+                struct model_stats *s = p->rows[i].stats;
+
+                prometheus_sample(p->out, name, s->path_labels[0],
+                                  (double)model_stats_get_path(s, true));
+                prometheus_sample(p->out, name, s->path_labels[1],
+                                  (double)model_stats_get_path(s, false));
+        }
+}
+
+/* Counters, gauges, histograms, as the reference server groups them; then what is ours. */
+static void print_page(const struct page *p) {
+        print_counters(p, &success_family, false);
+        print_failures(p);
+        for (size_t i = 0; i < ARRAY_LEN(count_families); i++)
+                print_counters(p, &count_families[i], false);
+        if (p->options->counter_latencies) {
+                for (size_t i = 0; i < ARRAY_LEN(latency_families); i++)
+                        print_counters(p, &latency_families[i], false);
+                for (size_t i = 0; i < ARRAY_LEN(cache_families); i++)
+                        print_counters(p, &cache_families[i], true);
+        }
+        print_gauges(p);
+        if (p->options->histogram_latencies)
+                print_first_responses(p);
+        for (int phase = 0; phase < N_PHASES; phase++)
+                print_latency(p, (enum phase)phase);
+        print_batch_sizes(p);
+        print_paths(p);
+}
+
+/* While a version is reloaded, the old one and the new one are both shown: a line may be there
+ * only once, so the newest of equal labels is printed. */
+static size_t add_rows_locked(struct stats_board *b, struct row *rows) {
+        struct map newest;
+        size_t     n = 0;
+
+        map_init(&newest);
+        LIST_FOR_EACH(&b->shown, node) {
+                struct model_stats *s = LIST_ENTRY(node, struct model_stats, node);
+
+                map_set(&newest, str_of(s->labels), s);
+        }
+        LIST_FOR_EACH(&b->shown, node) {
+                struct model_stats *s = LIST_ENTRY(node, struct model_stats, node);
+
+                if (map_find(&newest, str_of(s->labels)) != s)
+                        continue;
+                rows[n].stats = s;
+                model_stats_sum(s, &rows[n++].sums);
+        }
+        map_done(&newest);
+        return n;
+}
+
+void stats_board_print(void *owner, struct strbuf *out) {
+        struct stats_board *b = owner;
+        struct page         page = { .options = &b->options, .out = out };
+        size_t              n_shown = 0;
+
+        MUTEX_GUARD(&b->lock);
+        LIST_FOR_EACH(&b->shown, node)
+                n_shown++;
+        if (n_shown == 0)
+                return;
+        page.rows = mem_alloc(n_shown * sizeof(*page.rows));
+        page.n_rows = add_rows_locked(b, page.rows);
+        print_page(&page);
+        free(page.rows);
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "repo/model_files.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "config/config_check.h"
+#include "config/config_fill.h"
+#include "config/config_normalize.h"
+#include "repo/repo_parts.h"
+
+#include <string.h>
+
+/* The configuration file's path, owned by the caller; NULL when there is none. */
+static char *find_config(const struct repo_parts *parts, const char *directory) {
+        char *path;
+
+        if (*parts->config_name != '\0') {
+                path = mem_printf("%s/configs/%s.pbtxt", directory, parts->config_name);
+                if (file_exists(path))
+                        return path;
+                free(path);
+        }
+        path = path_join(directory, "config.pbtxt");
+        if (file_exists(path))
+                return path;
+        free(path);
+        return NULL;
+}
+
+static struct error *read_config(const struct repo_parts *parts, const char *directory,
+                                 struct model_config **ret) {
+        AUTO_CHARS  path = find_config(parts, directory);
+        AUTO_STRBUF text = { 0 };
+
+        strbuf_init(&text, MODEL_CONFIG_TEXT_MAX_BYTES);
+        if (path == NULL && parts->auto_complete) {
+                *ret = model_config_new();
+                return NULL;
+        }
+        if (path == NULL)
+                return error_new(ERR_NOT_FOUND,
+                                 "failed to open text file for read %s/config.pbtxt: no such file, "
+                                 "and auto-completion is disabled",
+                                 directory);
+        TRY(file_read(path, MODEL_CONFIG_TEXT_MAX_BYTES, &text));
+        return error_wrap(model_config_read_text(strbuf_str(&text), path, ret),
+                          "failed to read text proto from %s", path);
+}
+
+static bool is_directory(const char *parent, const char *name) {
+        AUTO_CHARS       path = path_join(parent, name);
+        struct file_stat stat;
+        AUTO_ERROR       err = file_stat(path, &stat);
+
+        return err == NULL && stat.is_directory;
+}
+
+/* Sub-directories: versions into the scan; what the first one holds fills the configuration. */
+static struct error *fill_from_first(struct model_config *config, const char *name,
+                                     const char *first_path) {
+        struct dir_list            list = { 0 };
+        struct config_place_entry *entries = NULL;
+        struct error              *err = NULL;
+
+        if (first_path != NULL)
+                err = dir_list_read(first_path, &list);
+        if (err == NULL) {
+                entries = mem_zalloc((list.n_names + 1) * sizeof(*entries));
+                for (size_t i = 0; i < list.n_names; i++)
+                        entries[i] = (struct config_place_entry){
+                                list.names[i], is_directory(first_path, list.names[i])
+                        };
+                err = model_config_fill(config, &(struct config_place){ .model_name = name,
+                                                                        .entries = entries,
+                                                                        .n_entries = list.n_names });
+        }
+        free(entries);
+        dir_list_done(&list);
+        return err;
+}
+
+static struct error *scan_versions(const char *directory, struct version_scan *scan,
+                                   char **ret_first) {
+        struct dir_list list;
+
+        TRY(dir_list_read(directory, &list));
+        for (size_t i = 0; i < list.n_names; i++) {
+                if (list.names[i][0] == '.' || !is_directory(directory, list.names[i]))
+                        continue;
+                if (*ret_first == NULL)
+                        *ret_first = path_join(directory, list.names[i]);
+                version_scan_add(scan, str_of(list.names[i]));
+        }
+        dir_list_done(&list);
+        return NULL;
+}
+
+static struct error *read_all(const struct repo_parts *parts, struct model_files *f,
+                              struct version_scan *scan) {
+        AUTO_CHARS first = NULL;
+
+        TRY(scan_versions(f->directory, scan, &first));
+        TRY(read_config(parts, f->directory, &f->config));
+        TRY(fill_from_first(f->config, f->name, first));
+        TRY(model_config_normalize(f->config));
+        TRY(model_config_check(f->config));
+        TRY(model_config_check_name(f->config, f->name));
+        if (!parts->auto_complete)
+                TRY(model_config_check_io(f->config));
+        return version_policy_pick(f->config, scan, &f->versions);
+}
+
+struct error *model_files_read(const struct repo_parts *parts, const char *directory,
+                               const char *name, struct model_files *ret) {
+        struct model_files  f = { .name = mem_strdup(name), .directory = mem_strdup(directory) };
+        struct version_scan scan;
+        struct error       *err;
+
+        version_scan_init(&scan);
+        err = read_all(parts, &f, &scan);
+        for (size_t i = 0; i < scan.n_warnings; i++)
+                log_warn("model '%s': %s", name, scan.warnings[i]);
+        version_scan_done(&scan);
+        if (err != NULL) {
+                model_files_done(&f);
+                return err;
+        }
+        *ret = f;
+        return NULL;
+}
+
+void model_files_done(struct model_files *f) {
+        version_pick_done(&f->versions);
+        model_config_free(f->config);
+        free(f->directory);
+        free(f->name);
+        *f = (struct model_files){ 0 };
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Loads one version of a model: backend, instances, warm-up, scheduler.
+ *
+ * Order (model configuration, order of processing at load): the backend is found and opened;
+ * instance groups are normalised for it; TRITONBACKEND_ModelInitialize may complete the
+ * configuration, which is then normalised and checked again; labels; instances one after
+ * another, each warmed up; the scheduler.
+ *
+ * Ownership.  *ret is one reference; its last unref sends the model to the reaper.
+ * Threads.  Any; the calls into the backend happen on the calling thread.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdint.h>
+
+struct model;
+struct model_files;
+struct repo_parts;
+
+struct error *model_load(const struct repo_parts *parts, const struct model_files *files,
+                         int64_t version, struct model **ret) NODISCARD;
+
+/* Are all instances able to serve (TRITONBACKEND_ModelInstanceReady)? */
+bool model_instances_are_ready(struct model *model);

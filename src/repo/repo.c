@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "repo/repo.h"
+
+#include "base/mem.h"
+#include "infer/model.h"
+#include "repo/model_load.h"
+#include "repo/repo_inside.h"
+
+#include <string.h>
+
+const char *version_state_name(enum version_state state) {
+        switch (state) {
+        case VERSION_UNKNOWN:
+                return "UNKNOWN";
+        case VERSION_LOADING:
+                return "LOADING";
+        case VERSION_READY:
+                return "READY";
+        case VERSION_UNLOADING:
+                return "UNLOADING";
+        case VERSION_UNAVAILABLE:
+                return "UNAVAILABLE";
+        }
+        return "UNKNOWN";
+}
+
+struct error *repo_new(const struct repo_options *o, struct repo **ret) {
+        struct repo *r = mem_zalloc(sizeof(*r));
+
+        r->parts = o->parts;
+        r->config_name = mem_strdup(o->parts.config_name);
+        r->parts.config_name = r->config_name;
+        r->paths = mem_zalloc((o->n_paths + 1) * sizeof(*r->paths));
+        r->n_paths = o->n_paths;
+        for (size_t i = 0; i < o->n_paths; i++)
+                r->paths[i] = mem_strdup(o->paths[i]);
+        r->n_load_threads = o->n_load_threads > 0 ? o->n_load_threads : 1;
+        repo_table_init(&r->table);
+        *ret = r;
+        return NULL;
+}
+
+void repo_free(struct repo *r) {
+        if (r == NULL)
+                return;
+        repo_table_done(&r->table);
+        for (size_t i = 0; i < r->n_paths; i++)
+                free(r->paths[i]);
+        free(r->paths);
+        free(r->config_name);
+        free(r);
+}
+
+static COLD struct error *unknown_model(const char *name) {
+        return error_new(ERR_NOT_FOUND, "Request for unknown model: '%s' is not found", name);
+}
+
+static COLD struct error *no_such_version(struct repo_entry *e, int64_t version) {
+        if (version < 0)
+                return error_new(ERR_NOT_FOUND,
+                                 "Request for unknown model: '%s' has no available versions",
+                                 e->name);
+        if (repo_entry_find_version_locked(e, version) == NULL)
+                return error_new(ERR_NOT_FOUND,
+                                 "Request for unknown model: '%s' version %lld is not found",
+                                 e->name, (long long)version);
+        return error_new(ERR_UNAVAILABLE,
+                         "Request for unknown model: '%s' version %lld is not at ready state",
+                         e->name, (long long)version);
+}
+
+/* The READY version asked for, NULL when there is none. */
+static struct repo_version *find_ready_locked(struct repo_entry *e, int64_t version) {
+        struct repo_version *v = version < 0 ? repo_entry_latest_locked(e)
+                                             : repo_entry_find_version_locked(e, version);
+
+        return v != NULL && v->state == VERSION_READY ? v : NULL;
+}
+
+struct error *repo_get(struct repo *r, const char *name, int64_t version, struct model **ret) {
+        struct repo_entry   *e;
+        struct repo_version *v;
+
+        MUTEX_GUARD(&r->table.lock);
+        e = repo_table_find_locked(&r->table, name);
+        if (e == NULL || e->n_versions == 0)
+                return unknown_model(name);
+        v = find_ready_locked(e, version);
+        if (v == NULL)
+                return no_such_version(e, version);
+        model_ref(v->model);
+        *ret = v->model;
+        return NULL;
+}
+
+bool repo_version_is_ready(struct repo *r, const char *name, int64_t version) {
+        struct model *model;
+        AUTO_ERROR    err = repo_get(r, name, version, &model);
+
+        if (err != NULL)
+                return false;
+
+        bool is_ready = model_instances_are_ready(model);
+
+        model_unref(model);
+        return is_ready;
+}
+
+static bool entry_is_ready(const struct repo_entry *e) {
+        if (e->n_versions == 0)
+                return false;
+        for (size_t i = 0; i < e->n_versions; i++) {
+                const struct repo_version *v = &e->versions[i];
+                bool was_unloaded = v->state == VERSION_UNAVAILABLE && v->reason != NULL &&
+                                    strcmp(v->reason, "unloaded") == 0;
+
+                if (v->state != VERSION_READY && !was_unloaded)
+                        return false;
+        }
+        return true;
+}
+
+bool repo_all_ready(struct repo *r) {
+        struct model **models;
+        size_t         n;
+        bool           all = true;
+
+        mutex_lock(&r->table.lock);
+        const struct map_entry *m;
+        size_t                  at = 0;
+
+        while (all && (m = map_next(&r->table.by_name, &at)) != NULL)
+                all = entry_is_ready(m->value);
+        mutex_unlock(&r->table.lock);
+        if (!all)
+                return false;
+
+        n = repo_ready_models(r, &models);
+        for (size_t i = 0; i < n; i++) {
+                all = all && model_instances_are_ready(models[i]);
+                model_unref(models[i]);
+        }
+        free(models);
+        return all;
+}
+
+size_t repo_ready_versions(struct repo *r, const char *name, int64_t **ret) {
+        struct repo_entry *e;
+        size_t             n = 0;
+
+        MUTEX_GUARD(&r->table.lock);
+        e = repo_table_find_locked(&r->table, name);
+        *ret = mem_zalloc(((e != NULL ? e->n_versions : 0) + 1) * sizeof(**ret));
+        for (size_t i = 0; e != NULL && i < e->n_versions; i++)
+                if (e->versions[i].state == VERSION_READY)
+                        (*ret)[n++] = e->versions[i].number;
+        return n;
+}
+
+size_t repo_ready_models(struct repo *r, struct model ***ret) {
+        struct repo_entry **entries;
+        size_t              n_entries;
+        size_t              n = 0;
+        size_t              cap = 0;
+
+        *ret = NULL;
+        MUTEX_GUARD(&r->table.lock);
+        entries = repo_table_sorted_locked(&r->table, &n_entries);
+        for (size_t i = 0; i < n_entries; i++)
+                cap += entries[i]->n_versions;
+        *ret = mem_zalloc((cap + 1) * sizeof(**ret));
+        for (size_t i = 0; i < n_entries; i++)
+                for (size_t k = 0; k < entries[i]->n_versions; k++) {
+                        struct repo_version *v = &entries[i]->versions[k];
+
+                        if (v->state != VERSION_READY)
+                                continue;
+                        model_ref(v->model);
+                        (*ret)[n++] = v->model;
+                }
+        free(entries);
+        return n;
+}
+
+uint64_t repo_count_in_flight(struct repo *r,
+                              void (*each)(const struct model *m, uint64_t n, void *userp),
+                              void *userp) {
+        struct model **models;
+        size_t         n = repo_ready_models(r, &models);
+        uint64_t       n_busy = 0;
+
+        for (size_t i = 0; i < n; i++) {
+                uint64_t in_flight = atomic_load(&models[i]->n_in_flight);
+
+                if (in_flight > 0) {
+                        n_busy++;
+                        each(models[i], in_flight, userp);
+                }
+                model_unref(models[i]);
+        }
+        free(models);
+        return n_busy;
+}

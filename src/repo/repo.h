@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The models of a server: which there are, in which state, and how to get at one.
+ *
+ *     UNKNOWN -> LOADING -> READY -> UNLOADING -> UNAVAILABLE ("unloaded")
+ *                   '-----> UNAVAILABLE ("<Code>: <text>")
+ *
+ * Ownership.  The repository holds one reference to each READY version.
+ * Threads.  Any. The table is guarded by a mutex of rank LOCK_MODEL, held for look-ups only;
+ * loading runs on a pool of loader threads with no lock held.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "repo/repo_parts.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct model;
+struct repo;
+
+enum version_state {
+        VERSION_UNKNOWN,
+        VERSION_LOADING,
+        VERSION_READY,
+        VERSION_UNLOADING,
+        VERSION_UNAVAILABLE,
+};
+
+/* "UNKNOWN", "READY", "UNAVAILABLE", "LOADING", "UNLOADING". */
+const char *version_state_name(enum version_state state);
+
+struct repo_options {
+        struct repo_parts   parts;
+        const char *const  *paths; /* copied */
+        size_t              n_paths;
+        unsigned            n_load_threads;
+};
+
+struct error *repo_new(const struct repo_options *options, struct repo **ret) NODISCARD;
+/* All models must be unloaded and reaped. */
+void repo_free(struct repo *r);
+
+/* Loads every model of every path; INTERNAL "failed to load all models" when one failed: the
+ * others serve. */
+struct error *repo_load_all(struct repo *r) NODISCARD;
+/* Stops schedulers (no new requests) of all models. */
+void repo_stop_all(struct repo *r);
+/* Drops all models; they end when their last request does. */
+void repo_unload_all(struct repo *r);
+
+/* A new reference to the model; version -1 = the highest READY one. Errors: the look-up texts of
+ * the HTTP surface, NOT_FOUND or UNAVAILABLE. */
+struct error *repo_get(struct repo *r, const char *name, int64_t version, struct model **ret)
+        NODISCARD;
+bool repo_version_is_ready(struct repo *r, const char *name, int64_t version);
+/* Strict readiness: every known version is READY, or UNAVAILABLE because it was unloaded. */
+bool repo_all_ready(struct repo *r);
+
+/* One line of the index. Texts live until repo_index_done(). */
+struct repo_index_entry {
+        char              *name;
+        int64_t            version; /* 0 = none: the model was never loaded */
+        enum version_state state;
+        char              *reason; /* NULL = none */
+};
+
+struct repo_index {
+        struct repo_index_entry *entries; /* owned */
+        size_t                   n_entries;
+};
+
+/* Sorted by name, then version. */
+void repo_index_read(struct repo *r, bool only_ready, struct repo_index *ret);
+void repo_index_done(struct repo_index *index);
+
+/* READY versions of a model, ascending; *ret is owned by the caller. 0 when there is none. */
+size_t repo_ready_versions(struct repo *r, const char *name, int64_t **ret);
+/* References to all READY versions, sorted by name and version; owned by the caller. */
+size_t repo_ready_models(struct repo *r, struct model ***ret);
+
+/* Models that are in flight, for the log of a shutdown. */
+uint64_t repo_count_in_flight(struct repo *r, void (*each)(const struct model *m, uint64_t n, void *userp),
+                              void *userp);

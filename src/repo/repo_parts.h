@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What loading a model needs of the server: borrowed parts that outlive the repository.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+struct backend_registry;
+struct reaper;
+struct stats_board;
+struct timer_thread;
+
+struct repo_parts {
+        struct backend_registry *backends;
+        struct stats_board      *board;
+        struct timer_thread     *timers;
+        struct reaper           *reaper;
+        void                    *server;            /* TRITONSERVER_Server, for backends */
+        bool                     auto_complete;     /* configurations may be absent or partial */
+        const char              *config_name;       /* --model-config-name; "" = config.pbtxt */
+};

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table behind the repository: models by name, their versions and states.
+ *
+ * Ownership.  The table owns its entries; a READY version holds a reference to its model.
+ * Threads.  Guarded by `lock` (rank LOCK_MODEL); the functions ending in _locked need it held.
+ */
+#pragma once
+
+#include "base/lock.h"
+#include "base/map.h"
+#include "repo/repo.h"
+
+struct repo_version {
+        int64_t            number;
+        enum version_state state;
+        char              *reason; /* owned; NULL = none */
+        struct model      *model;  /* ref; READY only */
+};
+
+struct repo_entry {
+        char                *name;      /* owned */
+        char                *directory; /* owned */
+        char                *problem;   /* owned; why it was not even tried, NULL = none */
+        bool                 is_duplicate;
+        struct repo_version *versions;  /* owned; ascending */
+        size_t               n_versions;
+};
+
+struct repo_table {
+        struct mutex lock; /* rank LOCK_MODEL; guards everything below */
+        struct map   by_name; /* struct repo_entry, owned */
+};
+
+void repo_table_init(struct repo_table *t);
+void repo_table_done(struct repo_table *t);
+
+/* NULL when there is none. */
+struct repo_entry *repo_table_find_locked(struct repo_table *t, const char *name);
+/* The entry, made when it is not there. */
+struct repo_entry   *repo_table_add_locked(struct repo_table *t, const char *name,
+                                           const char *directory);
+struct repo_version *repo_entry_add_version_locked(struct repo_entry *e, int64_t number);
+struct repo_version *repo_entry_find_version_locked(struct repo_entry *e, int64_t number);
+/* The highest READY version, NULL when there is none. */
+struct repo_version *repo_entry_latest_locked(struct repo_entry *e);
+/* The new state; `reason` is copied, NULL = none. Returns the reference that the version held,
+ * for the caller to drop once the lock is free; `model` is taken. */
+struct model *repo_version_set_locked(struct repo_version *v, enum version_state state,
+                                      const char *reason, struct model *model);
+/* All entries sorted by name; owned array, borrowed entries. */
+struct repo_entry **repo_table_sorted_locked(struct repo_table *t, size_t *ret_n);

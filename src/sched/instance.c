@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "sched/instance.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "infer/model.h"
+#include "infer/request.h"
+
+void instance_init(struct instance *in, struct pull_scheduler *s, struct executor *executor) {
+        *in = (struct instance){ .scheduler = s, .executor = executor };
+        cond_init(&in->wake);
+        list_node_init(&in->idle_node);
+}
+
+void instance_done(struct instance *in) {
+        cond_done(&in->wake);
+        free(in->batch);
+}
+
+static void reserve(struct instance *in, uint32_t n) {
+        if (n <= in->cap_batch)
+                return;
+        in->cap_batch = MAX(n, 16);
+        in->batch = mem_realloc(in->batch, in->cap_batch * sizeof(struct request *));
+}
+
+uint64_t instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline) {
+        struct model_stats *stats = first->model->stats;
+        uint64_t            start_ns;
+        uint32_t            at = 0;
+
+        reserve(in, n);
+        for (struct request *req = first; req != NULL; req = req->queued.next) {
+                atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_relaxed);
+                in->batch[at++] = req;
+        }
+        model_stats_pending(stats, -(int)n);
+        model_stats_path(stats, is_inline);
+        start_ns = clock_now_ns();
+        in->executor->ops->execute(in->executor, in->batch, n);
+        return clock_now_ns() - start_ns;
+}

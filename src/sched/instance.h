@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One instance of a model: it takes a batch, runs it, accounts for it.
+ *
+ * An instance has a thread, which waits until a batch may be formed. While it waits, a thread
+ * that submits a request may borrow the instance and run the batch itself (run to completion):
+ * no wake-up, no hop.
+ *
+ *     IDLE --signal--> (thread forms a batch) --> RUNNING --> IDLE
+ *     IDLE --borrow--> RUNNING on the submitter's thread --> IDLE
+ *
+ * Ownership.  Owned by its scheduler; borrows its executor from the loader.
+ * Threads.  Fields are guarded by the scheduler's lock, but for what only the runner touches.
+ */
+#pragma once
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/thread.h"
+#include "infer/executor.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pull_scheduler;
+struct request;
+
+struct instance {
+        struct pull_scheduler *scheduler; /* borrowed: the owner */
+        struct executor       *executor;  /* borrowed: the loader's */
+        struct thread          thread;
+        struct cond            wake;
+        struct list_node       idle_node; /* linked while idle */
+        bool                   is_borrowed;
+        uint64_t               watch_until_ns; /* while it is the scheduler's watcher */
+
+        struct request **batch; /* owned array; the runner's */
+        uint32_t         cap_batch;
+};
+
+void instance_init(struct instance *in, struct pull_scheduler *s, struct executor *executor);
+void instance_done(struct instance *in);
+
+/* Runs the n requests linked by queued.next on the calling thread; returns how long it took. */
+uint64_t instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline);

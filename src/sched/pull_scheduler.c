@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "sched/pull_scheduler.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "infer/model.h"
+#include "infer/request.h"
+#include "infer/request_shape.h"
+#include "infer/response_order.h"
+#include "sched/batch_queue.h"
+#include "sched/instance.h"
+
+#include <stdio.h>
+
+struct pull_scheduler {
+        struct scheduler       base;
+        struct model          *model; /* borrowed: the owner */
+        struct batch_policy    policy;
+        struct timer_thread   *timers; /* borrowed */
+        struct timer           timeout;
+        enum inline_execution  inline_execution;
+        uint64_t               inline_limit_ns;
+        _Atomic uint64_t       average_ns; /* of executions, moving; 0 = not measured yet */
+        struct response_order *order;      /* owned; NULL unless preserve_ordering */
+        struct instance       *instances;  /* owned array */
+        uint32_t               n_instances;
+
+        struct mutex       lock; /* rank LOCK_QUEUE; guards everything below */
+        struct batch_queue queue;
+        struct list        idle;    /* struct instance, the last to become idle first */
+        struct instance   *watcher; /* borrowed: sleeps until its watch_until_ns; may be NULL */
+        uint64_t           timer_due_ns;
+        bool               is_stopping; /* no new requests */
+        bool               is_ending;   /* instances leave */
+};
+
+/* More than 0 while this thread runs a batch for a submitter. */
+static _Thread_local unsigned inline_depth;
+
+static struct pull_scheduler *self(struct scheduler *s) {
+        return CONTAINER_OF(s, struct pull_scheduler, base);
+}
+
+static void wake_locked(struct instance *in) {
+        if (list_is_linked(&in->idle_node))
+                list_remove(&in->idle_node);
+        cond_signal(&in->wake);
+}
+
+static struct instance *first_idle_locked(struct pull_scheduler *s) {
+        struct list_node *node = list_first(&s->idle);
+
+        return node != NULL ? LIST_ENTRY(node, struct instance, idle_node) : NULL;
+}
+
+static void measure(struct pull_scheduler *s, uint64_t took_ns) {
+        uint64_t old = atomic_load_explicit(&s->average_ns, memory_order_relaxed);
+
+        if (took_ns == 0)
+                took_ns = 1;
+        atomic_store_explicit(&s->average_ns, old == 0 ? took_ns : (old * 7 + took_ns) / 8,
+                              memory_order_relaxed);
+}
+
+static bool may_run_here(const struct pull_scheduler *s, const struct instance *in) {
+        uint64_t average;
+
+        if (s->inline_execution == INLINE_NEVER || inline_depth > 0)
+                return false;
+        if (s->inline_execution == INLINE_ALWAYS)
+                return true;
+        average = atomic_load_explicit(&s->average_ns, memory_order_relaxed);
+        return in->executor->may_inline && average > 0 && average < s->inline_limit_ns;
+}
+
+/* The timer follows the queue's next due time. */
+static void follow_dues_locked(struct pull_scheduler *s) {
+        uint64_t due_ns = batch_queue_next_due(&s->queue);
+
+        if (due_ns == s->timer_due_ns)
+                return;
+        s->timer_due_ns = due_ns;
+        timer_arm(s->timers, &s->timeout, due_ns);
+}
+
+static void refuse_all(struct pull_scheduler *s, struct request *first, const struct error *why,
+                       enum failure_reason reason) {
+        for (struct request *req = first, *next; req != NULL; req = next) {
+                next = req->queued.next;
+                model_stats_pending(s->model->stats, -1);
+                request_refuse(req, why, reason);
+        }
+}
+
+static void refuse_expired(struct pull_scheduler *s, struct request *first) {
+        static const struct error expired = ERROR_STATIC(ERR_UNAVAILABLE,
+                                                         "Request timeout expired");
+
+        refuse_all(s, first, &expired, FAILURE_REJECTED);
+}
+
+static void on_timeout(struct timer *t) {
+        struct pull_scheduler *s = CONTAINER_OF(t, struct pull_scheduler, timeout);
+        struct request        *expired;
+
+        mutex_lock(&s->lock);
+        s->timer_due_ns = CLOCK_NEVER;
+        expired = batch_queue_expire(&s->queue, clock_now_ns());
+        follow_dues_locked(s);
+        mutex_unlock(&s->lock);
+        refuse_expired(s, expired);
+}
+
+static struct request *take_locked(struct pull_scheduler *s, uint32_t n) {
+        struct request *first = batch_queue_take(&s->queue, n);
+
+        if (s->order != NULL)
+                for (struct request *req = first; req != NULL; req = req->queued.next)
+                        req->slot = response_slot_new(s->order);
+        return first;
+}
+
+/* After something changed: somebody idle runs what may run, or watches the time. */
+static void wake_for_work_locked(struct pull_scheduler *s, uint64_t now_ns) {
+        struct instance      *in = first_idle_locked(s);
+        struct batch_decision d;
+
+        if (in == NULL)
+                return;
+        d = batch_queue_decide(&s->queue, now_ns);
+        if (d.verdict == BATCH_RUN)
+                wake_locked(in);
+        else if (d.verdict == BATCH_WAIT && s->watcher == NULL)
+                wake_locked(in);
+        else if (d.verdict == BATCH_WAIT && d.wait_until_ns < s->watcher->watch_until_ns)
+                wake_locked(s->watcher);
+}
+
+/* Runs a batch on the submitter's thread. Takes and gives back the lock. */
+static void run_borrowed_locked(struct pull_scheduler *s, struct instance *in, uint32_t n) {
+        struct request *first = take_locked(s, n);
+
+        list_remove(&in->idle_node);
+        in->is_borrowed = true;
+        if (s->watcher == in)
+                s->watcher = NULL; /* it cannot act now: another one has to watch */
+        follow_dues_locked(s);
+        if (s->queue.n_waiting > 0)
+                wake_for_work_locked(s, clock_now_ns());
+        mutex_unlock(&s->lock);
+
+        inline_depth++;
+        measure(s, instance_run(in, first, n, true));
+        inline_depth--;
+
+        mutex_lock(&s->lock);
+        in->is_borrowed = false;
+        list_prepend(&s->idle, &in->idle_node);
+        if (s->is_ending)
+                cond_signal(&in->wake);
+        else if (s->queue.n_waiting > 0)
+                wake_for_work_locked(s, clock_now_ns());
+}
+
+static struct error *stopping(const struct request *req) {
+        return request_error(req, ERR_UNAVAILABLE,
+                             "Server is stopping, scheduler for model has stopped accepting new "
+                             "inference requests");
+}
+
+static void refuse_cancelled(struct pull_scheduler *s, struct request *req) {
+        static const struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "");
+
+        req->queued.next = NULL;
+        refuse_all(s, req, &cancelled, FAILURE_CANCELED);
+}
+
+static struct error *pull_submit(struct scheduler *base, struct request *req) {
+        struct pull_scheduler *s = self(base);
+        uint64_t               now_ns = req->times.request_start_ns;
+        struct batch_decision  d = { .verdict = BATCH_NOTHING };
+        struct request        *expired = NULL;
+        struct instance       *in;
+
+        req->times.queue_start_ns = now_ns;
+        mutex_lock(&s->lock);
+        struct error *err = s->is_stopping ? stopping(req)
+                                           : batch_queue_push(&s->queue, req, now_ns);
+        if (err != NULL) {
+                mutex_unlock(&s->lock);
+                return err;
+        }
+        atomic_store(&req->state, REQUEST_PENDING);
+        model_stats_pending(s->model->stats, 1);
+        /* request_cancel() writes the flag, then reads the state: one of the two sees the other. */
+        if (UNLIKELY(atomic_load(&req->is_cancelled))) {
+                batch_queue_remove(&s->queue, req);
+                mutex_unlock(&s->lock);
+                refuse_cancelled(s, req);
+                return NULL;
+        }
+        if (UNLIKELY(s->queue.dues.n > 0))
+                expired = batch_queue_expire(&s->queue, now_ns);
+        in = first_idle_locked(s);
+        /* Those that timed out get their answer before anything runs here. */
+        if (in != NULL && expired == NULL && may_run_here(s, in))
+                d = batch_queue_decide(&s->queue, now_ns);
+        if (d.verdict == BATCH_RUN) {
+                run_borrowed_locked(s, in, d.n_requests);
+        } else {
+                follow_dues_locked(s);
+                wake_for_work_locked(s, now_ns);
+        }
+        mutex_unlock(&s->lock);
+        refuse_expired(s, expired);
+        return NULL;
+}
+
+static void pull_cancel(struct scheduler *base, struct request *req) {
+        struct pull_scheduler *s = self(base);
+        bool                   was_queued;
+
+        mutex_lock(&s->lock);
+        was_queued = batch_queue_remove(&s->queue, req);
+        if (was_queued) {
+                follow_dues_locked(s);
+                wake_for_work_locked(s, clock_now_ns());
+        }
+        mutex_unlock(&s->lock);
+        if (was_queued)
+                refuse_cancelled(s, req);
+}
+
+/* Sleeps until woken, or until the time to watch for. */
+static void wait_idle_locked(struct pull_scheduler *s, struct instance *in,
+                             const struct batch_decision *d) {
+        list_prepend(&s->idle, &in->idle_node);
+        if (d->verdict == BATCH_WAIT && s->watcher == NULL) {
+                s->watcher = in;
+                in->watch_until_ns = d->wait_until_ns;
+                cond_wait_until(&in->wake, &s->lock, d->wait_until_ns);
+                if (s->watcher == in) /* not any more when it was borrowed meanwhile */
+                        s->watcher = NULL;
+        } else {
+                cond_wait(&in->wake, &s->lock);
+        }
+        while (in->is_borrowed)
+                cond_wait(&in->wake, &s->lock);
+        if (list_is_linked(&in->idle_node))
+                list_remove(&in->idle_node);
+}
+
+static void instance_main(void *arg) {
+        struct instance       *in = arg;
+        struct pull_scheduler *s = in->scheduler;
+
+        mutex_lock(&s->lock);
+        while (!s->is_ending) {
+                uint64_t              now_ns = clock_now_ns();
+                struct request       *expired = batch_queue_expire(&s->queue, now_ns);
+                struct batch_decision d;
+
+                if (expired != NULL) {
+                        follow_dues_locked(s);
+                        mutex_unlock(&s->lock);
+                        refuse_expired(s, expired);
+                        mutex_lock(&s->lock);
+                        continue;
+                }
+                d = batch_queue_decide(&s->queue, now_ns);
+                if (d.verdict != BATCH_RUN) {
+                        wait_idle_locked(s, in, &d);
+                        continue;
+                }
+                struct request *first = take_locked(s, d.n_requests);
+
+                follow_dues_locked(s);
+                if (s->queue.n_waiting > 0)
+                        wake_for_work_locked(s, now_ns);
+                mutex_unlock(&s->lock);
+                measure(s, instance_run(in, first, d.n_requests, false));
+                mutex_lock(&s->lock);
+        }
+        mutex_unlock(&s->lock);
+}
+
+static void pull_stop(struct scheduler *base) {
+        struct pull_scheduler *s = self(base);
+
+        MUTEX_GUARD(&s->lock);
+        s->is_stopping = true;
+}
+
+static void pull_free(struct scheduler *base) {
+        struct pull_scheduler *s = self(base);
+
+        mutex_lock(&s->lock);
+        s->is_stopping = s->is_ending = true;
+        for (uint32_t i = 0; i < s->n_instances; i++)
+                cond_signal(&s->instances[i].wake);
+        mutex_unlock(&s->lock);
+        for (uint32_t i = 0; i < s->n_instances; i++) {
+                thread_join(&s->instances[i].thread);
+                instance_done(&s->instances[i]);
+        }
+        timer_cancel(s->timers, &s->timeout);
+        batch_queue_done(&s->queue);
+        response_order_unref(s->order);
+        batch_policy_done(&s->policy);
+        mutex_done(&s->lock);
+        free(s->instances);
+        free(s);
+}
+
+static const struct scheduler_ops pull_ops = {
+        .submit = pull_submit,
+        .cancel = pull_cancel,
+        .stop = pull_stop,
+        .free = pull_free,
+};
+
+static struct error *start_instances(struct pull_scheduler *s) {
+        for (uint32_t i = 0; i < s->n_instances; i++) {
+                struct instance *in = &s->instances[i];
+
+                TRY(thread_start(&in->thread, in->executor->name, instance_main, in));
+        }
+        return NULL;
+}
+
+struct error *pull_scheduler_new(const struct pull_options *o, struct scheduler **ret) {
+        struct pull_scheduler *s = mem_zalloc(sizeof(*s));
+        struct error          *err;
+
+        s->base.ops = &pull_ops;
+        s->model = o->model;
+        s->policy = *o->policy;
+        *o->policy = (struct batch_policy){ 0 };
+        s->timers = o->timers;
+        timer_init(&s->timeout, on_timeout);
+        s->timer_due_ns = CLOCK_NEVER;
+        s->inline_execution = o->inline_execution;
+        s->inline_limit_ns = o->inline_limit_ns > 0 ? o->inline_limit_ns : INLINE_DEFAULT_LIMIT_NS;
+        if (s->policy.preserve_ordering)
+                s->order = response_order_new();
+        mutex_init(&s->lock, LOCK_QUEUE);
+        list_init(&s->idle);
+        batch_queue_init(&s->queue,
+                         &(struct batch_rules){
+                                 .policy = &s->policy,
+                                 .one_by_one = o->one_by_one,
+                                 .equal_shapes = model_io_needs_equal_shapes(o->model->io),
+                         });
+        s->instances = mem_zalloc((o->n_executors + 1) * sizeof(*s->instances));
+        for (uint32_t i = 0; i < o->n_executors; i++)
+                if (!o->executors[i]->is_passive)
+                        instance_init(&s->instances[s->n_instances++], s, o->executors[i]);
+        err = start_instances(s);
+        if (err != NULL) {
+                pull_free(&s->base);
+                return err;
+        }
+        *ret = &s->base;
+        return NULL;
+}

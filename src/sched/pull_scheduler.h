@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One queue, several instances that pull from it: the engine of the default scheduler and of the
+ * dynamic batcher, which differ only in their rules.
+ *
+ * There is no batcher thread. An instance that becomes idle forms the next batch itself, under
+ * the queue's lock. When the rules say "wait", one idle instance (the watcher) sleeps until that
+ * time. A submitter wakes an instance only when there is something to run or a nearer time to
+ * watch.
+ *
+ * Run to completion: a submitter whose request makes a batch that may run now borrows an idle
+ * instance and executes on its own thread, when the executor allows it and the model's measured
+ * execution time (a moving average) is below the limit. Not nested: a completion that submits
+ * again goes through the queue, so that stacks stay flat.
+ *
+ * Timeouts fire on the timer thread, also while all instances are busy.
+ *
+ * Ownership.  Made for one model, owned by it. Executors are borrowed and must outlive it.
+ * Threads.  See infer/scheduler.h. Lock rank LOCK_QUEUE, never held across a call out.
+ */
+#pragma once
+
+#include "base/timer.h"
+#include "config/batch_policy.h"
+#include "infer/executor.h"
+#include "infer/scheduler.h"
+
+struct model;
+
+enum inline_execution { INLINE_AUTO, INLINE_NEVER, INLINE_ALWAYS };
+
+/* A model whose execution takes less than a hop to another thread costs (10 to 20 us) gains most;
+ * below 50 us a loop is not held up noticeably. */
+#define INLINE_DEFAULT_LIMIT_NS (50 * NS_PER_US)
+
+struct pull_options {
+        struct model          *model;     /* borrowed: the owner */
+        struct executor      **executors; /* borrowed; the array is copied */
+        uint32_t               n_executors;
+        struct timer_thread   *timers;    /* borrowed */
+        struct batch_policy   *policy;    /* taken: moved out of */
+        bool                   one_by_one;
+        enum inline_execution  inline_execution;
+        uint64_t               inline_limit_ns; /* 0 = default */
+};
+
+struct error *pull_scheduler_new(const struct pull_options *options, struct scheduler **ret) NODISCARD;

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "sched/sched_options.h"
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "config/model_config.h"
+#include "infer/model.h"
+#include "sched/pull_scheduler.h"
+#include "sched/sched_setup.h"
+
+#define MAX_INLINE_LIMIT_US UINT64_C(1000000)
+
+static struct error *read_inline_execution(const struct model *model, enum inline_execution *ret) {
+        static const char *const names[] = {
+                [INLINE_AUTO] = "auto",
+                [INLINE_NEVER] = "never",
+                [INLINE_ALWAYS] = "always",
+        };
+        const char *value = model_config_find_parameter(model->config, "inline_execution");
+
+        *ret = INLINE_AUTO;
+        if (value == NULL)
+                return NULL;
+        for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+                if (strcmp(names[i], value) != 0)
+                        continue;
+                *ret = (enum inline_execution)i;
+                return NULL;
+        }
+        return error_new(ERR_INVALID_ARG,
+                         "parameter 'inline_execution' of model '%s' must be 'auto', 'never' or "
+                         "'always', got '%s'",
+                         model->name, value);
+}
+
+static struct error *read_inline_limit(const struct model *model, uint64_t *ret_ns) {
+        const char *value = model_config_find_parameter(model->config, "inline_limit_us");
+        uint64_t    us;
+
+        *ret_ns = INLINE_DEFAULT_LIMIT_NS;
+        if (value == NULL)
+                return NULL;
+        if (!str_to_u64(str_of(value), &us) || us == 0 || us > MAX_INLINE_LIMIT_US)
+                return error_new(ERR_INVALID_ARG,
+                                 "parameter 'inline_limit_us' of model '%s' must be a number of "
+                                 "microseconds from 1 to %llu, got '%s'",
+                                 model->name, (unsigned long long)MAX_INLINE_LIMIT_US, value);
+        *ret_ns = us * NS_PER_US;
+        return NULL;
+}
+
+struct error *sched_options_read(const struct sched_setup *setup, struct pull_options *ret) {
+        TRY(read_inline_execution(setup->model, &ret->inline_execution));
+        TRY(read_inline_limit(setup->model, &ret->inline_limit_ns));
+        ret->model = setup->model;
+        ret->executors = setup->executors;
+        ret->n_executors = setup->n_executors;
+        ret->timers = setup->timers;
+        return NULL;
+}

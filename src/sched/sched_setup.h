@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What every scheduler is made from; and the choice of one by the model's configuration.
+ */
+#pragma once
+
+#include "infer/executor.h"
+#include "infer/scheduler.h"
+
+#include <stdint.h>
+
+struct model;
+struct timer_thread;
+
+struct sched_setup {
+        struct model        *model;     /* borrowed: will own the scheduler */
+        struct executor    **executors; /* borrowed: outlive the scheduler; the array is copied */
+        uint32_t             n_executors;
+        struct timer_thread *timers;    /* borrowed: the server's */
+};
+
+/* Every request is a batch of its own; any idle instance takes the next, first come first served. */
+struct error *sched_default_new(const struct sched_setup *setup, struct scheduler **ret);
+
+/* Batches by preferred size and delay, priorities, queue policies: dynamic_batching. */
+struct error *sched_dynamic_new(const struct sched_setup *setup, struct scheduler **ret);
+
+/* By the configuration's scheduling choice. UNSUPPORTED names a choice that this build lacks. */
+struct error *sched_new(const struct sched_setup *setup, struct scheduler **ret);

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "server/core_metrics.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/lock.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "observe/metric.h"
+#include "observe/prometheus.h"
+
+#include <stdio.h>
+
+#define MAX_LIMIT_NAMES 64
+#define PROC_FILE_MAX 65536
+
+struct cpu_times {
+        uint64_t busy;
+        uint64_t total;
+};
+
+struct core_metrics {
+        struct metric_registry     *registry; /* borrowed: the server */
+        struct metric_collector    *collector;
+        struct metric_family       *rejected; /* owned */
+        struct core_metrics_options options;
+
+        struct mutex     limits_lock; /* rank LOCK_MAILBOX; guards `limits` */
+        struct map       limits;      /* struct metric, owned, by limit */
+
+        /* The collector's, which the registry serialises. */
+        uint64_t         read_at_ns;
+        struct cpu_times last;
+        double           utilization;
+        uint64_t         memory_total_bytes;
+        uint64_t         memory_used_bytes;
+};
+
+/* The first line of /proc/stat: user nice system idle iowait irq softirq steal, in ticks. */
+static bool read_cpu_times(struct cpu_times *ret) {
+        AUTO_STRBUF        text = { 0 };
+        AUTO_ERROR         err = NULL;
+        unsigned long long v[8] = { 0 };
+
+        strbuf_init(&text, PROC_FILE_MAX);
+        err = file_read("/proc/stat", PROC_FILE_MAX, &text);
+        if (err != NULL || sscanf(strbuf_cstr(&text), "cpu %llu %llu %llu %llu %llu %llu %llu %llu",
+                                  &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7]) < 4)
+                return false;
+        ret->total = 0;
+        for (size_t i = 0; i < ARRAY_LEN(v); i++)
+                ret->total += v[i];
+        ret->busy = ret->total - v[3] - v[4];
+        return true;
+}
+
+static uint64_t memory_field(const char *text, const char *name) {
+        const char        *at = strstr(text, name);
+        unsigned long long kib = 0;
+
+        if (at == NULL || sscanf(at + strlen(name), " %llu", &kib) != 1)
+                return 0;
+        return kib * 1024;
+}
+
+static void read_memory(struct core_metrics *m) {
+        AUTO_STRBUF text = { 0 };
+        AUTO_ERROR  err = NULL;
+
+        strbuf_init(&text, PROC_FILE_MAX);
+        err = file_read("/proc/meminfo", PROC_FILE_MAX, &text);
+        if (err != NULL)
+                return;
+        m->memory_total_bytes = memory_field(strbuf_cstr(&text), "MemTotal:");
+        m->memory_used_bytes =
+                m->memory_total_bytes - memory_field(strbuf_cstr(&text), "MemAvailable:");
+}
+
+static void refresh(struct core_metrics *m) {
+        uint64_t         now_ns = clock_now_ns();
+        struct cpu_times now;
+
+        if (m->read_at_ns != 0 && now_ns - m->read_at_ns < m->options.interval_ms * NS_PER_MS)
+                return;
+        if (read_cpu_times(&now)) {
+                if (m->read_at_ns != 0 && now.total > m->last.total)
+                        m->utilization = (double)(now.busy - m->last.busy) /
+                                         (double)(now.total - m->last.total);
+                m->last = now;
+        }
+        read_memory(m);
+        m->read_at_ns = now_ns;
+}
+
+static void put_gauge(struct strbuf *out, const char *name, const char *help, double value) {
+        prometheus_head(out, name, help, METRIC_GAUGE);
+        prometheus_sample(out, name, "", value);
+}
+
+static void collect(void *owner, struct strbuf *out) {
+        struct core_metrics *m = owner;
+
+        put_gauge(out, "nv_pinned_memory_pool_total_bytes",
+                  "Pinned memory pool total memory size, in bytes",
+                  (double)m->options.pinned_pool_bytes);
+        put_gauge(out, "nv_pinned_memory_pool_used_bytes",
+                  "Pinned memory pool used memory size, in bytes", 0);
+        if (!m->options.cpu)
+                return;
+        refresh(m);
+        put_gauge(out, "nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", m->utilization);
+        put_gauge(out, "nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes",
+                  (double)m->memory_total_bytes);
+        put_gauge(out, "nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes",
+                  (double)m->memory_used_bytes);
+}
+
+struct core_metrics *core_metrics_new(struct metric_registry *r,
+                                      const struct core_metrics_options *options) {
+        struct core_metrics *m = mem_zalloc(sizeof(*m));
+
+        m->registry = r;
+        m->options = *options;
+        mutex_init(&m->limits_lock, LOCK_MAILBOX);
+        map_init(&m->limits);
+        /* Our own fixed name and text: opening cannot be refused. */
+        error_free(metric_family_open(r, METRIC_COUNTER, "neso_rejected_total",
+                                      "Requests and connections refused because of a limit",
+                                      &m->rejected));
+        m->collector = metric_collector_add(r, false, collect, m);
+        return m;
+}
+
+void core_metrics_free(struct core_metrics *m) {
+        const struct map_entry *e;
+        size_t                  at = 0;
+
+        metric_collector_remove(m->registry, m->collector);
+        while ((e = map_next(&m->limits, &at)) != NULL)
+                metric_free(e->value);
+        map_done(&m->limits);
+        error_free(metric_family_close(m->rejected));
+        mutex_done(&m->limits_lock);
+        free(m);
+}
+
+struct error *core_metrics_count_rejected(struct core_metrics *m, const char *limit) {
+        struct metric_label label = { "limit", limit };
+        struct metric      *metric;
+
+        MUTEX_GUARD(&m->limits_lock);
+        metric = map_find(&m->limits, str_of(limit));
+        if (metric == NULL) {
+                if (map_size(&m->limits) >= MAX_LIMIT_NAMES)
+                        return error_new(ERR_INVALID_ARG, "more than %d names of limits",
+                                         MAX_LIMIT_NAMES);
+                TRY(metric_new(m->rejected, &label, 1, NULL, 0, &metric));
+                map_set(&m->limits, str_of(limit), metric);
+        }
+        return metric_increment(metric, 1);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Metrics of the process: the pinned pool, CPU and memory of the machine, refusals by limits.
+ *
+ * CPU figures are read from /proc when metrics are printed, at most once per interval: no thread
+ * polls for a scraper that may not exist.
+ *
+ * Threads.  Any.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct core_metrics;
+struct metric_registry;
+
+struct core_metrics_options {
+        uint64_t pinned_pool_bytes;
+        bool     cpu;
+        uint64_t interval_ms;
+};
+
+struct core_metrics *core_metrics_new(struct metric_registry *r,
+                                      const struct core_metrics_options *options);
+void                 core_metrics_free(struct core_metrics *m);
+
+/* neso_rejected_total{limit="<limit>"} + 1. */
+struct error *core_metrics_count_rejected(struct core_metrics *m, const char *limit) NODISCARD;

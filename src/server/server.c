@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "server/server.h"
+
+#include "backend/backend_registry.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/timer.h"
+#include "infer/model.h"
+#include "observe/metric.h"
+#include "observe/model_stats.h"
+#include "repo/reaper.h"
+#include "repo/repo.h"
+#include "server/core_metrics.h"
+#include "server/server_report.h"
+
+static struct backend_registry *make_backends(const struct server_options *o) {
+        size_t                   n = o->backend_settings.n_items;
+        struct backend_setting  *settings = mem_zalloc((n + 1) * sizeof(*settings));
+        struct backend_registry *r;
+
+        for (size_t i = 0; i < n; i++)
+                settings[i] = (struct backend_setting){ o->backend_settings.items[i].group,
+                                                        o->backend_settings.items[i].name,
+                                                        o->backend_settings.items[i].value };
+        r = backend_registry_new(
+                &(struct backend_registry_options){ .directory = o->backend_directory,
+                                                    .auto_complete = !o->strict_model_config,
+                                                    .settings = settings,
+                                                    .n_settings = n });
+        free(settings);
+        return r;
+}
+
+static bool is_false(const char *text) {
+        return text != NULL && (strcmp(text, "false") == 0 || strcmp(text, "0") == 0);
+}
+
+static bool is_true(const char *text) {
+        return text != NULL && (strcmp(text, "true") == 0 || strcmp(text, "1") == 0);
+}
+
+static void make_metrics(struct server *s, const struct server_options *o) {
+        const struct option_settings *m = &o->metrics_settings;
+
+        s->metrics = metric_registry_new();
+        s->board = stats_board_new(
+                s->metrics,
+                &(struct stats_board_options){
+                        .counter_latencies =
+                                !is_false(option_settings_find(m, "", "counter_latencies")),
+                        .summary_latencies =
+                                is_true(option_settings_find(m, "", "summary_latencies")),
+                        .histogram_latencies =
+                                is_true(option_settings_find(m, "", "histogram_latencies")) });
+        s->core = core_metrics_new(
+                s->metrics,
+                &(struct core_metrics_options){ .pinned_pool_bytes = o->pinned_pool_bytes,
+                                                .cpu = o->cpu_metrics,
+                                                .interval_ms = o->metrics_interval_ms });
+}
+
+static struct error *make_repo(struct server *s, const struct server_options *o) {
+        struct repo_options options = {
+                .parts = { .backends = s->backends,
+                           .board = s->board,
+                           .timers = s->timers,
+                           .reaper = s->reaper,
+                           .server = s,
+                           .auto_complete = !o->strict_model_config,
+                           .config_name = o->model_config_name },
+                .paths = (const char *const *)o->repository_paths.items,
+                .n_paths = o->repository_paths.n_items,
+                .n_load_threads = o->model_load_threads,
+        };
+
+        return repo_new(&options, &s->repo);
+}
+
+/* Options whose feature is not there yet are refused, not ignored. */
+static struct error *check_options(const struct server_options *o) {
+        if (o->control_mode != MODEL_CONTROL_NONE)
+                return error_new(ERR_UNSUPPORTED,
+                                 "model control modes other than 'none' are not supported yet");
+        if (o->rate_limit_mode != RATE_LIMIT_OFF)
+                return error_new(ERR_UNSUPPORTED, "the rate limiter is not supported yet");
+        if (o->n_caches > 0)
+                return error_new(ERR_UNSUPPORTED, "response caches are not supported yet");
+        if (o->model_namespacing)
+                return error_new(ERR_UNSUPPORTED, "model namespacing is not supported yet");
+        if (o->host_policies.n_items > 0)
+                return error_new(ERR_UNSUPPORTED, "host policies are not supported yet");
+        return NULL;
+}
+
+static struct error *build(struct server *s, const struct server_options *o) {
+        TRY(check_options(o));
+        make_metrics(s, o);
+        TRY(timer_thread_new(&s->timers));
+        s->backends = make_backends(o);
+        TRY(reaper_new(&s->reaper));
+        return make_repo(s, o);
+}
+
+struct error *server_new(const struct server_options *o, struct server **ret) {
+        struct server *s = mem_zalloc(sizeof(*s));
+        struct error  *err;
+
+        atomic_init(&s->state, SERVER_INITIALIZING);
+        s->id = mem_strdup(o->id);
+        s->strict_readiness = o->strict_readiness;
+        atomic_init(&s->exit_timeout_s, o->exit_timeout_s);
+        err = build(s, o);
+        if (err == NULL) {
+                err = repo_load_all(s->repo);
+                server_report_start(s, o);
+        }
+        if (err != NULL && (o->exit_on_error || s->repo == NULL)) {
+                if (s->repo != NULL)
+                        error_free(server_stop(s));
+                server_free(s);
+                return err;
+        }
+        error_free(err);
+        atomic_store(&s->state, SERVER_READY);
+        *ret = s;
+        return NULL;
+}
+
+static void log_in_flight(const struct model *m, uint64_t n, void *userp) {
+        (void)userp;
+        log_info("Model '%s' (version %lld) has %llu in-flight inferences", m->name,
+                 (long long)m->version, (unsigned long long)n);
+}
+
+/* Waits for the models to end, a log line each second. */
+static struct error *wait_for_models(struct server *s, uint64_t deadline_ns) {
+        uint64_t now_ns;
+        uint32_t n_live;
+
+        while ((n_live = reaper_wait(s->reaper, 0)) > 0) {
+                now_ns = clock_now_ns();
+                if (now_ns >= deadline_ns)
+                        return error_new(ERR_INTERNAL,
+                                         "Exit timeout expired. Exiting immediately.");
+                log_info("Timeout %llu: Found %u live models and 0 in-flight non-inference requests",
+                         (unsigned long long)((deadline_ns - now_ns) / NS_PER_S), n_live);
+                reaper_wait(s->reaper, MIN(now_ns + NS_PER_S, deadline_ns));
+        }
+        return NULL;
+}
+
+struct error *server_stop(struct server *s) {
+        uint32_t timeout_s = atomic_load(&s->exit_timeout_s);
+        uint64_t deadline_ns = clock_now_ns() + timeout_s * NS_PER_S;
+
+        if (atomic_exchange(&s->state, SERVER_EXITING) == SERVER_EXITING &&
+            reaper_wait(s->reaper, 0) == 0)
+                return NULL; /* stopped before */
+        log_info("Waiting for in-flight requests to complete.");
+        repo_stop_all(s->repo);
+        log_info("Timeout %u: Found %llu model versions that have in-flight inferences", timeout_s,
+                 (unsigned long long)repo_count_in_flight(s->repo, log_in_flight, NULL));
+        log_info("All models are stopped, unloading models");
+        repo_unload_all(s->repo);
+        return wait_for_models(s, deadline_ns);
+}
+
+void server_free(struct server *s) {
+        if (s == NULL)
+                return;
+        repo_free(s->repo);
+        reaper_free(s->reaper);
+        backend_registry_free(s->backends);
+        timer_thread_free(s->timers);
+        if (s->core != NULL)
+                core_metrics_free(s->core);
+        if (s->board != NULL)
+                stats_board_free(s->board);
+        if (s->metrics != NULL)
+                metric_registry_free(s->metrics);
+        free(s->id);
+        free(s);
+}
+
+bool server_is_live(const struct server *s) {
+        return atomic_load(&s->state) == SERVER_READY;
+}
+
+bool server_is_ready(struct server *s) {
+        if (atomic_load(&s->state) != SERVER_READY)
+                return false;
+        return !s->strict_readiness || repo_all_ready(s->repo);
+}
+
+struct error *server_get_model(struct server *s, const char *name, int64_t version,
+                               struct model **ret) {
+        if (UNLIKELY(atomic_load_explicit(&s->state, memory_order_relaxed) != SERVER_READY))
+                return error_new(ERR_UNAVAILABLE, "Server not ready");
+        return repo_get(s->repo, name, version, ret);
+}

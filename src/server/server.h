@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The object that owns everything in the core: TRITONSERVER_Server.
+ *
+ *     INITIALIZING -> READY -> EXITING -> (freed)
+ *
+ * Ownership.  Owns the repository, the backends, metrics, timers; freed in the reverse order of
+ * their creation. Threads.  Any, but for server_new(), server_stop() and server_free().
+ */
+#pragma once
+
+#include "base/error.h"
+#include "infer/message.h"
+#include "server/server_options.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct backend_registry;
+struct core_metrics;
+struct metric_registry;
+struct model;
+struct reaper;
+struct repo;
+struct request;
+struct stats_board;
+struct timer_thread;
+
+enum server_state { SERVER_INITIALIZING, SERVER_READY, SERVER_EXITING };
+
+struct server {
+        _Atomic int              state; /* enum server_state */
+        char                    *id;    /* owned */
+        bool                     strict_readiness;
+        _Atomic uint32_t         exit_timeout_s;
+        struct metric_registry  *metrics;  /* owned */
+        struct core_metrics     *core;     /* owned; CPU, memory pool, refusals */
+        struct stats_board      *board;    /* owned */
+        struct timer_thread     *timers;   /* owned */
+        struct backend_registry *backends; /* owned */
+        struct reaper           *reaper;   /* owned */
+        struct repo             *repo;     /* owned */
+};
+
+/* Blocks until the models are loaded. With exit_on_error, a model that failed is an error:
+ * INTERNAL "failed to load all models". */
+struct error *server_new(const struct server_options *options, struct server **ret) NODISCARD;
+/* Refuses new requests, waits for those in flight up to the exit timeout, unloads all models.
+ * INTERNAL "Exit timeout expired. Exiting immediately." when it took longer. */
+struct error *server_stop(struct server *s) NODISCARD;
+void          server_free(struct server *s);
+
+bool server_is_live(const struct server *s);
+bool server_is_ready(struct server *s);
+
+/* A request against its model, then to its scheduler. The caller keeps it on error. */
+struct error *server_infer(struct server *s, struct request *req) NODISCARD;
+
+/* A new reference. UNAVAILABLE "Server not ready" before and after the server's life. */
+struct error *server_get_model(struct server *s, const char *name, int64_t version,
+                               struct model **ret) NODISCARD;
+
+/* JSON for the management protocols; *ret is the caller's. version -1 = the latest. */
+struct error *server_metadata(struct server *s, struct message **ret) NODISCARD;
+struct error *server_model_metadata(struct server *s, const char *name, int64_t version,
+                                    struct message **ret) NODISCARD;
+struct error *server_model_config(struct server *s, const char *name, int64_t version,
+                                  uint32_t config_version, struct message **ret) NODISCARD;
+/* name "" = all models. */
+struct error *server_model_statistics(struct server *s, const char *name, int64_t version,
+                                      struct message **ret) NODISCARD;
+struct error *server_model_index(struct server *s, bool only_ready, struct message **ret) NODISCARD;

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "server/server.h"
+
+#include "base/clock.h"
+#include "infer/model.h"
+#include "infer/request.h"
+#include "infer/request_check.h"
+
+struct error *server_infer(struct server *s, struct request *req) {
+        struct model *model = req->model;
+        struct error *err;
+
+        if (UNLIKELY(atomic_load_explicit(&s->state, memory_order_relaxed) != SERVER_READY))
+                return error_new(ERR_UNAVAILABLE, "Server not ready");
+        if (req->on_response == NULL || req->on_release == NULL)
+                return request_error(req, ERR_INVALID_ARG,
+                                     "release and response callbacks must be set before inference");
+        req->times.request_start_ns = clock_now_ns();
+        TRY(request_prepare(req));
+
+        /* Before the scheduler has it: afterwards it may be released and gone at any moment. */
+        atomic_fetch_add_explicit(&model->n_in_flight, 1, memory_order_relaxed);
+        err = model->scheduler->ops->submit(model->scheduler, req);
+        if (UNLIKELY(err != NULL))
+                atomic_fetch_sub_explicit(&model->n_in_flight, 1, memory_order_relaxed);
+        return err;
+}

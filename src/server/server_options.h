@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Everything a server is told before it starts.
+ *
+ * Filled through TRITONSERVER_ServerOptionsSet... and read once, when the server is created. Log
+ * settings are not here: they act on the process at once (base/log.h).
+ *
+ * Ownership.  Texts are copied in; server_options_free() frees all. A server keeps no pointer into
+ * the options.
+ * Threads.  One owner at a time.
+ */
+#pragma once
+
+#include "base/compiler.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Values are those of TRITONSERVER_ModelControlMode. */
+enum model_control_mode {
+        MODEL_CONTROL_NONE = 0,     /* every model at the start, no change later */
+        MODEL_CONTROL_POLL = 1,     /* follows the repositories */
+        MODEL_CONTROL_EXPLICIT = 2, /* loads and unloads on request */
+};
+
+/* Values are those of TRITONSERVER_RateLimitMode. */
+enum rate_limit_mode {
+        RATE_LIMIT_OFF = 0,
+        RATE_LIMIT_EXEC_COUNT = 1,
+};
+
+/* `--backend-config=onnxruntime,threads=2` is { "onnxruntime", "threads", "2" }; the group is ""
+ * where the option was given without one. */
+struct option_setting {
+        char *group; /* owned */
+        char *name;  /* owned */
+        char *value; /* owned */
+};
+
+struct option_settings {
+        struct option_setting *items; /* owned, in the order given */
+        size_t                 n_items;
+};
+
+struct option_texts {
+        char **items; /* owned, in the order given */
+        size_t n_items;
+};
+
+#define RATE_LIMIT_EACH_DEVICE (-1)
+
+struct rate_limit_resource {
+        char  *name; /* owned */
+        size_t count;
+        int    device; /* or RATE_LIMIT_EACH_DEVICE */
+};
+
+struct device_bytes {
+        int      device;
+        uint64_t bytes;
+};
+
+struct device_fraction {
+        int    device;
+        double fraction; /* 0 to 1 of the GPU's memory that models may fill */
+};
+
+struct cache_setting {
+        char *name;        /* owned; "local" */
+        char *config_json; /* owned; an object, its values are texts */
+};
+
+struct server_options {
+        char *id; /* owned; "triton" */
+
+        /* models */
+        struct option_texts     repository_paths;
+        struct option_texts     startup_models; /* EXPLICIT; "*" alone means all */
+        enum model_control_mode control_mode;
+        bool                    strict_model_config; /* true: no auto-complete */
+        char                   *model_config_name;   /* owned; "": none */
+        bool                    model_namespacing;
+        unsigned                model_load_threads;
+        unsigned                model_load_retries;
+
+        /* life */
+        bool     exit_on_error;
+        bool     strict_readiness;
+        unsigned exit_timeout_s;
+
+        /* memory and devices */
+        uint64_t                pinned_pool_bytes;
+        struct device_bytes    *cuda_pools; /* owned */
+        size_t                  n_cuda_pools;
+        struct device_bytes    *cuda_virtual_sizes; /* owned */
+        size_t                  n_cuda_virtual_sizes;
+        struct device_fraction *load_limits; /* owned */
+        size_t                  n_load_limits;
+        double                  min_compute_capability;
+        bool                    peer_access;
+        unsigned                buffer_manager_threads;
+        struct option_settings  host_policies;
+
+        /* scheduling */
+        enum rate_limit_mode        rate_limit_mode;
+        struct rate_limit_resource *rate_limit_resources; /* owned */
+        size_t                      n_rate_limit_resources;
+
+        /* plug-ins */
+        char                  *backend_directory;   /* owned */
+        char                  *repoagent_directory; /* owned */
+        char                  *cache_directory;     /* owned */
+        struct option_settings backend_settings;
+        struct cache_setting  *caches; /* owned; at most one per name */
+        size_t                 n_caches;
+
+        /* metrics */
+        bool                   metrics;
+        bool                   gpu_metrics;
+        bool                   cpu_metrics;
+        uint64_t               metrics_interval_ms;
+        struct option_settings metrics_settings;
+};
+
+/* All defaults set: those of TRITONSERVER_ServerOptionsNew(). */
+struct server_options *server_options_new(void);
+void                   server_options_free(struct server_options *o); /* NULL is fine */
+
+/* Replaces a text of the options by a copy. */
+void server_options_set_text(char **owned, const char *text);
+
+void option_texts_add(struct option_texts *texts, const char *text);
+/* One more, at the end; the same group and name may occur again, and the last one counts. */
+void option_settings_add(struct option_settings *settings, const char *group, const char *name,
+                         const char *value);
+/* The value that counts; NULL when it was never given. */
+const char *option_settings_find(const struct option_settings *settings, const char *group,
+                                 const char *name);
+
+/* These replace the entry of the same device or cache where there is one. */
+void server_options_set_cuda_pool(struct server_options *o, int device, uint64_t bytes);
+void server_options_set_cuda_virtual_size(struct server_options *o, int device, uint64_t bytes);
+void server_options_set_load_limit(struct server_options *o, int device, double fraction);
+void server_options_set_cache(struct server_options *o, const char *name, const char *config_json);
+
+/* ALREADY_EXISTS when the resource has a count for this device. */
+struct error *server_options_add_resource(struct server_options *o, const char *name, size_t count,
+                                          int device) NODISCARD;

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "server/server.h"
+
+#include "base/mem.h"
+#include "codec/json_writer.h"
+#include "config/model_config.h"
+#include "infer/model.h"
+#include "repo/repo.h"
+#include "server/version.h"
+
+static const char *const extensions[] = {
+        "classification",
+        "sequence",
+        "model_repository",
+        "model_repository(unload_dependents)",
+        "schedule_policy",
+        "model_configuration",
+        "system_shared_memory",
+        "cuda_shared_memory",
+        "binary_tensor_data",
+        "parameters",
+        "statistics",
+        "trace",
+        "logging",
+};
+
+struct error *server_metadata(struct server *s, struct message **ret) {
+        AUTO_STRBUF        out = { 0 };
+        struct json_writer w;
+
+        strbuf_init(&out, 0);
+        json_writer_init(&w, &out);
+        json_begin_object(&w);
+        json_key(&w, "name");
+        json_put_string(&w, s->id);
+        json_key(&w, "version");
+        json_put_string(&w, SERVER_VERSION);
+        json_key(&w, "extensions");
+        json_begin_array(&w);
+        for (size_t i = 0; i < ARRAY_LEN(extensions); i++)
+                json_put_string(&w, extensions[i]);
+        json_end_array(&w);
+        json_end_object(&w);
+        return message_new_take(&out, ret);
+}
+
+static void print_tensors(struct json_writer *w, const struct model_io *tensors, uint32_t n,
+                          bool is_batched) {
+        json_begin_array(w);
+        for (uint32_t i = 0; i < n; i++) {
+                const struct model_io *t = &tensors[i];
+
+                json_begin_object(w);
+                json_key(w, "name");
+                json_put_string(w, t->name);
+                json_key(w, "datatype");
+                json_put_string(w, data_type_name(t->type));
+                json_key(w, "shape");
+                json_begin_array(w);
+                if (is_batched)
+                        json_put_i64(w, -1);
+                for (uint32_t d = 0; d < t->n_dims; d++)
+                        json_put_i64(w, t->dims[d]);
+                json_end_array(w);
+                json_end_object(w);
+        }
+        json_end_array(w);
+}
+
+static void print_versions(struct server *s, const struct model *model, int64_t version,
+                           struct json_writer *w) {
+        int64_t *versions;
+        size_t   n = repo_ready_versions(s->repo, model->name, &versions);
+
+        json_begin_array(w);
+        for (size_t i = 0; i < n; i++) {
+                AUTO_CHARS text = mem_printf("%lld", (long long)versions[i]);
+
+                if (version < 0 || versions[i] == version)
+                        json_put_string(w, text);
+        }
+        json_end_array(w);
+        free(versions);
+}
+
+struct error *server_model_metadata(struct server *s, const char *name, int64_t version,
+                                    struct message **ret) {
+        AUTO_STRBUF                   out = { 0 };
+        struct json_writer            w;
+        struct model                 *model;
+        const Inference__ModelConfig *pb;
+
+        strbuf_init(&out, 0);
+        TRY(server_get_model(s, name, version, &model));
+        pb = model->config->pb;
+        json_writer_init(&w, &out);
+        json_begin_object(&w);
+        json_key(&w, "name");
+        json_put_string(&w, model->name);
+        json_key(&w, "versions");
+        print_versions(s, model, version, &w);
+        json_key(&w, "platform");
+        json_put_string(&w, config_text_is_set(pb->platform) ? pb->platform : pb->backend);
+        json_key(&w, "inputs");
+        print_tensors(&w, model->io->inputs, model->io->n_inputs, model->io->max_batch_size > 0);
+        json_key(&w, "outputs");
+        print_tensors(&w, model->io->outputs, model->io->n_outputs, model->io->max_batch_size > 0);
+        json_end_object(&w);
+        model_unref(model);
+        return message_new_take(&out, ret);
+}
+
+struct error *server_model_config(struct server *s, const char *name, int64_t version,
+                                  uint32_t config_version, struct message **ret) {
+        AUTO_STRBUF   out = { 0 };
+        struct model *model;
+        struct error *err;
+
+        strbuf_init(&out, 0);
+        TRY(server_get_model(s, name, version, &model));
+        err = model_config_print_json(model->config, config_version, &out);
+        model_unref(model);
+        return err != NULL ? err : message_new_take(&out, ret);
+}
+
+struct error *server_model_index(struct server *s, bool only_ready, struct message **ret) {
+        AUTO_STRBUF        out = { 0 };
+        struct json_writer w;
+        struct repo_index  index;
+
+        strbuf_init(&out, 0);
+        json_writer_init(&w, &out);
+        repo_index_read(s->repo, only_ready, &index);
+        json_begin_array(&w);
+        for (size_t i = 0; i < index.n_entries; i++) {
+                const struct repo_index_entry *e = &index.entries[i];
+                AUTO_CHARS version = mem_printf("%lld", (long long)e->version);
+
+                json_begin_object(&w);
+                json_key(&w, "name");
+                json_put_string(&w, e->name);
+                if (e->version > 0) {
+                        json_key(&w, "version");
+                        json_put_string(&w, version);
+                }
+                if (e->state != VERSION_UNKNOWN) {
+                        json_key(&w, "state");
+                        json_put_string(&w, version_state_name(e->state));
+                }
+                if (e->reason != NULL) {
+                        json_key(&w, "reason");
+                        json_put_string(&w, e->reason);
+                }
+                json_end_object(&w);
+        }
+        json_end_array(&w);
+        repo_index_done(&index);
+        return message_new_take(&out, ret);
+}

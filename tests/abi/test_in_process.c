@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A program with a server in it: the public headers and libtritonserver.so, nothing else.
+ *
+ *   test_in_process <directory of backends>
+ *
+ * The repository has one model, "twin", of the identity backend: two FP32 inputs of 3 elements in
+ * batches of up to 4, each repeated as an output.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "triton/core/neso.h"
+
+#define TIMEOUT_S 60
+
+static const char config_text[] =
+        "name: \"twin\"\n"
+        "backend: \"identity\"\n"
+        "max_batch_size: 4\n"
+        "input [ { name: \"INPUT0\" data_type: TYPE_FP32 dims: [ 3 ] },\n"
+        "        { name: \"INPUT1\" data_type: TYPE_FP32 dims: [ 3 ] } ]\n"
+        "output [ { name: \"OUTPUT0\" data_type: TYPE_FP32 dims: [ 3 ] },\n"
+        "         { name: \"OUTPUT1\" data_type: TYPE_FP32 dims: [ 3 ] } ]\n"
+        "instance_group [ { count: 1 kind: KIND_CPU } ]\n";
+
+static const char *backend_directory;
+
+/* ---- the fixture: a server that all tests share --------------------------------------------- */
+
+static char                                   root[] = "/tmp/neso_in_process_XXXXXX";
+static struct TRITONSERVER_Server            *server;
+static struct TRITONSERVER_ResponseAllocator *allocator;
+
+/* What the callbacks saw; guarded by the lock. */
+static struct {
+        pthread_mutex_t                        lock;
+        pthread_cond_t                         changed;
+        int                                    n_started;
+        int                                    n_allocated;
+        int                                    n_given_back;
+        size_t                                 bytes_out; /* allocated and not given back */
+        struct TRITONSERVER_InferenceResponse *response;
+        unsigned                               n_final;
+        unsigned                               n_responses;
+        unsigned                               n_released;
+        uint32_t                               release_flags;
+} seen = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+static int allocator_userp, response_userp, release_userp, buffer_note;
+
+static void assert_ok(struct TRITONSERVER_Error *err) {
+        if (err)
+                fail_msg("%s: %s", TRITONSERVER_ErrorCodeString(err),
+                         TRITONSERVER_ErrorMessage(err));
+}
+
+static void assert_error(struct TRITONSERVER_Error *err, TRITONSERVER_Error_Code code,
+                         const char *text) {
+        assert_non_null(err);
+        assert_string_equal(TRITONSERVER_ErrorMessage(err), text);
+        assert_int_equal(TRITONSERVER_ErrorCode(err), code);
+        TRITONSERVER_ErrorDelete(err);
+}
+
+static void write_model(void) {
+        char  path[512];
+        FILE *file;
+
+        assert_non_null(mkdtemp(root));
+        snprintf(path, sizeof(path), "%s/twin", root);
+        assert_int_equal(mkdir(path, 0755), 0);
+        snprintf(path, sizeof(path), "%s/twin/1", root);
+        assert_int_equal(mkdir(path, 0755), 0);
+        snprintf(path, sizeof(path), "%s/twin/config.pbtxt", root);
+        file = fopen(path, "w");
+        assert_non_null(file);
+        assert_true(fputs(config_text, file) >= 0);
+        assert_int_equal(fclose(file), 0);
+}
+
+static void remove_model(void) {
+        char path[512];
+
+        snprintf(path, sizeof(path), "%s/twin/config.pbtxt", root);
+        unlink(path);
+        snprintf(path, sizeof(path), "%s/twin/1", root);
+        rmdir(path);
+        snprintf(path, sizeof(path), "%s/twin", root);
+        rmdir(path);
+        rmdir(root);
+}
+
+static struct TRITONSERVER_Error *start(struct TRITONSERVER_ResponseAllocator *a, void *userp) {
+        (void)a;
+        pthread_mutex_lock(&seen.lock);
+        if (userp == &allocator_userp)
+                seen.n_started++;
+        pthread_mutex_unlock(&seen.lock);
+        return NULL;
+}
+
+static struct TRITONSERVER_Error *allocate(struct TRITONSERVER_ResponseAllocator *a,
+                                           const char *tensor_name, size_t byte_size,
+                                           TRITONSERVER_MemoryType type, int64_t id, void *userp,
+                                           void **buffer, void **buffer_userp,
+                                           TRITONSERVER_MemoryType *actual_type,
+                                           int64_t *actual_id) {
+        (void)a, (void)type, (void)id;
+        if (userp != &allocator_userp || strncmp(tensor_name, "OUTPUT", 6) != 0)
+                return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, "not what was set");
+        *buffer = malloc(byte_size + 1);
+        *buffer_userp = &buffer_note;
+        *actual_type = TRITONSERVER_MEMORY_CPU;
+        *actual_id = 0;
+        pthread_mutex_lock(&seen.lock);
+        seen.n_allocated++;
+        seen.bytes_out += byte_size;
+        pthread_mutex_unlock(&seen.lock);
+        return NULL;
+}
+
+static struct TRITONSERVER_Error *give_back(struct TRITONSERVER_ResponseAllocator *a, void *buffer,
+                                            void *buffer_userp, size_t byte_size,
+                                            TRITONSERVER_MemoryType type, int64_t id) {
+        (void)a;
+        pthread_mutex_lock(&seen.lock);
+        if (buffer_userp == &buffer_note && type == TRITONSERVER_MEMORY_CPU && id == 0) {
+                seen.n_given_back++;
+                seen.bytes_out -= byte_size;
+        }
+        pthread_mutex_unlock(&seen.lock);
+        free(buffer);
+        return NULL;
+}
+
+static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
+                        void *userp) {
+        pthread_mutex_lock(&seen.lock);
+        if (userp == &response_userp && response) {
+                seen.response = response;
+                seen.n_responses++;
+        }
+        if (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+                seen.n_final++;
+        pthread_cond_signal(&seen.changed);
+        pthread_mutex_unlock(&seen.lock);
+}
+
+static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
+                       void *userp) {
+        (void)request;
+        pthread_mutex_lock(&seen.lock);
+        if (userp == &release_userp) {
+                seen.n_released++;
+                seen.release_flags = flags;
+        }
+        pthread_cond_signal(&seen.changed);
+        pthread_mutex_unlock(&seen.lock);
+}
+
+static int start_server(void **state) {
+        struct TRITONSERVER_ServerOptions *options;
+
+        (void)state;
+        write_model();
+        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
+        assert_ok(TRITONSERVER_ServerOptionsSetServerId(options, "in-process"));
+        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, root));
+        assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
+        assert_ok(TRITONSERVER_ServerOptionsSetExitTimeout(options, 10));
+        assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
+        assert_ok(TRITONSERVER_ServerNew(&server, options));
+        assert_ok(TRITONSERVER_ServerOptionsDelete(options));
+        assert_ok(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, start));
+        return 0;
+}
+
+static int stop_server(void **state) {
+        (void)state;
+        assert_ok(TRITONSERVER_ServerDelete(server));
+        assert_ok(TRITONSERVER_ResponseAllocatorDelete(allocator));
+        remove_model();
+        return 0;
+}
+
+/* ---- steps of an inference ------------------------------------------------------------------ */
+
+static struct TRITONSERVER_InferenceRequest *new_request(void) {
+        struct TRITONSERVER_InferenceRequest *request;
+
+        assert_ok(TRITONSERVER_InferenceRequestNew(&request, server, "twin", -1));
+        assert_ok(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release,
+                                                                  &release_userp));
+        assert_ok(TRITONSERVER_InferenceRequestSetResponseCallback(
+                request, allocator, &allocator_userp, on_response, &response_userp));
+        return request;
+}
+
+static void add_input(struct TRITONSERVER_InferenceRequest *request, const char *name,
+                      const float *values, int64_t batch) {
+        const int64_t shape[2] = { batch, 3 };
+
+        assert_ok(TRITONSERVER_InferenceRequestAddInput(request, name, TRITONSERVER_TYPE_FP32,
+                                                        shape, 2));
+        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(
+                request, name, values, (size_t)batch * 3 * sizeof(*values),
+                TRITONSERVER_MEMORY_CPU, 0));
+}
+
+/* Sends the request and waits until its response and the request itself have come back. */
+static struct TRITONSERVER_InferenceResponse *infer(struct TRITONSERVER_InferenceRequest *request) {
+        struct timespec deadline;
+        int             rc = 0;
+
+        pthread_mutex_lock(&seen.lock);
+        seen.response = NULL;
+        seen.n_final = seen.n_responses = seen.n_released = seen.release_flags = 0;
+        pthread_mutex_unlock(&seen.lock);
+
+        assert_ok(TRITONSERVER_ServerInferAsync(server, request, NULL));
+
+        clock_gettime(CLOCK_REALTIME, &deadline);
+        deadline.tv_sec += TIMEOUT_S;
+        pthread_mutex_lock(&seen.lock);
+        while (rc == 0 && (seen.n_final == 0 || seen.n_released == 0))
+                rc = pthread_cond_timedwait(&seen.changed, &seen.lock, &deadline);
+        pthread_mutex_unlock(&seen.lock);
+
+        assert_int_equal(rc, 0);
+        assert_int_equal(seen.n_final, 1);
+        assert_int_equal(seen.n_responses, 1);
+        assert_int_equal(seen.n_released, 1);
+        assert_int_equal(seen.release_flags, TRITONSERVER_REQUEST_RELEASE_ALL);
+        assert_non_null(seen.response);
+        return seen.response;
+}
+
+static void assert_output(struct TRITONSERVER_InferenceResponse *response, const char *wanted_name,
+                          const float *values, int64_t batch) {
+        uint32_t count;
+
+        assert_ok(TRITONSERVER_InferenceResponseOutputCount(response, &count));
+        for (uint32_t i = 0; i < count; i++) {
+                const char             *name;
+                TRITONSERVER_DataType   type;
+                const int64_t          *shape;
+                uint64_t                n_dims;
+                const void             *base;
+                size_t                  byte_size;
+                TRITONSERVER_MemoryType memory_type;
+                int64_t                 memory_id;
+                void                   *userp;
+
+                assert_ok(TRITONSERVER_InferenceResponseOutput(response, i, &name, &type, &shape,
+                                                               &n_dims, &base, &byte_size,
+                                                               &memory_type, &memory_id, &userp));
+                if (strcmp(name, wanted_name) != 0)
+                        continue;
+                assert_int_equal(type, TRITONSERVER_TYPE_FP32);
+                assert_int_equal(n_dims, 2);
+                assert_int_equal(shape[0], batch);
+                assert_int_equal(shape[1], 3);
+                assert_int_equal(byte_size, (size_t)batch * 3 * sizeof(*values));
+                assert_memory_equal(base, values, byte_size);
+                assert_int_equal(memory_type, TRITONSERVER_MEMORY_CPU);
+                assert_int_equal(memory_id, 0);
+                assert_ptr_equal(userp, &buffer_note);
+                return;
+        }
+        fail_msg("there is no output '%s'", wanted_name);
+}
+
+static void assert_message_has(struct TRITONSERVER_Message *message, const char *part) {
+        const char *base;
+        size_t      byte_size;
+
+        assert_ok(TRITONSERVER_MessageSerializeToJson(message, &base, &byte_size));
+        if (!memmem(base, byte_size, part, strlen(part)))
+                fail_msg("%.*s does not contain %s", (int)byte_size, base, part);
+}
+
+/* ---- the tests, in this order --------------------------------------------------------------- */
+
+static void test_ready(void **state) {
+        bool flag = false;
+
+        (void)state;
+        assert_ok(TRITONSERVER_ServerIsLive(server, &flag));
+        assert_true(flag);
+        flag = false;
+        assert_ok(TRITONSERVER_ServerIsReady(server, &flag));
+        assert_true(flag);
+        flag = false;
+        assert_ok(TRITONSERVER_ServerModelIsReady(server, "twin", 1, &flag));
+        assert_true(flag);
+        assert_ok(TRITONSERVER_ServerModelIsReady(server, "twin", 2, &flag));
+        assert_false(flag);
+        assert_ok(TRITONSERVER_ServerModelIsReady(server, "nobody", -1, &flag));
+        assert_false(flag);
+}
+
+static void test_metadata(void **state) {
+        struct TRITONSERVER_Message *message;
+        uint32_t                     flags = 0;
+        void                        *reserved = &flags;
+
+        (void)state;
+        assert_ok(TRITONSERVER_ServerMetadata(server, &message));
+        assert_message_has(message, "{\"name\":\"in-process\",\"version\":\"");
+        assert_message_has(message, "\"extensions\":[\"classification\",\"sequence\",");
+        assert_ok(TRITONSERVER_MessageDelete(message));
+
+        assert_ok(TRITONSERVER_ServerModelMetadata(server, "twin", -1, &message));
+        assert_message_has(message,
+                           "{\"name\":\"twin\",\"versions\":[\"1\"],\"platform\":\"identity\","
+                           "\"inputs\":[{\"name\":\"INPUT0\",\"datatype\":\"FP32\","
+                           "\"shape\":[-1,3]},");
+        assert_ok(TRITONSERVER_MessageDelete(message));
+
+        assert_ok(TRITONSERVER_ServerModelConfig(server, "twin", -1, 1, &message));
+        assert_message_has(message, "\"max_batch_size\":4");
+        assert_ok(TRITONSERVER_MessageDelete(message));
+
+        assert_ok(TRITONSERVER_ServerModelIndex(server, 0, &message));
+        assert_message_has(message, "[{\"name\":\"twin\",\"version\":\"1\",\"state\":\"READY\"}]");
+        assert_ok(TRITONSERVER_MessageDelete(message));
+
+        assert_ok(TRITONSERVER_ServerModelBatchProperties(server, "twin", -1, &flags, &reserved));
+        assert_int_equal(flags, TRITONSERVER_BATCH_FIRST_DIM);
+        assert_null(reserved);
+        assert_ok(TRITONSERVER_ServerModelTransactionProperties(server, "twin", -1, &flags, NULL));
+        assert_int_equal(flags, TRITONSERVER_TXN_ONE_TO_ONE);
+}
+
+static void test_infer(void **state) {
+        static const float values0[6] = { 0.0f, -1.5f, 3e38f, 4.0f, 5.0f, 6.25f };
+        static const float values1[6] = { 7.0f, 8.0f, 9.0f, -0.0f, 1e-30f, 12.0f };
+        struct TRITONSERVER_InferenceRequest  *request = new_request();
+        struct TRITONSERVER_InferenceResponse *response;
+        const char                            *text = NULL;
+        int64_t                                version = 0;
+
+        (void)state;
+        assert_ok(TRITONSERVER_InferenceRequestSetId(request, "first"));
+        add_input(request, "INPUT0", values0, 2);
+        add_input(request, "INPUT1", values1, 2);
+        response = infer(request);
+        assert_ok(TRITONSERVER_InferenceResponseError(response));
+        assert_output(response, "OUTPUT0", values0, 2);
+        assert_output(response, "OUTPUT1", values1, 2);
+        assert_ok(TRITONSERVER_InferenceResponseId(response, &text));
+        assert_string_equal(text, "first");
+        assert_ok(TRITONSERVER_InferenceResponseModel(response, &text, &version));
+        assert_string_equal(text, "twin");
+        assert_int_equal(version, 1);
+        assert_int_equal(seen.n_started, 1);
+        assert_int_equal(seen.n_allocated, 2);
+        assert_int_equal(seen.n_given_back, 0);
+        assert_ok(TRITONSERVER_InferenceResponseDelete(response));
+        assert_int_equal(seen.n_given_back, 2);
+        assert_int_equal(seen.bytes_out, 0);
+        assert_ok(TRITONSERVER_InferenceRequestDelete(request));
+}
+
+/* Data in two pieces; one output asked for; then the same request with other data. */
+static void test_infer_again(void **state) {
+        float values[6] = { 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f };
+        const int64_t shape[2] = { 1, 3 };
+        struct TRITONSERVER_InferenceRequest  *request = new_request();
+        struct TRITONSERVER_InferenceResponse *response;
+        uint32_t                               count = 0;
+
+        (void)state;
+        assert_ok(TRITONSERVER_InferenceRequestAddInput(request, "INPUT0", TRITONSERVER_TYPE_FP32,
+                                                        shape, 2));
+        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(request, "INPUT0", values, 4,
+                                                               TRITONSERVER_MEMORY_CPU, 0));
+        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(request, "INPUT0", values, 0,
+                                                               TRITONSERVER_MEMORY_CPU, 0));
+        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(request, "INPUT0", values + 1, 8,
+                                                               TRITONSERVER_MEMORY_CPU, 0));
+        add_input(request, "INPUT1", values + 3, 1);
+        assert_ok(TRITONSERVER_InferenceRequestAddRequestedOutput(request, "OUTPUT0"));
+        response = infer(request);
+        assert_ok(TRITONSERVER_InferenceResponseError(response));
+        assert_ok(TRITONSERVER_InferenceResponseOutputCount(response, &count));
+        assert_int_equal(count, 1);
+        assert_output(response, "OUTPUT0", values, 1);
+        assert_ok(TRITONSERVER_InferenceResponseDelete(response));
+
+        assert_ok(TRITONSERVER_InferenceRequestRemoveAllInputData(request, "INPUT0"));
+        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(request, "INPUT0", values + 3, 12,
+                                                               TRITONSERVER_MEMORY_CPU, 0));
+        assert_ok(TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(request));
+        response = infer(request);
+        assert_ok(TRITONSERVER_InferenceResponseError(response));
+        assert_output(response, "OUTPUT0", values + 3, 1);
+        assert_output(response, "OUTPUT1", values + 3, 1);
+        assert_ok(TRITONSERVER_InferenceResponseDelete(response));
+        assert_ok(TRITONSERVER_InferenceRequestDelete(request));
+}
+
+static void test_unknown_model(void **state) {
+        struct TRITONSERVER_InferenceRequest *request = NULL;
+        struct TRITONSERVER_Message          *message = NULL;
+
+        (void)state;
+        assert_error(TRITONSERVER_InferenceRequestNew(&request, server, "nobody", -1),
+                     TRITONSERVER_ERROR_NOT_FOUND,
+                     "Request for unknown model: 'nobody' is not found");
+        assert_error(TRITONSERVER_InferenceRequestNew(&request, server, "twin", 7),
+                     TRITONSERVER_ERROR_NOT_FOUND,
+                     "Request for unknown model: 'twin' version 7 is not found");
+        assert_error(TRITONSERVER_ServerModelMetadata(server, "nobody", -1, &message),
+                     TRITONSERVER_ERROR_NOT_FOUND,
+                     "Request for unknown model: 'nobody' is not found");
+        assert_null(request);
+        assert_null(message);
+}
+
+/* What is refused stays the caller's, who mends it and sends it again. */
+static void test_refused(void **state) {
+        static const float                     values[15] = { 1.0f, 2.0f, 3.0f };
+        struct TRITONSERVER_InferenceRequest  *request;
+        struct TRITONSERVER_InferenceResponse *response;
+
+        (void)state;
+        assert_ok(TRITONSERVER_InferenceRequestNew(&request, server, "twin", -1));
+        add_input(request, "INPUT0", values, 1);
+        add_input(request, "INPUT1", values, 1);
+        /* Nobody would get the response. */
+        assert_error(TRITONSERVER_ServerInferAsync(server, request, NULL),
+                     TRITONSERVER_ERROR_INVALID_ARG,
+                     "[request id: <id_unknown>] release and response callbacks must be set before "
+                     "inference");
+        assert_ok(TRITONSERVER_InferenceRequestDelete(request));
+
+        request = new_request();
+        assert_ok(TRITONSERVER_InferenceRequestSetId(request, "r"));
+        add_input(request, "INPUT0", values, 5);
+        add_input(request, "INPUT1", values, 5);
+        assert_error(TRITONSERVER_ServerInferAsync(server, request, NULL),
+                     TRITONSERVER_ERROR_INVALID_ARG,
+                     "[request id: r] inference request batch-size must be <= 4 for 'twin'");
+        assert_ok(TRITONSERVER_InferenceRequestRemoveInput(request, "INPUT1"));
+        assert_error(TRITONSERVER_ServerInferAsync(server, request, NULL),
+                     TRITONSERVER_ERROR_INVALID_ARG,
+                     "[request id: r] expected 2 inputs but got 1 inputs for model 'twin'. Got "
+                     "input(s) ['INPUT0'], but missing required input(s) ['INPUT1']. Please "
+                     "provide all required input(s).");
+        assert_ok(TRITONSERVER_InferenceRequestRemoveAllInputs(request));
+        add_input(request, "INPUT0", values, 1);
+        add_input(request, "INPUT1", values, 1);
+        response = infer(request);
+        assert_ok(TRITONSERVER_InferenceResponseError(response));
+        assert_output(response, "OUTPUT1", values, 1);
+        assert_ok(TRITONSERVER_InferenceResponseDelete(response));
+        assert_ok(TRITONSERVER_InferenceRequestDelete(request));
+}
+
+/* Four inferences so far, of batches 2, 1, 1, 1. */
+static void test_statistics(void **state) {
+        struct TRITONSERVER_Message *message;
+        struct TRITONSERVER_Metrics *metrics;
+        const char                  *base;
+        size_t                       byte_size;
+        static const char            success[] =
+                "nv_inference_request_success{model=\"twin\",version=\"1\"} 4\n";
+        static const char rejected[] = "neso_rejected_total{limit=\"of the test\"} 1\n";
+
+        (void)state;
+        assert_ok(TRITONSERVER_ServerModelStatistics(server, "twin", -1, &message));
+        assert_message_has(message, "{\"model_stats\":[{\"name\":\"twin\",\"version\":\"1\",");
+        assert_message_has(message, "\"inference_count\":5,\"execution_count\":4,");
+        assert_message_has(message, "\"success\":{\"count\":4,");
+        assert_message_has(message, "\"fail\":{\"count\":0,");
+        assert_ok(TRITONSERVER_MessageDelete(message));
+
+        assert_ok(NESO_ServerObserveRejected(server, "of the test"));
+        assert_ok(TRITONSERVER_ServerMetrics(server, &metrics));
+        assert_ok(TRITONSERVER_MetricsFormatted(metrics, TRITONSERVER_METRIC_PROMETHEUS, &base,
+                                                &byte_size));
+        assert_non_null(memmem(base, byte_size, success, strlen(success)));
+        assert_non_null(memmem(base, byte_size, rejected, strlen(rejected)));
+        assert_ok(TRITONSERVER_MetricsDelete(metrics));
+}
+
+static void test_stopped(void **state) {
+        struct TRITONSERVER_InferenceRequest *request = NULL;
+        struct TRITONSERVER_Error            *err;
+        bool                                  flag = true;
+
+        (void)state;
+        assert_ok(TRITONSERVER_ServerStop(server));
+        err = TRITONSERVER_ServerIsReady(server, &flag);
+        assert_non_null(err);
+        assert_string_equal(TRITONSERVER_ErrorMessage(err), "Server exiting");
+        assert_int_equal(TRITONSERVER_ErrorCode(err), TRITONSERVER_ERROR_UNAVAILABLE);
+        TRITONSERVER_ErrorDelete(err);
+        assert_false(flag);
+        err = TRITONSERVER_InferenceRequestNew(&request, server, "twin", -1);
+        assert_non_null(err);
+        assert_int_equal(TRITONSERVER_ErrorCode(err), TRITONSERVER_ERROR_UNAVAILABLE);
+        TRITONSERVER_ErrorDelete(err);
+        assert_int_equal(seen.n_allocated, seen.n_given_back);
+}
+
+int main(int argc, char **argv) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_ready),         cmocka_unit_test(test_metadata),
+                cmocka_unit_test(test_infer),         cmocka_unit_test(test_infer_again),
+                cmocka_unit_test(test_unknown_model), cmocka_unit_test(test_refused),
+                cmocka_unit_test(test_statistics),    cmocka_unit_test(test_stopped),
+        };
+
+        if (argc != 2) {
+                fprintf(stderr, "usage: %s <directory of backends>\n", argv[0]);
+                return 2;
+        }
+        backend_directory = argv[1];
+        return cmocka_run_group_tests(tests, start_server, stop_server);
+}

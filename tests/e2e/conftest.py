@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What every end-to-end test needs: a repository of its own and a server on it, once per module.
+
+A module says what it wants with three names, all optional:
+
+    MODELS   {model name: text of config.pbtxt, or {relative path: text, bytes or FIFO}}
+    OPTIONS  further arguments of `neso serve`
+    BACKENDS names of backends that must have been built; the module is skipped without them
+
+and its tests take the fixture `server`. Ports are free ones that the server chose and logged.
+"""
+import os
+import pathlib
+import queue
+import re
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("NESO_BUILD", ROOT / "build"))
+START_SECONDS = float(os.environ.get("NESO_START_SECONDS", "60"))
+
+SERVICES = {
+    "http": re.compile(r"Started HTTPService at ([^\s\"]+):(\d+)"),
+    "metrics": re.compile(r"Started Metrics Service at ([^\s\"]+):(\d+)"),
+    "grpc": re.compile(r"Started GRPCInferenceService at ([^\s\"]+):(\d+)"),
+}
+
+
+FIFO = object()  # as the content of a file: a named pipe
+
+
+def write_repository(folder, models):
+    """Each model gets version 1, empty unless a file says otherwise."""
+    for name, files in models.items():
+        model = pathlib.Path(folder) / name
+        (model / "1").mkdir(parents=True)
+        if not isinstance(files, dict):
+            files = {"config.pbtxt": files}
+        for path, content in files.items():
+            target = model / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if content is FIFO:
+                os.mkfifo(target)
+            else:
+                target.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+class Server:
+    """A `neso serve` process. Everything it writes is kept in `log`."""
+
+    def __init__(self, repository, options=(), waits_for=("http",)):
+        command = [str(BUILD / "neso"), "serve", f"--model-repository={repository}",
+                   f"--backend-directory={BUILD / 'backends'}",
+                   "--http-address=127.0.0.1", "--http-port=0", "--metrics-port=0", *options]
+        self.repository = pathlib.Path(repository)
+        self.log = []
+        self.ports = {}
+        self._lines = queue.Queue()
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._wait_for(waits_for)
+
+    def _read(self):
+        for line in self.process.stdout:
+            line = line.decode(errors="replace").rstrip("\n")
+            self.log.append(line)
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def _wait_for(self, names):
+        deadline = time.monotonic() + START_SECONDS
+        while not all(name in self.ports for name in names):
+            try:
+                line = self._lines.get(timeout=max(0, deadline - time.monotonic()))
+            except queue.Empty:
+                self.process.kill()
+                raise AssertionError("the server did not start in time:\n" + self.text()) from None
+            if line is None:
+                raise AssertionError("the server ended:\n" + self.text())
+            for name, pattern in SERVICES.items():
+                match = pattern.search(line)
+                if match:
+                    self.ports[name] = int(match.group(2))
+
+    def text(self):
+        return "\n".join(self.log)
+
+    def wait_for_line(self, pattern, seconds=10):
+        """The first line from now on that matches; for what only the log tells."""
+        deadline = time.monotonic() + seconds
+        while True:
+            line = self._lines.get(timeout=max(0, deadline - time.monotonic()))
+            assert line is not None, "the server ended:\n" + self.text()
+            match = re.search(pattern, line)
+            if match:
+                return match
+
+    def port(self, name):
+        """Of "http", "metrics" or "grpc"; waits until the server has opened it."""
+        self._wait_for((name,))
+        return self.ports[name]
+
+    @property
+    def http_port(self):
+        return self.ports["http"]
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.http_port}"
+
+    def stop(self, seconds=40):
+        """Asks it to end; its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise AssertionError("the server did not stop:\n" + self.text()) from None
+        self._reader.join(10)
+        return code
+
+
+def require_build(backends):
+    if not (BUILD / "neso").exists():
+        pytest.skip(f"{BUILD / 'neso'} is not built")
+    for name in backends:
+        if not (BUILD / "backends" / name / f"libtriton_{name}.so").exists():
+            pytest.skip(f"backend {name} is not built")
+
+
+@pytest.fixture(scope="module")
+def server(request, tmp_path_factory):
+    module = request.module
+    require_build(getattr(module, "BACKENDS", ()))
+    repository = tmp_path_factory.mktemp("repository")
+    write_repository(repository, getattr(module, "MODELS", {}))
+    running = Server(repository, getattr(module, "OPTIONS", ()))
+    yield running
+    code = running.stop()
+    assert code == 0, f"exit code {code}:\n{running.text()}"
+    assert "Sanitizer" not in running.text()

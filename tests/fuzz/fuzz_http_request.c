@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A stream of HTTP/1 requests, cut into pieces. The first byte says how long a piece is. However
+ * the stream is cut, the same requests come out of it; a difference is a fault.
+ */
+#include "base/buf.h"
+#include "base/mem.h"
+#include "http/http_encoding.h"
+#include "http/http_message.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_REQUESTS 64
+
+/* What was understood of a request; ends with the first refusal or incomplete request. */
+struct understood {
+        enum http_parse verdict;
+        unsigned        status;
+        size_t          n_fields;
+        size_t          head_bytes;
+        size_t          total_bytes;
+        size_t          body_bytes;
+        uint64_t        hash; /* of names, values, target and a chunked body */
+};
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
+
+static uint64_t mix(uint64_t hash, struct str s) {
+        for (size_t i = 0; i < s.len; i++)
+                hash = (hash ^ (unsigned char)s.ptr[i]) * UINT64_C(0x100000001b3);
+        return (hash ^ 0xff) * UINT64_C(0x100000001b3);
+}
+
+/* Small limits, so that short inputs meet them. */
+static void set_limits(struct http_limits *l) {
+        http_limits_init(l);
+        l->header_bytes = 600;
+        l->header_fields = 12;
+        l->input_bytes = 4096;
+        l->input_slack_bytes = 100;
+        l->chunks = 20;
+        l->chunk_extension_bytes = 24;
+}
+
+/* A copy of exactly that size: reading beyond it is seen by the sanitizer. */
+static enum http_parse parse_head_copy(struct http_message *m, const char *bytes, size_t len,
+                                       char **ret_copy) {
+        free(*ret_copy);
+        *ret_copy = mem_alloc(len > 0 ? len : 1);
+        memcpy(*ret_copy, bytes, len);
+        return http_message_parse_head(m, str_range(*ret_copy, len));
+}
+
+static void look_at_fields(const struct http_message *m, const char *base, struct understood *u) {
+        u->hash = mix(u->hash, http_message_target(m, base));
+        for (size_t i = 0; i < m->n_fields; i++) {
+                struct http_header h = http_message_header(m, base, i);
+
+                if (memchr(h.name.ptr, '\n', h.name.len) ||
+                    memchr(h.value.ptr, '\n', h.value.len) ||
+                    memchr(h.value.ptr, '\r', h.value.len) || h.name.len == 0)
+                        abort();
+                u->hash = mix(mix(u->hash, h.name), h.value);
+                http_encoding_choose(h.value);
+        }
+}
+
+static void read_chunks(struct http_message *m, struct str rest, size_t step,
+                        struct understood *u) {
+        size_t at = 0;
+
+        u->verdict = HTTP_PARSE_MORE;
+        while (u->verdict == HTTP_PARSE_MORE && at < rest.len) {
+                size_t used = 0;
+
+                u->verdict = http_message_parse_chunks(
+                        m, str_range(rest.ptr + at, MIN(step, rest.len - at)), &used);
+                at += used;
+        }
+        u->total_bytes = m->head_bytes + at;
+        if (u->verdict != HTTP_PARSE_DONE || !m->body)
+                return;
+        u->body_bytes = m->body->len;
+        u->hash = mix(u->hash, str_range(m->body->bytes, m->body->len));
+}
+
+static void read_request(struct http_message *m, struct str in, size_t step,
+                         struct understood *u) {
+        char  *copy = NULL;
+        size_t len = 0;
+
+        *u = (struct understood){ 0 };
+        do {
+                len = MIN(len + step, in.len);
+                u->verdict = parse_head_copy(m, in.ptr, len, &copy);
+        } while (u->verdict == HTTP_PARSE_MORE && len < in.len);
+        if (u->verdict == HTTP_PARSE_DONE) {
+                u->n_fields = m->n_fields;
+                u->head_bytes = m->head_bytes;
+                u->total_bytes = m->head_bytes + (size_t)m->content_length;
+                look_at_fields(m, copy, u);
+                if (m->is_chunked)
+                        read_chunks(m, str_range(in.ptr + m->head_bytes, in.len - m->head_bytes),
+                                    step, u);
+        }
+        if (u->verdict == HTTP_PARSE_REFUSED)
+                u->status = m->refusal.status;
+        free(copy);
+}
+
+static size_t read_stream(struct str in, size_t step, struct understood *all) {
+        struct http_limits   limits;
+        struct http_message *m;
+        size_t               n = 0;
+
+        set_limits(&limits);
+        m = http_message_new(&limits, NULL);
+        while (in.len > 0 && n < MAX_REQUESTS) {
+                struct understood *u = &all[n++];
+
+                read_request(m, in, step, u);
+                if (u->verdict == HTTP_PARSE_REFUSED && u->status == 0)
+                        abort();
+                if (u->verdict != HTTP_PARSE_DONE || u->total_bytes > in.len)
+                        break;
+                in = str_range(in.ptr + u->total_bytes, in.len - u->total_bytes);
+                http_message_reset(m);
+        }
+        http_message_free(m);
+        return n;
+}
+
+/* A size that is passed is told at different places when the pieces differ. */
+static bool is_same(const struct understood *a, const struct understood *b) {
+        if (a->status == 431 || b->status == 431)
+                return true;
+        return a->verdict == b->verdict && a->status == b->status && a->n_fields == b->n_fields &&
+               (a->verdict != HTTP_PARSE_DONE ||
+                (a->head_bytes == b->head_bytes && a->total_bytes == b->total_bytes &&
+                 a->body_bytes == b->body_bytes && a->hash == b->hash));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
+        struct understood *whole, *pieces;
+        struct str         in;
+        size_t             n_whole, n_pieces;
+
+        if (size < 1)
+                return 0;
+        whole = mem_zalloc(2 * MAX_REQUESTS * sizeof(*whole));
+        pieces = whole + MAX_REQUESTS;
+        in = str_range((const char *)input + 1, size - 1);
+        n_whole = read_stream(in, SIZE_MAX / 2, whole);
+        n_pieces = read_stream(in, 1 + (size_t)input[0] % 61, pieces);
+        for (size_t i = 0; i < n_whole && i < n_pieces; i++) {
+                if (!is_same(&whole[i], &pieces[i]))
+                        abort();
+                if (whole[i].verdict != HTTP_PARSE_DONE || pieces[i].verdict != HTTP_PARSE_DONE)
+                        break;
+        }
+        free(whole);
+        return 0;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A configuration from any text, through everything that a load does with it: fill, normalise,
+ * check, compile, print. What is printed must read back and print the same.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/batch_policy.h"
+#include "config/config_check.h"
+#include "config/config_complete.h"
+#include "config/config_fill.h"
+#include "config/config_normalize.h"
+#include "config/model_io.h"
+#include "config/version_policy.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
+
+/* True when there was none; takes err. */
+static bool is_fine(struct error *err) {
+        bool is_none = err == NULL;
+
+        error_free(err);
+        return is_none;
+}
+
+static void print(const struct model_config *c, struct strbuf *json) {
+        strbuf_init(json, 0);
+        if (!is_fine(model_config_print_json(c, MODEL_CONFIG_VERSION, json)))
+                abort();
+}
+
+static void check_round_trip(const struct model_config *c) {
+        struct model_config *back = NULL;
+        struct strbuf        first;
+        struct strbuf        second;
+
+        print(c, &first);
+        if (!is_fine(model_config_read_json(strbuf_str(&first), &back)))
+                abort();
+        print(back, &second);
+        if (!str_equal(strbuf_str(&first), strbuf_str(&second)))
+                abort();
+        strbuf_done(&first);
+        strbuf_done(&second);
+        model_config_free(back);
+}
+
+static bool is_loadable(struct model_config *c) {
+        static const struct config_place_entry entries[] = { { "model.bin", false } };
+        const struct config_place              place = { "model.identity", entries, 1 };
+        const struct config_devices            devices = { .n_gpus = 0 };
+
+        return is_fine(model_config_fill(c, &place)) && is_fine(model_config_normalize(c)) &&
+               is_fine(model_config_check(c)) &&
+               is_fine(model_config_normalize_groups(c, &devices)) &&
+               is_fine(model_config_check_groups(c, 0)) && is_fine(model_config_check_io(c)) &&
+               is_fine(model_config_check_states(c)) && is_fine(model_config_check_warmup(c));
+}
+
+static void pick_versions(const struct model_config *c) {
+        struct version_scan s;
+        struct version_pick pick;
+
+        version_scan_init(&s);
+        version_scan_add(&s, STR_LIT("1"));
+        version_scan_add(&s, STR_LIT("12"));
+        if (is_fine(version_policy_pick(c, &s, &pick))) {
+                if (pick.n_versions == 0 || pick.n_versions > 2)
+                        abort();
+                version_pick_done(&pick);
+        }
+        version_scan_done(&s);
+}
+
+/* What a checked configuration is compiled to. */
+static void compile(const struct model_config *c) {
+        struct model_io_set *io = NULL;
+        struct batch_policy  policy;
+
+        if (is_fine(model_io_set_new(c, &io)) && io->n_required_inputs > io->n_inputs)
+                abort();
+        model_io_set_free(io);
+        if (is_fine(batch_policy_init(&policy, c))) {
+                if (batch_policy_largest_preferred(&policy) > policy.max_batch_size)
+                        abort();
+                batch_policy_done(&policy);
+        }
+        pick_versions(c);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len) {
+        struct model_config *c = NULL;
+        struct model_config *copy = NULL;
+
+        if (!is_fine(model_config_read_text(str_range((const char *)bytes, len), "fuzz", &c)))
+                return 0;
+        check_round_trip(c);
+        if (!is_fine(model_config_copy(c, &copy)))
+                abort();
+        if (is_loadable(c)) {
+                check_round_trip(c);
+                compile(c);
+                (void)is_fine(model_config_complete(c, copy));
+                check_round_trip(c);
+        }
+        model_config_free(copy);
+        model_config_free(c);
+        return 0;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Any bytes as config.pbtxt. What is read is printed as JSON; that JSON must be readable, and give
+ * the same JSON again.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/strbuf.h"
+#include "codec/pb_json.h"
+#include "codec/pb_text.h"
+#include "model_config.pb-c.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+#define TYPE (&inference__model_config__descriptor)
+
+static void stop(const char *what, struct error *err, const struct strbuf *json) {
+        fprintf(stderr, "%s: %s\n%s\n", what, err ? err->message : "", strbuf_cstr(json));
+        abort();
+}
+
+static void check_round_trip(const ProtobufCMessage *message, struct arena *arena) {
+        ProtobufCMessage *again = NULL;
+        AUTO_STRBUF       first;
+        AUTO_STRBUF       second;
+        struct error     *err;
+
+        strbuf_init(&first, 0);
+        strbuf_init(&second, 0);
+        pb_json_print(message, NULL, &first);
+        err = pb_json_read(TYPE, strbuf_str(&first), arena, &again);
+        if (err)
+                stop("printed JSON cannot be read", err, &first);
+        pb_json_print(again, NULL, &second);
+        if (!str_equal(strbuf_str(&first), strbuf_str(&second)))
+                stop("JSON changed", NULL, &first);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+        struct arena      arena;
+        ProtobufCMessage *message = NULL;
+        struct error     *err;
+
+        arena_init(&arena, NULL, 0, 64u << 20);
+        err = pb_text_read(TYPE, str_range((const char *)bytes, size), "config.pbtxt", &arena,
+                           &message);
+        if (err && !str_is_utf8(str_of(err->message)))
+                stop("error is not UTF-8", err, &(struct strbuf){ .ptr = NULL });
+        if (!err)
+                check_round_trip(message, &arena);
+        error_free(err);
+        arena_done(&arena);
+        return 0;
+}

@@ -1,0 +1,717 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The onnxruntime backend with the real runtime, in a server that is not one. The environment's
+ * TEST_MODELS is the folder that tests/models/make_models.py has written. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_server.h"
+
+#define N 4
+
+static struct TRITONBACKEND_Backend       backend = { .config = "{\"cmdline\":{}}" };
+static struct TRITONBACKEND_Model         model;
+static struct TRITONBACKEND_ModelInstance instance;
+static struct TRITONBACKEND_Request       requests[N];
+static TRITONBACKEND_Request             *list[N];
+static char                              *path; /* of the model */
+
+/* The runtime keeps a few bytes for the life of the process; the leak checker calls this. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) {
+        return "leak:libonnxruntime";
+}
+
+static int open_backend(void **state) {
+        TRITONSERVER_Error *err = TRITONBACKEND_Initialize(&backend);
+
+        (void)state;
+        if (err == NULL)
+                return 0;
+        print_message("%s\n", TRITONSERVER_ErrorMessage(err));
+        return -1;
+}
+
+static int close_backend(void **state) {
+        (void)state;
+        return TRITONBACKEND_Finalize(&backend) == NULL ? 0 : -1;
+}
+
+/* `folder` is "good/<name>" or "broken/<name>". */
+static void set_model(const char *folder, const char *config) {
+        const char *models = getenv("TEST_MODELS");
+
+        assert_non_null(models);
+        memset(requests, 0, sizeof(requests));
+        memset(&instance, 0, sizeof(instance));
+        memset(&fake, 0, sizeof(fake));
+        for (int i = 0; i < N; i++)
+                list[i] = &requests[i];
+        fake_model_init(&model, strchr(folder, '/') + 1, config);
+        assert_true(asprintf(&path, "%s/%s", models, folder) > 0);
+        model.path = path;
+        model.backend = &backend;
+        instance = (struct TRITONBACKEND_ModelInstance){
+                .model = &model,
+                .name = "instance",
+                .kind = TRITONSERVER_INSTANCEGROUPKIND_CPU,
+        };
+}
+
+static void start(const char *folder, const char *config) {
+        TRITONSERVER_Error *err;
+
+        set_model(folder, config);
+        err = TRITONBACKEND_ModelInitialize(&model);
+        if (err != NULL)
+                fail_msg("%s: %s", folder, TRITONSERVER_ErrorMessage(err));
+        assert_null(TRITONBACKEND_ModelInstanceInitialize(&instance));
+}
+
+static void reset_requests(void) {
+        for (int i = 0; i < N; i++) {
+                fake_reset(&requests[i]);
+                requests[i] = (struct TRITONBACKEND_Request){ 0 };
+        }
+}
+
+static void stop(void) {
+        assert_null(TRITONBACKEND_ModelInstanceFinalize(&instance));
+        assert_null(TRITONBACKEND_ModelFinalize(&model));
+        reset_requests();
+        fake_model_done(&model);
+        free(path);
+        assert_int_equal(fake.n_errors_alive, 0);
+        assert_int_equal(fake.n_messages_alive, 0);
+}
+
+static struct TRITONBACKEND_Input shaped(const char *name, TRITONSERVER_DataType type, int64_t a,
+                                         int64_t b) {
+        return (struct TRITONBACKEND_Input){
+                .name = name, .type = type, .shape = { a, b }, .n_dims = 2
+        };
+}
+
+static void ask(int i, const char *output) {
+        requests[i].outputs[requests[i].n_outputs++] = output;
+}
+
+static void check_ok(int i) {
+        const struct TRITONBACKEND_Response *response = &requests[i].responses[0];
+
+        if (response->has_error)
+                fail_msg("request %d: %s", i, response->message);
+        assert_int_equal(requests[i].n_responses, 1);
+        assert_true(response->is_sent && response->is_final);
+        assert_true(requests[i].is_released && requests[i].was_success);
+        for (int s = 0; s < 3; s++)
+                assert_true(requests[i].stamps[s] <= requests[i].stamps[s + 1]);
+}
+
+#define SIMPLE_IO(type, dims)                                                                      \
+        "\"input\":[{\"name\":\"INPUT0\",\"data_type\":\"" type "\",\"dims\":" dims "},"           \
+        "{\"name\":\"INPUT1\",\"data_type\":\"" type "\",\"dims\":" dims "}],"                     \
+        "\"output\":[{\"name\":\"OUTPUT0\",\"data_type\":\"" type "\",\"dims\":" dims "},"         \
+        "{\"name\":\"OUTPUT1\",\"data_type\":\"" type "\",\"dims\":" dims "}]"
+
+static const char simple_config[] = "{\"max_batch_size\":8," SIMPLE_IO("TYPE_INT32", "[16]") "}";
+
+static int32_t left[4 * 16], right[4 * 16];
+
+/* Request i takes `rows` rows from row `first` on. */
+static void add_simple(int i, int64_t rows, int first) {
+        for (int j = 0; j < 64; j++) {
+                left[j] = j * 3;
+                right[j] = j;
+        }
+        fake_add_input(&requests[i], shaped("INPUT0", TRITONSERVER_TYPE_INT32, rows, 16),
+                       &left[first * 16], (size_t)rows * 64);
+        fake_add_input(&requests[i], shaped("INPUT1", TRITONSERVER_TYPE_INT32, rows, 16),
+                       &right[first * 16], (size_t)rows * 64);
+        ask(i, "OUTPUT1");
+        ask(i, "OUTPUT0");
+}
+
+static void check_simple(int i, int64_t rows, int first) {
+        const struct TRITONBACKEND_Output *sum = fake_output(&requests[i], "OUTPUT0");
+        const struct TRITONBACKEND_Output *difference = fake_output(&requests[i], "OUTPUT1");
+
+        check_ok(i);
+        assert_int_equal(sum->n_dims, 2);
+        assert_int_equal(sum->shape[0], rows);
+        assert_int_equal(sum->shape[1], 16);
+        assert_int_equal(sum->n_bytes, rows * 64);
+        for (int64_t j = 0; j < rows * 16; j++) {
+                int32_t number;
+
+                memcpy(&number, (char *)sum->bytes + j * 4, 4);
+                assert_int_equal(number, (first * 16 + j) * 4);
+                memcpy(&number, (char *)difference->bytes + j * 4, 4);
+                assert_int_equal(number, (first * 16 + j) * 2);
+        }
+}
+
+static void test_single(void **state) {
+        (void)state;
+        start("good/simple", simple_config);
+        add_simple(0, 2, 1);
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 1));
+        check_simple(0, 2, 1);
+        assert_int_equal(instance.n_batches, 1);
+        assert_int_equal(instance.batch_rows, 2);
+
+        reset_requests();
+        fake.output_offset = 1; /* no address for int32_t: computed elsewhere and copied */
+        add_simple(0, 1, 3);
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 1));
+        check_simple(0, 1, 3);
+        stop();
+}
+
+static void test_batch(void **state) {
+        (void)state;
+        start("good/simple", simple_config);
+        add_simple(0, 1, 2);
+        add_simple(1, 2, 0);
+        add_simple(2, 1, 3);
+        requests[2].n_outputs = 1; /* OUTPUT1 alone */
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 3));
+        check_simple(0, 1, 2);
+        check_simple(1, 2, 0);
+        check_ok(2);
+        assert_null(fake_output(&requests[2], "OUTPUT0"));
+        assert_int_equal(((int32_t *)fake_output(&requests[2], "OUTPUT1")->bytes)[0], 96);
+        assert_int_equal(instance.n_batches, 1);
+        assert_int_equal(instance.batch_rows, 4);
+        stop();
+}
+
+static void test_cancelled(void **state) {
+        (void)state;
+        start("good/simple", simple_config);
+        add_simple(0, 1, 0);
+        add_simple(1, 1, 1);
+        requests[0].is_cancelled = true;
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 2));
+        assert_int_equal(requests[0].responses[0].code, TRITONSERVER_ERROR_CANCELLED);
+        assert_string_equal(requests[0].responses[0].message, "");
+        check_simple(1, 1, 1);
+        assert_int_equal(instance.batch_rows, 1);
+        stop();
+}
+
+static void test_missing_input(void **state) {
+        (void)state;
+        start("good/simple", simple_config);
+        add_simple(0, 1, 0);
+        requests[0].n_inputs = 1;
+        add_simple(1, 1, 1);
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 2));
+        assert_true(requests[0].responses[0].has_error);
+        assert_string_equal(requests[0].responses[0].message, "unknown request input name");
+        check_simple(1, 1, 1);
+        stop();
+}
+
+/* Only the request whose value the model refuses fails, not those that were batched with it. */
+static void test_one_of_a_batch_fails(void **state) {
+        static const int64_t indexes[] = { 2, 99, 1 };
+
+        (void)state;
+        start("good/lookup",
+              "{\"max_batch_size\":8,\"input\":[{\"name\":\"INDEX\",\"data_type\":\"TYPE_INT64\","
+              "\"dims\":[1]}],\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_FP32\","
+              "\"dims\":[1,2]}]}");
+        for (int i = 0; i < 3; i++) {
+                fake_add_input(&requests[i], shaped("INDEX", TRITONSERVER_TYPE_INT64, 1, 1),
+                               &indexes[i], 8);
+                ask(i, "OUTPUT");
+        }
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 3));
+        check_ok(0);
+        assert_true(((float *)fake_output(&requests[0], "OUTPUT")->bytes)[0] == 4.0f);
+        assert_true(requests[1].responses[0].has_error);
+        assert_non_null(strstr(requests[1].responses[0].message, "onnx runtime error "));
+        assert_non_null(strstr(requests[1].responses[0].message, "99"));
+        check_ok(2);
+        assert_true(((float *)fake_output(&requests[2], "OUTPUT")->bytes)[1] == 3.0f);
+        assert_int_equal(instance.batch_rows, 2);
+        stop();
+}
+
+static void test_shapes_are_not_mixed(void **state) {
+        static const int64_t numbers[] = { 1, 2, 3, 4, 5, 6 };
+        static const int64_t turned[] = { 1, 4, 2, 5, 3, 6 };
+
+        (void)state;
+        start("good/dynamic_axes",
+              "{\"max_batch_size\":8,\"input\":[{\"name\":\"INPUT\",\"data_type\":\"TYPE_INT64\","
+              "\"dims\":[-1,-1]}],\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_INT64\","
+              "\"dims\":[-1,-1]}]}");
+        for (int i = 0; i < 4; i++) {
+                bool is_flat = i % 2 == 1; /* [1,1,6] between two of [1,2,3] */
+
+                fake_add_input(&requests[i],
+                               (struct TRITONBACKEND_Input){
+                                       .name = "INPUT",
+                                       .type = TRITONSERVER_TYPE_INT64,
+                                       .shape = { 1, is_flat ? 1 : 2, is_flat ? 6 : 3 },
+                                       .n_dims = 3 },
+                               numbers, sizeof(numbers));
+                ask(i, "OUTPUT");
+        }
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 4));
+        for (int i = 0; i < 4; i++) {
+                const struct TRITONBACKEND_Output *output = fake_output(&requests[i], "OUTPUT");
+
+                check_ok(i);
+                assert_int_equal(output->shape[1], i % 2 == 1 ? 6 : 3);
+                assert_memory_equal(output->bytes, i % 2 == 1 ? numbers : turned, sizeof(numbers));
+        }
+        assert_int_equal(instance.n_batches, 2);
+        stop();
+}
+
+static void test_types(void **state) {
+        static const char *const names[] = { "bool", "uint8", "uint16", "uint32", "uint64",
+                                             "int8", "int16", "int32",  "int64",  "fp16",
+                                             "fp32", "fp64",  "bytes",  "bf16" };
+        static const char *const types[] = {
+                "BOOL",  "UINT8", "UINT16", "UINT32", "UINT64", "INT8",   "INT16",
+                "INT32", "INT64", "FP16",   "FP32",   "FP64",   "STRING", "BF16",
+        };
+        /* Valid as any type: two rows of one element each. */
+        static const union {
+                uint64_t aligned;
+                char     bytes[16];
+        } rows = { .bytes = "\1\0\0\1\0\0\1\0\1\1\0\0\1\0\0" };
+        static const char strings[] = "\3\0\0\0a\0b\0\0\0\0";
+
+        (void)state;
+        for (int type = TRITONSERVER_TYPE_BOOL; type <= TRITONSERVER_TYPE_BF16; type++) {
+                uint32_t size = TRITONSERVER_DataTypeByteSize((TRITONSERVER_DataType)type);
+                char     folder[64], config[256];
+
+                (void)snprintf(folder, sizeof(folder), "good/onnx_identity_%s", names[type - 1]);
+                (void)snprintf(config, sizeof(config),
+                               "{\"max_batch_size\":8,\"input\":[{\"name\":\"INPUT0\","
+                               "\"data_type\":\"TYPE_%s\",\"dims\":[-1]}],\"output\":[{\"name\":"
+                               "\"OUTPUT0\",\"data_type\":\"TYPE_%s\",\"dims\":[-1]}]}",
+                               types[type - 1], types[type - 1]);
+                start(folder, config);
+                for (int i = 0; i < 2; i++) {
+                        const char *bytes = size > 0 ? rows.bytes + i * (int)size : strings + i * 7;
+
+                        fake_add_input(&requests[i],
+                                       shaped("INPUT0", (TRITONSERVER_DataType)type, 1, 1), bytes,
+                                       size > 0 ? size : (i == 0 ? 7 : 4));
+                        ask(i, "OUTPUT0");
+                }
+                assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 2));
+                for (int i = 0; i < 2; i++) {
+                        const struct TRITONBACKEND_Output *output =
+                                fake_output(&requests[i], "OUTPUT0");
+
+                        check_ok(i);
+                        assert_int_equal(output->type, type);
+                        assert_int_equal(output->n_bytes, requests[i].inputs[0].piece_bytes[0]);
+                        assert_memory_equal(output->bytes, requests[i].inputs[0].pieces[0],
+                                            output->n_bytes);
+                }
+                stop();
+        }
+}
+
+static void test_bad_strings(void **state) {
+        (void)state;
+        start("good/onnx_identity_bytes",
+              "{\"max_batch_size\":8,\"input\":[{\"name\":\"INPUT0\",\"data_type\":\"TYPE_STRING\","
+              "\"dims\":[-1]}],\"output\":[{\"name\":\"OUTPUT0\",\"data_type\":\"TYPE_STRING\","
+              "\"dims\":[-1]}]}");
+        fake_add_input(&requests[0], shaped("INPUT0", TRITONSERVER_TYPE_BYTES, 1, 1), "\4\0\0\0abc",
+                       7);
+        ask(0, "OUTPUT0");
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 1));
+        assert_int_equal(requests[0].responses[0].code, TRITONSERVER_ERROR_INVALID_ARG);
+        assert_string_equal(requests[0].responses[0].message,
+                            "incomplete string data for inference input 'INPUT0', expecting string "
+                            "of length 4 but only 3 bytes available");
+        stop();
+}
+
+static void test_scalar_and_empty(void **state) {
+        static const float                 numbers[] = { 1, 2, 6, 0 };
+        const struct TRITONBACKEND_Output *output;
+
+        (void)state;
+        start("good/scalar_output",
+              "{\"max_batch_size\":0,\"input\":[{\"name\":\"INPUT\",\"data_type\":\"TYPE_FP32\","
+              "\"dims\":[-1]}],\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_FP32\","
+              "\"dims\":[1]}]}");
+        fake_add_input(&requests[0], shaped("INPUT", TRITONSERVER_TYPE_FP32, 3, 0), numbers, 12);
+        requests[0].inputs[0].n_dims = 1;
+        ask(0, "OUTPUT");
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 1));
+        check_ok(0);
+        output = fake_output(&requests[0], "OUTPUT");
+        assert_int_equal(output->n_dims, 1);
+        assert_int_equal(output->shape[0], 1);
+        assert_true(*(float *)output->bytes == 3.0f);
+        stop();
+
+        start("good/nonzero",
+              "{\"max_batch_size\":0,\"input\":[{\"name\":\"INPUT\",\"data_type\":\"TYPE_FP32\","
+              "\"dims\":[-1]}],\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_INT64\","
+              "\"dims\":[1,-1]}]}");
+        for (int i = 0; i < 2; i++) {
+                fake_add_input(&requests[i], shaped("INPUT", TRITONSERVER_TYPE_FP32, i + 1, 0),
+                               &numbers[3 - i], (size_t)(i + 1) * 4);
+                requests[i].inputs[0].n_dims = 1;
+                ask(i, "OUTPUT");
+        }
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 2));
+        check_ok(0);
+        check_ok(1);
+        assert_int_equal(fake_output(&requests[0], "OUTPUT")->n_bytes, 0);
+        assert_int_equal(fake_output(&requests[0], "OUTPUT")->shape[1], 0);
+        assert_int_equal(fake_output(&requests[1], "OUTPUT")->shape[1], 1);
+        assert_int_equal(*(int64_t *)fake_output(&requests[1], "OUTPUT")->bytes, 0);
+        assert_int_equal(instance.n_batches, 2); /* nothing to join them along */
+        stop();
+}
+
+static void test_one_number_per_row(void **state) {
+        static const float numbers[] = { 1, 9, 2, 8, 3, 4 };
+
+        (void)state;
+        start("good/row_max",
+              "{\"max_batch_size\":8,\"input\":[{\"name\":\"INPUT\",\"data_type\":\"TYPE_FP32\","
+              "\"dims\":[3]}],\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_FP32\","
+              "\"dims\":[1],\"reshape\":{\"shape\":[]}}]}");
+        for (int i = 0; i < 2; i++) {
+                fake_add_input(&requests[i], shaped("INPUT", TRITONSERVER_TYPE_FP32, 1, 3),
+                               &numbers[i * 3], 12);
+                ask(i, "OUTPUT");
+        }
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 2));
+        check_ok(0);
+        assert_int_equal(fake_output(&requests[0], "OUTPUT")->n_dims, 1);
+        assert_true(*(float *)fake_output(&requests[0], "OUTPUT")->bytes == 9.0f);
+        assert_true(*(float *)fake_output(&requests[1], "OUTPUT")->bytes == 8.0f);
+        stop();
+}
+
+static void test_state(void **state) {
+        static const int32_t one = 1, zero = 0, five = 5, seven = 7;
+        const char *const    names[] = { "START", "READY", "SUM_IN", "INPUT" };
+        const int32_t *const numbers[] = { &zero, &one, &five, &seven };
+
+        (void)state;
+        start("good/sequence_sum",
+              "{\"max_batch_size\":4,\"input\":[{\"name\":\"INPUT\",\"data_type\":\"TYPE_INT32\","
+              "\"dims\":[1]}],\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_INT32\","
+              "\"dims\":[1]}],\"sequence_batching\":{\"control_input\":[{\"name\":\"START\"},"
+              "{\"name\":\"READY\"}],\"state\":[{\"input_name\":\"SUM_IN\",\"output_name\":"
+              "\"SUM_OUT\"}]}}");
+        for (int i = 0; i < 2; i++) {
+                for (int j = 0; j < 4; j++)
+                        fake_add_input(&requests[i],
+                                       shaped(names[j], TRITONSERVER_TYPE_INT32, 1, 1), numbers[j],
+                                       4);
+                ask(i, "OUTPUT");
+        }
+        requests[1].inputs[0].pieces[0] = &one; /* a new sequence: the state does not count */
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 2));
+        for (int i = 0; i < 2; i++) {
+                const struct TRITONBACKEND_State *sum = &requests[i].states[0];
+
+                check_ok(i);
+                assert_int_equal(requests[i].n_states, 1);
+                assert_string_equal(sum->value.name, "SUM_OUT");
+                assert_int_equal(sum->value.shape[0], 1);
+                assert_true(sum->is_committed);
+                assert_int_equal(*(int32_t *)sum->value.bytes, i == 0 ? 12 : 7);
+                assert_int_equal(*(int32_t *)fake_output(&requests[i], "OUTPUT")->bytes,
+                                 i == 0 ? 12 : 7);
+                assert_int_equal(requests[i].responses[0].n_outputs, 1);
+        }
+        stop();
+}
+
+/* ---- auto-completion ---- */
+
+static void complete(const char *folder, const char *config) {
+        TRITONSERVER_Error *err;
+
+        set_model(folder, config);
+        model.is_completed = true;
+        err = TRITONBACKEND_ModelInitialize(&model);
+        if (err != NULL)
+                fail_msg("%s: %s", folder, TRITONSERVER_ErrorMessage(err));
+        assert_null(TRITONBACKEND_ModelInstanceInitialize(&instance));
+}
+
+static void test_complete(void **state) {
+        (void)state;
+        complete("good/auto_batch", "{\"max_batch_size\":0,\"input\":[],\"output\":[]}");
+        assert_string_equal(
+                model.config,
+                "{\"max_batch_size\":4,"
+                "\"input\":[{\"name\":\"INPUT0\",\"data_type\":\"TYPE_FP32\",\"dims\":[16]},"
+                "{\"name\":\"INPUT1\",\"data_type\":\"TYPE_FP32\",\"dims\":[16]}],"
+                "\"output\":[{\"name\":\"OUTPUT0\",\"data_type\":\"TYPE_FP32\",\"dims\":[16]},"
+                "{\"name\":\"OUTPUT1\",\"data_type\":\"TYPE_FP32\",\"dims\":[16]}],"
+                "\"dynamic_batching\":{}}");
+        stop();
+        complete("good/auto_fixed", "{\"max_batch_size\":0,\"input\":[],\"output\":[]}");
+        assert_string_equal(
+                model.config,
+                "{\"max_batch_size\":0,"
+                "\"input\":[{\"name\":\"INPUT0\",\"data_type\":\"TYPE_FP32\",\"dims\":[2,3]},"
+                "{\"name\":\"INPUT1\",\"data_type\":\"TYPE_FP32\",\"dims\":[2,3]}],"
+                "\"output\":[{\"name\":\"OUTPUT0\",\"data_type\":\"TYPE_FP32\",\"dims\":[2,3]},"
+                "{\"name\":\"OUTPUT1\",\"data_type\":\"TYPE_FP32\",\"dims\":[2,3]}]}");
+        stop();
+        complete("good/auto_scalar", "{\"max_batch_size\":0,\"input\":[],\"output\":[]}");
+        assert_string_equal(
+                model.config,
+                "{\"max_batch_size\":0,"
+                "\"input\":[{\"name\":\"INPUT\",\"data_type\":\"TYPE_FP32\",\"dims\":[4]}],"
+                "\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_FP32\",\"dims\":[1]}]}");
+        stop();
+        complete("good/row_max", "{\"max_batch_size\":2,\"input\":[],\"output\":[]}");
+        assert_string_equal(
+                model.config,
+                "{\"max_batch_size\":2,"
+                "\"input\":[{\"name\":\"INPUT\",\"data_type\":\"TYPE_FP32\",\"dims\":[3]}],"
+                "\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_FP32\",\"dims\":[1],"
+                "\"reshape\":{\"shape\":[]}}]}");
+        stop();
+}
+
+static void test_complete_keeps_what_is_given(void **state) {
+        (void)state;
+        /* One output, named only; the scheduler is chosen. */
+        complete("good/auto_partial",
+                 "{\"max_batch_size\":0,\"input\":[{\"name\":\"INPUT1\",\"data_type\":"
+                 "\"TYPE_INVALID\",\"dims\":[]}],\"output\":[{\"name\":\"OUTPUT1\",\"data_type\":"
+                 "\"TYPE_INVALID\",\"dims\":[],\"label_filename\":\"labels.txt\"}],"
+                 "\"dynamic_batching\":{\"preferred_batch_size\":[2]}}");
+        assert_string_equal(
+                model.config,
+                "{\"max_batch_size\":4,"
+                "\"input\":[{\"name\":\"INPUT1\",\"data_type\":\"TYPE_FP32\",\"dims\":[16]},"
+                "{\"name\":\"INPUT0\",\"data_type\":\"TYPE_FP32\",\"dims\":[16]}],"
+                "\"output\":[{\"name\":\"OUTPUT1\",\"label_filename\":\"labels.txt\",\"data_type\":"
+                "\"TYPE_FP32\",\"dims\":[16]}],"
+                "\"dynamic_batching\":{\"preferred_batch_size\":[2]}}");
+        stop();
+        /* Dims that count the first dimension: the model is not meant to batch. */
+        complete("good/auto_batch",
+                 "{\"max_batch_size\":0,\"input\":[{\"name\":\"INPUT0\",\"data_type\":\"TYPE_FP32\""
+                 ",\"dims\":[-1,16]}],\"output\":[]}");
+        assert_non_null(strstr(model.config, "\"max_batch_size\":0,"));
+        assert_non_null(strstr(model.config, "\"name\":\"OUTPUT0\",\"data_type\":\"TYPE_FP32\","
+                                             "\"dims\":[-1,16]"));
+        assert_null(strstr(model.config, "dynamic_batching"));
+        stop();
+        /* Controls and states are the server's, not inputs of clients. */
+        complete("good/sequence_sum",
+                 "{\"max_batch_size\":4,\"input\":[],\"output\":[],\"sequence_batching\":{"
+                 "\"control_input\":[{\"name\":\"START\"},{\"name\":\"READY\"}],\"state\":[{"
+                 "\"input_name\":\"SUM_IN\",\"output_name\":\"SUM_OUT\"}]}}");
+        assert_non_null(strstr(model.config,
+                               "\"input\":[{\"name\":\"INPUT\",\"data_type\":\"TYPE_INT32\","
+                               "\"dims\":[1]}],\"output\":[{\"name\":\"OUTPUT\",\"data_type\":"
+                               "\"TYPE_INT32\",\"dims\":[1]}],"));
+        stop();
+}
+
+static void test_external_weights(void **state) {
+        static float numbers[1024];
+
+        (void)state;
+        complete("good/external", "{\"max_batch_size\":0,\"input\":[],\"output\":[]}");
+        fake_add_input(&requests[0], shaped("INPUT", TRITONSERVER_TYPE_FP32, 1, 1024), numbers,
+                       sizeof(numbers));
+        ask(0, "OUTPUT");
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 1));
+        check_ok(0);
+        assert_true(((float *)fake_output(&requests[0], "OUTPUT")->bytes)[1023] == 1023.0f);
+        stop();
+}
+
+/* ---- refusals ---- */
+
+static void check_refused(const char *folder, const char *config, const char *message) {
+        TRITONSERVER_Error *err;
+
+        set_model(folder, config);
+        err = TRITONBACKEND_ModelInitialize(&model);
+        if (err == NULL)
+                fail_msg("%s has loaded", folder);
+        if (strstr(TRITONSERVER_ErrorMessage(err), message) == NULL)
+                fail_msg("%s: '%s' is not in '%s'", folder, message,
+                         TRITONSERVER_ErrorMessage(err));
+        TRITONSERVER_ErrorDelete(err);
+        fake_model_done(&model);
+        free(path);
+        assert_int_equal(fake.n_errors_alive, 0);
+        assert_int_equal(fake.n_messages_alive, 0);
+}
+
+static void test_refused_files(void **state) {
+        (void)state;
+        check_refused("broken/missing_file", simple_config,
+                      "unable to find '1/model.onnx' for model 'missing_file'");
+        check_refused("broken/empty_directory", simple_config,
+                      "unable to find '1/model.onnx/model.onnx' for model 'empty_directory'");
+        check_refused("broken/corrupt_file", simple_config,
+                      "failed to load model 'corrupt_file' from '1/model.onnx': onnx runtime error "
+                      "7: ");
+        check_refused(
+                "broken/outside_file",
+                "{\"max_batch_size\":8,\"default_model_filename\":\"../1/model.onnx\"," SIMPLE_IO(
+                        "TYPE_INT32", "[16]") "}",
+                "default_model_filename '../1/model.onnx' of model 'outside_file' must stay "
+                "within the model directory");
+}
+
+static void test_refused_tensors(void **state) {
+        (void)state;
+        check_refused("good/simple",
+                      "{\"max_batch_size\":8,\"input\":[{\"name\":\"INPUT2\",\"data_type\":"
+                      "\"TYPE_INT32\",\"dims\":[16]}],\"output\":[]}",
+                      "unexpected inference input 'INPUT2', allowed inputs are: INPUT0, INPUT1");
+        check_refused("good/simple",
+                      "{\"max_batch_size\":8,\"input\":[{\"name\":\"INPUT0\",\"data_type\":"
+                      "\"TYPE_INT32\",\"dims\":[16]}],\"output\":[]}",
+                      "unable to load model 'simple', configuration expects 1 inputs, model "
+                      "provides 2; not in the configuration: 'INPUT1'");
+        check_refused("good/simple", "{\"max_batch_size\":8," SIMPLE_IO("TYPE_FP32", "[16]") "}",
+                      "unable to load model 'simple', unexpected datatype TYPE_FP32 for input "
+                      "'INPUT0', the model expects TYPE_INT32");
+        check_refused("good/simple", "{\"max_batch_size\":8," SIMPLE_IO("TYPE_INT32", "[4,4]") "}",
+                      "model 'simple', tensor 'INPUT0': the model expects 2 dimensions (shape "
+                      "[-1,16]) but the model configuration specifies 3 dimensions (an initial "
+                      "batch dimension because max_batch_size > 0 followed by the explicit tensor "
+                      "shape, making complete shape [-1,4,4])");
+        check_refused("good/simple", "{\"max_batch_size\":0," SIMPLE_IO("TYPE_INT32", "[8]") "}",
+                      "model 'simple', tensor 'INPUT0': the model expects 2 dimensions (shape "
+                      "[-1,16]) but the model configuration specifies 1 dimensions (shape [8])");
+        check_refused("broken/no_batch_dimension", simple_config,
+                      "model 'no_batch_dimension', tensor 'INPUT0': for the model to support "
+                      "batching the shape should have at least 1 dimension and the first dimension "
+                      "must be -1; but shape expected by the model is [1,16]");
+}
+
+static void test_refused_options(void **state) {
+        (void)state;
+        check_refused("good/simple",
+                      "{\"max_batch_size\":8," SIMPLE_IO(
+                              "TYPE_INT32", "[16]") ",\"parameters\":{\"intra_op_thread_count\":{"
+                                                    "\"string_value\":\"many\"}}}",
+                      "model 'simple': parameter 'intra_op_thread_count' must be an integer, got "
+                      "'many'");
+        check_refused("good/simple",
+                      "{\"max_batch_size\":8," SIMPLE_IO(
+                              "TYPE_INT32",
+                              "[16]") ",\"optimization\":{\"execution_accelerators\":{"
+                                      "\"cpu_execution_accelerator\":[{\"name\":\"openvino\"}]}}}",
+                      "unknown Execution Accelerator 'openvino' is requested");
+        check_refused("good/simple",
+                      "{\"max_batch_size\":8," SIMPLE_IO(
+                              "TYPE_INT32",
+                              "[16]") ",\"batch_input\":[{\"kind\":\"BATCH_ELEMENT_COUNT\"}]}",
+                      "model 'simple': batch_input is not supported by the onnxruntime backend");
+}
+
+static void test_gpu_refused(void **state) {
+        TRITONSERVER_Error *err;
+
+        (void)state;
+        start("good/simple", simple_config);
+        assert_null(TRITONBACKEND_ModelInstanceFinalize(&instance));
+        instance.state = NULL;
+        instance.kind = TRITONSERVER_INSTANCEGROUPKIND_GPU;
+        err = TRITONBACKEND_ModelInstanceInitialize(&instance);
+        assert_string_equal(TRITONSERVER_ErrorMessage(err),
+                            "instance 'instance' is KIND_GPU, but the onnxruntime backend of this "
+                            "build runs on the CPU only");
+        TRITONSERVER_ErrorDelete(err);
+        stop();
+}
+
+static void test_options_are_accepted(void **state) {
+        (void)state;
+        start("good/simple",
+              "{\"max_batch_size\":8," SIMPLE_IO(
+                      "TYPE_INT32",
+                      "[16]") ",\"optimization\":{\"graph\":{\"level\":-1}},\"parameters\":{"
+                              "\"intra_op_thread_count\":{\"string_value\":\"1\"},"
+                              "\"inter_op_thread_count\":{\"string_value\":\"2\"},"
+                              "\"execution_mode\":{\"string_value\":\"1\"},"
+                              "\"enable_mem_arena\":{\"string_value\":\"0\"},"
+                              "\"enable_mem_pattern\":{\"string_value\":\"0\"},"
+                              "\"session.intra_op.allow_spinning\":{\"string_value\":\"1\"}}}");
+        add_simple(0, 1, 1);
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 1));
+        check_simple(0, 1, 1);
+        stop();
+        start("good/simple",
+              "{\"max_batch_size\":8," SIMPLE_IO(
+                      "TYPE_INT32",
+                      "[16]") ",\"parameters\":{\"memory.enable_memory_arena_shrinkage\":"
+                              "{\"string_value\":\"cpu:0\"}}}");
+        add_simple(0, 1, 1);
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 1));
+        check_simple(0, 1, 1);
+        stop();
+}
+
+static void test_library_refused(void **state) {
+        struct TRITONBACKEND_Backend other = {
+                .config = "{\"cmdline\":{\"library\":\"/nowhere/libonnxruntime.so.1\"}}"
+        };
+        TRITONSERVER_Error *err = TRITONBACKEND_Initialize(&other);
+
+        (void)state;
+        assert_non_null(err);
+        assert_non_null(strstr(TRITONSERVER_ErrorMessage(err),
+                               "the onnxruntime backend cannot load ONNX Runtime: "
+                               "/nowhere/libonnxruntime.so.1: "));
+        TRITONSERVER_ErrorDelete(err);
+        assert_null(other.state);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_single),
+                cmocka_unit_test(test_batch),
+                cmocka_unit_test(test_cancelled),
+                cmocka_unit_test(test_missing_input),
+                cmocka_unit_test(test_one_of_a_batch_fails),
+                cmocka_unit_test(test_shapes_are_not_mixed),
+                cmocka_unit_test(test_types),
+                cmocka_unit_test(test_bad_strings),
+                cmocka_unit_test(test_scalar_and_empty),
+                cmocka_unit_test(test_one_number_per_row),
+                cmocka_unit_test(test_state),
+                cmocka_unit_test(test_complete),
+                cmocka_unit_test(test_complete_keeps_what_is_given),
+                cmocka_unit_test(test_external_weights),
+                cmocka_unit_test(test_refused_files),
+                cmocka_unit_test(test_refused_tensors),
+                cmocka_unit_test(test_refused_options),
+                cmocka_unit_test(test_gpu_refused),
+                cmocka_unit_test(test_options_are_accepted),
+                cmocka_unit_test(test_library_refused),
+        };
+
+        return cmocka_run_group_tests(tests, open_backend, close_backend);
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+static void test_pieces_are_aligned_and_apart(void **state) {
+        (void)state;
+        struct arena a;
+        char        *pieces[200];
+
+        arena_init(&a, NULL, 0, 0);
+        for (size_t i = 0; i < 200; i++) {
+                pieces[i] = arena_alloc(&a, i);
+                assert_int_equal((uintptr_t)pieces[i] % 16, 0);
+                memset(pieces[i], (int)i, i);
+        }
+        for (size_t i = 0; i < 200; i++) {
+                for (size_t j = 0; j < i; j++)
+                        assert_int_equal((unsigned char)pieces[i][j], i);
+        }
+        assert_ptr_not_equal(pieces[0], pieces[1]); /* even nothing has a place of its own */
+        arena_done(&a);
+}
+
+static void test_first_memory_is_used_first(void **state) {
+        (void)state;
+        char         first[512];
+        struct arena a;
+        char        *piece, *beyond;
+
+        arena_init(&a, first + 1, sizeof(first) - 1, 0); /* not aligned */
+        piece = arena_alloc(&a, 64);
+        assert_true(piece > first && piece + 64 <= first + sizeof(first));
+        assert_int_equal((uintptr_t)piece % 16, 0);
+        assert_null(a.blocks);
+
+        beyond = arena_alloc(&a, 600);
+        assert_true(beyond + 600 <= first || beyond >= first + sizeof(first));
+        assert_non_null(a.blocks);
+        arena_reset(&a);
+        assert_null(a.blocks);
+        assert_ptr_equal(arena_alloc(&a, 64), piece);
+        arena_done(&a);
+}
+
+static void test_first_memory_too_small(void **state) {
+        (void)state;
+        _Alignas(16) char first[32];
+        struct arena      a;
+
+        arena_init(&a, first + 1, 3, 0); /* not even room for the alignment */
+        assert_non_null(arena_alloc(&a, 1));
+        assert_non_null(a.blocks);
+        arena_done(&a);
+}
+
+static void test_reset_keeps_the_first_block(void **state) {
+        (void)state;
+        struct arena a;
+        void        *piece;
+
+        arena_init(&a, NULL, 0, 0);
+        piece = arena_alloc(&a, 100);
+        for (int i = 0; i < 100; i++)
+                arena_alloc(&a, 1000);
+        assert_true(a.used_bytes >= 100 * 1000);
+        arena_reset(&a);
+        assert_int_equal(a.used_bytes, 4096);
+        assert_ptr_equal(arena_alloc(&a, 100), piece);
+        arena_done(&a);
+}
+
+static void test_maximum(void **state) {
+        (void)state;
+        struct arena a;
+
+        arena_init(&a, NULL, 0, 1000);
+        assert_non_null(arena_try_alloc(&a, 900));
+        assert_null(arena_try_alloc(&a, 200));
+        assert_non_null(arena_try_alloc(&a, 80)); /* a refusal changes nothing */
+        assert_null(arena_try_alloc(&a, 1));
+        arena_done(&a);
+}
+
+static void test_sizes_that_overflow(void **state) {
+        (void)state;
+        struct arena a;
+
+        arena_init(&a, NULL, 0, SIZE_MAX);
+        assert_null(arena_try_alloc(&a, SIZE_MAX));
+        assert_null(arena_try_alloc(&a, SIZE_MAX - 15));
+        assert_null(arena_try_alloc(&a, SIZE_MAX / 2));
+        arena_done(&a);
+}
+
+static void test_allocation_failure(void **state) {
+        (void)state;
+        struct arena a;
+
+        arena_init(&a, NULL, 0, 0);
+        mem_fail_after(1);
+        assert_null(arena_try_alloc(&a, 10));
+        assert_true(mem_fail_was_hit());
+        mem_fail_after(0);
+        assert_non_null(arena_try_alloc(&a, 10));
+        arena_done(&a);
+}
+
+static void test_texts(void **state) {
+        (void)state;
+        struct arena a;
+
+        arena_init(&a, NULL, 0, 0);
+        assert_string_equal(arena_strdup(&a, "one"), "one");
+        assert_null(arena_strdup(&a, NULL));
+        assert_string_equal(arena_strndup(&a, "onetwo", 3), "one");
+        assert_string_equal(arena_str(&a, STR_LIT("three")), "three");
+        assert_string_equal(arena_str(&a, str_range(NULL, 0)), "");
+        assert_string_equal(arena_printf(&a, "%d-%s", 4, "five"), "4-five");
+        assert_string_equal(arena_printf(&a, "%s", ""), "");
+        arena_done(&a);
+}
+
+static void test_zalloc_is_zero_after_reset(void **state) {
+        (void)state;
+        static const char zeros[64];
+        struct arena      a;
+
+        arena_init(&a, NULL, 0, 0);
+        memset(arena_alloc(&a, 64), 0xff, 64);
+        arena_reset(&a);
+        assert_memory_equal(arena_zalloc(&a, 64), zeros, 64);
+        arena_done(&a);
+        arena_done(&a); /* twice is fine */
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_pieces_are_aligned_and_apart),
+                cmocka_unit_test(test_first_memory_is_used_first),
+                cmocka_unit_test(test_first_memory_too_small),
+                cmocka_unit_test(test_reset_keeps_the_first_block),
+                cmocka_unit_test(test_maximum),
+                cmocka_unit_test(test_sizes_that_overflow),
+                cmocka_unit_test(test_allocation_failure),
+                cmocka_unit_test(test_texts),
+                cmocka_unit_test(test_zalloc_is_zero_after_reset),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

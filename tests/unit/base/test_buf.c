@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/lock.h"
+#include "base/mem.h"
+#include "base/thread.h"
+
+#include <string.h>
+
+#define KIB ((size_t)1024)
+#define MIB (KIB * KIB)
+
+static void test_classes(void **state) {
+        (void)state;
+        struct buf_pool *pool = buf_pool_new(MIB);
+        static const struct {
+                size_t asked, given;
+        } rows[] = {
+                { 0, 4 * KIB },
+                { 1, 4 * KIB },
+                { 4 * KIB, 4 * KIB },
+                { 4 * KIB + 1, 8 * KIB },
+                { 65 * KIB, 128 * KIB },
+                { 64 * MIB, 64 * MIB },
+                { 64 * MIB + 1, 64 * MIB + 1 }, /* beyond the classes: as it is */
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct buf *b = buf_new(pool, rows[i].asked);
+
+                assert_int_equal(b->cap, rows[i].given);
+                assert_int_equal(b->len, 0);
+                assert_int_equal((uintptr_t)b->bytes % 64, 0);
+                b->bytes[0] = b->bytes[b->cap - 1] = 'x';
+                buf_unref(b);
+        }
+        buf_pool_unref(pool);
+}
+
+static void test_freed_memory_comes_back(void **state) {
+        (void)state;
+        struct buf_pool *pool = buf_pool_new(MIB);
+        struct buf      *first = buf_new(pool, 10 * KIB), *again, *other;
+
+        first->len = 77;
+        buf_unref(first);
+        other = buf_new(pool, 4 * KIB); /* another class */
+        assert_ptr_not_equal(other, first);
+        again = buf_new(pool, 16 * KIB);
+        assert_ptr_equal(again, first);
+        assert_int_equal(again->len, 0);
+        buf_unref(other);
+        buf_unref(again);
+        buf_pool_unref(pool);
+}
+
+static void test_counting(void **state) {
+        (void)state;
+        struct buf_pool *pool = buf_pool_new(MIB);
+        struct buf      *b = buf_new(pool, 1), *other;
+
+        buf_ref(b);
+        buf_unref(b);
+        other = buf_new(pool, 1); /* b is still out */
+        assert_ptr_not_equal(other, b);
+        buf_unref(b);
+        buf_unref(other);
+        buf_unref(NULL);
+        buf_pool_unref(pool);
+        buf_pool_unref(NULL);
+}
+
+static void fill_pool(struct buf_pool *pool, size_t cap, size_t n) {
+        struct buf *many[16];
+
+        for (size_t i = 0; i < n; i++)
+                many[i] = buf_new(pool, cap);
+        for (size_t i = 0; i < n; i++)
+                buf_unref(many[i]);
+}
+
+/* How many of one class are kept: without memory nothing else can be had. */
+static size_t count_kept(struct buf_pool *pool, size_t cap) {
+        struct buf *many[16];
+        size_t      n = 0;
+
+        mem_fail_after(1);
+        while (n < 16 && (many[n] = buf_new(pool, cap)))
+                n++;
+        mem_fail_after(0);
+        for (size_t i = 0; i < n; i++)
+                buf_unref(many[i]);
+        return n;
+}
+
+static void test_kept_bytes_are_bounded(void **state) {
+        (void)state;
+        struct buf_pool *pool = buf_pool_new(3 * 64 * KIB + 1);
+
+        fill_pool(pool, 64 * KIB, 8);
+        assert_int_equal(count_kept(pool, 64 * KIB), 3);
+        buf_pool_unref(pool);
+}
+
+static void test_trim_halves_from_the_largest(void **state) {
+        (void)state;
+        struct buf_pool *pool = buf_pool_new(MIB);
+
+        fill_pool(pool, 64 * KIB, 2); /* 128 KiB */
+        fill_pool(pool, 4 * KIB, 16); /* 64 KiB */
+        buf_pool_trim(pool);          /* at most 96 KiB: both large ones have to go */
+        assert_int_equal(count_kept(pool, 64 * KIB), 0);
+        assert_int_equal(count_kept(pool, 4 * KIB), 16);
+        for (int i = 0; i < 20; i++)
+                buf_pool_trim(pool);
+        assert_int_equal(count_kept(pool, 4 * KIB), 0);
+        buf_pool_unref(pool);
+}
+
+static void test_pool_of_nothing_keeps_nothing(void **state) {
+        (void)state;
+        struct buf_pool *pool = buf_pool_new(0);
+        struct buf      *b = buf_new(pool, 1);
+
+        assert_non_null(b);
+        buf_unref(b);
+        buf_pool_trim(pool);
+        buf_pool_unref(pool);
+}
+
+static void test_plain_buffers(void **state) {
+        (void)state;
+        struct buf *b = buf_new(NULL, 100);
+
+        assert_int_equal(b->cap, 100);
+        memset(b->bytes, 1, 100);
+        buf_unref(b);
+}
+
+static void test_buffers_outlive_their_pool(void **state) {
+        (void)state;
+        struct buf_pool *pool = buf_pool_new(MIB);
+        struct buf      *a = buf_new(pool, 1), *b = buf_new(pool, 100 * KIB);
+
+        buf_unref(buf_new(pool, 1)); /* one is kept as well */
+        buf_pool_unref(pool);
+        memset(b->bytes, 1, b->cap);
+        buf_unref(a);
+        buf_unref(b); /* the last: the pool goes with it; a leak or a double free shows in ASan */
+}
+
+static void test_no_memory(void **state) {
+        (void)state;
+        struct buf_pool *pool = buf_pool_new(MIB);
+        struct buf      *b;
+
+        mem_fail_after(1);
+        assert_null(buf_new(pool, 1));
+        assert_null(buf_new(NULL, 1));
+        mem_fail_after(0);
+        b = buf_new(pool, 1);
+        buf_unref(b);
+        mem_fail_after(1);
+        assert_ptr_equal(buf_new(pool, 1), b); /* what is kept needs no memory */
+        mem_fail_after(0);
+        buf_unref(b);
+        assert_null(buf_new(pool, SIZE_MAX));
+        assert_null(buf_new(NULL, SIZE_MAX - 64));
+        buf_pool_unref(pool);
+}
+
+/* ---- across threads: one makes, the other releases ----------------------------------------- */
+
+#define N_PASSED 5000
+
+struct channel {
+        struct buf_pool *pool;
+        struct mutex     lock;
+        struct cond      changed;
+        struct buf      *passed;
+        bool             is_closed;
+        unsigned         n_bad;
+};
+
+static void release_all(void *arg) {
+        struct channel *c = arg;
+        struct buf     *b;
+
+        do {
+                mutex_lock(&c->lock);
+                while (!c->passed && !c->is_closed)
+                        cond_wait(&c->changed, &c->lock);
+                b = STEAL(c->passed);
+                cond_broadcast(&c->changed);
+                mutex_unlock(&c->lock);
+
+                if (b && memcmp(b->bytes, "full", 4) != 0)
+                        c->n_bad++;
+                buf_unref(b);
+        } while (b);
+}
+
+static void pass(struct channel *c, struct buf *b) {
+        MUTEX_GUARD(&c->lock);
+
+        while (c->passed)
+                cond_wait(&c->changed, &c->lock);
+        c->passed = b;
+        c->is_closed = !b;
+        cond_broadcast(&c->changed);
+}
+
+static void test_across_threads(void **state) {
+        (void)state;
+        struct channel c = { .pool = buf_pool_new(MIB) };
+        struct thread  t;
+
+        mutex_init(&c.lock, LOCK_QUEUE);
+        cond_init(&c.changed);
+        assert_null(thread_start(&t, "release", release_all, &c));
+        for (size_t i = 0; i < N_PASSED; i++) {
+                struct buf *b = buf_new(c.pool, (i % 5) * 10 * KIB);
+
+                memcpy(b->bytes, "full", 4);
+                pass(&c, b);
+                if (i % 1000 == 0)
+                        buf_pool_trim(c.pool);
+        }
+        pass(&c, NULL);
+        buf_pool_unref(c.pool);
+        thread_join(&t);
+        assert_int_equal(c.n_bad, 0);
+        cond_done(&c.changed);
+        mutex_done(&c.lock);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_classes),
+                cmocka_unit_test(test_freed_memory_comes_back),
+                cmocka_unit_test(test_counting),
+                cmocka_unit_test(test_kept_bytes_are_bounded),
+                cmocka_unit_test(test_trim_halves_from_the_largest),
+                cmocka_unit_test(test_pool_of_nothing_keeps_nothing),
+                cmocka_unit_test(test_plain_buffers),
+                cmocka_unit_test(test_buffers_outlive_their_pool),
+                cmocka_unit_test(test_no_memory),
+                cmocka_unit_test(test_across_threads),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/dl.h"
+
+#include <string.h>
+
+typedef unsigned long (*crc32_fn)(unsigned long start, const unsigned char *bytes, unsigned len);
+
+/* zlib is a library that this program is not linked with. */
+#define LIBRARY "libz.so.1"
+
+static void test_open_and_call(void **state) {
+        (void)state;
+        struct dl   *library;
+        dl_symbol_fn function;
+
+        assert_null(dl_open(LIBRARY, &library));
+        assert_string_equal(dl_path(library), LIBRARY);
+        assert_null(dl_get(library, "crc32", &function));
+        /* The check value of this CRC, of all its catalogues. */
+        assert_int_equal(((crc32_fn)function)(0, (const unsigned char *)"123456789", 9),
+                         0xcbf43926);
+        dl_close(library);
+}
+
+static void test_absent_symbol(void **state) {
+        (void)state;
+        struct dl   *library;
+        dl_symbol_fn function = NULL;
+
+        assert_null(dl_open(LIBRARY, &library));
+        assert_null(dl_find(library, "no_such_symbol"));
+        AUTO_ERROR err = dl_get(library, "no_such_symbol", &function);
+        assert_int_equal(err->code, ERR_NOT_FOUND);
+        assert_string_equal(err->message,
+                            "unable to find symbol 'no_such_symbol' in shared library 'libz.so.1'");
+        assert_null(function);
+        dl_close(library);
+}
+
+static void test_absent_library(void **state) {
+        (void)state;
+        struct dl *library = NULL;
+        AUTO_ERROR err = dl_open("/nonexistent/libtriton_x.so", &library);
+
+        assert_non_null(err);
+        assert_null(library);
+        assert_non_null(strstr(err->message,
+                               "unable to load shared library '/nonexistent/libtriton_x.so': "));
+        assert_non_null(strstr(err->message, "No such file"));
+        dl_close(NULL);
+}
+
+static void test_not_a_library(void **state) {
+        (void)state;
+        struct dl *library = NULL;
+        AUTO_ERROR err = dl_open("/etc/passwd", &library);
+
+        assert_int_equal(err->code, ERR_INTERNAL);
+        assert_non_null(strstr(err->message, "'/etc/passwd': "));
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_open_and_call),
+                cmocka_unit_test(test_absent_symbol),
+                cmocka_unit_test(test_absent_library),
+                cmocka_unit_test(test_not_a_library),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/mem.h"
+
+#include <string.h>
+
+static void test_alloc_of_zero_is_unique(void **state) {
+        (void)state;
+        void *a = mem_alloc(0), *b = try_alloc(0), *c = mem_zalloc(0);
+
+        assert_non_null(a);
+        assert_non_null(b);
+        assert_non_null(c);
+        assert_ptr_not_equal(a, b);
+        free(a);
+        free(b);
+        free(c);
+}
+
+static void test_zalloc_is_zero(void **state) {
+        (void)state;
+        static const char zeros[300];
+        char             *a = mem_zalloc(300), *b = try_zalloc(300);
+
+        assert_memory_equal(a, zeros, 300);
+        assert_memory_equal(b, zeros, 300);
+        free(a);
+        free(b);
+}
+
+static void test_strings(void **state) {
+        (void)state;
+        AUTO_CHARS copy = mem_strdup("neso");
+        AUTO_CHARS part = mem_strndup("nesocore", 4);
+        AUTO_CHARS none = mem_strndup(NULL, 0);
+        AUTO_CHARS text = mem_printf("%s-%03d", "a", 7);
+
+        assert_string_equal(copy, "neso");
+        assert_string_equal(part, "neso");
+        assert_string_equal(none, "");
+        assert_string_equal(text, "a-007");
+        assert_null(mem_strdup(NULL));
+}
+
+static void test_fail_after(void **state) {
+        (void)state;
+        void *first, *old;
+
+        old = mem_alloc(8);
+        mem_fail_after(2);
+        first = try_alloc(8);
+        assert_non_null(first);
+        assert_false(mem_fail_was_hit());
+        assert_null(try_zalloc(8));
+        assert_true(mem_fail_was_hit());
+        assert_null(try_realloc(old, 16)); /* and old is still ours */
+        assert_null(try_aligned_alloc(64, 16));
+        memset(old, 1, 8);
+        mem_fail_after(0);
+        assert_false(mem_fail_was_hit());
+        old = try_realloc(old, 16);
+        assert_non_null(old);
+        free(old);
+        free(first);
+}
+
+static void test_mem_functions_are_not_failed(void **state) {
+        (void)state;
+        void *memory;
+
+        mem_fail_after(1);
+        memory = mem_alloc(8);
+        assert_non_null(memory);
+        assert_false(mem_fail_was_hit());
+        mem_fail_after(0);
+        free(memory);
+}
+
+static void test_aligned(void **state) {
+        (void)state;
+        char *memory = try_aligned_alloc(64, 100);
+
+        assert_int_equal((uintptr_t)memory % 64, 0);
+        memset(memory, 1, 100);
+        free(memory);
+}
+
+static void test_absurd_sizes_give_null(void **state) {
+        (void)state;
+        /* Without volatile the compiler sees the size and warns. */
+        volatile size_t absurd = SIZE_MAX / 2 + 1;
+
+        assert_null(try_alloc(absurd));
+        assert_null(try_zalloc(absurd));
+        assert_null(try_realloc(NULL, absurd));
+}
+
+static void test_size_arithmetic(void **state) {
+        (void)state;
+        size_t result = 42;
+
+        assert_true(size_add(SIZE_MAX - 1, 1, &result));
+        assert_true(result == SIZE_MAX);
+        assert_false(size_add(SIZE_MAX, 1, &result));
+        assert_true(result == SIZE_MAX); /* untouched */
+        assert_true(size_mul(6, 7, &result));
+        assert_int_equal(result, 42);
+        assert_false(size_mul(SIZE_MAX / 2 + 1, 2, &result));
+        assert_int_equal(result, 42);
+        assert_true(size_mul(SIZE_MAX, 0, &result));
+        assert_int_equal(result, 0);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_alloc_of_zero_is_unique),
+                cmocka_unit_test(test_zalloc_is_zero),
+                cmocka_unit_test(test_strings),
+                cmocka_unit_test(test_fail_after),
+                cmocka_unit_test(test_mem_functions_are_not_failed),
+                cmocka_unit_test(test_aligned),
+                cmocka_unit_test(test_absurd_sizes_give_null),
+                cmocka_unit_test(test_size_arithmetic),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

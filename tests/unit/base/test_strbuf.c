@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/strbuf.h"
+
+#include <string.h>
+
+static void test_put(void **state) {
+        (void)state;
+        AUTO_STRBUF b;
+
+        strbuf_init(&b, 0);
+        assert_string_equal(strbuf_cstr(&b), "");
+        strbuf_puts(&b, "one");
+        strbuf_putc(&b, ',');
+        strbuf_put(&b, "t\0o", 3);
+        strbuf_printf(&b, "%d", 3);
+        assert_int_equal(b.len, 8);
+        assert_memory_equal(strbuf_str(&b).ptr, "one,t\0o3", 9);
+        strbuf_clear(&b);
+        assert_int_equal(b.len, 0);
+        assert_string_equal(strbuf_cstr(&b), "");
+}
+
+static void test_printf_grows(void **state) {
+        (void)state;
+        AUTO_STRBUF b;
+        size_t      expected = 0;
+
+        strbuf_init(&b, 0);
+        for (int i = 0; i < 2000; i++) {
+                strbuf_printf(&b, "%04d", i);
+                expected += 4;
+                assert_int_equal(b.len, expected);
+                assert_int_equal(b.ptr[b.len], '\0');
+        }
+        assert_memory_equal(b.ptr + 4 * 1234, "1234", 4);
+        strbuf_printf(&b, "%5000d", 1);
+        assert_int_equal(b.len, expected + 5000);
+}
+
+static void test_maximum_is_all_or_nothing(void **state) {
+        (void)state;
+        AUTO_STRBUF b;
+
+        strbuf_init(&b, 10);
+        strbuf_puts(&b, "0123456789"); /* exactly */
+        assert_false(b.overflowed);
+        strbuf_putc(&b, 'x');
+        assert_true(b.overflowed);
+        assert_string_equal(b.ptr, "0123456789");
+        strbuf_clear(&b);
+        assert_false(b.overflowed);
+
+        strbuf_puts(&b, "0123456");
+        strbuf_printf(&b, "%s", "abcd");
+        assert_true(b.overflowed);
+        assert_string_equal(b.ptr, "0123456"); /* no half */
+        strbuf_puts(&b, "a");                  /* ignored although it would fit */
+        assert_string_equal(b.ptr, "0123456");
+        assert_false(strbuf_reserve(&b, 1));
+}
+
+static void test_take(void **state) {
+        (void)state;
+        struct strbuf b;
+        char         *text;
+
+        strbuf_init(&b, 5);
+        text = strbuf_take(&b); /* of nothing: "" */
+        assert_string_equal(text, "");
+        free(text);
+        strbuf_puts(&b, "abc");
+        text = strbuf_take(&b);
+        assert_string_equal(text, "abc");
+        free(text);
+        assert_int_equal(b.len, 0);
+        assert_int_equal(b.max, 5);
+        strbuf_done(&b);
+}
+
+static void test_allocation_failure(void **state) {
+        (void)state;
+        AUTO_STRBUF b;
+
+        strbuf_init(&b, 0);
+        strbuf_puts(&b, "kept");
+        mem_fail_after(1);
+        assert_false(strbuf_reserve(&b, 10000));
+        assert_true(mem_fail_was_hit());
+        mem_fail_after(0);
+        assert_true(b.overflowed);
+        assert_string_equal(b.ptr, "kept");
+}
+
+static void test_reserve(void **state) {
+        (void)state;
+        AUTO_STRBUF b;
+
+        strbuf_init(&b, 100000);
+        assert_true(strbuf_reserve(&b, 100000));
+        assert_int_equal(b.len, 0);
+        memset(b.ptr, 'x', 100000);
+        b.len = 100000;
+        b.ptr[b.len] = '\0';
+        assert_false(strbuf_reserve(&b, SIZE_MAX));
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_put),
+                cmocka_unit_test(test_printf_grows),
+                cmocka_unit_test(test_maximum_is_all_or_nothing),
+                cmocka_unit_test(test_take),
+                cmocka_unit_test(test_allocation_failure),
+                cmocka_unit_test(test_reserve),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

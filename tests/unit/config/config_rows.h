@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the tests of model configurations share: reading a text that must be right, comparing an
+ * error with the one expected, and rows of both.
+ *
+ * Include after cmocka.h.
+ */
+#pragma once
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "config/config_normalize.h"
+#include "config/model_config.h"
+
+static inline struct model_config *config_of(const char *text) {
+        struct model_config *c = NULL;
+        struct error        *err = model_config_read_text(str_of(text), "config.pbtxt", &c);
+
+        if (err != NULL)
+                fail_msg("%s\nin: %s", err->message, text);
+        return c;
+}
+
+/* NUL-terminated, for the caller to free. */
+static inline char *config_json(const struct model_config *c) {
+        struct strbuf json;
+
+        strbuf_init(&json, 0);
+        assert_null(model_config_print_json(c, 1, &json));
+        return strbuf_take(&json);
+}
+
+/* Takes err. `message` NULL: there must be none. `text` is what it was about. */
+static inline void assert_outcome(struct error *err, enum error_code code, const char *message,
+                                  const char *text) {
+        if (err == NULL) {
+                if (message != NULL)
+                        fail_msg("no error, expected \"%s\"\nin: %s", message, text);
+                return;
+        }
+        if (message == NULL || strcmp(err->message, message) != 0 || err->code != code)
+                fail_msg("got %s \"%s\"\nexpected %s \"%s\"\nin: %s", error_code_string(err->code),
+                         err->message, error_code_string(code), message ? message : "(none)", text);
+        error_free(err);
+}
+
+static inline void assert_accepted(struct error *err, const char *text) {
+        assert_outcome(err, ERR_UNKNOWN, NULL, text);
+}
+
+/* Compares two strings of a row; `text` is what they came from. */
+static inline void assert_text(const char *got, const char *expected, const char *text) {
+        if (strcmp(got, expected) != 0)
+                fail_msg("got      %s\nexpected %s\nin: %s", got, expected, text);
+}
+
+/* Both must print the same JSON. */
+static inline void assert_same_config(const struct model_config *got,
+                                      const struct model_config *expected, const char *text) {
+        char *left = config_json(got);
+        char *right = config_json(expected);
+
+        assert_text(left, right, text);
+        free(left);
+        free(right);
+}
+
+struct config_row {
+        const char *text;
+        const char *message; /* NULL: accepted */
+};
+
+typedef struct error *(*config_check_fn)(const struct model_config *c);
+
+static inline void run_row(const struct config_row *row, struct model_config *c,
+                           config_check_fn check) {
+        assert_outcome(check(c), ERR_INVALID_ARG, row->message, row->text);
+        model_config_free(c);
+}
+
+/* Every row: read, then `check` must give the row's message with INVALID_ARG. */
+static inline void run_rows(const struct config_row *rows, size_t n, config_check_fn check) {
+        for (size_t i = 0; i < n; i++)
+                run_row(&rows[i], config_of(rows[i].text), check);
+}
+
+/* The same, normalised before the check, as at a load. */
+static inline void run_normalized_rows(const struct config_row *rows, size_t n,
+                                       config_check_fn check) {
+        for (size_t i = 0; i < n; i++) {
+                struct model_config *c = config_of(rows[i].text);
+
+                assert_null(model_config_normalize(c));
+                run_row(&rows[i], c, check);
+        }
+}

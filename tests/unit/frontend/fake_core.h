@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A core of the tests' own: the functions of the C API that one inference uses, shadowing those of
+ * the library. What is set on a request is written down, and what becomes of a started request is
+ * the running test's to say.
+ */
+#pragma once
+
+#include "base/strbuf.h"
+
+#include "triton/core/tritonserver.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct TRITONSERVER_Error {
+        TRITONSERVER_Error_Code code;
+        char                   *message;
+};
+
+struct TRITONSERVER_ResponseAllocator {
+        TRITONSERVER_ResponseAllocatorAllocFn_t   alloc;
+        TRITONSERVER_ResponseAllocatorReleaseFn_t release;
+        TRITONSERVER_ResponseAllocatorQueryFn_t   query;
+};
+
+struct TRITONSERVER_InferenceRequest {
+        TRITONSERVER_InferenceRequestReleaseFn_t   on_release;
+        void                                      *release_userp;
+        TRITONSERVER_InferenceResponseCompleteFn_t on_response;
+        void                                      *response_userp;
+        struct TRITONSERVER_ResponseAllocator     *allocator;
+        void                                      *allocator_userp;
+        bool                                       is_cancelled;
+};
+
+struct TRITONSERVER_InferenceResponse {
+        struct TRITONSERVER_ResponseAllocator *allocator;
+        const char                            *error; /* borrowed; NULL = success */
+        char                                   output[16];
+        int64_t                                shape[1];
+        void                                  *base;
+        size_t                                 bytes;
+        void                                  *userp;
+};
+
+typedef void (*fake_run_fn)(struct TRITONSERVER_InferenceRequest *request);
+
+/* What the running test has arranged and seen. */
+struct fake_core {
+        struct strbuf calls;  /* what was set on the request, one line each */
+        fake_run_fn   run;    /* ServerInferAsync */
+        const char   *refuse; /* the call of this name fails */
+        _Atomic int   n_requests, n_responses, n_errors;
+        pthread_t     thread;
+};
+
+extern struct fake_core fake;

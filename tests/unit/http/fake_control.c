@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fake_control.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+#include "triton/core/tritonserver.h"
+
+struct fake_control fake_control;
+
+struct TRITONSERVER_Error {
+        TRITONSERVER_Error_Code code;
+        char                   *text;
+};
+
+struct TRITONSERVER_Message {
+        char *json;
+};
+
+struct TRITONSERVER_Parameter {
+        char *name, *value;
+};
+
+struct TRITONSERVER_Metrics {
+        int unused;
+};
+
+struct TRITONSERVER_Error *TRITONSERVER_ErrorNew(TRITONSERVER_Error_Code code, const char *text) {
+        struct TRITONSERVER_Error *err = mem_alloc(sizeof(*err));
+
+        err->code = code;
+        err->text = mem_strdup(text);
+        return err;
+}
+
+void TRITONSERVER_ErrorDelete(struct TRITONSERVER_Error *err) {
+        free(err->text);
+        free(err);
+}
+
+TRITONSERVER_Error_Code TRITONSERVER_ErrorCode(struct TRITONSERVER_Error *err) {
+        return err->code;
+}
+
+const char *TRITONSERVER_ErrorMessage(struct TRITONSERVER_Error *err) {
+        return err->text;
+}
+
+static struct TRITONSERVER_Message *new_message(char *json) {
+        struct TRITONSERVER_Message *m = mem_alloc(sizeof(*m));
+
+        m->json = json;
+        return m;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MessageDelete(struct TRITONSERVER_Message *m) {
+        free(m->json);
+        free(m);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MessageSerializeToJson(struct TRITONSERVER_Message *m,
+                                                               const char **base, size_t *size) {
+        *base = m->json;
+        *size = strlen(m->json);
+        return NULL;
+}
+
+struct TRITONSERVER_Parameter *
+TRITONSERVER_ParameterNew(const char *name, const TRITONSERVER_ParameterType type UNUSED,
+                          const void *value) {
+        struct TRITONSERVER_Parameter *p = mem_alloc(sizeof(*p));
+
+        p->name = mem_strdup(name);
+        p->value = mem_strdup(value);
+        return p;
+}
+
+struct TRITONSERVER_Parameter *TRITONSERVER_ParameterBytesNew(const char *name, const void *bytes,
+                                                              const uint64_t size) {
+        struct TRITONSERVER_Parameter *p = mem_alloc(sizeof(*p));
+
+        p->name = mem_strdup(name);
+        p->value = mem_strndup(bytes, size);
+        return p;
+}
+
+void TRITONSERVER_ParameterDelete(struct TRITONSERVER_Parameter *p) {
+        free(p->name);
+        free(p->value);
+        free(p);
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerIsLive(struct TRITONSERVER_Server *s UNUSED,
+                                                     bool                       *live) {
+        if (fake_control.is_exiting)
+                return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "Server exiting");
+        *live = fake_control.is_live;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerIsReady(struct TRITONSERVER_Server *s UNUSED,
+                                                      bool                       *ready) {
+        *ready = fake_control.is_ready;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelIsReady(struct TRITONSERVER_Server *s UNUSED,
+                                                           const char *model, const int64_t version,
+                                                           bool *ready) {
+        *ready = strcmp(model, "simple") == 0 && (version == -1 || version == 1);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerMetadata(struct TRITONSERVER_Server   *s UNUSED,
+                                                       struct TRITONSERVER_Message **ret) {
+        *ret = new_message(mem_strdup("{\"name\":\"triton\"}"));
+        return NULL;
+}
+
+/* {"<what>":"<model>","version":<version>} */
+static struct TRITONSERVER_Error *about(const char *what, const char *model, int64_t version,
+                                        struct TRITONSERVER_Message **ret) {
+        if (*model && strcmp(model, "simple") != 0)
+                return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_NOT_FOUND,
+                                             "Request for unknown model");
+        *ret = new_message(mem_printf("{\"%s\":\"%s\",\"version\":%lld}", what, model,
+                                      (long long)version));
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelMetadata(struct TRITONSERVER_Server *s UNUSED,
+                                                            const char                 *model,
+                                                            const int64_t               version,
+                                                            struct TRITONSERVER_Message **ret) {
+        return about("metadata", model, version, ret);
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(struct TRITONSERVER_Server *s UNUSED,
+                                                          const char *model, const int64_t version,
+                                                          const uint32_t config_version,
+                                                          struct TRITONSERVER_Message **ret) {
+        return about(config_version == 1 ? "config" : "?", model, version, ret);
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelStatistics(struct TRITONSERVER_Server *s UNUSED,
+                                                              const char                 *model,
+                                                              const int64_t version,
+                                                              struct TRITONSERVER_Message **ret) {
+        return about("stats", model, version, ret);
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(struct TRITONSERVER_Server *s UNUSED,
+                                                         uint32_t                      flags,
+                                                         struct TRITONSERVER_Message **ret) {
+        *ret = new_message(mem_printf("[{\"flags\":%u}]", flags));
+        return NULL;
+}
+
+static struct TRITONSERVER_Error *order(const char *what, const char *model,
+                                        const struct TRITONSERVER_Parameter **parameters,
+                                        uint64_t                              n) {
+        MUTEX_GUARD(&fake_control.lock);
+
+        strbuf_printf(&fake_control.orders, "%s %s", what, model);
+        for (uint64_t i = 0; i < n; i++)
+                strbuf_printf(&fake_control.orders, " %s=%s", parameters[i]->name,
+                              parameters[i]->value);
+        strbuf_putc(&fake_control.orders, '\n');
+        if (strcmp(model, "simple") != 0)
+                return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INVALID_ARG, "load failed;\n");
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
+        struct TRITONSERVER_Server *s UNUSED, const char *model,
+        const struct TRITONSERVER_Parameter **parameters, const uint64_t n) {
+        return order("load", model, parameters, n);
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModel(struct TRITONSERVER_Server *s UNUSED,
+                                                          const char                 *model) {
+        return order("unload", model, NULL, 0);
+}
+
+struct TRITONSERVER_Error *
+TRITONSERVER_ServerUnloadModelAndDependents(struct TRITONSERVER_Server *s UNUSED,
+                                            const char                 *model) {
+        return order("unload with dependents", model, NULL, 0);
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerMetrics(struct TRITONSERVER_Server   *s UNUSED,
+                                                      struct TRITONSERVER_Metrics **ret) {
+        static struct TRITONSERVER_Metrics metrics;
+
+        *ret = &metrics;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MetricsDelete(struct TRITONSERVER_Metrics *m UNUSED) {
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MetricsFormatted(struct TRITONSERVER_Metrics *m UNUSED,
+                                                         TRITONSERVER_MetricFormat format,
+                                                         const char **base, size_t *size) {
+        *base = format == TRITONSERVER_METRIC_PROMETHEUS ? "# HELP a b\na 1\n" : "?";
+        *size = strlen(*base);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetLogInfo(struct TRITONSERVER_ServerOptions *o UNUSED, bool log) {
+        return order(log ? "log_info on" : "log_info off", "simple", NULL, 0);
+}
+
+struct TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetLogWarn(struct TRITONSERVER_ServerOptions *o UNUSED, bool log UNUSED) {
+        return NULL;
+}
+
+struct TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetLogError(struct TRITONSERVER_ServerOptions *o UNUSED,
+                                      bool                               log UNUSED) {
+        return NULL;
+}
+
+struct TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetLogVerbose(struct TRITONSERVER_ServerOptions *o UNUSED,
+                                        int                                level UNUSED) {
+        return NULL;
+}
+
+struct TRITONSERVER_Error *
+TRITONSERVER_ServerOptionsSetLogFormat(struct TRITONSERVER_ServerOptions *o     UNUSED,
+                                       const TRITONSERVER_LogFormat format UNUSED) {
+        return NULL;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A core of the tests' own for the control plane: the functions of the C API that the handlers
+ * call, shadowing those of the library. It knows one model, "simple", and says what it was asked.
+ */
+#pragma once
+
+#include "base/lock.h"
+#include "base/strbuf.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct fake_control {
+        _Atomic bool  is_live, is_ready, is_exiting;
+        struct mutex  lock;
+        struct strbuf orders; /* "load simple config=... file:a=...\n"; from any thread */
+};
+
+extern struct fake_control fake_control;

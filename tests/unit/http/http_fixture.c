@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "http_fixture.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static struct fixture *current; /* one test at a time */
+
+static void echo(struct http_call *call) {
+        const struct http_part  part = { call->body.ptr, call->body.len, call->body_buf };
+        const struct http_reply reply = { .status = 200,
+                                          .content_type = "application/octet-stream",
+                                          .parts = &part,
+                                          .n_parts = 1,
+                                          .is_compressible = true };
+        struct error           *err = http_body_decode(call);
+
+        if (err) {
+                http_call_reply_encoding_error(call, err, HTTP_JSON);
+                return;
+        }
+        if (call->body_buf != part.buf) { /* decoded: the plain bytes go back */
+                struct http_part  plain = { call->body.ptr, call->body.len, call->body_buf };
+                struct http_reply other = reply;
+
+                other.parts = &plain;
+                buf_ref(call->body_buf);
+                http_call_reply(call, &other);
+                return;
+        }
+        if (call->body_buf)
+                buf_ref(call->body_buf);
+        http_call_reply(call, &reply);
+}
+
+static void tell(struct http_call *call) {
+        int64_t       version;
+        struct error *err = http_call_version(call, &version);
+
+        if (err) {
+                http_call_reply_error(call, err, HTTP_JSON);
+                return;
+        }
+        http_call_reply_text(call, HTTP_JSON,
+                             str_of(arena_printf(&call->arena, "%s %lld %.*s",
+                                                 http_call_model(call), (long long)version,
+                                                 STR_ARG(http_call_header(call, "x-tell")))));
+}
+
+static void on_abort(struct http_call *call UNUSED) {
+        MUTEX_GUARD(&current->lock);
+
+        current->n_aborted++;
+        cond_broadcast(&current->changed);
+}
+
+static void on_sent(struct http_call *call UNUSED) {
+        MUTEX_GUARD(&current->lock);
+
+        current->n_sent++;
+        cond_broadcast(&current->changed);
+}
+
+static void later(struct http_call *call) {
+        MUTEX_GUARD(&current->lock);
+
+        call->on_abort = on_abort;
+        call->on_sent = on_sent;
+        current->held = call;
+        current->n_held++;
+        cond_broadcast(&current->changed);
+}
+
+static void answer_late(struct http_call *call) {
+        http_call_reply_text(call, NULL, STR_LIT("late"));
+}
+
+#define BIG_BYTES ((size_t)24 << 20)
+
+/* Twelve parts of 2 MiB each: more than a socket takes, and more than are held inline. */
+static void big(struct http_call *call) {
+        struct http_part  parts[12];
+        struct http_reply reply = { .status = 200, .parts = parts, .n_parts = ARRAY_LEN(parts) };
+
+        for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+                size_t      len = BIG_BYTES / ARRAY_LEN(parts);
+                struct buf *b = buf_new(http_call_buf_pool(call), len);
+
+                memset(b->bytes, 'a' + (int)i, len);
+                parts[i] = (struct http_part){ b->bytes, len, b };
+        }
+        http_call_reply(call, &reply);
+}
+
+/* 1 + 3000 pieces. */
+static void chunks(struct http_call *call) {
+        const struct http_part  first = { "first", 5, NULL };
+        const struct http_reply reply = { .status = 200,
+                                          .content_type = "text/event-stream",
+                                          .parts = &first,
+                                          .n_parts = 1 };
+
+        http_call_begin_chunks(call, &reply);
+        for (int i = 0; i < 3000; i++) {
+                struct buf      *b = buf_new(http_call_buf_pool(call), 4096);
+                struct http_part part = { b->bytes, 4096, b };
+
+                memset(b->bytes, 'a' + i % 26, 4096);
+                http_call_send_chunk(call, &part);
+        }
+        http_call_end_chunks(call);
+}
+
+static void fields(struct http_call *call) {
+        struct http_header extra[40];
+        struct http_reply  reply = { .status = 200, .headers = extra, .n_headers = 40 };
+
+        for (size_t i = 0; i < ARRAY_LEN(extra); i++)
+                extra[i] = (struct http_header){ STR_LIT("X-Field"),
+                                                 STR_LIT("a\r\nEvil: yes\r\n\r\n0123456789") };
+        http_call_reply(call, &reply);
+}
+
+/* From now on the loop gets no memory. */
+static void starve(struct http_call *call) {
+        http_call_reply_empty(call, 200);
+        mem_fail_after(1);
+}
+
+static const struct http_route rows[] = {
+        { "/v2/models/{m}/infer", HTTP_METHOD_POST, ENDPOINT_INFERENCE, NULL, tell },
+        { "/v2/models/{m}/versions/{v}/infer", HTTP_METHOD_POST, ENDPOINT_INFERENCE, NULL, tell },
+        { "/echo", HTTP_METHOD_POST, ENDPOINT_OPEN, HTTP_JSON, echo },
+        { "/later", HTTP_METHOD_GET, ENDPOINT_OPEN, NULL, later },
+        { "/big", HTTP_METHOD_GET, ENDPOINT_OPEN, NULL, big },
+        { "/chunks", HTTP_METHOD_GET, ENDPOINT_OPEN, NULL, chunks },
+        { "/fields", HTTP_METHOD_GET, ENDPOINT_OPEN, NULL, fields },
+        { "/starve", HTTP_METHOD_GET, ENDPOINT_OPEN, NULL, starve },
+        { "/both", HTTP_METHOD_GET, ENDPOINT_TRACE, HTTP_JSON, later },
+        { "/both", HTTP_METHOD_POST, ENDPOINT_TRACE, HTTP_JSON, echo },
+};
+
+static void on_rejected(void *owner, const char *limit) {
+        struct fixture *f = owner;
+        MUTEX_GUARD(&f->lock);
+
+        strbuf_printf(&f->rejected, "%s ", limit);
+}
+
+static void on_access(void *owner, const struct http_access *a) {
+        struct fixture *f = owner;
+        MUTEX_GUARD(&f->lock);
+
+        strbuf_printf(&f->access, "%.*s %.*s %.*s %u in %llu out %llu%s\n", STR_ARG(a->method),
+                      STR_ARG(a->path), STR_ARG(a->model), a->status,
+                      (unsigned long long)a->bytes_in, (unsigned long long)a->bytes_out,
+                      a->is_aborted ? " aborted" : "");
+        f->n_access++;
+        cond_broadcast(&f->changed);
+}
+
+void fixture_init(struct fixture *f) {
+        *f = (struct fixture){ 0 };
+        mutex_init(&f->lock, LOCK_SERVER);
+        cond_init(&f->changed);
+        strbuf_init(&f->rejected, 0);
+        strbuf_init(&f->access, 0);
+        assert_true(strbuf_reserve(&f->rejected, 4096)); /* for loops that starve */
+        assert_true(strbuf_reserve(&f->access, 65536));
+        endpoint_policy_init(&f->policy);
+        http_server_options_init(&f->options);
+        f->options.address = "127.0.0.1";
+        f->options.n_threads = 2;
+        f->options.routes = (struct http_route_table){ rows, ARRAY_LEN(rows), NULL };
+        f->options.service.policy = &f->policy;
+        f->options.service.max_input_bytes = f->options.limits.input_bytes;
+        f->options.on_rejected = on_rejected;
+        f->options.on_access = on_access;
+        f->options.owner = f;
+        current = f;
+}
+
+void fixture_start(struct fixture *f) {
+        assert_null(http_server_new(&f->options, &f->server));
+        http_server_start(f->server);
+}
+
+void fixture_done(struct fixture *f) {
+        http_server_free(f->server);
+        endpoint_policy_done(&f->policy);
+        strbuf_done(&f->rejected);
+        strbuf_done(&f->access);
+        cond_done(&f->changed);
+        mutex_done(&f->lock);
+}
+
+void fixture_wait(struct fixture *f, const size_t *counter, size_t n) {
+        MUTEX_GUARD(&f->lock);
+
+        while (*counter < n)
+                cond_wait(&f->changed, &f->lock);
+}
+
+void fixture_wait_held(struct fixture *f) {
+        MUTEX_GUARD(&f->lock);
+
+        while (!f->held)
+                cond_wait(&f->changed, &f->lock);
+}
+
+void fixture_answer_held(struct fixture *f) {
+        struct http_call *call;
+
+        fixture_wait_held(f);
+        mutex_lock(&f->lock);
+        call = STEAL(f->held);
+        mutex_unlock(&f->lock);
+        http_call_post(call, answer_late);
+}
+
+int client_open(const struct fixture *f) {
+        struct sockaddr_in address = { .sin_family = AF_INET,
+                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                       .sin_port = htons(http_server_port(f->server)) };
+        struct timeval     limit = { .tv_sec = 20 };
+        int                fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+
+        assert_true(fd >= 0);
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        return fd;
+}
+
+void client_send(int fd, const char *bytes, size_t len) {
+        while (len > 0) {
+                ssize_t n = send(fd, bytes, len, MSG_NOSIGNAL);
+
+                assert_true(n > 0);
+                bytes += n;
+                len -= (size_t)n;
+        }
+}
+
+void client_say(int fd, const char *text) {
+        client_send(fd, text, strlen(text));
+}
+
+void client_expect(int fd, const char *text) {
+        size_t len = strlen(text), n = 0;
+        char  *got = mem_zalloc(len + 1);
+
+        while (n < len) {
+                ssize_t rc = recv(fd, got + n, len - n, 0);
+
+                if (rc <= 0 || memcmp(got, text, n + (size_t)rc) != 0)
+                        fail_msg("after \"%.*s\" came \"%s\"", (int)n, text, got + n);
+                n += (size_t)rc;
+        }
+        free(got);
+}
+
+/* Up to and with the blank line; a byte at a time, so that nothing of the next answer is taken. */
+static void read_head(int fd, struct strbuf *head) {
+        char c;
+
+        while (head->len < 4 || memcmp(head->ptr + head->len - 4, "\r\n\r\n", 4) != 0) {
+                if (recv(fd, &c, 1, 0) != 1)
+                        fail_msg("the connection ended within a head: \"%s\"", strbuf_cstr(head));
+                strbuf_putc(head, c);
+        }
+}
+
+void client_expect_answer(int fd, unsigned status, const char *body) {
+        AUTO_STRBUF head;
+        const char *length;
+        unsigned    got = 0;
+
+        strbuf_init(&head, 0);
+        read_head(fd, &head);
+        assert_int_equal(sscanf(head.ptr, "HTTP/1.1 %u ", &got), 1);
+        if (got != status)
+                fail_msg("want %u, got: %s", status, head.ptr);
+        length = strstr(head.ptr, "\r\nContent-Length: ");
+        assert_non_null(length);
+        assert_int_equal(strtoul(length + 18, NULL, 10), strlen(body));
+        client_expect(fd, body);
+}
+
+void client_read_all(int fd, struct strbuf *ret) {
+        char    piece[65536];
+        ssize_t n;
+
+        while ((n = recv(fd, piece, sizeof(piece), 0)) > 0)
+                strbuf_put(ret, piece, (size_t)n);
+        assert_int_equal(n, 0);
+}
+
+void client_expect_end(int fd) {
+        char c;
+
+        assert_int_equal(recv(fd, &c, 1, 0), 0);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A server with made-up routes on real sockets, and a plain client, for the tests of connections.
+ */
+#pragma once
+
+#include "base/lock.h"
+#include "base/strbuf.h"
+#include "http/http_server.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct fixture {
+        struct http_server_options options;
+        struct http_server        *server;
+        struct endpoint_policy     policy;
+
+        /* Filled by callbacks. */
+        struct mutex      lock;
+        struct cond       changed;
+        struct strbuf     rejected; /* "header_bytes body_bytes " */
+        struct strbuf     access;   /* "GET /v2 200\n" */
+        size_t            n_access;
+        struct http_call *held;     /* of a "/later" that has not been answered */
+        size_t            n_held;
+        size_t            n_aborted;
+        size_t            n_sent;
+};
+
+/* Options may be changed between the two. */
+void fixture_init(struct fixture *f);
+void fixture_start(struct fixture *f);
+void fixture_done(struct fixture *f); /* stops, too */
+
+/* Waits until a "/later" is with its handler, then has it answered: "late". */
+void fixture_wait_held(struct fixture *f);
+void fixture_answer_held(struct fixture *f);
+void fixture_wait(struct fixture *f, const size_t *counter, size_t n);
+
+int  client_open(const struct fixture *f);
+void client_send(int fd, const char *bytes, size_t len);
+void client_say(int fd, const char *text);
+/* Reads exactly the text. */
+void client_expect(int fd, const char *text);
+/* Reads head and body of an answer with Content-Length; true when status and body are as given. */
+void client_expect_answer(int fd, unsigned status, const char *body);
+/* Reads until the end of the connection, into `ret`. */
+void client_read_all(int fd, struct strbuf *ret);
+/* Nothing more comes but the end. */
+void client_expect_end(int fd);

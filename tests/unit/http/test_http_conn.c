@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "http/http_conn.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "http_fixture.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define INFER "POST /v2/models/m/infer HTTP/1.1\r\nHost: a\r\n\r\n"
+#define SOON (clock_now_ns() + 20 * NS_PER_S)
+
+static void test_big_answer_to_a_slow_reader(void **state UNUSED) {
+        struct fixture f;
+        AUTO_STRBUF    all;
+        int            fd;
+
+        fixture_init(&f);
+        fixture_start(&f);
+        strbuf_init(&all, 0);
+        fd = client_open(&f);
+        /* The second request waits until the first answer is taken. */
+        client_say(fd, "GET /big HTTP/1.1\r\n\r\n"
+                       "POST /v2/models/m/infer HTTP/1.1\r\nConnection: close\r\n\r\n");
+        fixture_wait(&f, &f.n_access, 0);
+        client_read_all(fd, &all);
+        assert_true(str_starts(strbuf_str(&all), STR_LIT("HTTP/1.1 200 OK\r\n")));
+        for (int i = 0; i < 12; i++) {
+                const char *part = strstr(all.ptr, "\r\n\r\n") + 4 + (size_t)i * (2 << 20);
+
+                assert_int_equal(part[0], 'a' + i);
+                assert_int_equal(part[(2 << 20) - 1], 'a' + i);
+        }
+        assert_true(str_ends(strbuf_str(&all), STR_LIT("\r\n\r\nm -1 ")));
+        close(fd);
+        fixture_done(&f);
+}
+
+static void test_reader_goes_away(void **state UNUSED) {
+        const struct linger reset = { .l_onoff = 1 };
+        struct fixture      f;
+        char                some[1000];
+        int                 fd;
+
+        fixture_init(&f);
+        fixture_start(&f);
+        fd = client_open(&f);
+        client_say(fd, "GET /big HTTP/1.1\r\n\r\n");
+        assert_true(recv(fd, some, sizeof(some), 0) > 0);
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+        close(fd);
+        fixture_wait(&f, &f.n_access, 1);
+        assert_non_null(strstr(f.access.ptr, " aborted\n"));
+        fd = client_open(&f); /* the others do not mind */
+        client_say(fd, INFER);
+        client_expect_answer(fd, 200, "m -1 ");
+        close(fd);
+        fixture_done(&f);
+}
+
+static void test_client_gone_before_the_answer(void **state UNUSED) {
+        struct fixture f;
+        int            fd;
+
+        fixture_init(&f);
+        fixture_start(&f);
+        fd = client_open(&f);
+        client_say(fd, "GET /later HTTP/1.1\r\n\r\n");
+        fixture_wait_held(&f);
+        assert_int_equal(http_server_n_connections(f.server), 1);
+        close(fd);
+        fixture_wait(&f, &f.n_aborted, 1);
+        fixture_answer_held(&f);
+        http_server_stop(f.server);
+        assert_int_equal(http_server_wait(f.server, SOON), 0);
+        assert_int_equal(f.n_aborted, 1);
+        assert_int_equal(f.n_sent, 1);
+        fixture_done(&f);
+}
+
+/* A client that only says that it will send no more still gets its answer. */
+static void test_half_closed_client(void **state UNUSED) {
+        struct fixture f;
+        int            fd;
+
+        fixture_init(&f);
+        fixture_start(&f);
+        fd = client_open(&f);
+        client_say(fd, INFER INFER "GET /later HTTP/1.1\r\n\r\n");
+        shutdown(fd, SHUT_WR);
+        client_expect_answer(fd, 200, "m -1 ");
+        client_expect_answer(fd, 200, "m -1 ");
+        fixture_answer_held(&f);
+        client_expect_answer(fd, 200, "late");
+        client_expect_end(fd);
+        close(fd);
+        fixture_done(&f);
+}
+
+static void expect_end_after(int fd, const char *sent, const char *want) {
+        AUTO_STRBUF all;
+
+        strbuf_init(&all, 0);
+        client_say(fd, sent);
+        client_read_all(fd, &all);
+        if (!str_starts(strbuf_str(&all), str_of(want)) || (*want == '\0' && all.len > 0))
+                fail_msg("after \"%s\": \"%s\"", sent, strbuf_cstr(&all));
+        close(fd);
+}
+
+static void test_too_slow(void **state UNUSED) {
+        struct fixture f;
+        uint64_t       start;
+
+        fixture_init(&f);
+        f.options.limits.idle_time_ns = 100 * NS_PER_MS;
+        f.options.limits.header_time_ns = 100 * NS_PER_MS;
+        f.options.limits.body_window_ns = 100 * NS_PER_MS;
+        fixture_start(&f);
+        start = clock_now_ns();
+        expect_end_after(client_open(&f), "", "");
+        assert_true(clock_now_ns() - start >= 100 * NS_PER_MS);
+        expect_end_after(client_open(&f), "GET / HT", "HTTP/1.1 408 Request Timeout\r\n");
+        expect_end_after(client_open(&f), INFER "GET / HT", "HTTP/1.1 200 OK\r\n");
+        expect_end_after(client_open(&f), "POST /echo HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc",
+                         "HTTP/1.1 408 Request Timeout\r\n");
+        expect_end_after(client_open(&f),
+                         "POST /echo HTTP/1.1\r\nContent-Length: 900000\r\n\r\nabc",
+                         "HTTP/1.1 408 Request Timeout\r\n");
+        expect_end_after(client_open(&f),
+                         "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc",
+                         "HTTP/1.1 408 Request Timeout\r\n");
+        http_server_stop(f.server);
+        assert_int_equal(http_server_wait(f.server, SOON), 0);
+        assert_string_equal(strbuf_cstr(&f.rejected),
+                            "header_time header_time body_rate body_rate body_rate ");
+        fixture_done(&f);
+}
+
+/* An idle reader of a large answer is given up; a handler that takes long is not. */
+static void test_stalled_reader(void **state UNUSED) {
+        struct fixture f;
+        int            fd;
+
+        fixture_init(&f);
+        f.options.limits.idle_time_ns = 100 * NS_PER_MS;
+        fixture_start(&f);
+        fd = client_open(&f);
+        client_say(fd, "GET /big HTTP/1.1\r\n\r\n");
+        fixture_wait(&f, &f.n_access, 1); /* nothing is read meanwhile */
+        http_server_stop(f.server);
+        assert_int_equal(http_server_wait(f.server, SOON), 0);
+        assert_string_equal(strbuf_cstr(&f.rejected), "write_stall ");
+        close(fd);
+        fixture_done(&f);
+}
+
+static void test_too_many_connections(void **state UNUSED) {
+        struct fixture f;
+        int            fds[2], third;
+        char           c;
+
+        fixture_init(&f);
+        f.options.limits.connections = 2;
+        fixture_start(&f);
+        for (int i = 0; i < 2; i++) {
+                fds[i] = client_open(&f);
+                client_say(fds[i], INFER);
+                client_expect_answer(fds[i], 200, "m -1 ");
+        }
+        third = client_open(&f);
+        assert_true(recv(third, &c, 1, 0) <= 0);
+        close(third);
+        close(fds[0]);
+        close(fds[1]);
+        http_server_stop(f.server);
+        assert_int_equal(http_server_wait(f.server, SOON), 0);
+        assert_string_equal(strbuf_cstr(&f.rejected), "connections ");
+        fixture_done(&f);
+}
+
+static void test_drain(void **state UNUSED) {
+        struct fixture f;
+        int            idle, busy, halfway;
+
+        fixture_init(&f);
+        fixture_start(&f);
+        idle = client_open(&f);
+        busy = client_open(&f);
+        halfway = client_open(&f);
+        client_say(idle, INFER);
+        client_expect_answer(idle, 200, "m -1 ");
+        client_say(halfway, INFER);
+        client_expect_answer(halfway, 200, "m -1 ");
+        client_say(halfway, "POST /echo HTTP/1.1\r\nExpect: 100-continue\r\n"
+                            "Content-Length: 2\r\n\r\n");
+        client_expect(halfway, "HTTP/1.1 100 Continue\r\n\r\n");
+        client_say(busy, "GET /later HTTP/1.1\r\n\r\n");
+        fixture_wait_held(&f);
+
+        http_server_stop(f.server);
+        client_expect_end(idle);
+        assert_int_equal(http_server_wait(f.server, clock_now_ns() + 50 * NS_PER_MS), 2);
+        client_say(halfway, "hi");
+        client_expect(halfway, "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
+                               "Connection: close\r\nContent-Length: 2\r\n\r\nhi");
+        client_expect_end(halfway);
+        assert_int_equal(http_server_wait(f.server, clock_now_ns() + 50 * NS_PER_MS), 1);
+        fixture_answer_held(&f);
+        client_expect(busy, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+                            "Connection: close\r\nContent-Length: 4\r\n\r\nlate");
+        client_expect_end(busy);
+        assert_int_equal(http_server_wait(f.server, SOON), 0);
+        close(idle);
+        close(busy);
+        close(halfway);
+        fixture_done(&f);
+}
+
+/* free() ends connections that never would, tells their handlers, and waits for the answers. */
+static void *answer_when_aborted(void *arg) {
+        struct fixture *f = arg;
+
+        fixture_wait(f, &f->n_aborted, 1);
+        fixture_answer_held(f);
+        return NULL;
+}
+
+static void test_free_with_a_request_in_flight(void **state UNUSED) {
+        struct fixture f;
+        pthread_t      core;
+        int            fd;
+
+        fixture_init(&f);
+        fixture_start(&f);
+        fd = client_open(&f);
+        client_say(fd, "GET /later HTTP/1.1\r\n\r\n");
+        fixture_wait_held(&f);
+        pthread_create(&core, NULL, answer_when_aborted, &f);
+        fixture_done(&f);
+        pthread_join(core, NULL);
+        assert_int_equal(f.n_aborted, 1);
+        close(fd);
+}
+
+/* Takes the framing off; false when it is not well-formed. */
+static bool unchunk(struct str in, struct strbuf *out) {
+        while (in.len > 0) {
+                char  *end;
+                size_t size = strtoul(in.ptr, &end, 16);
+                size_t head = (size_t)(end - in.ptr) + 2;
+
+                if (memcmp(end, "\r\n", 2) != 0 || in.len < head + size + 2)
+                        return false;
+                strbuf_put(out, in.ptr + head, size);
+                in = str_range(in.ptr + head + size + 2, in.len - head - size - 2);
+                if (size == 0)
+                        return in.len == 0;
+        }
+        return false;
+}
+
+static void check_pieces(struct str body) {
+        assert_int_equal(body.len, 5 + 3000 * 4096);
+        assert_memory_equal(body.ptr, "first", 5);
+        for (size_t i = 0; i < 3000; i++) {
+                assert_int_equal(body.ptr[5 + i * 4096], 'a' + i % 26);
+                assert_int_equal(body.ptr[5 + i * 4096 + 4095], 'a' + i % 26);
+        }
+}
+
+static void test_answer_in_chunks(void **state UNUSED) {
+        static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                                   "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+        struct fixture    f;
+        AUTO_STRBUF       all;
+        AUTO_STRBUF       body;
+        int               fd;
+
+        fixture_init(&f);
+        fixture_start(&f);
+        strbuf_init(&all, 0);
+        strbuf_init(&body, 0);
+        fd = client_open(&f);
+        client_say(fd, "GET /chunks HTTP/1.1\r\nConnection: close\r\n\r\n");
+        client_read_all(fd, &all);
+        assert_true(str_starts(strbuf_str(&all), str_of(head)));
+        assert_true(unchunk(str_range(all.ptr + strlen(head), all.len - strlen(head)), &body));
+        check_pieces(strbuf_str(&body));
+        close(fd);
+        fixture_done(&f);
+}
+
+static void test_answer_in_pieces_for_http10(void **state UNUSED) {
+        static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                                   "Connection: close\r\n\r\n";
+        struct fixture    f;
+        AUTO_STRBUF       all;
+        int               fd;
+
+        fixture_init(&f);
+        fixture_start(&f);
+        strbuf_init(&all, 0);
+        fd = client_open(&f);
+        client_say(fd, "GET /chunks HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+        client_read_all(fd, &all);
+        assert_true(str_starts(strbuf_str(&all), str_of(head)));
+        check_pieces(str_range(all.ptr + strlen(head), all.len - strlen(head)));
+        close(fd);
+        fixture_done(&f);
+}
+
+static void test_unsent_chunks_are_bounded(void **state UNUSED) {
+        struct fixture f;
+        int            fd;
+
+        fixture_init(&f);
+        f.options.limits.unsent_bytes = 100000;
+        fixture_start(&f);
+        fd = client_open(&f);
+        client_say(fd, "GET /chunks HTTP/1.1\r\n\r\n");
+        fixture_wait(&f, &f.n_access, 1); /* nothing is read meanwhile */
+        assert_string_equal(strbuf_cstr(&f.rejected), "unsent_bytes ");
+        assert_non_null(strstr(f.access.ptr, " aborted\n"));
+        close(fd);
+        fixture_done(&f);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_big_answer_to_a_slow_reader),
+                cmocka_unit_test(test_reader_goes_away),
+                cmocka_unit_test(test_client_gone_before_the_answer),
+                cmocka_unit_test(test_half_closed_client),
+                cmocka_unit_test(test_too_slow),
+                cmocka_unit_test(test_stalled_reader),
+                cmocka_unit_test(test_too_many_connections),
+                cmocka_unit_test(test_drain),
+                cmocka_unit_test(test_free_with_a_request_in_flight),
+                cmocka_unit_test(test_answer_in_chunks),
+                cmocka_unit_test(test_answer_in_pieces_for_http10),
+                cmocka_unit_test(test_unsent_chunks_are_bounded),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

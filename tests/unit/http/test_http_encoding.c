@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "http/http_encoding.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/compiler.h"
+
+struct row {
+        const char        *accept;
+        enum http_encoding want;
+};
+
+static void test_choose(void **state UNUSED) {
+        static const struct row rows[] = {
+                { NULL, HTTP_ENCODING_IDENTITY },
+                { "", HTTP_ENCODING_IDENTITY },
+                { "gzip", HTTP_ENCODING_GZIP },
+                { "GZip", HTTP_ENCODING_GZIP },
+                { "deflate", HTTP_ENCODING_DEFLATE },
+                { "gzip, deflate", HTTP_ENCODING_GZIP },
+                { "deflate,gzip", HTTP_ENCODING_DEFLATE },
+                { "identity, gzip", HTTP_ENCODING_IDENTITY },
+                { "gzip;q=0.5, deflate;q=0.8", HTTP_ENCODING_DEFLATE },
+                { "gzip;q=0.5, deflate;q=0.5", HTTP_ENCODING_GZIP },
+                { "gzip; q=0.501, deflate;q=0.5", HTTP_ENCODING_GZIP },
+                { "deflate;q=0.123, gzip;q=0.124", HTTP_ENCODING_GZIP },
+                { "gzip;q=0", HTTP_ENCODING_IDENTITY },
+                { "gzip;q=0.000, deflate;q=0", HTTP_ENCODING_IDENTITY },
+                { "identity;q=0.5, gzip;q=1.0", HTTP_ENCODING_GZIP },
+                { "br, zstd", HTTP_ENCODING_IDENTITY },
+                { "br;q=1, gzip;q=0.1", HTTP_ENCODING_GZIP },
+                { "*", HTTP_ENCODING_IDENTITY },
+                { "gzip;q=9", HTTP_ENCODING_IDENTITY },
+                { "gzip;q=x", HTTP_ENCODING_IDENTITY },
+                { "gzip;q=", HTTP_ENCODING_IDENTITY },
+                { "gzip;q=1x", HTTP_ENCODING_IDENTITY },
+                { "gzip;level=1;Q=0.2, deflate;q=0.1", HTTP_ENCODING_GZIP },
+                { ",,;;,gzip", HTTP_ENCODING_GZIP },
+                { "gzi, gzipp", HTTP_ENCODING_IDENTITY },
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                enum http_encoding got = http_encoding_choose(str_of(rows[i].accept));
+
+                if (got != rows[i].want)
+                        fail_msg("'%s': %s", rows[i].accept, http_encoding_name(got));
+        }
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = { cmocka_unit_test(test_choose) };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

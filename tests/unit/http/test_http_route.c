@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "http/http_route.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+/* Stands for a row in the rows below. */
+static void handler(struct http_call *call UNUSED) {
+}
+
+#define G HTTP_METHOD_GET
+#define P HTTP_METHOD_POST
+
+static const struct http_route rows[] = {
+        [0] = { "/v2/models/{m}/infer", P, ENDPOINT_INFERENCE, NULL, handler },
+        [1] = { "/v2/models/{m}/versions/{v}/infer", P, ENDPOINT_INFERENCE, NULL, handler },
+        [2] = { "/v2/models/stats", G, ENDPOINT_STATISTICS, HTTP_JSON, handler },
+        [3] = { "/v2/logging", G, ENDPOINT_LOGGING, HTTP_JSON, handler },
+        [4] = { "/v2/logging", P, ENDPOINT_LOGGING, HTTP_JSON, handler },
+        [5] = { "/v2/models/{m}", G, ENDPOINT_METADATA, HTTP_JSON, handler },
+        [6] = { "/v2/models/{m}/versions/{v}", G, ENDPOINT_METADATA, HTTP_JSON, handler },
+        [7] = { "/v2", G, ENDPOINT_METADATA, HTTP_JSON, handler },
+        [8] = { "/v2/systemsharedmemory/region/{r}/status", G, ENDPOINT_SHARED_MEMORY, HTTP_JSON,
+                handler },
+        [9] = { "/v2/repository/{*}/models/{m}/load", P, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON,
+                handler },
+};
+static const struct http_route_table table = { rows, ARRAY_LEN(rows), NULL };
+
+struct row {
+        enum http_method        method;
+        const char             *path;
+        enum http_route_verdict verdict;
+        int                     row;
+        const char             *model, *version, *region;
+};
+
+static const struct row cases[] = {
+        { P, "/v2/models/simple/infer", HTTP_ROUTE_OK, 0, "simple", "", "" },
+        { P, "/v2/models/a%5Fb/infer", HTTP_ROUTE_OK, 0, "a%5Fb", "", "" },
+        { P, "/v2/models/simple/versions/12/infer", HTTP_ROUTE_OK, 1, "simple", "12", "" },
+        { P, "/v2/models/versions/versions/0/infer", HTTP_ROUTE_OK, 1, "versions", "0", "" },
+        { G, "/v2/models/simple/infer", HTTP_ROUTE_WRONG_METHOD, 0, "simple", "", "" },
+        { HTTP_METHOD_HEAD, "/v2", HTTP_ROUTE_WRONG_METHOD, 7, "", "", "" },
+        { G, "/v2/models/stats", HTTP_ROUTE_OK, 2, "", "", "" },
+        { P, "/v2/models/stats", HTTP_ROUTE_WRONG_METHOD, 2, "", "", "" },
+        { G, "/v2/models/other", HTTP_ROUTE_OK, 5, "other", "", "" },
+        { G, "/v2/models/stats/versions/1", HTTP_ROUTE_OK, 6, "stats", "1", "" },
+        { G, "/v2/logging", HTTP_ROUTE_OK, 3, "", "", "" },
+        { P, "/v2/logging", HTTP_ROUTE_OK, 4, "", "", "" },
+        { HTTP_METHOD_OTHER, "/v2/logging", HTTP_ROUTE_WRONG_METHOD, 3, "", "", "" },
+        { G, "/v2", HTTP_ROUTE_OK, 7, "", "", "" },
+        { G, "/v2/systemsharedmemory/region/r 1/status", HTTP_ROUTE_OK, 8, "", "", "r 1" },
+        { P, "/v2/repository/repo/models/m/load", HTTP_ROUTE_OK, 9, "m", "", "" },
+        { G, "/v2/", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { G, "/", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { G, "", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { G, "/v", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { G, "/v2x", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { G, "v2", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { G, "/V2", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { G, "/v2/models/", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { P, "/v2/models//infer", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { P, "/v2/models/a/b/infer", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { P, "/v2/models/a/infer/", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { P, "/v2/models/a/inferx", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { P, "/v2/models/a/infe", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { P, "/v2/models/a/versions//infer", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { P, "/v2/models/a/versions/abc/infer", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { P, "/v2/models/a/versions/-1/infer", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { P, "/v2/models/a/versions/1 /infer", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+        { G, "*", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
+};
+
+static void test_table(void **state UNUSED) {
+        for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+                const struct row        *c = &cases[i];
+                const struct http_route *found = NULL;
+                struct http_captures     captures = { 0 };
+                enum http_route_verdict  verdict;
+
+                verdict = http_route_find(&table, c->method, str_of(c->path), &found, &captures);
+                if (verdict != c->verdict)
+                        fail_msg("%s: verdict %d, want %d", c->path, verdict, c->verdict);
+                if (verdict == HTTP_ROUTE_NOT_FOUND || !c->model)
+                        continue;
+                if (found != &rows[c->row])
+                        fail_msg("%s: row %d, want %d", c->path, (int)(found - rows), c->row);
+                assert_true(str_is(captures.model, c->model));
+                assert_true(str_is(captures.version, c->version));
+                assert_true(str_is(captures.region, c->region));
+        }
+}
+
+/* A path that ends within a capture or a literal is not read beyond its end. */
+static void test_prefixes(void **state UNUSED) {
+        static const char path[] = "/v2/models/simple/versions/12/infer";
+
+        for (size_t len = 0; len < sizeof(path); len++) {
+                const struct http_route *found;
+                struct http_captures     captures;
+                char                    *exact = malloc(len + !len);
+                enum http_route_verdict  verdict;
+
+                memcpy(exact, path, len);
+                verdict = http_route_find(&table, P, str_range(exact, len), &found, &captures);
+                if (len == sizeof(path) - 1)
+                        assert_int_equal(verdict, HTTP_ROUTE_OK);
+                else
+                        assert_int_not_equal(verdict, HTTP_ROUTE_OK);
+                free(exact);
+        }
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_table),
+                cmocka_unit_test(test_prefixes),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

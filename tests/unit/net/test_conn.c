@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/conn.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "base/lock.h"
+#include "base/mem.h"
+#include "net/listener.h"
+#include "net/loop.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* A server that sends back what it gets, and sends BIG bytes for a 'b'. */
+#define BIG ((size_t)16 << 20)
+#define MAX_LOOPS 4
+
+struct server {
+        struct loop_group *loops;
+        struct listener   *listener;
+        char              *big;
+
+        struct mutex lock;
+        struct cond  changed;
+        size_t       n_opened[MAX_LOOPS];
+        size_t       n_open;
+        size_t       n_closed;
+        size_t       n_ended, n_reset;
+        size_t       n_pending_ok, n_pending_failed;
+        size_t       max_open;
+        char         peer[64];
+};
+
+struct peer {
+        struct server *server;
+        struct conn   *conn;
+        char           bytes[1000];
+        size_t         len;
+};
+
+static struct iovec on_room(struct conn *c) {
+        struct peer *p = conn_owner(c);
+
+        return (struct iovec){ p->bytes, sizeof(p->bytes) };
+}
+
+static void count(struct server *s, size_t *counter) {
+        MUTEX_GUARD(&s->lock);
+
+        ++*counter;
+        cond_broadcast(&s->changed);
+}
+
+static void on_read(struct conn *c, size_t n) {
+        struct peer  *p = conn_owner(c);
+        bool          is_big = p->bytes[0] == 'b';
+        struct iovec  parts[2] = { { p->bytes, n / 2 }, { p->bytes + n / 2, n - n / 2 } };
+        struct iovec  big[2] = { { p->server->big, 10 }, { p->server->big + 10, BIG - 10 } };
+
+        switch (conn_write(c, is_big ? big : parts, 2)) {
+        case CONN_WRITE_DONE:
+                break;
+        case CONN_WRITE_PENDING:
+                assert_true(conn_is_writing(c));
+                assert_true(conn_unwritten_bytes(c) > 0 && conn_unwritten_bytes(c) < BIG);
+                conn_read_stop(c);
+                break;
+        case CONN_WRITE_FAILED:
+                conn_close(c);
+                break;
+        }
+}
+
+static void on_written(struct conn *c, bool is_ok) {
+        struct peer *p = conn_owner(c);
+
+        assert_false(conn_is_writing(c));
+        count(p->server, is_ok ? &p->server->n_pending_ok : &p->server->n_pending_failed);
+        conn_read_start(c);
+}
+
+static void on_end(struct conn *c, bool is_reset) {
+        struct peer *p = conn_owner(c);
+
+        count(p->server, is_reset ? &p->server->n_reset : &p->server->n_ended);
+        conn_close(c);
+}
+
+static void on_tick(struct conn *c UNUSED, uint64_t now_ns UNUSED) {
+}
+
+static void on_closed(struct conn *c) {
+        struct peer   *p = conn_owner(c);
+        struct server *s = p->server;
+
+        mutex_lock(&s->lock);
+        s->n_open--;
+        mutex_unlock(&s->lock);
+        count(s, &s->n_closed);
+        free(p);
+}
+
+static const struct conn_ops ops = { .on_room = on_room,
+                                     .on_read = on_read,
+                                     .on_end = on_end,
+                                     .on_written = on_written,
+                                     .on_tick = on_tick,
+                                     .on_closed = on_closed };
+
+static void on_accept(void *owner, struct loop *l, int fd) {
+        struct server *s = owner;
+        struct peer   *p = mem_zalloc(sizeof(*p));
+
+        assert_true(loop_is_current(l));
+        p->server = s;
+        assert_null(conn_open(l, fd, &ops, p, &p->conn));
+        strncpy(s->peer, conn_peer(p->conn), sizeof(s->peer) - 1);
+        conn_read_start(p->conn);
+        count(s, &s->n_opened[loop_index(l)]);
+}
+
+static bool can_accept(void *owner) {
+        struct server *s = owner;
+        MUTEX_GUARD(&s->lock);
+
+        if (s->n_open == s->max_open)
+                return false;
+        s->n_open++;
+        return true;
+}
+
+static void server_start(struct server *s, size_t n_loops, const char *address) {
+        struct listener_options o = { .address = address,
+                                      .on_accept = on_accept,
+                                      .can_accept = can_accept,
+                                      .owner = s };
+
+        *s = (struct server){ .max_open = 1000 };
+        s->big = mem_alloc(BIG);
+        for (size_t i = 0; i < BIG; i++)
+                s->big[i] = (char)(i % 251);
+        mutex_init(&s->lock, LOCK_MAILBOX);
+        cond_init(&s->changed);
+        assert_null(loop_group_new("test", n_loops, &s->loops));
+        o.loops = s->loops;
+        assert_null(listener_open(&o, &s->listener));
+        assert_int_not_equal(listener_port(s->listener), 0);
+        listener_start(s->listener);
+}
+
+static void wait_for(struct server *s, const size_t *counter, size_t n) {
+        MUTEX_GUARD(&s->lock);
+
+        while (*counter < n)
+                cond_wait(&s->changed, &s->lock);
+}
+
+/* All clients are closed by now. */
+static void server_stop(struct server *s, size_t n_conns) {
+        listener_close(s->listener);
+        wait_for(s, &s->n_closed, n_conns);
+        loop_group_free(s->loops);
+        cond_done(&s->changed);
+        mutex_done(&s->lock);
+        free(s->big);
+}
+
+static int client_open(uint16_t port) {
+        struct sockaddr_in address = { .sin_family = AF_INET,
+                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                       .sin_port = htons(port) };
+        struct timeval     limit = { .tv_sec = 20 };
+        int                fd = socket(AF_INET, SOCK_STREAM, 0);
+
+        assert_true(fd >= 0);
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+        assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        return fd;
+}
+
+static void assert_received(int fd, const char *want, size_t len) {
+        char  *got = mem_alloc(len);
+        size_t n = 0;
+
+        while (n < len) {
+                ssize_t rc = recv(fd, got + n, len - n, 0);
+
+                assert_true(rc > 0);
+                n += (size_t)rc;
+        }
+        assert_memory_equal(got, want, len);
+        free(got);
+}
+
+static void test_echo_and_end(void **state UNUSED) {
+        struct server s;
+        int           fd;
+
+        server_start(&s, 1, "127.0.0.1");
+        fd = client_open(listener_port(s.listener));
+        for (int i = 0; i < 3; i++) {
+                assert_int_equal(send(fd, "hello", 5, 0), 5);
+                assert_received(fd, "hello", 5);
+        }
+        wait_for(&s, &s.n_opened[0], 1);
+        assert_memory_equal(s.peer, "127.0.0.1:", 10);
+        close(fd);
+        server_stop(&s, 1);
+        assert_int_equal(s.n_ended, 1);
+        assert_int_equal(s.n_reset, 0);
+}
+
+static void test_write_larger_than_the_socket(void **state UNUSED) {
+        struct server s;
+        int           fd;
+
+        server_start(&s, 1, "localhost");
+        fd = client_open(listener_port(s.listener));
+        assert_int_equal(send(fd, "b", 1, 0), 1);
+        assert_received(fd, s.big, BIG);
+        wait_for(&s, &s.n_pending_ok, 1);
+        assert_int_equal(send(fd, "again", 5, 0), 5);
+        assert_received(fd, "again", 5);
+        close(fd);
+        server_stop(&s, 1);
+}
+
+static void test_reset_while_writing(void **state UNUSED) {
+        struct server       s;
+        const struct linger reset = { .l_onoff = 1 };
+        int                 fd;
+
+        server_start(&s, 1, "127.0.0.1");
+        fd = client_open(listener_port(s.listener));
+        assert_int_equal(send(fd, "b", 1, 0), 1);
+        assert_received(fd, s.big, 1000); /* so that the write has begun */
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+        close(fd);
+        wait_for(&s, &s.n_pending_failed, 1);
+        server_stop(&s, 1);
+        assert_int_equal(s.n_reset + s.n_ended, 1);
+}
+
+/* Twelve connections over three loops: four each. */
+static void test_dealt_to_the_fewest(void **state UNUSED) {
+        struct server s;
+        int           fds[12];
+
+        server_start(&s, 3, "127.0.0.1");
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+                fds[i] = client_open(listener_port(s.listener));
+                assert_int_equal(send(fds[i], "x", 1, 0), 1);
+                assert_received(fds[i], "x", 1);
+        }
+        for (size_t i = 0; i < 3; i++) {
+                wait_for(&s, &s.n_opened[i], 4);
+                assert_int_equal(s.n_opened[i], 4);
+                assert_int_equal(loop_n_conns(loop_group_get(s.loops, i)), 4);
+        }
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+                close(fds[i]);
+        server_stop(&s, 12);
+}
+
+static void test_refused_connection(void **state UNUSED) {
+        struct server s;
+        int           first, second;
+        char          c;
+
+        server_start(&s, 1, "127.0.0.1");
+        mutex_lock(&s.lock);
+        s.max_open = 1;
+        mutex_unlock(&s.lock);
+        first = client_open(listener_port(s.listener));
+        assert_int_equal(send(first, "x", 1, 0), 1);
+        assert_received(first, "x", 1);
+        second = client_open(listener_port(s.listener));
+        assert_true(recv(second, &c, 1, 0) <= 0);
+        close(first);
+        close(second);
+        server_stop(&s, 1);
+}
+
+static void test_port_in_use_and_bad_address(void **state UNUSED) {
+        struct server           s;
+        struct listener        *second;
+        struct listener_options o = { .address = "127.0.0.1" };
+        struct error           *err;
+
+        server_start(&s, 1, "127.0.0.1");
+        o.loops = s.loops;
+        o.port = listener_port(s.listener);
+        err = listener_open(&o, &second);
+        assert_non_null(err);
+        assert_int_equal(err->code, ERR_UNAVAILABLE);
+        assert_non_null(strstr(err->message, "127.0.0.1:"));
+        error_free(err);
+        o.address = "256.0.0.1.invalid";
+        err = listener_open(&o, &second);
+        assert_non_null(err);
+        assert_int_equal(err->code, ERR_INVALID_ARG);
+        error_free(err);
+        server_stop(&s, 0);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_echo_and_end),
+                cmocka_unit_test(test_write_larger_than_the_socket),
+                cmocka_unit_test(test_reset_while_writing),
+                cmocka_unit_test(test_dealt_to_the_fewest),
+                cmocka_unit_test(test_refused_connection),
+                cmocka_unit_test(test_port_in_use_and_bad_address),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/mailbox.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "base/lock.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "net/loop.h"
+
+#define N_POSTERS 4
+#define N_MAILS 20000
+
+struct tally {
+        struct mutex lock;
+        struct cond  changed;
+        size_t       n_left;
+};
+
+static void tally_init(struct tally *t, size_t n) {
+        mutex_init(&t->lock, LOCK_MAILBOX);
+        cond_init(&t->changed);
+        t->n_left = n;
+}
+
+static void tally_done(struct tally *t) {
+        cond_done(&t->changed);
+        mutex_done(&t->lock);
+}
+
+static void tally_count(struct tally *t) {
+        MUTEX_GUARD(&t->lock);
+
+        if (--t->n_left == 0)
+                cond_signal(&t->changed);
+}
+
+static void tally_wait(struct tally *t) {
+        MUTEX_GUARD(&t->lock);
+
+        while (t->n_left > 0)
+                cond_wait(&t->changed, &t->lock);
+}
+
+struct poster;
+
+struct numbered {
+        struct mail    mail;
+        struct poster *poster;
+        unsigned       number;
+};
+
+struct poster {
+        struct thread   thread;
+        struct loop    *loop;
+        struct tally   *tally;
+        struct numbered mails[N_MAILS];
+        unsigned        n_delivered;  /* the loop's */
+        unsigned        n_disordered; /* the loop's */
+        bool            was_elsewhere;
+};
+
+static void deliver(struct mail *m) {
+        struct numbered *n = CONTAINER_OF(m, struct numbered, mail);
+        struct poster   *p = n->poster;
+
+        if (n->number != p->n_delivered++)
+                p->n_disordered++;
+        if (!loop_is_current(p->loop))
+                p->was_elsewhere = true;
+        tally_count(p->tally);
+}
+
+static void fill(struct poster *p, struct loop *l, struct tally *t) {
+        p->loop = l;
+        p->tally = t;
+        for (unsigned i = 0; i < N_MAILS; i++)
+                p->mails[i] = (struct numbered){ .mail.deliver = deliver,
+                                                 .poster = p,
+                                                 .number = i };
+}
+
+/* One by one, and every third time a chain of three. */
+static void post_all(void *arg) {
+        struct poster *p = arg;
+
+        for (unsigned i = 0; i < N_MAILS;) {
+                struct mail *m = &p->mails[i].mail;
+
+                if (i % 3 != 0 || i + 3 > N_MAILS) {
+                        mailbox_post(loop_mailbox(p->loop), m);
+                        i++;
+                        continue;
+                }
+                m->next = &p->mails[i + 1].mail;
+                p->mails[i + 1].mail.next = &p->mails[i + 2].mail;
+                mailbox_post_chain(loop_mailbox(p->loop), m, &p->mails[i + 2].mail);
+                i += 3;
+        }
+}
+
+static void test_each_poster_in_order(void **state UNUSED) {
+        struct loop_group *g;
+        struct tally       tally;
+        struct poster     *posters = mem_zalloc(N_POSTERS * sizeof(*posters));
+
+        tally_init(&tally, (size_t)N_POSTERS * N_MAILS);
+        assert_null(loop_group_new("test", 1, &g));
+        for (int i = 0; i < N_POSTERS; i++) {
+                fill(&posters[i], loop_group_get(g, 0), &tally);
+                assert_null(thread_start(&posters[i].thread, "poster", post_all, &posters[i]));
+        }
+        tally_wait(&tally);
+        for (int i = 0; i < N_POSTERS; i++) {
+                thread_join(&posters[i].thread);
+                assert_int_equal(posters[i].n_delivered, N_MAILS);
+                assert_int_equal(posters[i].n_disordered, 0);
+                assert_false(posters[i].was_elsewhere);
+        }
+        loop_group_free(g);
+        tally_done(&tally);
+        free(posters);
+}
+
+/* A mail may be posted again while it is being delivered. */
+struct again {
+        struct mail   mail;
+        struct loop  *loop;
+        struct tally *tally;
+        unsigned      n_left;
+};
+
+static void deliver_again(struct mail *m) {
+        struct again *a = CONTAINER_OF(m, struct again, mail);
+
+        if (--a->n_left > 0)
+                mailbox_post(loop_mailbox(a->loop), m);
+        tally_count(a->tally);
+}
+
+static void test_posted_again_from_the_loop(void **state UNUSED) {
+        struct loop_group *g;
+        struct tally       tally;
+        struct again       a = { .mail.deliver = deliver_again, .tally = &tally, .n_left = 100 };
+
+        tally_init(&tally, 100);
+        assert_null(loop_group_new("test", 1, &g));
+        a.loop = loop_group_get(g, 0);
+        assert_false(loop_is_current(a.loop));
+        mailbox_post(loop_mailbox(a.loop), &a.mail);
+        tally_wait(&tally);
+        loop_group_free(g);
+        assert_int_equal(a.n_left, 0);
+        tally_done(&tally);
+}
+
+/* Work beside the loop ends on the loop. */
+struct job {
+        struct loop_work work;
+        struct mail      mail;
+        struct loop     *loop;
+        struct tally    *tally;
+        bool             ran_on_loop, ended_on_loop;
+};
+
+static void run_job(struct loop_work *w) {
+        struct job *j = CONTAINER_OF(w, struct job, work);
+
+        j->ran_on_loop = loop_is_current(j->loop);
+}
+
+static void job_done(struct loop_work *w) {
+        struct job *j = CONTAINER_OF(w, struct job, work);
+
+        j->ended_on_loop = loop_is_current(j->loop);
+        tally_count(j->tally);
+}
+
+static void begin_job(struct mail *m) {
+        struct job *j = CONTAINER_OF(m, struct job, mail);
+
+        loop_offload(j->loop, &j->work);
+}
+
+static void test_offload(void **state UNUSED) {
+        struct loop_group *g;
+        struct tally       tally;
+        struct job         j = { .work = { .run = run_job, .done = job_done },
+                                 .mail.deliver = begin_job,
+                                 .tally = &tally,
+                                 .ran_on_loop = true };
+
+        tally_init(&tally, 1);
+        assert_null(loop_group_new("test", 2, &g));
+        assert_int_equal(loop_group_size(g), 2);
+        j.loop = loop_group_get(g, 1);
+        assert_int_equal(loop_index(j.loop), 1);
+        mailbox_post(loop_mailbox(j.loop), &j.mail);
+        tally_wait(&tally);
+        loop_group_free(g);
+        assert_false(j.ran_on_loop);
+        assert_true(j.ended_on_loop);
+        tally_done(&tally);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_each_poster_in_order),
+                cmocka_unit_test(test_posted_again_from_the_loop),
+                cmocka_unit_test(test_offload),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,155 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The one list of what building and testing Neso needs, and its installation on Debian 12 and 13.
+#
+# What is there already is left alone: when nothing is missing, no package index is fetched and
+# nothing is written. Needs root, or sudo without a question, only when a package is missing.
+#
+# ONNX Runtime: Debian 13 packages it. On Debian 12 the library is that of the npm package
+# onnxruntime-node (pinned by its checksum, its scripts are not run) and the C header is taken from
+# Debian 13's package without installing it; both go to .deps/onnxruntime of this tree. The C API
+# is versioned, so that a header of an older release fits a newer library.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly ORT_VERSION=1.23.2
+readonly ORT_SHA512=OBTsG0W8ddBVOeVVVychpVBS87A9YV5sa2hJ6lc025T97Le+J4v++PwSC4XFs1C62SWyNdof0Mh4KvnZgtt4aw==
+readonly ORT_DIR=.deps/onnxruntime
+
+# shellcheck disable=SC1091
+debian=$(. /etc/os-release && echo "${VERSION_ID:-0}")
+debian=${debian%%.*}
+
+packages=(
+        build-essential meson ninja-build pkg-config
+        clang clang-format
+        libuv1-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler
+        zlib1g-dev libssl-dev libnghttp2-dev libcmocka-dev
+        python3 python3-pytest python3-numpy python3-requests python3-geventhttpclient
+        python3-grpcio python3-grpc-tools python3-onnx python3-sklearn
+        curl wrk nghttp2-client
+)
+if [ "$debian" -ge 13 ]; then
+        packages+=(libllhttp-dev libonnxruntime-dev libclang-rt-dev)
+else
+        packages+=(node-llhttp libclang-rt-14-dev)
+fi
+# Node may have come from elsewhere than Debian, and then brings npm along.
+command -v node >/dev/null || packages+=(nodejs)
+command -v npm >/dev/null || packages+=(npm)
+
+as_root() {
+        if [ "$(id -u)" -eq 0 ]; then
+                "$@"
+        elif command -v sudo >/dev/null; then
+                sudo -n "$@"
+        else
+                echo "setup: needs root or sudo for: $*" >&2
+                return 1
+        fi
+}
+
+install_packages() {
+        local installed missing=() package
+        # dpkg-query fails when one of the names is unknown to it; the others are still listed.
+        installed=" $(dpkg-query -W -f='${Status} ${Package}\n' "${packages[@]}" 2>/dev/null |
+                awk '$1 == "install" && $3 == "installed" { print $4 }' | tr '\n' ' ' || true) "
+        for package in "${packages[@]}"; do
+                [[ $installed == *" $package "* ]] || missing+=("$package")
+        done
+        [ ${#missing[@]} -gt 0 ] || return 0
+
+        echo "setup: installing ${missing[*]}"
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update </dev/null
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends \
+                install "${missing[@]}" </dev/null
+}
+
+# The library out of the npm package, into $1.
+fetch_ort_library() {
+        local work=$1 arch archive
+        case $(uname -m) in
+        x86_64) arch=x64 ;;
+        aarch64) arch=arm64 ;;
+        *) echo "setup: ONNX Runtime has no Linux library for $(uname -m)" >&2; return 1 ;;
+        esac
+
+        (cd "$work" && npm pack --silent --ignore-scripts "onnxruntime-node@$ORT_VERSION" \
+                >/dev/null </dev/null)
+        archive=$work/onnxruntime-node-$ORT_VERSION.tgz
+        if [ "$(openssl dgst -sha512 -binary "$archive" | base64 -w0)" != "$ORT_SHA512" ]; then
+                echo "setup: onnxruntime-node $ORT_VERSION has not the expected checksum" >&2
+                return 1
+        fi
+        tar -xzf "$archive" -C "$work" --strip-components=5 \
+                "package/bin/napi-v6/linux/$arch/libonnxruntime.so.1"
+        [ -f "$work/libonnxruntime.so.1" ]
+}
+
+# Debian 13 as a package source: this machine's own source with another suite.
+write_trixie_source() {
+        local target=$1 source
+        for source in /etc/apt/sources.list.d/*.sources; do
+                [ -f "$source" ] || continue
+                # The first paragraph that names the release itself (not -security alone).
+                awk -v RS= '/(^|\n)Suites:[^\n]*[ \t]bookworm([ \t\n]|$)/ {
+                        sub(/Suites:[^\n]*/, "Suites: trixie")
+                        sub(/Components:[^\n]*/, "Components: main")
+                        print; exit }' "$source" >"$target.sources"
+                if [ -s "$target.sources" ]; then
+                        echo "$target.sources"
+                        return 0
+                fi
+        done
+        awk '$1 == "deb" && $0 ~ / bookworm / { sub(/ bookworm .*/, " trixie main"); print; exit }' \
+                /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null >"$target.list" || true
+        [ -s "$target.list" ] && echo "$target.list"
+}
+
+# The headers out of Debian 13's package, into $1.
+fetch_ort_headers() {
+        local work=$1 list options
+        list=$(write_trixie_source "$work/trixie") || {
+                echo "setup: found no apt source for bookworm to derive trixie's from" >&2
+                return 1
+        }
+        mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
+        options=(-q -o "Dir::Etc::SourceList=$list" -o Dir::Etc::SourceParts=/dev/null
+                -o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache"
+                -o APT::Sandbox::User="$(id -un)")
+        apt-get "${options[@]}" update </dev/null
+        (cd "$work" && apt-get "${options[@]}" download libonnxruntime-dev </dev/null)
+        dpkg-deb -x "$work"/libonnxruntime-dev_*.deb "$work/headers"
+}
+
+# Idempotent by the marker that is written last.
+install_onnxruntime() {
+        local marker=$ORT_DIR/version work
+        [ "$debian" -lt 13 ] || return 0
+        if [ -f "$marker" ] && [ "$(cat "$marker")" = "$ORT_VERSION" ]; then
+                return 0
+        fi
+
+        echo "setup: fetching ONNX Runtime $ORT_VERSION"
+        mkdir -p .deps
+        work=$(mktemp -d "$PWD/.deps/fetch.XXXXXX")
+        # shellcheck disable=SC2064
+        trap "rm -rf '$work'" EXIT
+        fetch_ort_library "$work"
+        fetch_ort_headers "$work"
+
+        rm -rf "$ORT_DIR"
+        mkdir -p "$ORT_DIR/lib" "$ORT_DIR/include"
+        install -m 755 "$work/libonnxruntime.so.1" "$ORT_DIR/lib/"
+        ln -s libonnxruntime.so.1 "$ORT_DIR/lib/libonnxruntime.so"
+        find "$work/headers/usr/include" -name 'onnxruntime_c_api.h' -execdir \
+                sh -c 'cp ./*.h "$1"' _ "$PWD/$ORT_DIR/include/" \;
+        [ -f "$ORT_DIR/include/onnxruntime_c_api.h" ]
+        echo "$ORT_VERSION" >"$marker"
+        rm -rf "$work"
+        trap - EXIT
+}
+
+install_packages
+install_onnxruntime
