@@ -7,7 +7,7 @@ PYTHON ?= /usr/bin/python3
 # Warnings of a compiler that we have not met must not stop a user's build; CI says true.
 WERROR ?= false
 FUZZ_SECONDS ?= 60
-REPOSITORY ?= examples/models
+E2E ?= tests/e2e
 
 RELEASE = -Ddebug=false -Doptimization=2 -Db_ndebug=true
 CHECKED = -Ddebug=true -Doptimization=1 -Db_ndebug=false -Dlock_check=true
@@ -16,7 +16,7 @@ CHECKED = -Ddebug=true -Doptimization=1 -Db_ndebug=false -Dlock_check=true
 SANITIZED = $(CHECKED) -Db_lundef=false -Dwerror=false
 
 # What the sanitizers watch; the rules and tests/e2e are of the ordinary build.
-GATED = --only=programs --suite=unit --suite=abi --suite=fuzz
+GATED = --suite=unit --suite=abi --suite=fuzz
 
 # Meson looks for these when it configures: one that is new means to configure again.
 PARTS = $(wildcard src/*/meson.build backends/*/meson.build tests/*/meson.build \
@@ -36,19 +36,22 @@ all: $(BUILD)/build.ninja
 setup:
 	@tools/setup.sh
 
-# The server with the bundled models, until it is interrupted.
-demo: all
-	$(BUILD)/neso --model-repository=$(REPOSITORY) --backend-directory=$(BUILD)/backends
+# Installs what is missing, builds, serves the bundled models and asks them things.
+demo:
+	@tools/setup.sh
+	@$(MAKE) --no-print-directory all
+	@$(PYTHON) examples/demo.py $(BUILD)
 
 check:
 	@tools/setup.sh || { echo "0 passed, 1 failed"; exit 1; }
 	@WERROR=$(WERROR) $(PYTHON) tools/run_checks.py $(BUILD)
 
+# E2E: the end-to-end tests to run too, all of them unless said otherwise.
 asan:
-	@$(PYTHON) tools/run_checks.py $(GATED) build-asan
+	@$(PYTHON) tools/run_checks.py $(GATED) --end-to-end="$(E2E)" build-asan
 
 tsan:
-	@$(PYTHON) tools/run_checks.py $(GATED) build-tsan
+	@$(PYTHON) tools/run_checks.py $(GATED) --end-to-end="$(E2E)" build-tsan
 
 fuzz: build-fuzz/build.ninja
 	@ninja -C build-fuzz fuzz_programs

@@ -3,7 +3,8 @@
 """Builds, runs every test and ends with one line: "N passed, N failed".
 
   run_checks.py build                       everything: programs of Meson, then tests/e2e
-  run_checks.py --only=programs build-asan  the programs of Meson alone
+  run_checks.py --suite=unit --end-to-end="tests/e2e/test_http_infer.py" build-asan
+                                            some suites of Meson, and some end-to-end tests
 
 A test program of cmocka counts with each of its tests; any other program counts once, and so does
 anything that keeps tests from running (a build that fails, a program that crashes, time over).
@@ -114,14 +115,14 @@ def run_programs(folder, options, tally):
 
 
 def run_end_to_end(folder, options, tally):
-    tests = os.path.join(ROOT, "tests", "e2e")
-    if not os.path.isdir(tests):
+    tests = options.end_to_end.split()
+    if not tests:
         return
     report = os.path.join(ROOT, folder, "e2e.xml")
     if os.path.exists(report):
         os.remove(report)
     status = run([PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=" + report,
-                  "tests/e2e"], options.test_seconds, sanitizer_environment(folder))
+                  *tests], options.test_seconds, sanitizer_environment(folder))
     if status is None:
         tally.fail(f"tests/e2e took more than {options.test_seconds} s")
     elif status not in (0, 1) or not os.path.exists(report):
@@ -141,7 +142,8 @@ def count_report(report, tally):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", help="the build folder, relative to the tree")
-    parser.add_argument("--only", choices=["programs"])
+    parser.add_argument("--end-to-end", default="tests/e2e",
+                        help="files and folders for pytest; empty = none")
     parser.add_argument("--suite", action="append", default=[])
     parser.add_argument("--build-seconds", type=float, default=1800)
     parser.add_argument("--test-seconds", type=float, default=2700)
@@ -156,8 +158,7 @@ def main():
         tally.fail("the build")
     else:
         run_programs(options.folder, options, tally)
-        if options.only is None:
-            run_end_to_end(options.folder, options, tally)
+        run_end_to_end(options.folder, options, tally)
     print(f"{tally.passed} passed, {tally.failed} failed", flush=True)
     return 1 if tally.failed > 0 or tally.passed == 0 else 0
 

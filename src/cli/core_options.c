@@ -2,6 +2,7 @@
 #include "cli/core_options.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "frontend/core_error.h"
@@ -13,22 +14,20 @@
 
 #define CORE(call) TRY(core_error_take(call))
 
-static struct error *set_log_format(const char *format, struct TRITONSERVER_ServerOptions *t) {
-        TRITONSERVER_LogFormat value;
-
+static struct error *read_log_format(const char *format, enum log_format *ret) {
         if (strcmp(format, "default") == 0)
-                value = TRITONSERVER_LOG_DEFAULT;
+                *ret = LOG_FORMAT_DEFAULT;
         else if (strcmp(format, "ISO8601") == 0)
-                value = TRITONSERVER_LOG_ISO8601;
+                *ret = LOG_FORMAT_ISO8601;
         else if (strcmp(format, "json") == 0)
-                value = NESO_LOG_FORMAT_JSON;
+                *ret = LOG_FORMAT_JSON;
         else
                 return error_new(ERR_INVALID_ARG, "invalid argument for --log_format, got: %s",
                                  format);
-        return core_error_take(TRITONSERVER_ServerOptionsSetLogFormat(t, value));
+        return NULL;
 }
 
-static struct error *set_log_verbose(const char *text, struct TRITONSERVER_ServerOptions *t) {
+static struct error *read_log_verbose(const char *text, unsigned *ret) {
         uint64_t level;
 
         if (str_equal_nocase(str_of(text), STR_LIT("true")))
@@ -40,18 +39,28 @@ static struct error *set_log_verbose(const char *text, struct TRITONSERVER_Serve
                                  "Bad option: \"--log-verbose\".\nexpects a level of 0 to 1000, "
                                  "true or false, got: %s",
                                  text);
-        return core_error_take(TRITONSERVER_ServerOptionsSetLogVerbose(t, (int)level));
+        *ret = (unsigned)level;
+        return NULL;
 }
 
+/* The core writes the log; this link unit keeps the same settings, so that they can be told. */
 static struct error *set_log(const struct cli_options *o, struct TRITONSERVER_ServerOptions *t) {
-        CORE(TRITONSERVER_ServerOptionsSetLogInfo(t, o->log_info));
-        CORE(TRITONSERVER_ServerOptionsSetLogWarn(t, o->log_warning));
-        CORE(TRITONSERVER_ServerOptionsSetLogError(t, o->log_error));
-        TRY(set_log_verbose(o->log_verbose, t));
-        TRY(set_log_format(o->log_format, t));
-        if (*o->log_file != '\0')
-                CORE(TRITONSERVER_ServerOptionsSetLogFile(t, o->log_file));
-        return NULL;
+        struct log_settings log = { .info = o->log_info,
+                                    .warning = o->log_warning,
+                                    .error = o->log_error };
+
+        TRY(read_log_verbose(o->log_verbose, &log.verbose_level));
+        TRY(read_log_format(o->log_format, &log.format));
+        CORE(TRITONSERVER_ServerOptionsSetLogInfo(t, log.info));
+        CORE(TRITONSERVER_ServerOptionsSetLogWarn(t, log.warning));
+        CORE(TRITONSERVER_ServerOptionsSetLogError(t, log.error));
+        CORE(TRITONSERVER_ServerOptionsSetLogVerbose(t, (int)log.verbose_level));
+        CORE(TRITONSERVER_ServerOptionsSetLogFormat(t, (TRITONSERVER_LogFormat)log.format));
+        log_set_settings(&log);
+        if (*o->log_file == '\0')
+                return NULL;
+        CORE(TRITONSERVER_ServerOptionsSetLogFile(t, o->log_file));
+        return log_set_file(o->log_file);
 }
 
 /* "<group>,<name>=<value>" or "<name>=<value>", split into its parts; owned by the caller. */

@@ -52,8 +52,12 @@ int main(int argc, char **argv) {
                 return serve_main(argc, argv);
         if (argc < 2)
                 return print_help(stderr, 1);
+        if (strcmp(argv[1], "--version") == 0)
+                return print_version(argc, argv);
         if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
                 return print_help(stdout, 0);
+        if (strncmp(argv[1], "--", 2) == 0) /* as the reference server is started */
+                return serve_main(argc, argv);
         for (size_t i = 0; i < ARRAY_LEN(commands); i++)
                 if (strcmp(argv[1], commands[i].name) == 0)
                         return commands[i].run(argc - 1, argv + 1);
