@@ -181,6 +181,9 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
         req->allocator_userp = response_allocator_userp;
         req->on_response = (response_complete_fn)(any_fn)response_fn;
         req->on_response_userp = response_userp;
+        /* A cancellation is that of one inference: a request that is used again is told anew where
+         * its responses go, and with that it is a new one. */
+        atomic_store(&req->is_cancelled, false);
         return NULL;
 }
 

@@ -45,6 +45,9 @@ static struct TRITONSERVER_Error *append(struct TRITONSERVER_InferenceRequest *f
                                          const char *host_policy) {
         if (attributes->byte_size > 0)
                 API_NEEDS(base);
+        if ((unsigned)attributes->memory_type > MEMORY_GPU)
+                return error_to_api(api_bad_value("TRITONSERVER_InferenceRequestAppendInputData",
+                                                  "memory type", (int)attributes->memory_type));
         if (attributes->memory_type == MEMORY_GPU)
                 return error_to_api(error_new(ERR_UNSUPPORTED,
                                               "input '%s' is in GPU memory: GPUs not supported",

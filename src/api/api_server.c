@@ -228,6 +228,14 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(
                 server_infer(server_from_api(server), request_from_api(inference_request)));
 }
 
+struct TRITONSERVER_Error *NESO_InferenceRequestIsDecoupled(
+        struct TRITONSERVER_InferenceRequest *inference_request, bool *is_decoupled) {
+        API_NEEDS(inference_request);
+        API_NEEDS(is_decoupled);
+        *is_decoupled = request_from_api(inference_request)->model->is_decoupled;
+        return NULL;
+}
+
 struct TRITONSERVER_Error *NESO_ServerObserveRejected(struct TRITONSERVER_Server *server,
                                                       const char *limit) {
         API_NEEDS(server);

@@ -17,6 +17,9 @@
 static struct error *find_entry_points(struct backend *b) {
         dl_symbol_fn execute;
 
+        /* First: a library without it is not a backend, and nothing in it may be called. */
+        TRY(dl_get(b->library, "TRITONBACKEND_ModelInstanceExecute", &execute));
+        b->entry.execute = (backend_execute_fn)execute;
         FIND(b, initialize, "TRITONBACKEND_Initialize");
         FIND(b, finalize, "TRITONBACKEND_Finalize");
         FIND(b, get_attributes, "TRITONBACKEND_GetBackendAttribute");
@@ -25,8 +28,6 @@ static struct error *find_entry_points(struct backend *b) {
         FIND(b, instance_initialize, "TRITONBACKEND_ModelInstanceInitialize");
         FIND(b, instance_finalize, "TRITONBACKEND_ModelInstanceFinalize");
         FIND(b, instance_ready, "TRITONBACKEND_ModelInstanceReady");
-        TRY(dl_get(b->library, "TRITONBACKEND_ModelInstanceExecute", &execute));
-        b->entry.execute = (backend_execute_fn)execute;
 
         const int *inline_safe = (const int *)(void *)dl_find(b->library, INLINE_SAFE_SYMBOL);
 
@@ -106,6 +107,7 @@ void backend_attributes_add_group(struct backend_attributes *a,
         a->groups = mem_realloc(a->groups, (a->n_groups + 1) * sizeof(*a->groups));
         copy = &a->groups[a->n_groups++];
         *copy = *group;
+        copy->gpus = NULL;
         if (group->n_gpus > 0) {
                 int32_t *gpus = mem_alloc(group->n_gpus * sizeof(*gpus));
 

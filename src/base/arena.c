@@ -7,7 +7,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define ARENA_ALIGNMENT 16
 #define ARENA_FIRST_BLOCK_BYTES 4096 /* a page: most configurations and small requests fit */
 #define ARENA_DEFAULT_MAX_BYTES ((size_t)1 << 30)
 
@@ -57,8 +56,12 @@ void arena_reset(struct arena *a) {
         struct arena_block *oldest = a->blocks;
 
         if (a->first || !oldest) {
-                free_blocks(a->blocks);
-                arena_init(a, a->first, a->first_bytes, a->max_bytes);
+                free_blocks(oldest);
+                a->blocks = NULL;
+                a->used_bytes = 0;
+                a->next = a->end = NULL;
+                if (a->first)
+                        use_range(a, a->first, a->first_bytes);
                 return;
         }
         while (oldest->older) {
@@ -110,8 +113,22 @@ static void *take(struct arena *a, size_t size, void *(*allocate)(size_t)) {
         return piece;
 }
 
-void *arena_try_alloc(struct arena *a, size_t size) {
+void *arena_try_alloc_slow(struct arena *a, size_t size) {
         return take(a, size, try_alloc);
+}
+
+void *arena_room_grow(struct arena *a, struct arena_room *room, size_t bytes) {
+        size_t doubled = room->bytes <= SIZE_MAX / 2 ? room->bytes * 2 : bytes;
+        size_t grown = MAX(bytes, doubled);
+        void  *memory = arena_try_alloc(a, grown);
+
+        if (!memory && grown > bytes) {
+                grown = bytes;
+                memory = arena_try_alloc(a, grown);
+        }
+        if (memory)
+                *room = (struct arena_room){ .memory = memory, .bytes = grown };
+        return memory;
 }
 
 void *arena_alloc(struct arena *a, size_t size) {

@@ -15,6 +15,7 @@
 #include "base/str.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct arena_block;
 
@@ -34,10 +35,43 @@ void  arena_done(struct arena *a);
 void  arena_reset(struct arena *a);
 void *arena_alloc(struct arena *a, size_t size);
 void *arena_zalloc(struct arena *a, size_t size);
-void *arena_try_alloc(struct arena *a, size_t size) NODISCARD;
 char *arena_strdup(struct arena *a, const char *text);
 char *arena_strndup(struct arena *a, const char *text, size_t len);
 char *arena_str(struct arena *a, struct str s); /* NUL-terminated copy */
 char *arena_printf(struct arena *a, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* Every piece starts at a multiple of this. */
+#define ARENA_ALIGNMENT 16
+
+/* arena_try_alloc() when the current block may have no room, or `size` is odd (0, huge). */
+void *arena_try_alloc_slow(struct arena *a, size_t size) NODISCARD;
+
+/* Inline, because a request takes dozens of pieces and nearly all of them fit. */
+NODISCARD static inline void *arena_try_alloc(struct arena *a, size_t size) {
+        size_t rounded = (size + ARENA_ALIGNMENT - 1) & ~(size_t)(ARENA_ALIGNMENT - 1);
+        char  *piece = a->next;
+
+        if (UNLIKELY(size - 1 >= SIZE_MAX / 2 || rounded > (size_t)(a->end - piece)))
+                return arena_try_alloc_slow(a, size);
+        a->next = piece + rounded;
+        return piece;
+}
+
+/* A piece that is written again and again: it moves only when it must grow, and then at least
+ * doubles, so that all pieces ever given up take no more than the last one. All zero is empty. */
+struct arena_room {
+        void  *memory; /* in arena */
+        size_t bytes;
+};
+
+void *arena_room_grow(struct arena *a, struct arena_room *room, size_t bytes) NODISCARD;
+
+/* Memory for `bytes`, what is in it is undefined; NULL when the arena is full: as it was. */
+NODISCARD static inline void *arena_room_get(struct arena *a, struct arena_room *room,
+                                             size_t bytes) {
+        if (bytes <= room->bytes && room->memory)
+                return room->memory;
+        return arena_room_grow(a, room, bytes);
+}
 
 #define ARENA_NEW(a, type) ((type *)arena_zalloc((a), sizeof(type)))

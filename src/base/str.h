@@ -35,6 +35,10 @@ static inline bool str_is(struct str a, const char *text) {
         return str_equal(a, str_of(text));
 }
 
+/* str_is() for a literal: its length is a constant, and so the comparison needs no call. */
+#define STR_IS(s, literal)                                                                         \
+        ((s).len == sizeof("" literal) - 1 && memcmp((s).ptr, literal, sizeof(literal) - 1) == 0)
+
 bool       str_equal_nocase(struct str a, struct str b); /* ASCII */
 bool       str_starts(struct str s, struct str prefix);
 bool       str_ends(struct str s, struct str suffix);

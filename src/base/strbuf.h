@@ -34,4 +34,17 @@ bool       strbuf_reserve(struct strbuf *b, size_t extra); /* room for `extra` m
 struct str strbuf_str(const struct strbuf *b);
 const char *strbuf_cstr(const struct strbuf *b); /* "" when empty */
 
+/* strbuf_put() for a length that the compiler knows: the copy is a few moves, and no call. */
+static ALWAYS_INLINE void strbuf_put_few(struct strbuf *b, const void *bytes, size_t len) {
+        if (UNLIKELY(b->overflowed || b->cap - b->len <= len)) {
+                strbuf_put(b, bytes, len);
+                return;
+        }
+        memcpy(b->ptr + b->len, bytes, len);
+        b->len += len;
+        b->ptr[b->len] = '\0';
+}
+
+#define STRBUF_PUT_LIT(b, literal) strbuf_put_few((b), "" literal, sizeof(literal) - 1)
+
 #define AUTO_STRBUF CLEANUP(strbuf_done) struct strbuf

@@ -105,11 +105,23 @@ static void add_text(struct cli_texts *texts, const char *value) {
         texts->items[texts->n_items++] = value;
 }
 
+/* Does the value ask for nothing that is not there? */
+static bool is_harmless(const struct option_row *row, const char *value) {
+        bool given, harmless;
+
+        if (row->harmless == NULL)
+                return false;
+        if (row->kind == OPTION_BOOL)
+                return read_bool(value, &given) && read_bool(row->harmless, &harmless) &&
+                       given == harmless;
+        return strcmp(row->harmless, value) == 0;
+}
+
 static struct error *set(const struct option_row *row, const char *value, struct cli_options *o) {
         void *target = (char *)o + row->offset;
 
         if (row->missing != NULL) {
-                if (row->harmless != NULL && strcmp(row->harmless, value) == 0)
+                if (is_harmless(row, value))
                         return NULL;
                 return error_new(ERR_UNSUPPORTED, "--%s: %s is not supported yet", row->name,
                                  row->missing);
@@ -127,6 +139,9 @@ static struct error *set(const struct option_row *row, const char *value, struct
         case OPTION_REAL:
                 return set_real(row, value, target);
         case OPTION_TEXT:
+                if (row->refuses_empty && *value == '\0')
+                        return error_new(ERR_INVALID_ARG, "Error: empty argument for --%s",
+                                         row->name);
                 *(const char **)target = value;
                 break;
         case OPTION_TEXTS:

@@ -23,6 +23,7 @@ struct option_row {
         double           min, max;
         const char      *default_text; /* for --help; NULL = none */
         const char      *help;
+        bool             refuses_empty; /* of OPTION_TEXT: "--name=" is an error */
         /* The feature that is not there yet; giving the option is then an error, except with the
          * value `harmless`, which asks for nothing. NULL = supported. */
         const char *missing;

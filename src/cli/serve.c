@@ -79,8 +79,6 @@ static struct error *start_http(struct serve *s) {
         const struct cli_options  *o = &s->options;
         struct http_server_options options;
 
-        for (size_t i = 0; i < o->http_restricted_api.n_items; i++)
-                TRY(endpoint_policy_add(&s->policy, o->http_restricted_api.items[i], "api", ""));
         TRY(http_infer_new(
                 &(struct http_infer_options){
                         .core = s->core,
@@ -145,8 +143,18 @@ static struct error *check_options(const struct cli_options *o) {
         return NULL;
 }
 
+/* Before the models, which may take their time, are loaded. */
+static struct error *read_policy(struct serve *s) {
+        const struct cli_texts *apis = &s->options.http_restricted_api;
+
+        for (size_t i = 0; i < apis->n_items; i++)
+                TRY(endpoint_policy_add(&s->policy, apis->items[i], "api", ""));
+        return NULL;
+}
+
 static struct error *start(struct serve *s) {
         TRY(check_options(&s->options));
+        TRY(read_policy(s));
         s->logs_access = strcmp(s->options.log_format, "json") == 0;
         TRY(start_core(s));
         if (s->options.allow_http)

@@ -12,10 +12,6 @@ void json_reader_init(struct json_reader *r, struct str text) {
         *r = (struct json_reader){ .begin = begin, .at = begin, .end = begin + text.len };
 }
 
-bool json_failed(const struct json_reader *r) {
-        return r->error_text != NULL;
-}
-
 const char *json_error_text(const struct json_reader *r) {
         return r->error_text != NULL ? r->error_text : "";
 }
@@ -40,41 +36,41 @@ bool json_fail_value(struct json_reader *r) {
 }
 
 /* What a first character announces. */
-static enum json_type type_of(char c) {
-        switch (c) {
-        case '{': return JSON_OBJECT;
-        case '[': return JSON_ARRAY;
-        case '"': return JSON_STRING;
-        case 't':
-        case 'f': return JSON_BOOL;
-        case 'n': return JSON_NULL;
-        case '-':
-        case 'N':
-        case 'I': return JSON_NUMBER;
-        default: return c >= '0' && c <= '9' ? JSON_NUMBER : JSON_INVALID;
-        }
+static ALWAYS_INLINE enum json_type type_of(char c) {
+        static const unsigned char types[256] = {
+                ['{'] = JSON_OBJECT, ['['] = JSON_ARRAY,  ['"'] = JSON_STRING, ['t'] = JSON_BOOL,
+                ['f'] = JSON_BOOL,   ['n'] = JSON_NULL,   ['-'] = JSON_NUMBER, ['N'] = JSON_NUMBER,
+                ['I'] = JSON_NUMBER, ['0'] = JSON_NUMBER, ['1'] = JSON_NUMBER, ['2'] = JSON_NUMBER,
+                ['3'] = JSON_NUMBER, ['4'] = JSON_NUMBER, ['5'] = JSON_NUMBER, ['6'] = JSON_NUMBER,
+                ['7'] = JSON_NUMBER, ['8'] = JSON_NUMBER, ['9'] = JSON_NUMBER,
+        };
+
+        return (enum json_type)types[(unsigned char)c];
 }
 
-enum json_type json_peek(struct json_reader *r) {
-        if (json_failed(r))
-                return JSON_INVALID;
+_Static_assert(JSON_INVALID == 0, "what the table does not name is invalid");
 
+/* A failed reader is at its end, and so needs no question of its own. */
+enum json_type json_peek(struct json_reader *r) {
         enum json_type type = type_of(json_next_char(r));
 
-        if (type == JSON_INVALID && r->at < r->end)
+        if (UNLIKELY(type == JSON_INVALID) && !json_failed(r) && r->at < r->end)
                 json_fail_value(r);
         return type;
 }
 
-/* True when a value of the wanted type starts here; else the reader fails. */
-static bool expect(struct json_reader *r, enum json_type wanted, const char *error_text) {
-        enum json_type type = json_peek(r);
-
+static NOINLINE bool fail_type(struct json_reader *r, const char *error_text) {
         if (json_failed(r))
                 return false;
-        if (type == JSON_INVALID)
+        if (json_peek(r) == JSON_INVALID)
                 return json_fail_value(r);
-        return type == wanted || json_fail_at(r, r->at, error_text);
+        return json_fail_at(r, r->at, error_text);
+}
+
+/* True when a value of the wanted type starts here; else the reader fails. */
+static ALWAYS_INLINE bool expect(struct json_reader *r, enum json_type wanted,
+                                 const char *error_text) {
+        return LIKELY(type_of(json_next_char(r)) == wanted) || fail_type(r, error_text);
 }
 
 static void enter(struct json_reader *r) {
@@ -98,11 +94,11 @@ void json_enter_array(struct json_reader *r) {
 }
 
 /* True when another member or element follows; takes the comma or the closing bracket. */
-static bool advance(struct json_reader *r, char bracket, const char *error_text) {
+static ALWAYS_INLINE bool advance(struct json_reader *r, char bracket, const char *error_text) {
         bool is_first = r->at_first;
         char c;
 
-        if (json_failed(r))
+        if (UNLIKELY(json_failed(r)))
                 return false;
         c = json_next_char(r);
         r->at_first = false;
@@ -142,7 +138,8 @@ static struct str resolve(struct json_reader *r, const char *at, struct str raw,
         return json_resolve_escapes(raw, out);
 }
 
-bool json_next_key(struct json_reader *r, struct arena *arena, struct str *ret_key) {
+static NOINLINE bool next_key_of_any_kind(struct json_reader *r, struct arena *arena,
+                                          struct str *ret_key) {
         struct str raw;
         bool       has_escapes;
 
@@ -154,6 +151,45 @@ bool json_next_key(struct json_reader *r, struct arena *arena, struct str *ret_k
         else if (arena != NULL)
                 *ret_key = resolve(r, raw.ptr - 1, raw, arena);
         return !json_failed(r);
+}
+
+/* Room for a comma, a blank, a quote, a short key, its quote and the colon. */
+#define SHORT_KEY_ROOM (3 + JSON_STOPS_ROOM + 2)
+
+/* A key of up to 16 plain characters, with at most one blank before it, and its colon, as nearly
+ * all are written; NULL for any other. Otherwise where the value begins. */
+static ALWAYS_INLINE const char *short_key_end(const char *at, bool is_first, struct str *ret) {
+        if (!is_first && *at++ != ',')
+                return NULL;
+        at += *at == ' ';
+        if (*at++ != '"')
+                return NULL;
+        ret->ptr = at;
+        ret->len = (size_t)__builtin_ctz(json_string_stops(at) | UINT32_C(1) << JSON_STOPS_ROOM);
+        at += ret->len;
+        return at[0] == '"' && at[1] == ':' ? at + 2 : NULL;
+}
+
+bool json_next_key(struct json_reader *r, struct arena *arena, struct str *ret_key) {
+        const char *at = r->at;
+        struct str  key;
+
+        if (UNLIKELY(r->end - at < SHORT_KEY_ROOM))
+                return next_key_of_any_kind(r, arena, ret_key);
+        at = short_key_end(at, r->at_first, &key);
+        if (at == NULL && *r->at == '}' && r->depth > 0) {
+                r->at++;
+                r->at_first = false;
+                r->depth--;
+                *ret_key = STR_LIT("");
+                return false;
+        }
+        if (UNLIKELY(at == NULL))
+                return next_key_of_any_kind(r, arena, ret_key);
+        r->at = at;
+        r->at_first = false;
+        *ret_key = key;
+        return true;
 }
 
 bool json_next_element(struct json_reader *r) {
@@ -174,6 +210,15 @@ bool json_take_literal(struct json_reader *r, const char *word) {
 bool json_read_bool(struct json_reader *r) {
         if (!expect(r, JSON_BOOL, "attempt to access JSON non-boolean as boolean"))
                 return false;
+
+        if (LIKELY(r->end - r->at >= 5)) { /* the plain case; strings of a constant length */
+                bool is_true = memcmp(r->at, "true", 4) == 0;
+
+                if (is_true || memcmp(r->at, "false", 5) == 0) {
+                        r->at += is_true ? 4 : 5;
+                        return is_true;
+                }
+        }
 
         bool value = *r->at == 't';
 
@@ -198,6 +243,25 @@ bool json_take_number(struct json_reader *r, struct json_number_scan *ret) {
         return true;
 }
 
+bool json_try_string(struct json_reader *r, struct str *ret) {
+        return json_next_char(r) == '"' && json_take_plain_string(&r->at, r->end, ret);
+}
+
+bool json_try_u64(struct json_reader *r, uint64_t *ret) {
+        const char *at = r->at = json_blanks_end(r->at, r->end);
+        uint64_t    value = 0;
+
+        for (; at < r->end && *at >= '0' && *at <= '9'; at++)
+                value = value * 10 + (uint64_t)(*at - '0');
+        /* What the number does not end at is for those who know all numbers; 19 digits fit. */
+        if (at == r->at || at - r->at > 19 || (*r->at == '0' && at - r->at > 1) || at == r->end ||
+            *at == '.' || (*at | 0x20) == 'e')
+                return false;
+        *ret = value;
+        r->at = at;
+        return true;
+}
+
 struct json_number json_read_number(struct json_reader *r) {
         struct json_number_scan scan;
         struct json_number      number = { 0 };
@@ -219,17 +283,24 @@ struct json_number json_read_number(struct json_reader *r) {
         return number;
 }
 
-struct str json_read_string(struct json_reader *r, struct arena *arena) {
-        const char *quote;
+static NOINLINE struct str read_any_string(struct json_reader *r, struct arena *arena) {
+        const char *quote = r->at;
         struct str  raw;
         bool        has_escapes;
 
-        if (!expect(r, JSON_STRING, "attempt to access JSON non-string as string"))
-                return STR_LIT("");
-        quote = r->at;
         if (!json_take_string(r, &raw, &has_escapes))
                 return STR_LIT("");
         return has_escapes ? resolve(r, quote, raw, arena) : raw;
+}
+
+struct str json_read_string(struct json_reader *r, struct arena *arena) {
+        struct str text;
+
+        if (!expect(r, JSON_STRING, "attempt to access JSON non-string as string"))
+                return STR_LIT("");
+        if (LIKELY(json_take_plain_string(&r->at, r->end, &text)))
+                return text;
+        return read_any_string(r, arena);
 }
 
 void json_read_end(struct json_reader *r) {

@@ -63,6 +63,22 @@ enum json_type json_peek(struct json_reader *r);
 /* Consumes '{' or '['. Fails when something else comes. */
 void json_enter_object(struct json_reader *r);
 void json_enter_array(struct json_reader *r);
+/* The same, if it comes: true and consumed, or false and r is at what comes instead, for the caller
+ * to judge. Inline: json_peek() and json_enter_*() in one for where an object is expected. */
+static inline bool json_try_enter(struct json_reader *r, enum json_type type) {
+        char bracket = type == JSON_OBJECT ? '{' : '[';
+
+        if (UNLIKELY(r->at == r->end || *r->at != bracket || r->depth == JSON_MAX_DEPTH)) {
+                if (json_peek(r) != type)
+                        return false;
+                type == JSON_OBJECT ? json_enter_object(r) : json_enter_array(r);
+                return true;
+        }
+        r->at++;
+        r->depth++;
+        r->at_first = true;
+        return true;
+}
 /* Moves to the next member or element; false (and the closing bracket is consumed) at the end or
  * on failure. Keys with escapes are decoded into `arena`; it may be NULL when such keys are to be
  * treated as unknown (ret_key empty). */
@@ -72,6 +88,11 @@ bool json_next_element(struct json_reader *r);
 bool               json_read_bool(struct json_reader *r);
 void               json_read_null(struct json_reader *r);
 struct json_number json_read_number(struct json_reader *r);
+/* An unsigned integer as it is mostly written. False, and nothing is taken, for all else: other
+ * numbers, other types, failures. */
+bool               json_try_u64(struct json_reader *r, uint64_t *ret);
+/* Likewise a string that is a range of the text: ASCII without escapes, and so without NUL. */
+bool               json_try_string(struct json_reader *r, struct str *ret);
 /* UTF-8 text with escapes resolved (surrogate pairs too); NUL bytes may occur. */
 struct str json_read_string(struct json_reader *r, struct arena *arena);
 /* Passes over one value of any kind. Returns its text. */
@@ -79,7 +100,10 @@ struct str json_skip(struct json_reader *r);
 /* Only blanks may be left: "The document root must not be followed by other values." otherwise. */
 void json_read_end(struct json_reader *r);
 
-bool        json_failed(const struct json_reader *r);
+static inline bool json_failed(const struct json_reader *r) {
+        return r->error_text != NULL;
+}
+
 const char *json_error_text(const struct json_reader *r);
 size_t      json_error_offset(const struct json_reader *r);
 

@@ -11,6 +11,10 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#ifdef __SSE2__ /* every x86-64; others take the portable way */
+#include <emmintrin.h>
+#endif
 
 #define JSON_INVALID_VALUE "Invalid value."
 #define JSON_TOO_DEEP "JSON nesting depth exceeds maximum allowed limit (100)"
@@ -21,7 +25,9 @@
 bool json_fail_at(struct json_reader *r, const char *at, const char *error_text);
 
 static ALWAYS_INLINE const char *json_blanks_end(const char *at, const char *end) {
-        while (at < end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t'))
+        /* The first comparison decides nearly always. */
+        while (at < end && (unsigned char)*at <= ' ' &&
+               (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t'))
                 at++;
         return at;
 }
@@ -30,6 +36,53 @@ static ALWAYS_INLINE const char *json_blanks_end(const char *at, const char *end
 static ALWAYS_INLINE char json_next_char(struct json_reader *r) {
         r->at = json_blanks_end(r->at, r->end);
         return r->at < r->end ? *r->at : '\0';
+}
+
+/* Characters that must be there for a look at json_string_stops(). */
+#define JSON_STOPS_ROOM 16
+
+/* Which of 16 characters are not plain text of a string (quote, backslash, control character, byte
+ * beyond ASCII), one bit each, the first lowest. */
+static ALWAYS_INLINE uint32_t json_string_stops(const char *at) {
+#ifdef __SSE2__
+        __m128i text = _mm_loadu_si128((const __m128i *)(const void *)at);
+        __m128i quotes = _mm_cmpeq_epi8(text, _mm_set1_epi8('"'));
+        __m128i slashes = _mm_cmpeq_epi8(text, _mm_set1_epi8('\\'));
+        /* Signed: bytes beyond ASCII are below, too. */
+        __m128i others = _mm_cmplt_epi8(text, _mm_set1_epi8(0x20));
+
+        return (uint32_t)_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quotes, slashes), others));
+#else
+        uint32_t stops = 0;
+
+        for (unsigned i = 0; i < JSON_STOPS_ROOM; i++)
+                if (at[i] == '"' || at[i] == '\\' || (signed char)at[i] < 0x20)
+                        stops |= UINT32_C(1) << i;
+        return stops;
+#endif
+}
+
+/* The plain case of json_take_string(): no escape, ASCII, and not at the very end of the text.
+ * False, and nothing is taken, for any other. */
+static ALWAYS_INLINE bool json_take_plain_string(const char **at, const char *end,
+                                                 struct str *ret) {
+        const char *begin = *at + 1, *stop = begin;
+
+        while (end - stop >= JSON_STOPS_ROOM) {
+                uint32_t stops = json_string_stops(stop);
+
+                if (stops == 0) {
+                        stop += JSON_STOPS_ROOM;
+                        continue;
+                }
+                stop += __builtin_ctz(stops);
+                if (*stop != '"')
+                        return false;
+                *ret = str_range(begin, (size_t)(stop - begin));
+                *at = stop + 1;
+                return true;
+        }
+        return false;
 }
 
 /* "Invalid value.", or "The document is empty." when nothing but blanks was there. */

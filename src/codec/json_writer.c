@@ -100,10 +100,57 @@ static void put_escape(struct strbuf *out, unsigned char c) {
         strbuf_put(out, text, letter == 'u' ? 6 : 2);
 }
 
+/* Eight characters that stand for themselves and are ASCII. */
+static ALWAYS_INLINE bool is_plain_word(uint64_t word) {
+        const uint64_t ones = 0x0101010101010101, tops = 0x8080808080808080;
+        uint64_t       quotes = word ^ (ones * '"');
+        uint64_t       slashes = word ^ (ones * '\\');
+
+        /* A borrow can only make a hit of what follows one. */
+        return ((((quotes - ones) & ~quotes) | ((slashes - ones) & ~slashes) |
+                 ((word - ones * 0x20) & ~word) | word) &
+                tops) == 0;
+}
+
+/* Names are short, and seldom need an escape: those of 4 to 16 characters, looked at and copied as
+ * two words that may overlap. */
+static ALWAYS_INLINE bool quote_plain_name(struct strbuf *out, struct str s) {
+        char *to;
+
+        if (s.len < 4 || s.len > 16 || out->overflowed || out->cap - out->len <= 16 + 2)
+                return false;
+        to = out->ptr + out->len;
+        if (s.len < 8) {
+                uint32_t head, tail;
+
+                memcpy(&head, s.ptr, 4);
+                memcpy(&tail, s.ptr + s.len - 4, 4);
+                if (!is_plain_word(head | (uint64_t)tail << 32))
+                        return false;
+                memcpy(to + 1, &head, 4);
+                memcpy(to + 1 + s.len - 4, &tail, 4);
+        } else {
+                uint64_t first, last;
+
+                memcpy(&first, s.ptr, 8);
+                memcpy(&last, s.ptr + s.len - 8, 8);
+                if (!is_plain_word(first) || !is_plain_word(last))
+                        return false;
+                memcpy(to + 1, &first, 8);
+                memcpy(to + 1 + s.len - 8, &last, 8);
+        }
+        to[0] = '"';
+        memcpy(to + 1 + s.len, "\"", 2); /* and the NUL */
+        out->len += s.len + 2;
+        return true;
+}
+
 void json_quote(struct strbuf *out, struct str s) {
         const char *at = s.len > 0 ? s.ptr : "", *limit = at + s.len;
         const char *plain = at; /* start of what is copied as it is */
 
+        if (quote_plain_name(out, s))
+                return;
         strbuf_putc(out, '"');
         while (at < limit) {
                 unsigned char c = (unsigned char)*at;

@@ -3,11 +3,9 @@
 
 #include "triton/core/tritonserver.h"
 
-struct error *core_error_take(struct TRITONSERVER_Error *core) {
+struct error *core_error_take_any(struct TRITONSERVER_Error *core) {
         struct error *err;
 
-        if (LIKELY(core == NULL))
-                return NULL;
         err = error_new_text((enum error_code)TRITONSERVER_ErrorCode(core),
                              TRITONSERVER_ErrorMessage(core));
         TRITONSERVER_ErrorDelete(core);
@@ -24,7 +22,6 @@ struct TRITONSERVER_Error *core_error_give(struct error *err) {
         return core;
 }
 
-void core_error_drop(struct TRITONSERVER_Error *core) {
-        if (UNLIKELY(core != NULL))
-                TRITONSERVER_ErrorDelete(core);
+void core_error_drop_any(struct TRITONSERVER_Error *core) {
+        TRITONSERVER_ErrorDelete(core);
 }

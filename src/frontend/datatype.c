@@ -38,14 +38,25 @@ static const struct datatype_row *find_row(TRITONSERVER_DataType type) {
 }
 
 TRITONSERVER_DataType datatype_from_name(struct str name) {
-        for (size_t i = TRITONSERVER_TYPE_INVALID + 1; i < ARRAY_LEN(datatypes); i++)
-                if (str_equal(datatypes[i].name, name))
+        if (STR_IS(name, "FP32")) /* most of all tensors */
+                return TRITONSERVER_TYPE_FP32;
+        for (size_t i = TRITONSERVER_TYPE_INVALID + 1; i < ARRAY_LEN(datatypes); i++) {
+                struct str known = datatypes[i].name;
+
+                /* Every name has four letters at least; this spares a call for most rows. */
+                if (known.len == name.len && memcmp(known.ptr, name.ptr, 4) == 0 &&
+                    memcmp(known.ptr, name.ptr, name.len) == 0)
                         return (TRITONSERVER_DataType)i;
+        }
         return TRITONSERVER_TYPE_INVALID;
 }
 
 const char *datatype_name(TRITONSERVER_DataType type) {
         return find_row(type)->name.ptr;
+}
+
+struct str datatype_str(TRITONSERVER_DataType type) {
+        return find_row(type)->name;
 }
 
 size_t datatype_bytes(TRITONSERVER_DataType type) {

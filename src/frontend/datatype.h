@@ -15,6 +15,7 @@
 TRITONSERVER_DataType datatype_from_name(struct str name);
 /* "<invalid>" for what has no name. */
 const char *datatype_name(TRITONSERVER_DataType type);
+struct str  datatype_str(TRITONSERVER_DataType type);
 /* Of one element; 0 for BYTES and for invalid types. */
 size_t datatype_bytes(TRITONSERVER_DataType type);
 /* True for the types whose elements are JSON numbers or booleans. */

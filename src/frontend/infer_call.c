@@ -14,6 +14,7 @@ enum { PENDING_FINAL = 1, PENDING_RELEASE = 1, PENDING_RETURN = 1 };
 struct infer_call_response {
         struct infer_call_response            *next;     /* owned: arrived before it */
         struct TRITONSERVER_InferenceResponse *response; /* owned */
+        bool                                   is_final;
 };
 
 static void free_responses(struct infer_call_response *r) {
@@ -39,8 +40,10 @@ static void deliver_responses(struct infer_call *c) {
                 oldest = newest;
                 newest = next;
         }
-        for (struct infer_call_response *r = oldest; r; r = r->next)
+        for (struct infer_call_response *r = oldest; r; r = r->next) {
+                c->is_final_response = r->is_final;
                 c->options.on_response(c, r->response);
+        }
         free_responses(oldest);
 }
 
@@ -69,10 +72,12 @@ static void end_one(struct infer_call *c) {
                 mailbox_post(c->options.mailbox, &c->done_mail);
 }
 
-static void push_response(struct infer_call *c, struct TRITONSERVER_InferenceResponse *response) {
+static void push_response(struct infer_call *c, struct TRITONSERVER_InferenceResponse *response,
+                          bool is_final) {
         struct infer_call_response *r = mem_alloc(sizeof(*r));
 
         r->response = response;
+        r->is_final = is_final;
         r->next = atomic_load(&c->arrived);
         while (!atomic_compare_exchange_weak(&c->arrived, &r->next, r))
                 ;
@@ -93,7 +98,7 @@ static void on_response(struct TRITONSERVER_InferenceResponse *response, const u
         if (response) {
                 is_first = atomic_fetch_add(&c->n_responses, 1) == 0;
                 if (c->options.on_response)
-                        push_response(c, response);
+                        push_response(c, response, is_final);
                 else if (is_first)
                         c->unary = response;
                 else
@@ -116,6 +121,7 @@ void infer_call_init(struct infer_call *c, const struct infer_call_options *opti
         c->n_targets = 0;
         c->unary = NULL;
         c->is_started = false;
+        c->is_final_response = false;
         c->response_mail = (struct mail){ .deliver = on_response_mail };
         c->done_mail = (struct mail){ .deliver = on_done_mail };
         atomic_init(&c->n_pending, PENDING_FINAL + PENDING_RELEASE + PENDING_RETURN);

@@ -79,6 +79,7 @@ struct infer_call {
         const struct infer_call_target       *targets; /* borrowed until on_done() */
         size_t                                n_targets;
         bool                                  is_started;
+        bool is_final_response; /* in on_response(): it came with the FINAL flag */
 
         _Atomic uint32_t                       n_pending;   /* ends to come, callbacks running */
         _Atomic uint32_t                       n_responses; /* seen so far */

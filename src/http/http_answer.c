@@ -59,18 +59,14 @@ static char *put_status(char *at, unsigned status) {
         return PUT_LIT(at, "\r\n");
 }
 
-static const char *content_type_of(const struct http_reply *reply) {
-        return reply->content_type ? reply->content_type : "text/plain";
-}
-
 /* At least the bytes that print_head() writes. */
-static size_t measure_head(const struct http_reply *reply) {
+static size_t measure_head(const struct http_reply *reply, struct str content_type) {
         size_t bytes = sizeof("HTTP/1.1 431 Request Header Fields Too Large\r\n"
                               "Content-Type: \r\nConnection: keep-alive\r\n"
                               "Content-Length: \r\n"
                               "Transfer-Encoding: chunked\r\n\r\n") + 20;
 
-        bytes += strlen(content_type_of(reply));
+        bytes += content_type.len;
         for (size_t i = 0; i < reply->n_headers; i++)
                 bytes += reply->headers[i].name.len + reply->headers[i].value.len +
                          sizeof(": \r\n");
@@ -78,18 +74,19 @@ static size_t measure_head(const struct http_reply *reply) {
 }
 
 struct framing {
-        uint64_t content_length;
-        bool     is_chunked;
+        struct str content_type;
+        uint64_t   content_length;
+        bool       is_chunked;
 };
 
 static char *print_head(const struct http_conn *c, const struct http_reply *reply,
                         const struct framing *f, char *at) {
         at = put_status(at, reply->status);
         at = PUT_LIT(at, "Content-Type: ");
-        at = put_text(at, content_type_of(reply));
+        at = put(at, f->content_type.ptr, f->content_type.len);
         at = PUT_LIT(at, "\r\n");
         for (size_t i = 0; i < reply->n_headers; i++) {
-                at = put_value(at, reply->headers[i].name);
+                at = put(at, reply->headers[i].name.ptr, reply->headers[i].name.len);
                 at = PUT_LIT(at, ": ");
                 at = put_value(at, reply->headers[i].value);
                 at = PUT_LIT(at, "\r\n");
@@ -137,11 +134,14 @@ void http_answer_release(struct http_conn *c) {
 
 enum conn_write http_answer_write(struct http_conn *c, const struct http_reply *reply,
                                   bool is_chunked) {
-        struct framing f = { .is_chunked = is_chunked };
-        struct iovec   some[1 + INLINE_PARTS], *iov = some;
-        size_t         head_bytes = measure_head(reply);
-        size_t         n = 1;
-        char          *head = c->out.head;
+        struct framing f = {
+                .content_type = str_of(reply->content_type ? reply->content_type : "text/plain"),
+                .is_chunked = is_chunked,
+        };
+        struct iovec some[1 + INLINE_PARTS], *iov = some;
+        size_t       head_bytes = measure_head(reply, f.content_type);
+        size_t       n = 1;
+        char        *head = c->out.head;
 
         hold_parts(c, reply->parts, reply->n_parts);
         if (!c->net || conn_is_closing(c->net))
@@ -175,16 +175,14 @@ static bool compress(struct http_conn *c, const struct http_reply *reply, enum g
                GZIP_OK;
 }
 
-static enum conn_write write_compressed(struct http_conn *c, const struct http_reply *reply) {
-        struct str          accept = http_call_header(&c->call, "accept-encoding");
-        enum http_encoding  encoding = http_encoding_choose(accept);
+static enum conn_write write_compressed(struct http_conn *c, const struct http_reply *reply,
+                                        enum http_encoding encoding) {
         struct http_reply   dressed = *reply;
         struct http_header *headers;
         struct http_part    part;
         struct buf         *packed;
 
-        if (encoding == HTTP_ENCODING_IDENTITY ||
-            !compress(c, reply,
+        if (!compress(c, reply,
                       encoding == HTTP_ENCODING_GZIP ? GZIP_FORMAT_GZIP : GZIP_FORMAT_ZLIB,
                       &packed))
                 return http_answer_write(c, reply, false);
@@ -204,16 +202,25 @@ static enum conn_write write_compressed(struct http_conn *c, const struct http_r
         return http_answer_write(c, &dressed, false);
 }
 
+static enum http_encoding accepted_encoding(const struct http_call *call) {
+        struct str accept = http_call_find(call, HTTP_NAME_ACCEPT_ENCODING);
+
+        return accept.len > 0 ? http_encoding_choose(accept) : HTTP_ENCODING_IDENTITY;
+}
+
 void http_call_reply(struct http_call *call, const struct http_reply *reply) {
-        struct http_conn *c = call->conn;
-        enum conn_write   rc;
+        enum http_encoding encoding = HTTP_ENCODING_IDENTITY;
+        struct http_conn  *c = call->conn;
+        enum conn_write    rc;
 
         call->send_start_ns = clock_now_ns();
         c->out.status = reply->status;
         c->out.close = c->out.close || reply->close || c->must_linger || c->home->is_draining ||
                        c->has_ended;
-        rc = reply->is_compressible ? write_compressed(c, reply)
-                                    : http_answer_write(c, reply, false);
+        if (reply->is_compressible)
+                encoding = accepted_encoding(call);
+        rc = encoding == HTTP_ENCODING_IDENTITY ? http_answer_write(c, reply, false)
+                                                : write_compressed(c, reply, encoding);
         if (rc == CONN_WRITE_PENDING) {
                 http_conn_enter(c, HTTP_CONN_WRITE, HTTP_PHASE_WRITE, call->send_start_ns);
                 return;

@@ -19,7 +19,7 @@ static struct error *inflate_error(const struct http_call *call, enum gzip_statu
 }
 
 struct error *http_body_decode(struct http_call *call) {
-        struct str       encoding = http_call_header(call, "content-encoding");
+        struct str       encoding = http_call_find(call, HTTP_NAME_CONTENT_ENCODING);
         struct buf      *plain;
         enum gzip_status status;
 

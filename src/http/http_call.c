@@ -4,6 +4,7 @@
 #include "base/strbuf.h"
 #include "codec/json_writer.h"
 #include "http/http_conn.h"
+#include "http/http_message.h"
 #include "http/http_status.h"
 #include "net/loop.h"
 
@@ -12,16 +13,37 @@
 /* Error texts name tensors, keys and versions; more than this is no message. */
 #define MAX_ERROR_BYTES ((size_t)1 << 20)
 
-struct str http_call_header_nth(const struct http_call *call, const char *name, size_t n) {
-        struct str wanted = str_of(name);
+struct str http_call_find(const struct http_call *call, enum http_name name) {
+        const struct http_message *m = call->conn->message;
+
+        if (!call->head || m->known[name] == 0)
+                return str_range(NULL, 0);
+        return http_message_header(m, call->head, m->known[name] - 1).value;
+}
+
+const struct http_header *http_call_headers(struct http_call *call) {
+        struct http_header *headers;
+
+        if (!call->headers) {
+                headers = arena_alloc(&call->arena, (call->n_headers + 1) * sizeof(*headers));
+                for (size_t i = 0; i < call->n_headers; i++)
+                        headers[i] = http_message_header(call->conn->message, call->head, i);
+                call->headers = headers;
+        }
+        return call->headers;
+}
+
+struct str http_call_header_nth(struct http_call *call, const char *name, size_t n) {
+        const struct http_header *headers = http_call_headers(call);
+        struct str                wanted = str_of(name);
 
         for (size_t i = 0; i < call->n_headers; i++)
-                if (str_equal_nocase(call->headers[i].name, wanted) && n-- == 0)
-                        return call->headers[i].value;
+                if (str_equal_nocase(headers[i].name, wanted) && n-- == 0)
+                        return headers[i].value;
         return str_range(NULL, 0);
 }
 
-struct str http_call_header(const struct http_call *call, const char *name) {
+struct str http_call_header(struct http_call *call, const char *name) {
         return http_call_header_nth(call, name, 0);
 }
 

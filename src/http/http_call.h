@@ -47,6 +47,23 @@ struct http_header {
         struct str value; /* without blanks around it */
 };
 
+/* Fields that are looked for in every request: found while the head is read. */
+enum http_name {
+        HTTP_NAME_OTHER,
+        HTTP_NAME_ACCEPT_ENCODING,
+        HTTP_NAME_CONNECTION,
+        HTTP_NAME_CONTENT_ENCODING,
+        HTTP_NAME_CONTENT_LENGTH,
+        HTTP_NAME_CONTENT_TYPE,
+        HTTP_NAME_EXPECT,
+        HTTP_NAME_HOST,
+        HTTP_NAME_INFER_JSON_LENGTH, /* Inference-Header-Content-Length */
+        HTTP_NAME_PROXY_CONNECTION,
+        HTTP_NAME_TRANSFER_ENCODING,
+        HTTP_NAME_UPGRADE,
+        N_HTTP_NAMES,
+};
+
 typedef void (*http_call_fn)(struct http_call *call);
 
 struct http_call {
@@ -58,7 +75,7 @@ struct http_call {
         struct str       version;     /* digits only; empty = not given */
         struct str       region;      /* shared memory region; empty = not given */
 
-        const struct http_header *headers; /* in the order sent; names in the case sent */
+        const struct http_header *headers; /* see http_call_headers(); NULL until they are asked */
         size_t                    n_headers;
 
         struct str  body;     /* range in body_buf; changed by http_body_decode() */
@@ -84,6 +101,7 @@ struct http_call {
 
         /* Private to http_conn.c. */
         struct http_conn *conn;
+        const char       *head; /* borrowed: first byte of the request; NULL before its end */
         struct mail       mail;
         http_call_fn      posted;
 };
@@ -99,7 +117,8 @@ struct http_part {
 struct http_reply {
         unsigned                  status;       /* 200 */
         const char               *content_type; /* NULL = "text/plain", as the reference does */
-        const struct http_header *headers;      /* further ones; used during the call only */
+        const struct http_header *headers;      /* further ones, with names of our own; used
+                                                 * during the call only */
         size_t                    n_headers;
         const struct http_part   *parts; /* the array is used during the call only */
         size_t                    n_parts;
@@ -107,10 +126,14 @@ struct http_reply {
         bool                      close;           /* end the connection after this answer */
 };
 
-/* The value of the first field of that name (ASCII case ignored); ptr NULL when absent. */
-struct str http_call_header(const struct http_call *call, const char *name);
+/* The value of the first field of that name; ptr NULL when absent. */
+struct str                http_call_find(const struct http_call *call, enum http_name name);
+/* All call->n_headers fields, in the order sent and names in the case sent. */
+const struct http_header *http_call_headers(struct http_call *call);
+/* The same as http_call_find() for any name (ASCII case ignored); ptr NULL when absent. */
+struct str http_call_header(struct http_call *call, const char *name);
 /* Same, for the n-th of several (0 = the first). */
-struct str http_call_header_nth(const struct http_call *call, const char *name, size_t n);
+struct str http_call_header_nth(struct http_call *call, const char *name, size_t n);
 
 /* The captured version as the C API wants it, -1 when none was given. Out of range: INVALID_ARG
  * "failed to get model version from specified version string '<s>' (details: stol), version should

@@ -32,6 +32,7 @@ static void free_conn(struct http_conn *c) {
         buf_unref(c->call.body_buf);
         arena_done(&c->call.arena);
         http_message_free(c->message);
+        free(c->peer);
         free(c);
         http_server_conn_gone(server);
 }
@@ -102,7 +103,7 @@ static void log_access(struct http_conn *c) {
         if (!o->on_access)
                 return;
         access = (struct http_access){
-                .peer = c->net ? conn_peer(c->net) : "unknown",
+                .peer = c->peer,
                 .method = call->method_text,
                 .path = call->path,
                 .model = call->model,
@@ -291,6 +292,8 @@ void http_conn_open(struct http_loop *home, int fd) {
         }
         c->server = home->server;
         c->home = home;
+        if (c->server->options.on_access)
+                c->peer = mem_strdup(conn_peer(c->net));
         list_append(&home->conns, &c->node);
         list_init(&c->out.chunks);
         list_init(&c->out.sending);

@@ -89,6 +89,7 @@ struct http_out {
 
 struct http_conn {
         struct conn         *net;    /* NULL once the socket is closed */
+        char                *peer;   /* owned; for the access log, which outlives the socket */
         struct http_server  *server; /* borrowed */
         struct http_loop    *home;   /* borrowed */
         struct list_node     node;   /* in home->conns */

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_infer.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "base/mem.h"
 #include "frontend/core_error.h"
 #include "frontend/infer_call.h"
@@ -14,7 +10,7 @@
 #include "http/http_infer_encode.h"
 #include "http/http_service.h"
 
-#include "triton/core/tritonserver.h"
+#include "triton/core/neso.h"
 
 struct http_infer {
         struct infer_core          core;
@@ -72,8 +68,19 @@ struct error *http_infer_read_version(struct str text, int64_t *ret) {
 
 /* The answer. */
 
+/* `text` has room for all the digits there can be. */
+static struct str print_size(char *text, size_t room, size_t n) {
+        char *at = text + room;
+
+        do {
+                *--at = (char)('0' + n % 10);
+                n /= 10;
+        } while (n > 0);
+        return str_range(at, (size_t)(text + room - at));
+}
+
 static void send_answer(struct http_call *http, struct http_infer_body *body) {
-        char               text[24]; /* the digits of a size_t */
+        char               text[20]; /* the digits of a size_t */
         struct http_header length = { STR_LIT("Inference-Header-Content-Length"), { 0 } };
         struct http_reply  reply = {
                  .status = 200,
@@ -84,8 +91,7 @@ static void send_answer(struct http_call *http, struct http_infer_body *body) {
         };
 
         if (body->has_binary) {
-                snprintf(text, sizeof(text), "%zu", body->json_bytes);
-                length.value = str_of(text);
+                length.value = print_size(text, sizeof(text), body->json_bytes);
                 reply.headers = &length;
                 reply.n_headers = 1;
         }
@@ -121,10 +127,8 @@ static void on_done(struct infer_call *c) {
         struct http_infer_body body;
         struct error          *err;
 
-        if (http->is_aborted)
-                err = error_new(ERR_CANCELLED, "the client has gone");
-        else
-                err = make_answer(p, &body);
+        /* Also for a client that has closed its half of the connection: it may still read. */
+        err = make_answer(p, &body);
         drop(p);
         if (err)
                 http_call_reply_error(http, err, HTTP_JSON);
@@ -140,14 +144,11 @@ static void on_abort(struct http_call *http) {
 
 /* The request. */
 
-static struct error *check_model(struct http_call *http, const char *model, int64_t version) {
-        uint32_t flags = 0;
-        void    *unused;
+static struct error *check_model(const struct infer_call *c) {
+        bool is_decoupled = false;
 
-        TRY(core_error_take(TRITONSERVER_ServerModelTransactionProperties(http->core, model,
-                                                                          version, &flags,
-                                                                          &unused)));
-        if (flags & TRITONSERVER_TXN_DECOUPLED)
+        TRY(core_error_take(NESO_InferenceRequestIsDecoupled(c->request, &is_decoupled)));
+        if (is_decoupled)
                 return error_new(ERR_UNSUPPORTED, "HTTP end point doesn't support models with "
                                                   "decoupled transaction policy");
         return NULL;
@@ -168,6 +169,16 @@ static struct error *find_regions(const struct infer_request *q) {
         return NULL;
 }
 
+static struct error *forward_headers(struct pending_infer *p) {
+        const struct http_header_forward *f = &p->http->service->infer->forward;
+        struct http_call                 *http = p->http;
+
+        if (!f->has_pattern)
+                return NULL;
+        return http_header_forward_add(f, http_call_headers(http), http->n_headers, &http->arena,
+                                       &p->request);
+}
+
 static struct error *read_request(struct pending_infer *p, size_t json_bytes) {
         struct http_call        *http = p->http;
         struct http_infer_source source = {
@@ -181,8 +192,7 @@ static struct error *read_request(struct pending_infer *p, size_t json_bytes) {
 
         TRY(http_infer_decode(&source, &p->request));
         TRY(find_regions(&p->request));
-        TRY(http_header_forward_add(&http->service->infer->forward, http->headers, http->n_headers,
-                                    &http->arena, &p->request));
+        TRY(forward_headers(p));
         return infer_call_fill(&p->call, &p->request);
 }
 
@@ -226,16 +236,8 @@ static struct error *find_model(struct pending_infer *p) {
 
         p->model = arena_str(&http->arena, http->model);
         TRY(http_infer_read_version(http->version, &p->version));
-        return check_model(http, p->model, p->version);
-}
-
-/* What comes before the JSON is looked at; its faults are told as text/plain. */
-static struct error *open_request(struct pending_infer *p, size_t *ret_json_bytes) {
-        struct http_call *http = p->http;
-
-        TRY(http_infer_read_json_bytes(http_call_header(http, "Inference-Header-Content-Length"),
-                                       http->body.len, ret_json_bytes));
-        return infer_call_open(&p->call, p->model, p->version);
+        TRY(infer_call_open(&p->call, p->model, p->version));
+        return check_model(&p->call);
 }
 
 void http_infer_post(struct http_call *http) {
@@ -255,7 +257,8 @@ void http_infer_post(struct http_call *http) {
                 http_call_reply_encoding_error(http, err, NULL);
                 return;
         }
-        err = open_request(p, &json_bytes);
+        err = http_infer_read_json_bytes(http_call_find(http, HTTP_NAME_INFER_JSON_LENGTH),
+                                         http->body.len, &json_bytes);
         if (err) {
                 refuse(p, err, NULL);
                 return;

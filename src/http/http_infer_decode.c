@@ -5,34 +5,43 @@
 
 #include "http/http_infer_reading.h"
 
-void http_infer_keep_first(struct error **kept, struct error *err) {
-        if (!*kept)
-                *kept = err;
-        else
-                error_free(err);
-}
-
 struct error *http_infer_missing(const char *member) {
         return error_new(ERR_INVALID_ARG,
                          "Unable to parse '%s': attempt to access non-existing object member '%s'",
                          member, member);
 }
 
-struct error *http_infer_copy_text(struct http_infer_reading *d, const char *what, struct str text,
-                                   const char **ret) {
-        char *copy;
+/* Names shorter than this are copied as one vector. */
+#define SHORT_TEXT_BYTES 16
 
-        if (text.len > 0 && memchr(text.ptr, '\0', text.len))
-                return error_new(ERR_INVALID_ARG,
-                                 "Unable to parse '%s': the text contains a NUL character", what);
-        copy = arena_try_alloc(d->source->arena, text.len + 1);
-        if (!copy)
+/* `text` is a range of the JSON, or was made of one that had escapes. */
+static ALWAYS_INLINE struct error *copy_text(struct http_infer_reading *d, struct str text, const char **ret) {
+        size_t left = (size_t)((uintptr_t)d->json.end - (uintptr_t)text.ptr);
+        char  *copy;
+
+        if (LIKELY(text.len < SHORT_TEXT_BYTES && left >= SHORT_TEXT_BYTES &&
+                   left <= d->source->json_bytes)) {
+                copy = arena_try_alloc(d->source->arena, SHORT_TEXT_BYTES);
+                if (copy)
+                        memcpy(copy, text.ptr, SHORT_TEXT_BYTES);
+        } else {
+                copy = arena_try_alloc(d->source->arena, text.len + 1);
+                if (copy && text.len > 0)
+                        memcpy(copy, text.ptr, text.len);
+        }
+        if (UNLIKELY(!copy))
                 return error_new(ERR_UNAVAILABLE, "out of memory for the request");
-        if (text.len > 0)
-                memcpy(copy, text.ptr, text.len);
         copy[text.len] = '\0';
         *ret = copy;
         return NULL;
+}
+
+struct error *http_infer_copy_text(struct http_infer_reading *d, const char *what, struct str text,
+                                   const char **ret) {
+        if (text.len > 0 && memchr(text.ptr, '\0', text.len))
+                return error_new(ERR_INVALID_ARG,
+                                 "Unable to parse '%s': the text contains a NUL character", what);
+        return copy_text(d, text, ret);
 }
 
 static struct error *refuse_type(struct http_infer_reading *d, const char *what,
@@ -43,11 +52,28 @@ static struct error *refuse_type(struct http_infer_reading *d, const char *what,
                          expected, expected);
 }
 
-struct error *http_infer_read_text(struct http_infer_reading *d, const char *what,
-                                   const char **ret) {
+struct error *http_infer_read_str(struct http_infer_reading *d, const char *what,
+                                  struct str *ret) {
+        struct str text;
+
+        if (LIKELY(json_try_string(&d->json, &text))) {
+                ret->len = text.len;
+                return copy_text(d, text, &ret->ptr);
+        }
         if (json_peek(&d->json) != JSON_STRING)
                 return refuse_type(d, what, "string");
-        return http_infer_copy_text(d, what, json_read_string(&d->json, d->source->arena), ret);
+        text = json_read_string(&d->json, d->source->arena);
+        ret->len = text.len;
+        return http_infer_copy_text(d, what, text, &ret->ptr);
+}
+
+struct error *http_infer_read_text(struct http_infer_reading *d, const char *what,
+                                   const char **ret) {
+        struct str text;
+
+        TRY(http_infer_read_str(d, what, &text));
+        *ret = text.ptr;
+        return NULL;
 }
 
 struct error *http_infer_read_bool(struct http_infer_reading *d, const char *what, bool *ret) {
@@ -58,9 +84,12 @@ struct error *http_infer_read_bool(struct http_infer_reading *d, const char *wha
 }
 
 struct error *http_infer_read_u64(struct http_infer_reading *d, const char *what, uint64_t *ret) {
-        struct json_reader before = d->json;
+        struct json_reader before;
         struct json_number n;
 
+        if (LIKELY(json_try_u64(&d->json, ret)))
+                return NULL;
+        before = d->json;
         if (json_peek(&d->json) != JSON_NUMBER)
                 return refuse_type(d, what, "unsigned-integer");
         n = json_read_number(&d->json);
@@ -73,15 +102,12 @@ struct error *http_infer_read_u64(struct http_infer_reading *d, const char *what
 }
 
 /* The reference reads this as a C int. */
-struct error *http_infer_read_json_bytes(struct str value, size_t body_bytes, size_t *ret) {
+static NOINLINE struct error *read_odd_json_bytes(struct str value, size_t body_bytes,
+                                                  size_t *ret) {
         struct str digits = value;
         bool       is_negative = false;
         uint64_t   n;
 
-        if (!value.ptr) {
-                *ret = body_bytes;
-                return NULL;
-        }
         if (digits.len > 0 && (*digits.ptr == '-' || *digits.ptr == '+')) {
                 is_negative = *digits.ptr == '-';
                 digits = str_range(digits.ptr + 1, digits.len - 1);
@@ -103,6 +129,22 @@ struct error *http_infer_read_json_bytes(struct str value, size_t body_bytes, si
                                  "inference header size should be in range (0, %zu), got: %.*s",
                                  body_bytes, STR_ARG(value));
         *ret = (size_t)n;
+        return NULL;
+}
+
+struct error *http_infer_read_json_bytes(struct str value, size_t body_bytes, size_t *ret) {
+        size_t n = 0, i = 0;
+
+        if (!value.ptr) {
+                *ret = body_bytes;
+                return NULL;
+        }
+        /* 9 digits fit in an int: the plain case. */
+        while (i < value.len && i < 9 && value.ptr[i] >= '0' && value.ptr[i] <= '9')
+                n = n * 10 + (size_t)(value.ptr[i++] - '0');
+        if (UNLIKELY(i == 0 || i < value.len || n > body_bytes))
+                return read_odd_json_bytes(value, body_bytes, ret);
+        *ret = n;
         return NULL;
 }
 
@@ -129,32 +171,24 @@ static struct error *read_part(struct http_infer_reading *d, enum part part) {
 }
 
 static enum part find_part(struct str key) {
-        static const struct {
-                struct str key;
-                enum part  part;
-        } rows[] = {
-                { STR_LIT("id"), PART_ID },
-                { STR_LIT("parameters"), PART_PARAMETERS },
-                { STR_LIT("inputs"), PART_INPUTS },
-                { STR_LIT("outputs"), PART_OUTPUTS },
-        };
-
-        for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-                if (str_equal(rows[i].key, key))
-                        return rows[i].part;
-        return N_PARTS;
+        if (STR_IS(key, "inputs"))
+                return PART_INPUTS;
+        if (STR_IS(key, "outputs"))
+                return PART_OUTPUTS;
+        if (STR_IS(key, "id"))
+                return PART_ID;
+        return STR_IS(key, "parameters") ? PART_PARAMETERS : N_PARTS;
 }
 
 /* Of equal keys the first counts. */
 static void read_document(struct http_infer_reading *d, struct error **errors, bool *is_seen) {
         struct str key;
 
-        if (json_peek(&d->json) != JSON_OBJECT) {
+        if (!json_try_enter(&d->json, JSON_OBJECT)) {
                 json_skip(&d->json);
                 json_read_end(&d->json);
                 return;
         }
-        json_enter_object(&d->json);
         while (json_next_key(&d->json, d->source->arena, &key)) {
                 enum part part = find_part(key);
 

@@ -41,7 +41,7 @@ static size_t element_width(TRITONSERVER_DataType type) {
 
 /* A guess that is nearly always enough and not far above. */
 static size_t guess_bytes(const struct infer_response *r) {
-        size_t guess = 128 + 2 * strlen(r->id) + 2 * strlen(r->model_name);
+        size_t guess = 256 + (r->id[0] != '\0' ? 2 * strlen(r->id) : 0);
 
         for (uint32_t i = 0; i < r->n_parameters; i++) {
                 const struct infer_parameter *p = &r->parameters[i];
@@ -54,7 +54,7 @@ static size_t guess_bytes(const struct infer_response *r) {
                 const struct infer_output *out = &r->outputs[i];
                 size_t                     element_bytes = datatype_bytes(out->datatype);
 
-                guess += strlen(out->name) + 128 + 8 * (size_t)out->n_dims;
+                guess += 192 + 8 * (size_t)out->n_dims; /* names are short */
                 if (out->form == INFER_OUTPUT_JSON)
                         guess += element_bytes == 0 ? out->bytes.len + out->bytes.len / 8
                                                     : out->bytes.len / element_bytes *

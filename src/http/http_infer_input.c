@@ -28,22 +28,39 @@ static struct error *read_name(struct http_infer_reading *d, struct input_scan *
 }
 
 static struct error *read_datatype(struct http_infer_reading *d, struct input_scan *s) {
-        TRY(http_infer_read_text(d, "datatype", &s->in->datatype_name));
-        s->in->datatype = datatype_from_name(str_of(s->in->datatype_name));
+        struct str name;
+
+        TRY(http_infer_read_str(d, "datatype", &name));
+        s->in->datatype_name = name.ptr;
+        s->in->datatype = datatype_from_name(name);
         s->has_datatype = true;
         return NULL;
 }
 
-/* Dimensions into `dims`, which has room for INFER_MAX_DIMS. */
-static struct error *read_dims(struct http_infer_reading *d, int64_t *dims, uint32_t *ret_n) {
+/* Most tensors have no more dimensions. */
+#define FEW_DIMS 8
+
+/* Room for all the dimensions there may be, with the FEW_DIMS that were read. */
+static COLD struct error *grow_dims(struct http_infer_reading *d, int64_t **dims) {
+        int64_t *grown = arena_try_alloc(d->source->arena, INFER_MAX_DIMS * sizeof(*grown));
+
+        if (!grown)
+                return error_new(ERR_UNAVAILABLE, "out of memory for the request");
+        memcpy(grown, *dims, FEW_DIMS * sizeof(*grown));
+        *dims = grown;
+        return NULL;
+}
+
+/* `dims` has room for FEW_DIMS. */
+static struct error *read_dims(struct http_infer_reading *d, int64_t *dims,
+                               struct infer_input *in) {
         struct error *first = NULL;
         uint32_t      n = 0;
 
-        json_enter_array(&d->json);
         while (json_next_element(&d->json)) {
                 uint64_t dim = 0;
 
-                if (first) {
+                if (UNLIKELY(first != NULL)) {
                         json_skip(&d->json);
                         continue;
                 }
@@ -52,29 +69,27 @@ static struct error *read_dims(struct http_infer_reading *d, int64_t *dims, uint
                         first = error_new(ERR_INVALID_ARG,
                                           "Unable to parse 'shape': more than %d dimensions",
                                           INFER_MAX_DIMS);
-                else if (!first)
+                else if (!first && n == FEW_DIMS)
+                        first = grow_dims(d, &dims);
+                if (!first)
                         dims[n++] = (int64_t)dim;
         }
-        *ret_n = n;
+        in->shape = dims;
+        in->n_dims = n;
         return first;
 }
 
 static struct error *read_shape(struct http_infer_reading *d, struct input_scan *s) {
-        int64_t  dims[INFER_MAX_DIMS];
-        int64_t *shape;
+        int64_t *dims = arena_try_alloc(d->source->arena, FEW_DIMS * sizeof(*dims));
 
-        if (json_peek(&d->json) != JSON_ARRAY) {
+        if (!dims || !json_try_enter(&d->json, JSON_ARRAY)) {
                 json_skip(&d->json);
-                return error_new(ERR_INVALID_ARG,
-                                 "Unable to parse 'shape': attempt to access JSON non-array as "
-                                 "array");
+                return dims ? error_new(ERR_INVALID_ARG,
+                                        "Unable to parse 'shape': attempt to access JSON non-array "
+                                        "as array")
+                            : error_new(ERR_UNAVAILABLE, "out of memory for the request");
         }
-        TRY(read_dims(d, dims, &s->in->n_dims));
-        shape = arena_try_alloc(d->source->arena, s->in->n_dims * sizeof(*shape));
-        if (!shape)
-                return error_new(ERR_UNAVAILABLE, "out of memory for the request");
-        memcpy(shape, dims, s->in->n_dims * sizeof(*shape));
-        s->in->shape = shape;
+        TRY(read_dims(d, dims, s->in));
         s->has_shape = true;
         return NULL;
 }
@@ -83,17 +98,17 @@ static struct error *read_input_parameter(struct http_infer_reading *d, struct i
                                           struct str key) {
         struct infer_shared_memory *shm = &s->in->shared_memory;
 
-        if (str_is(key, "binary_data_size")) {
+        if (STR_IS(key, "binary_data_size")) {
                 s->has_binary = true;
                 return http_infer_read_u64(d, "binary_data_size", &s->binary_bytes);
         }
-        if (str_is(key, "shared_memory_region")) {
+        if (STR_IS(key, "shared_memory_region")) {
                 s->has_region = true;
                 return http_infer_read_text(d, "shared_memory_region", &shm->region);
         }
-        if (str_is(key, "shared_memory_offset"))
+        if (STR_IS(key, "shared_memory_offset"))
                 return http_infer_read_u64(d, "shared_memory_offset", &shm->offset);
-        if (str_is(key, "shared_memory_byte_size"))
+        if (STR_IS(key, "shared_memory_byte_size"))
                 return http_infer_read_u64(d, "shared_memory_byte_size", &shm->byte_size);
         json_skip(&d->json);
         return NULL;
@@ -103,13 +118,12 @@ static struct error *read_input_parameters(struct http_infer_reading *d, struct 
         struct error *first = NULL;
         struct str    key;
 
-        if (json_peek(&d->json) != JSON_OBJECT) {
+        if (!json_try_enter(&d->json, JSON_OBJECT)) {
                 json_skip(&d->json);
                 return error_new(ERR_INVALID_ARG,
                                  "Unable to parse 'parameters': attempt to access JSON non-object "
                                  "as object");
         }
-        json_enter_object(&d->json);
         while (json_next_key(&d->json, d->source->arena, &key))
                 http_infer_keep_first(&first, read_input_parameter(d, s, key));
         return first;
@@ -126,15 +140,15 @@ static struct error *read_data(struct http_infer_reading *d, struct input_scan *
 }
 
 static void read_member(struct http_infer_reading *d, struct input_scan *s, struct str key) {
-        if (str_is(key, "name"))
+        if (STR_IS(key, "name"))
                 http_infer_keep_first(&s->name_error, read_name(d, s));
-        else if (str_is(key, "shape"))
+        else if (STR_IS(key, "shape"))
                 http_infer_keep_first(&s->shape_error, read_shape(d, s));
-        else if (str_is(key, "datatype"))
+        else if (STR_IS(key, "datatype"))
                 http_infer_keep_first(&s->datatype_error, read_datatype(d, s));
-        else if (str_is(key, "parameters"))
+        else if (STR_IS(key, "parameters"))
                 http_infer_keep_first(&s->parameters_error, read_input_parameters(d, s));
-        else if (str_is(key, "data") && !s->has_data)
+        else if (STR_IS(key, "data") && !s->has_data)
                 s->data_error = read_data(d, s);
         else
                 json_skip(&d->json);
@@ -197,39 +211,43 @@ static struct error *finish_input(struct http_infer_reading *d, struct input_sca
         return NULL;
 }
 
+/* Those that were not told. Without a fault there are none. */
+static COLD void free_errors(struct input_scan *s) {
+        error_free(s->name_error);
+        error_free(s->datatype_error);
+        error_free(s->shape_error);
+        error_free(s->parameters_error);
+        error_free(s->data_error);
+}
+
 static struct error *read_input(struct http_infer_reading *d) {
         struct input_scan s = { 0 };
         struct error     *err = infer_request_add_input(d->request, d->source->arena, &s.in);
         struct str        key;
 
-        if (err || json_peek(&d->json) != JSON_OBJECT) {
+        if (err || !json_try_enter(&d->json, JSON_OBJECT)) {
                 json_skip(&d->json);
                 return err ? err : check_one_source(&s);
         }
-        json_enter_object(&d->json);
         while (json_next_key(&d->json, d->source->arena, &key))
                 read_member(d, &s, key);
         if (!json_failed(&d->json))
                 err = finish_input(d, &s);
 
-        error_free(s.name_error);
-        error_free(s.datatype_error);
-        error_free(s.shape_error);
-        error_free(s.parameters_error);
-        error_free(s.data_error);
+        if (UNLIKELY(err != NULL || json_failed(&d->json)))
+                free_errors(&s);
         return err;
 }
 
 struct error *http_infer_read_inputs(struct http_infer_reading *d) {
         struct error *first = NULL;
 
-        if (json_peek(&d->json) != JSON_ARRAY) {
+        if (!json_try_enter(&d->json, JSON_ARRAY)) {
                 json_skip(&d->json);
                 return error_new(ERR_INVALID_ARG,
                                  "Unable to parse 'inputs': attempt to access JSON non-array as "
                                  "array");
         }
-        json_enter_array(&d->json);
         while (json_next_element(&d->json)) {
                 if (first)
                         json_skip(&d->json);

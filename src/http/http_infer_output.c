@@ -30,15 +30,15 @@ static struct error *read_output_parameter(struct http_infer_reading     *d,
                                            struct infer_requested_output *out, struct str key) {
         struct infer_shared_memory *shm = &out->shared_memory;
 
-        if (str_is(key, "binary_data"))
+        if (STR_IS(key, "binary_data"))
                 return http_infer_read_bool(d, "binary_data", &out->is_binary);
-        if (str_is(key, "classification"))
+        if (STR_IS(key, "classification"))
                 return read_classification(d, out);
-        if (str_is(key, "shared_memory_region"))
+        if (STR_IS(key, "shared_memory_region"))
                 return http_infer_read_text(d, "shared_memory_region", &shm->region);
-        if (str_is(key, "shared_memory_offset"))
+        if (STR_IS(key, "shared_memory_offset"))
                 return http_infer_read_u64(d, "shared_memory_offset", &shm->offset);
-        if (str_is(key, "shared_memory_byte_size"))
+        if (STR_IS(key, "shared_memory_byte_size"))
                 return http_infer_read_u64(d, "shared_memory_byte_size", &shm->byte_size);
         json_skip(&d->json);
         return NULL;
@@ -49,24 +49,23 @@ static struct error *read_output_parameters(struct http_infer_reading     *d,
         struct error *first = NULL;
         struct str    key;
 
-        if (json_peek(&d->json) != JSON_OBJECT) {
+        if (!json_try_enter(&d->json, JSON_OBJECT)) {
                 json_skip(&d->json);
                 return error_new(ERR_INVALID_ARG,
                                  "Unable to parse 'parameters': attempt to access JSON non-object "
                                  "as object");
         }
-        json_enter_object(&d->json);
         while (json_next_key(&d->json, d->source->arena, &key))
                 http_infer_keep_first(&first, read_output_parameter(d, out, key));
         return first;
 }
 
 static void read_member(struct http_infer_reading *d, struct output_scan *s, struct str key) {
-        if (str_is(key, "name")) {
+        if (STR_IS(key, "name")) {
                 http_infer_keep_first(&s->name_error,
                                       http_infer_read_text(d, "name", &s->out->name));
                 s->has_name = true;
-        } else if (str_is(key, "parameters")) {
+        } else if (STR_IS(key, "parameters")) {
                 http_infer_keep_first(&s->parameters_error, read_output_parameters(d, s->out));
         } else {
                 json_skip(&d->json);
@@ -96,31 +95,31 @@ static struct error *read_output(struct http_infer_reading *d) {
         struct error      *err = infer_request_add_output(d->request, d->source->arena, &s.out);
         struct str         key;
 
-        if (err || json_peek(&d->json) != JSON_OBJECT) {
+        if (err || !json_try_enter(&d->json, JSON_OBJECT)) {
                 json_skip(&d->json);
                 return err ? err : http_infer_missing("name");
         }
-        json_enter_object(&d->json);
         while (json_next_key(&d->json, d->source->arena, &key))
                 read_member(d, &s, key);
         if (!json_failed(&d->json))
                 err = finish_output(&s);
 
-        error_free(s.name_error);
-        error_free(s.parameters_error);
+        if (UNLIKELY(err != NULL || json_failed(&d->json))) {
+                error_free(s.name_error);
+                error_free(s.parameters_error);
+        }
         return err;
 }
 
 struct error *http_infer_read_outputs(struct http_infer_reading *d) {
         struct error *first = NULL;
 
-        if (json_peek(&d->json) != JSON_ARRAY) {
+        if (!json_try_enter(&d->json, JSON_ARRAY)) {
                 json_skip(&d->json);
                 return error_new(ERR_INVALID_ARG,
                                  "Unable to parse 'outputs': attempt to access JSON non-array as "
                                  "array");
         }
-        json_enter_array(&d->json);
         while (json_next_element(&d->json)) {
                 if (first)
                         json_skip(&d->json);

@@ -74,17 +74,17 @@ static struct error *read_free_parameter(struct http_infer_reading *d, struct st
 }
 
 static struct error *read_parameter(struct http_infer_reading *d, struct str key) {
-        if (str_is(key, "sequence_id"))
+        if (STR_IS(key, "sequence_id"))
                 return read_sequence_id(d);
-        if (str_is(key, "sequence_start"))
+        if (STR_IS(key, "sequence_start"))
                 return read_flag(d, "sequence_start", TRITONSERVER_REQUEST_FLAG_SEQUENCE_START);
-        if (str_is(key, "sequence_end"))
+        if (STR_IS(key, "sequence_end"))
                 return read_flag(d, "sequence_end", TRITONSERVER_REQUEST_FLAG_SEQUENCE_END);
-        if (str_is(key, "priority"))
+        if (STR_IS(key, "priority"))
                 return http_infer_read_u64(d, "priority", &d->request->priority);
-        if (str_is(key, "timeout"))
+        if (STR_IS(key, "timeout"))
                 return http_infer_read_u64(d, "timeout", &d->request->timeout_us);
-        if (str_is(key, "binary_data_output"))
+        if (STR_IS(key, "binary_data_output"))
                 return http_infer_read_bool(d, "binary_data_output",
                                             &d->request->is_binary_by_default);
 
@@ -101,13 +101,12 @@ struct error *http_infer_read_parameters(struct http_infer_reading *d) {
         struct error *first = NULL;
         struct str    key;
 
-        if (json_peek(&d->json) != JSON_OBJECT) {
+        if (!json_try_enter(&d->json, JSON_OBJECT)) {
                 json_skip(&d->json);
                 return error_new(ERR_INVALID_ARG,
                                  "failed to get request params.: attempt to get members for "
                                  "non-object");
         }
-        json_enter_object(&d->json);
         while (json_next_key(&d->json, d->source->arena, &key)) {
                 if (first)
                         json_skip(&d->json);

@@ -9,13 +9,29 @@
 #include "codec/json_writer.h"
 #include "frontend/datatype.h"
 
-#define PUT(out, literal) strbuf_put(out, literal, sizeof(literal) - 1)
+#define PUT(out, literal) STRBUF_PUT_LIT(out, literal)
 
-static void put_i64(struct strbuf *out, int64_t value) {
+static NOINLINE void put_long_i64(struct strbuf *out, int64_t value) {
         struct json_writer w;
 
         json_writer_init(&w, out);
         json_put_i64(&w, value);
+}
+
+static ALWAYS_INLINE void put_i64(struct strbuf *out, int64_t value) {
+        const char digit = (char)('0' + value);
+
+        if (value >= 0 && value <= 9)
+                strbuf_put_few(out, &digit, 1);
+        else
+                put_long_i64(out, value);
+}
+
+static void put_type(struct strbuf *out, struct str name) {
+        if (name.len == 4) /* most: FP32, INT8, BOOL, ... */
+                strbuf_put_few(out, name.ptr, 4);
+        else
+                strbuf_put(out, name.ptr, name.len);
 }
 
 static void put_text(struct strbuf *out, const char *text) {
@@ -69,7 +85,6 @@ static struct error *put_elements(struct strbuf *out, const struct infer_output 
         enum json_element  element;
         struct json_writer w;
 
-        PUT(out, ",\"data\":");
         json_writer_init(&w, out);
         if (output->datatype == TRITONSERVER_TYPE_BYTES)
                 return put_strings(&w, output);
@@ -83,50 +98,55 @@ static struct error *put_elements(struct strbuf *out, const struct infer_output 
         return NULL;
 }
 
+static void put_shape(struct strbuf *out, const struct infer_output *output) {
+        PUT(out, "\",\"shape\":[");
+        for (uint32_t i = 0; i < output->n_dims; i++) {
+                if (i > 0)
+                        PUT(out, ",");
+                put_i64(out, output->shape[i]);
+        }
+}
+
 static struct error *put_output(struct strbuf *out, const struct infer_output *output) {
         PUT(out, "{\"name\":");
         put_text(out, output->name);
         PUT(out, ",\"datatype\":\"");
-        strbuf_puts(out, datatype_name(output->datatype));
-        PUT(out, "\",\"shape\":[");
-        for (uint32_t i = 0; i < output->n_dims; i++) {
-                if (i > 0)
-                        strbuf_putc(out, ',');
-                put_i64(out, output->shape[i]);
-        }
-        strbuf_putc(out, ']');
-
+        put_type(out, datatype_str(output->datatype));
+        put_shape(out, output);
         switch (output->form) {
         case INFER_OUTPUT_BINARY:
-                PUT(out, ",\"parameters\":{\"binary_data_size\":");
+                PUT(out, "],\"parameters\":{\"binary_data_size\":");
                 put_i64(out, (int64_t)output->bytes.len);
-                strbuf_putc(out, '}');
+                PUT(out, "}}");
                 break;
-        case INFER_OUTPUT_JSON: TRY(put_elements(out, output)); break;
-        case INFER_OUTPUT_SHARED_MEMORY: break;
+        case INFER_OUTPUT_JSON:
+                PUT(out, "],\"data\":");
+                TRY(put_elements(out, output));
+                PUT(out, "}");
+                break;
+        case INFER_OUTPUT_SHARED_MEMORY: PUT(out, "]}"); break;
         }
-        strbuf_putc(out, '}');
         return NULL;
 }
 
 struct error *http_infer_print(const struct infer_response *r, struct strbuf *out) {
-        strbuf_putc(out, '{');
         if (r->id[0] != '\0') {
-                PUT(out, "\"id\":");
+                PUT(out, "{\"id\":");
                 put_text(out, r->id);
-                strbuf_putc(out, ',');
+                PUT(out, ",\"model_name\":");
+        } else {
+                PUT(out, "{\"model_name\":");
         }
-        PUT(out, "\"model_name\":");
         put_text(out, r->model_name);
         PUT(out, ",\"model_version\":\"");
         put_i64(out, r->model_version);
-        strbuf_putc(out, '"');
+        PUT(out, "\"");
         put_parameters(out, r);
 
         PUT(out, ",\"outputs\":[");
         for (uint32_t i = 0; i < r->n_outputs; i++) {
                 if (i > 0)
-                        strbuf_putc(out, ',');
+                        PUT(out, ",");
                 TRY(put_output(out, &r->outputs[i]));
         }
         PUT(out, "]}");

@@ -20,6 +20,9 @@ struct http_infer_reading {
 /* Scalars. The error is "Unable to parse '<what>': attempt to access JSON non-... as ...". */
 struct error *http_infer_read_text(struct http_infer_reading *d, const char *what, const char **ret)
         NODISCARD;
+/* The same, with its length. */
+struct error *http_infer_read_str(struct http_infer_reading *d, const char *what, struct str *ret)
+        NODISCARD;
 struct error *http_infer_read_bool(struct http_infer_reading *d, const char *what, bool *ret)
         NODISCARD;
 struct error *http_infer_read_u64(struct http_infer_reading *d, const char *what, uint64_t *ret)
@@ -30,7 +33,14 @@ struct error *http_infer_copy_text(struct http_infer_reading *d, const char *wha
                                    const char **ret) NODISCARD;
 
 /* Remembers the first error, frees later ones. */
-void http_infer_keep_first(struct error **kept, struct error *err);
+static inline void http_infer_keep_first(struct error **kept, struct error *err) {
+        if (LIKELY(err == NULL))
+                return;
+        if (*kept == NULL)
+                *kept = err;
+        else
+                error_free(err);
+}
 
 struct error *http_infer_missing(const char *member) COLD;
 

@@ -47,12 +47,8 @@ static void fill_call(struct http_conn *c) {
         const struct http_message *m = c->message;
         const char                *base = c->in->bytes + c->in_at;
         struct http_call          *call = &c->call;
-        struct http_header        *headers;
 
-        headers = arena_alloc(&call->arena, (m->n_fields + 1) * sizeof(*headers));
-        for (size_t i = 0; i < m->n_fields; i++)
-                headers[i] = http_message_header(m, base, i);
-        call->headers = headers;
+        call->head = base;
         call->n_headers = m->n_fields;
         call->method = m->method;
         call->method_text = str_of(m->method_text);

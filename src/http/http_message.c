@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "http/http_head.h"
 
 #include <assert.h>
 #include <llhttp.h>
@@ -221,13 +222,14 @@ void http_message_free(struct http_message *m) {
 void http_message_reset(struct http_message *m) {
         buf_unref(m->body);
         free(m->refusal.text);
+        if (m->fed_bytes > 0)
+                llhttp_init(&m->parser->native, HTTP_REQUEST, &callbacks);
         *m = (struct http_message){
                 .limits = m->limits,
                 .pool = m->pool,
                 .parser = m->parser,
                 .fields = m->fields,
         };
-        llhttp_init(&m->parser->native, HTTP_REQUEST, &callbacks);
 }
 
 struct str http_message_target(const struct http_message *m, const char *base) {
@@ -282,18 +284,19 @@ static void check_transfer_encoding(struct http_message *m, struct str value, bo
 
 /* The fields that decide where the request ends and how it is answered. */
 static void check_fields(struct http_message *m) {
-        bool has_host = false, has_coding = false;
+        bool has_coding = false;
 
         for (size_t i = 0; i < m->n_fields && !m->refusal.status; i++) {
                 struct http_header h = http_message_header(m, m->base, i);
+                enum http_name     name = http_head_find_name(h.name);
 
-                if (str_equal_nocase(h.name, STR_LIT("host"))) {
-                        if (has_host)
-                                refuse_syntax(m, "more than one Host");
-                        has_host = true;
-                } else if (str_equal_nocase(h.name, STR_LIT("transfer-encoding"))) {
+                if (name == HTTP_NAME_HOST && m->known[name] > 0)
+                        refuse_syntax(m, "more than one Host");
+                if (m->known[name] == 0)
+                        m->known[name] = (uint32_t)i + 1;
+                if (name == HTTP_NAME_TRANSFER_ENCODING) {
                         check_transfer_encoding(m, h.value, &has_coding);
-                } else if (str_equal_nocase(h.name, STR_LIT("expect"))) {
+                } else if (name == HTTP_NAME_EXPECT) {
                         if (!str_equal_nocase(h.value, STR_LIT("100-continue")))
                                 refuse(m, 417, HTTP_LIMIT_NONE,
                                        mem_strdup("only the expectation '100-continue' is "
@@ -386,6 +389,10 @@ enum http_parse http_message_parse_head(struct http_message *m, struct str bytes
         enum http_parse verdict;
 
         assert(!m->in_chunks && bytes.len >= m->fed_bytes);
+        if (m->fed_bytes == 0 && http_head_read_plain(m, bytes)) {
+                check_length(m);
+                return m->refusal.status ? HTTP_PARSE_REFUSED : HTTP_PARSE_DONE;
+        }
         m->base = bytes.ptr;
         verdict = feed(m, bytes.ptr + m->fed_bytes, bytes.len - m->fed_bytes, &end);
         m->fed_bytes = bytes.len;

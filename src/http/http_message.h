@@ -61,6 +61,7 @@ struct http_message {
         bool             is_http10;
         bool             keep_alive;
         bool             expects_continue;
+        uint32_t         known[N_HTTP_NAMES]; /* 1 + index of the first such field; 0 = none */
 
         struct buf         *body; /* ref: what the chunks have brought; NULL before the first */
         struct http_refusal refusal;

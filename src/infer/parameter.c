@@ -34,12 +34,37 @@ const char *parameter_type_name(enum parameter_type type) {
         return "<invalid>";
 }
 
+static char *try_copy(const char *text) {
+        size_t bytes = strlen(text) + 1;
+        char  *copy = try_alloc(bytes);
+
+        return copy != NULL ? memcpy(copy, text, bytes) : NULL;
+}
+
+/* A copy of `p` and its name; takes its string. */
+static struct parameter *new_copy(const struct parameter *p) {
+        struct parameter *copy = try_alloc(sizeof(*copy));
+        char             *name = copy != NULL ? try_copy(p->name) : NULL;
+
+        if (name == NULL) {
+                if (p->type == PARAMETER_STRING)
+                        free((char *)p->string);
+                free(copy);
+                return NULL;
+        }
+        *copy = *p;
+        copy->name = name;
+        return copy;
+}
+
 struct parameter *parameter_new(const char *name, enum parameter_type type, const void *value) {
-        struct parameter p = { .type = type };
+        struct parameter p = { .name = name, .type = type };
 
         switch (type) {
         case PARAMETER_STRING:
-                p.string = mem_strdup(value);
+                p.string = try_copy(value);
+                if (p.string == NULL)
+                        return NULL;
                 break;
         case PARAMETER_INT:
                 p.integer = *(const int64_t *)value;
@@ -54,22 +79,12 @@ struct parameter *parameter_new(const char *name, enum parameter_type type, cons
         default:
                 return NULL;
         }
-        p.name = mem_strdup(name);
-
-        struct parameter *copy = mem_alloc(sizeof(*copy));
-
-        *copy = p;
-        return copy;
+        return new_copy(&p);
 }
 
 struct parameter *parameter_new_bytes(const char *name, const void *bytes, uint64_t n_bytes) {
-        struct parameter *p = mem_zalloc(sizeof(*p));
-
-        p->name = mem_strdup(name);
-        p->type = PARAMETER_BYTES;
-        p->bytes = bytes;
-        p->n_bytes = n_bytes;
-        return p;
+        return new_copy(&(struct parameter){
+                .name = name, .type = PARAMETER_BYTES, .bytes = bytes, .n_bytes = n_bytes });
 }
 
 void parameter_free(struct parameter *p) {
@@ -81,24 +96,47 @@ void parameter_free(struct parameter *p) {
         free(p);
 }
 
-static const char *keep_text(struct arena *a, const char *text) {
-        size_t bytes = strlen(text) + 1;
-        char  *copy = arena_try_alloc(a, bytes);
+/* The value of `from` into `to`, whose name, room and place in the list stay. */
+static bool set_value(struct parameter *to, struct arena *a, const struct parameter *from) {
+        struct parameter copy = *from;
 
-        return copy != NULL ? memcpy(copy, text, bytes) : NULL;
+        copy.name = to->name;
+        copy.next = to->next;
+        copy.room = to->room;
+        if (from->type == PARAMETER_STRING) {
+                size_t bytes = strlen(from->string) + 1;
+                char  *memory = arena_room_get(a, &copy.room, bytes);
+
+                if (memory == NULL)
+                        return false;
+                copy.string = memmove(memory, from->string, bytes); /* may be this very string */
+        }
+        *to = copy;
+        return true;
+}
+
+struct parameter *parameter_list_find(const struct parameter_list *l, const char *name) {
+        for (struct parameter *p = l->first; p != NULL; p = p->next)
+                if (strcmp(p->name, name) == 0)
+                        return p;
+        return NULL;
+}
+
+bool parameter_list_set(struct parameter_list *l, struct arena *a, const struct parameter *p) {
+        struct parameter *there = parameter_list_find(l, p->name);
+
+        return there != NULL ? set_value(there, a, p) : parameter_list_add(l, a, p);
 }
 
 bool parameter_list_add(struct parameter_list *l, struct arena *a, const struct parameter *p) {
+        size_t            name_bytes = strlen(p->name) + 1;
         struct parameter *copy = arena_try_alloc(a, sizeof(*copy));
+        char             *name = copy != NULL ? arena_try_alloc(a, name_bytes) : NULL;
 
-        if (copy == NULL)
+        if (name == NULL)
                 return false;
-        *copy = *p;
-        copy->name = keep_text(a, p->name);
-        copy->next = NULL;
-        if (p->type == PARAMETER_STRING)
-                copy->string = keep_text(a, p->string);
-        if (copy->name == NULL || (p->type == PARAMETER_STRING && copy->string == NULL))
+        *copy = (struct parameter){ .name = memcpy(name, p->name, name_bytes) };
+        if (!set_value(copy, a, p))
                 return false;
         if (l->last != NULL)
                 l->last->next = copy;

@@ -32,6 +32,7 @@ struct parameter {
                 const void *bytes; /* borrowed */
         };
         uint64_t          n_bytes; /* of `bytes` */
+        struct arena_room room;    /* where a list keeps the string */
         struct parameter *next;    /* in the list of its request or response */
 };
 
@@ -42,7 +43,8 @@ struct parameter_list {
         uint32_t          n;
 };
 
-/* NULL for a type that is none or PARAMETER_BYTES; `value` points to char, int64_t, bool, double. */
+/* NULL for a type that is none or PARAMETER_BYTES, and when memory is short: peers choose names and
+ * texts. `value` points to char, int64_t, bool, double. */
 struct parameter *parameter_new(const char *name, enum parameter_type type, const void *value);
 struct parameter *parameter_new_bytes(const char *name, const void *bytes, uint64_t n_bytes);
 void              parameter_free(struct parameter *p);
@@ -50,6 +52,12 @@ void              parameter_free(struct parameter *p);
 /* Appends a copy that lives in the arena; false when that is full. */
 bool parameter_list_add(struct parameter_list *l, struct arena *a, const struct parameter *p)
         NODISCARD;
+/* The same, but in place of the parameter of that name, if there is one: a list that is filled
+ * again and again does not grow. */
+bool parameter_list_set(struct parameter_list *l, struct arena *a, const struct parameter *p)
+        NODISCARD;
+/* NULL when there is none. */
+struct parameter *parameter_list_find(const struct parameter_list *l, const char *name);
 /* NULL beyond the end. */
 const struct parameter *parameter_list_at(const struct parameter_list *l, uint32_t index);
 /* Points at the value, as the C API hands it out. */

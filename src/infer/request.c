@@ -40,26 +40,19 @@ static struct error *out_of_memory(const struct request *req) {
                              REQUEST_MAX_ARENA_BYTES);
 }
 
-/* A copy in the request's arena; NULL beyond its limit. */
-static char *keep_text(struct request *req, const char *text) {
-        size_t len = strlen(text);
-        char  *copy = arena_try_alloc(&req->arena, len + 1);
+/* A copy in the request's arena, where the text before it was; NULL beyond the arena's limit. */
+static const char *keep_text(struct request *req, struct arena_room *room, const char *text) {
+        size_t bytes = strlen(text) + 1;
+        char  *copy = arena_room_get(&req->arena, room, bytes);
 
-        if (copy != NULL)
-                memcpy(copy, text, len + 1);
-        return copy;
+        return copy != NULL ? memmove(copy, text, bytes) : NULL; /* may be what is there */
 }
 
 struct error *request_set_id(struct request *req, const char *id) {
-        size_t      len = id != NULL ? strlen(id) : 0;
-        const char *copy;
+        const char *copy = "";
 
-        /* In place where it fits: a request that is used again and again must not grow. */
-        if (len > 0 && len <= strlen(req->id)) {
-                memmove((char *)req->id, id, len + 1);
-                return NULL;
-        }
-        copy = len == 0 ? "" : keep_text(req, id);
+        if (id != NULL && *id != '\0')
+                copy = keep_text(req, &req->id_room, id);
         if (copy == NULL)
                 return out_of_memory(req);
         req->id = copy;
@@ -67,7 +60,7 @@ struct error *request_set_id(struct request *req, const char *id) {
 }
 
 struct error *request_set_correlation_text(struct request *req, const char *text) {
-        const char *copy = keep_text(req, text);
+        const char *copy = keep_text(req, &req->correlation_room, text);
 
         if (copy == NULL)
                 return out_of_memory(req);
@@ -75,13 +68,61 @@ struct error *request_set_correlation_text(struct request *req, const char *text
         return NULL;
 }
 
+static struct error *name_too_long(const struct request *req, const char *what, size_t bytes) {
+        return request_error(req, ERR_INVALID_ARG,
+                             "the name of %s has %zu bytes, at most %d are supported", what, bytes,
+                             REQUEST_MAX_NAME_BYTES);
+}
+
+static struct error *check_new_parameter(const struct request *req, const char *name) {
+        size_t len = strlen(name);
+
+        if (len > REQUEST_MAX_NAME_BYTES)
+                return name_too_long(req, "a parameter", len);
+        if (req->parameters.n >= REQUEST_MAX_PARAMETERS)
+                return request_error(req, ERR_INVALID_ARG,
+                                     "too many parameters in request, at most %d are supported",
+                                     REQUEST_MAX_PARAMETERS);
+        return NULL;
+}
+
 struct error *request_add_parameter(struct request *req, const struct parameter *p) {
-        return parameter_list_add(&req->parameters, &req->arena, p) ? NULL : out_of_memory(req);
+        bool is_known = parameter_list_find(&req->parameters, p->name) != NULL;
+        bool is_done;
+
+        if (!is_known)
+                TRY(check_new_parameter(req, p->name));
+        is_done = is_known ? parameter_list_set(&req->parameters, &req->arena, p)
+                           : parameter_list_add(&req->parameters, &req->arena, p);
+        return is_done ? NULL : out_of_memory(req);
+}
+
+/* One that was removed, or a new one; NULL when memory is short. */
+static struct requested_output *take_output(struct request *req) {
+        struct requested_output *o = req->spare_outputs;
+
+        if (o != NULL) {
+                req->spare_outputs = o->next;
+                return o;
+        }
+        o = arena_try_alloc(&req->arena, sizeof(*o));
+        if (o != NULL)
+                *o = (struct requested_output){ 0 };
+        return o;
+}
+
+static void spare_output(struct request *req, struct requested_output *o) {
+        o->next = req->spare_outputs;
+        req->spare_outputs = o;
 }
 
 struct error *request_add_output(struct request *req, const char *name) {
         struct requested_output *o = req->first_output;
+        size_t                   len = strlen(name);
 
+        if (len > REQUEST_MAX_NAME_BYTES &&
+            model_io_find_output(req->model->io, str_range(name, len), 0) == NULL)
+                return name_too_long(req, "a requested output", len);
         if (req->n_outputs >= req->model->io->n_outputs + REQUEST_MAX_EXTRA_TENSORS)
                 return request_error(req, ERR_INVALID_ARG,
                                      "too many requested outputs for model '%s', which has %u",
@@ -91,12 +132,15 @@ struct error *request_add_output(struct request *req, const char *name) {
                         return request_error(req, ERR_INVALID_ARG,
                                              "output '%s' already exists in request", name);
 
-        o = arena_try_alloc(&req->arena, sizeof(*o));
-        const char *copy = o != NULL ? keep_text(req, name) : NULL;
-
-        if (copy == NULL)
+        o = take_output(req);
+        if (o == NULL)
                 return out_of_memory(req);
-        *o = (struct requested_output){ .name = copy };
+        o->name = keep_text(req, &o->name_room, name);
+        o->next = NULL;
+        if (o->name == NULL) {
+                spare_output(req, o);
+                return out_of_memory(req);
+        }
         if (req->last_output != NULL)
                 req->last_output->next = o;
         else
@@ -119,12 +163,18 @@ struct error *request_remove_output(struct request *req, const char *name) {
                 if (req->last_output == o)
                         req->last_output = previous;
                 req->n_outputs--;
+                spare_output(req, o);
                 return NULL;
         }
         return request_error(req, ERR_INVALID_ARG, "output '%s' does not exist in request", name);
 }
 
 void request_remove_all_outputs(struct request *req) {
+        /* In order, so that the same names find the same places. */
+        if (req->last_output != NULL) {
+                req->last_output->next = req->spare_outputs;
+                req->spare_outputs = req->first_output;
+        }
         req->first_output = req->last_output = NULL;
         req->n_outputs = 0;
 }

@@ -38,8 +38,10 @@ struct response_slot;
 /* Limits of what a request may name; generous, they only bound memory. */
 #define REQUEST_MAX_DIMS 64
 /* Inputs or outputs beyond those of the model: enough for the check to name all that are wrong,
- * few enough that looking for doubles stays cheap. */
-#define REQUEST_MAX_EXTRA_TENSORS 1024
+ * few enough, with names short enough, that looking for doubles stays cheap. */
+#define REQUEST_MAX_EXTRA_TENSORS 256
+#define REQUEST_MAX_PARAMETERS 1024 /* backends read them by index, each a walk */
+#define REQUEST_MAX_NAME_BYTES 1024 /* unless the model itself has such a name */
 #define REQUEST_MAX_ARENA_BYTES (size_t)(256u << 20)
 
 enum request_flag { REQUEST_SEQUENCE_START = 1, REQUEST_SEQUENCE_END = 2 };
@@ -57,7 +59,8 @@ enum request_state {
 struct input_chunk {
         const void              *base; /* borrowed: the front end, until the release */
         struct buffer_attributes attributes;
-        const char              *host_policy; /* NULL = for all; in the request's arena */
+        const char              *host_policy; /* NULL = for all; in policy_room */
+        struct arena_room        policy_room;
         struct input_chunk      *next;
 };
 
@@ -69,8 +72,8 @@ struct request_input {
         uint32_t               n_given_dims;
         const int64_t         *shape;        /* as the backend sees it: batch first, reshaped */
         uint32_t               n_dims;
-        int64_t               *reshaped;     /* what `shape` points to under a reshape; in arena */
         bool                   is_raw;       /* shape and type follow from the configuration */
+        uint32_t               raw_length;   /* the bytes before those of a raw BYTES element */
         uint64_t               byte_size;    /* of all chunks without a host policy */
         uint32_t               n_chunks;
         struct input_chunk    *first_chunk;
@@ -79,11 +82,15 @@ struct request_input {
         const struct model_io *io;           /* borrowed: the model's; set by request_prepare() */
         struct request        *request;
         struct request_input  *next;
+        struct arena_room      name_room;
+        struct arena_room      shape_room;
+        struct arena_room      reshaped_room; /* what `shape` points to under a reshape */
 };
 
 struct requested_output {
         const char              *name;
         struct requested_output *next;
+        struct arena_room        name_room;
 };
 
 /* A correlation id is a number, or a text when `text` is not NULL. */
@@ -113,9 +120,8 @@ struct request {
         struct requested_output *first_output; /* none = all of the model's */
         struct requested_output *last_output;
         uint32_t                 n_outputs;
-        const char             **output_names;   /* what the backend is asked for; in arena */
+        const char             **output_names;   /* what the backend is asked for */
         uint32_t                 n_output_names;
-        uint32_t                 cap_output_names;
         uint64_t                 batch_size; /* the first dim; 0 for models without batching */
 
         const struct response_allocator *allocator; /* borrowed: the front end */
@@ -136,8 +142,18 @@ struct request {
                 bool              is_delayed; /* its timeout passed under DELAY */
         } queued; /* the scheduler's, valid while PENDING */
 
+        /* What was removed is used again: a request that is used for ever does not grow. */
+        struct request_input    *spare_inputs;
+        struct requested_output *spare_outputs;
+        struct input_chunk      *spare_chunks;
+        struct arena_room        id_room;
+        struct arena_room        correlation_room;
+        struct arena_room        output_names_room;
+
         struct arena arena;
-        char         first_memory[1024] __attribute__((aligned(16)));
+        /* The whole stays below the 1032 bytes up to which malloc serves freed blocks again without
+         * searching; one or two inputs fit. */
+        char first_memory[560] __attribute__((aligned(16)));
 };
 
 /* Takes a reference to the model. NULL when memory is short. */
@@ -156,9 +172,12 @@ struct error *request_append_bytes(struct request *req, const char *input, const
                                    const struct buffer_attributes *attributes,
                                    const char *host_policy);
 struct error *request_remove_bytes(struct request *req, const char *input);
+/* Before the others; `chunk` is the caller's to fill in, NULL when memory is short. */
+struct input_chunk *request_prepend_chunk(struct request *req, struct request_input *in);
 struct error *request_add_output(struct request *req, const char *name);
 struct error *request_remove_output(struct request *req, const char *name);
 void          request_remove_all_outputs(struct request *req);
+/* Replaces the one of that name. */
 struct error *request_add_parameter(struct request *req, const struct parameter *p);
 
 struct request_input *request_find_input(const struct request *req, const char *name);

@@ -23,17 +23,14 @@ static const char *model_name(const struct request *req) {
 static struct error *prepare_outputs(struct request *req) {
         const struct model_io_set *io = req->model->io;
         uint32_t                   n = req->n_outputs > 0 ? req->n_outputs : io->n_outputs;
-        const char               **names = req->output_names;
+        const char               **names;
         uint32_t                   at = 0;
 
-        /* A request that is used again and again must not grow. */
-        if (names == NULL || n > req->cap_output_names) {
-                names = arena_try_alloc(&req->arena, n * sizeof(*names));
-                if (names == NULL)
-                        return request_error(req, ERR_UNAVAILABLE, "out of memory");
-                req->output_names = names;
-                req->cap_output_names = n;
-        }
+        names = arena_room_get(&req->arena, &req->output_names_room, n * sizeof(*names));
+        if (names == NULL)
+                return request_error(req, ERR_UNAVAILABLE, "out of memory");
+        req->output_names = names;
+        req->n_output_names = 0;
         for (struct requested_output *o = req->first_output; o != NULL; o = o->next, at++) {
                 const struct model_io *found = model_io_find_output(io, str_of(o->name), at);
 
@@ -136,20 +133,19 @@ static struct error *check_batch(struct request *req) {
 
 /* The uint32 length that goes before the bytes of a BYTES element. */
 static struct error *prefix_length(struct request *req, struct request_input *in) {
-        uint32_t           *length = arena_try_alloc(&req->arena, sizeof(*length));
-        struct input_chunk *chunk = arena_try_alloc(&req->arena, sizeof(*chunk));
+        struct input_chunk *chunk;
 
-        if (length == NULL || chunk == NULL || in->byte_size > UINT32_MAX)
+        if (in->byte_size > UINT32_MAX)
+                return request_error(req, ERR_INVALID_ARG,
+                                     "raw input '%s' has %llu bytes, a string at most %u", in->name,
+                                     (unsigned long long)in->byte_size, UINT32_MAX);
+        chunk = request_prepend_chunk(req, in);
+        if (chunk == NULL)
                 return request_error(req, ERR_UNAVAILABLE, "out of memory");
-        *length = (uint32_t)in->byte_size;
-        *chunk = (struct input_chunk){ .base = length,
-                                       .attributes = { .byte_size = sizeof(*length) },
-                                       .next = in->first_chunk };
-        in->first_chunk = chunk;
-        if (in->last_chunk == NULL)
-                in->last_chunk = chunk;
-        in->n_chunks++;
-        in->byte_size += sizeof(*length);
+        in->raw_length = (uint32_t)in->byte_size;
+        chunk->base = &in->raw_length;
+        chunk->attributes = (struct buffer_attributes){ .byte_size = sizeof(in->raw_length) };
+        in->byte_size += sizeof(in->raw_length);
         return NULL;
 }
 
@@ -192,7 +188,8 @@ static struct error *prepare_raw(struct request *req, struct request_input *in) 
                                      "For BYTE datatype raw input '%s', the model must have input "
                                      "shape [1]",
                                      t->name);
-        shape = arena_try_alloc(&req->arena, (t->n_dims + n_batch) * sizeof(*shape));
+        shape = arena_room_get(&req->arena, &in->shape_room,
+                               ((size_t)t->n_dims + n_batch) * sizeof(*shape));
         if (shape == NULL)
                 return request_error(req, ERR_UNAVAILABLE, "out of memory");
         if (n_batch > 0)
@@ -231,8 +228,9 @@ static COLD struct error *wrong_shape(const struct request *req, const struct re
                 struct strbuf with_batch;
 
                 strbuf_init(&with_batch, 0);
-                strbuf_printf(&with_batch, "[-1%s%s", in->io->n_dims > 0 ? "," : "",
-                              strbuf_cstr(&expected) + 1);
+                strbuf_puts(&with_batch, in->io->n_dims > 0 ? "[-1," : "[-1");
+                if (expected.len > 0) /* without its bracket; nothing when memory was short */
+                        strbuf_puts(&with_batch, strbuf_cstr(&expected) + 1);
                 strbuf_done(&expected);
                 expected = with_batch;
         }
@@ -248,13 +246,11 @@ static COLD struct error *wrong_shape(const struct request *req, const struct re
 static struct error *apply_reshape(struct request *req, struct request_input *in,
                                    uint32_t n_batch_dims) {
         const struct model_io *t = in->io;
-        int64_t               *shape = in->reshaped;
+        int64_t               *shape = arena_room_get(&req->arena, &in->reshaped_room,
+                                                      ((size_t)t->n_reshape + 1) * sizeof(*shape));
 
         if (shape == NULL)
-                shape = arena_try_alloc(&req->arena, (t->n_reshape + 1) * sizeof(*shape));
-        if (shape == NULL)
                 return request_error(req, ERR_UNAVAILABLE, "out of memory");
-        in->reshaped = shape;
         if (n_batch_dims > 0)
                 shape[0] = in->given_shape[0];
         if (!shape_reshape((struct shape_form){ t->dims, t->n_dims },

@@ -30,11 +30,9 @@ void loader_pool_run_all(struct loader_job **jobs, size_t n_jobs, unsigned n_thr
 
         for (size_t i = 0; i < n && err == NULL; i++)
                 err = thread_start(&threads[i], "neso-loader", loader_main, &pool);
-        if (err != NULL) {
-                /* With fewer threads it takes longer; with none the caller does the work. */
-                error_free(err);
-                loader_main(&pool);
-        }
+        if (err != NULL || n == 0)
+                loader_main(&pool); /* with fewer threads, or with none, the caller helps */
+        error_free(err);
         for (size_t i = 0; i < n; i++)
                 thread_join(&threads[i]);
         free(threads);

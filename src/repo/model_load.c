@@ -11,6 +11,7 @@
 #include "config/labels.h"
 #include "infer/model.h"
 #include "infer/request_shape.h"
+#include "repo/model_features.h"
 #include "repo/model_files.h"
 #include "repo/reaper.h"
 #include "repo/repo_parts.h"
@@ -156,6 +157,7 @@ static struct error *add_instances(struct loaded_model *l) {
 static struct error *load(struct loaded_model *l, const struct model_files *files) {
         struct model *m = &l->model;
 
+        TRY(model_features_check(files->config));
         TRY(model_config_copy(files->config, &m->config));
         TRY(open_backend(l));
         TRY(normalize_groups(l));

@@ -24,6 +24,14 @@ const char *version_state_name(enum version_state state) {
         return "UNKNOWN";
 }
 
+/* A path that is given twice is one repository. */
+static void add_path(struct repo *r, const char *path) {
+        for (size_t i = 0; i < r->n_paths; i++)
+                if (strcmp(r->paths[i], path) == 0)
+                        return;
+        r->paths[r->n_paths++] = mem_strdup(path);
+}
+
 struct error *repo_new(const struct repo_options *o, struct repo **ret) {
         struct repo *r = mem_zalloc(sizeof(*r));
 
@@ -31,9 +39,8 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
         r->config_name = mem_strdup(o->parts.config_name);
         r->parts.config_name = r->config_name;
         r->paths = mem_zalloc((o->n_paths + 1) * sizeof(*r->paths));
-        r->n_paths = o->n_paths;
         for (size_t i = 0; i < o->n_paths; i++)
-                r->paths[i] = mem_strdup(o->paths[i]);
+                add_path(r, o->paths[i]);
         r->n_load_threads = o->n_load_threads > 0 ? o->n_load_threads : 1;
         repo_table_init(&r->table);
         *ret = r;

@@ -61,7 +61,7 @@ bool repo_all_ready(struct repo *r);
 /* One line of the index. Texts live until repo_index_done(). */
 struct repo_index_entry {
         char              *name;
-        int64_t            version; /* 0 = none: the model was never loaded */
+        int64_t            version; /* -1 = none: the model was never loaded */
         enum version_state state;
         char              *reason; /* NULL = none */
 };

@@ -18,10 +18,12 @@ static void add_model(struct repo_index *index, size_t *cap, const struct repo_e
                 add(index, cap,
                     &(struct repo_index_entry){
                             .name = mem_strdup(e->name),
+                            .version = -1,
                             .state = VERSION_UNAVAILABLE,
                             .reason = mem_strdup("model appears in two or more repositories") });
         else if (e->n_versions == 0 && !only_ready)
-                add(index, cap, &(struct repo_index_entry){ .name = mem_strdup(e->name) });
+                add(index, cap,
+                    &(struct repo_index_entry){ .name = mem_strdup(e->name), .version = -1 });
         for (size_t i = 0; i < e->n_versions; i++) {
                 const struct repo_version *v = &e->versions[i];
 

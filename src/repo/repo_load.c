@@ -110,8 +110,6 @@ static void settle(struct repo *r, struct load_plan *plan, struct load_job *job)
         if (released != NULL)
                 model_stats_hide(released->stats);
         model_unref(released);
-        if (is_ready)
-                log_info("successfully loaded '%s'", job->files->name);
 }
 
 static void load_plan_done(struct load_plan *plan) {
@@ -192,6 +190,9 @@ struct error *repo_load_all(struct repo *r) {
         run_jobs(r, &plan);
         for (size_t i = 0; i < plan.n_jobs; i++)
                 settle(r, &plan, plan.jobs[i]);
+        for (size_t i = 0; i < plan.n_files; i++)
+                if (!model_has_failed(&plan, plan.files[i]))
+                        log_info("successfully loaded '%s'", plan.files[i]->name);
         has_failed = plan.has_failed;
         load_plan_done(&plan);
         return has_failed ? error_new(ERR_INTERNAL, "failed to load all models") : NULL;

@@ -13,6 +13,9 @@
 
 #include <string.h>
 
+/* Far beyond any batch that runs, and little enough memory. */
+#define MAX_WARMUP_BATCH 65536
+
 /* One sample being run. */
 struct warmup {
         struct model                 *model;
@@ -26,29 +29,33 @@ struct warmup {
         struct error                 *error;  /* owned; the first failure */
 };
 
-static void end_one(struct warmup *w, const struct error *why) {
+static void keep_error(struct warmup *w, const struct error *why) {
         MUTEX_GUARD(&w->lock);
-        if (why != NULL && w->error == NULL)
+        if (w->error == NULL)
                 w->error = error_copy(why);
+}
+
+static void end_one(struct warmup *w) {
+        MUTEX_GUARD(&w->lock);
         w->n_open--;
         cond_signal(&w->ended);
 }
 
 static void on_response(struct response *response, uint32_t flags, void *userp) {
         struct warmup *w = userp;
-        AUTO_ERROR     copy = NULL;
 
+        /* A decoupled model may fail before its final response. */
         if (response != NULL && response->error != NULL)
-                copy = error_copy(response->error);
+                keep_error(w, response->error);
         response_free(response);
         if ((flags & RESPONSE_FINAL) != 0)
-                end_one(w, copy);
+                end_one(w);
 }
 
 static void on_release(struct request *req, uint32_t flags, void *userp) {
         (void)req;
         (void)flags;
-        end_one(userp, NULL);
+        end_one(userp);
 }
 
 /* The signature of allocator_alloc_fn. */
@@ -131,7 +138,9 @@ static struct error *run_once(struct warmup *w, struct executor *executor) {
         uint32_t      n_made = 0;
         struct error *err = NULL;
 
-        w->requests = mem_zalloc((n + 1) * sizeof(*w->requests));
+        w->requests = try_zalloc(((size_t)n + 1) * sizeof(*w->requests));
+        if (w->requests == NULL)
+                return error_new(ERR_UNAVAILABLE, "out of memory for %u warmup requests", n);
         while (n_made < n && err == NULL)
                 err = make_request(w, &w->requests[n_made++]);
         if (err == NULL) {
@@ -159,12 +168,23 @@ static struct error *read_inputs(struct warmup *w) {
         return NULL;
 }
 
+/* Takes `why`, which may be NULL. The text ends as the reference server's. */
+static struct error *name_sample(const struct warmup *w, struct error *why) {
+        struct error *err;
+
+        if (why == NULL)
+                return NULL;
+        err = error_new(why->code, "failed to run warmup sample '%s': %s; ", w->sample->name,
+                        why->message);
+        error_free(why);
+        return err;
+}
+
 static struct error *run_sample(struct warmup *w, struct executor *executor) {
         struct error *err = read_inputs(w);
 
         for (uint32_t i = 0; i < w->sample->count && err == NULL; i++)
-                err = error_wrap(run_once(w, executor), "failed to run warmup sample '%s'",
-                                 w->sample->name);
+                err = name_sample(w, run_once(w, executor));
         for (size_t i = 0; i < w->sample->n_inputs; i++)
                 free(w->bytes[i].bytes);
         free(w->bytes);
@@ -183,6 +203,11 @@ struct error *warmup_run(struct model *model, const char *model_directory,
 
                 if (w.sample->batch_size == 0)
                         continue;
+                if (w.sample->batch_size > MAX_WARMUP_BATCH)
+                        return error_new(ERR_INVALID_ARG,
+                                         "warmup sample '%s' has batch_size %u, at most %d are "
+                                         "supported",
+                                         w.sample->name, w.sample->batch_size, MAX_WARMUP_BATCH);
                 mutex_init(&w.lock, LOCK_MAILBOX);
                 cond_init(&w.ended);
                 err = run_sample(&w, executor);

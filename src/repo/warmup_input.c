@@ -49,7 +49,8 @@ static struct error *read_file(const char *file, const char *model_directory, si
         struct error *err;
 
         strbuf_init(&content, (size_t)MAX_WARMUP_BYTES);
-        TRY(file_open_beneath(directory, file, &fd));
+        TRY(error_wrap(file_open_beneath(directory, file, &fd), "failed to open warmup file '%s'",
+                       file));
         err = file_read_fd(fd, file, (size_t)MAX_WARMUP_BYTES, &content);
         close(fd);
         TRY(err);

@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #define MAX_LIMIT_NAMES 64
-#define PROC_FILE_MAX 65536
+#define PROC_FILE_MAX ((size_t)4 << 20) /* a line per CPU, and one with a number per interrupt */
 
 struct cpu_times {
         uint64_t busy;
@@ -83,9 +83,10 @@ static void refresh(struct core_metrics *m) {
         if (m->read_at_ns != 0 && now_ns - m->read_at_ns < m->options.interval_ms * NS_PER_MS)
                 return;
         if (read_cpu_times(&now)) {
-                if (m->read_at_ns != 0 && now.total > m->last.total)
-                        m->utilization = (double)(now.busy - m->last.busy) /
-                                         (double)(now.total - m->last.total);
+                /* The kernel's I/O wait may run backwards, and with it what is left. */
+                if (m->read_at_ns != 0 && now.total > m->last.total && now.busy >= m->last.busy)
+                        m->utilization = MIN(1.0, (double)(now.busy - m->last.busy) /
+                                                          (double)(now.total - m->last.total));
                 m->last = now;
         }
         read_memory(m);

@@ -84,8 +84,8 @@ static void report_models(struct server *s) {
         repo_index_read(s->repo, false, &index);
         for (size_t i = 0; i < index.n_entries; i++) {
                 const struct repo_index_entry *e = &index.entries[i];
-                AUTO_CHARS version = e->version > 0 ? mem_printf("%lld", (long long)e->version)
-                                                    : mem_strdup("-");
+                AUTO_CHARS version = e->version >= 0 ? mem_printf("%lld", (long long)e->version)
+                                                     : mem_strdup("-");
                 AUTO_CHARS status = e->reason != NULL
                                             ? mem_printf("%s: %s", version_state_name(e->state),
                                                          e->reason)

@@ -139,7 +139,7 @@ struct error *server_model_index(struct server *s, bool only_ready, struct messa
                 json_begin_object(&w);
                 json_key(&w, "name");
                 json_put_string(&w, e->name);
-                if (e->version > 0) {
+                if (e->version >= 0) {
                         json_key(&w, "version");
                         json_put_string(&w, version);
                 }

@@ -48,3 +48,10 @@ def map_names(root=ROOT):
 def unsupported_names(root=ROOT):
     with open(os.path.join(root, "src", "api", "api_unsupported.c")) as file:
         return re.findall(r"^UNSUPPORTED\((\w+),", file.read(), flags=re.M)
+
+
+def documented_unsupported(root=ROOT):
+    """The block below the heading of that name in docs/compatibility.md."""
+    with open(os.path.join(root, "docs", "compatibility.md"), encoding="utf-8") as file:
+        section = file.read().partition("### Functions that answer UNSUPPORTED\n")[2]
+    return re.search(r"^```$(.*?)^```$", section, flags=re.S | re.M)[1].split()

@@ -31,6 +31,17 @@ SERVICES = {
 }
 
 
+
+def is_sanitized():
+    return (BUILD / "neso").exists() and b"__asan_init" in (BUILD / "neso").read_bytes()
+
+
+if is_sanitized():
+    # The sanitizer calls dlopen() in the backend's place, so the backend's own search path for
+    # ONNX Runtime is not looked at.
+    os.environ.setdefault("LD_LIBRARY_PATH", str(ROOT / ".deps" / "onnxruntime" / "lib"))
+
+
 FIFO = object()  # as the content of a file: a named pipe
 
 
@@ -74,20 +85,28 @@ class Server:
             self._lines.put(line)
         self._lines.put(None)
 
+    def _take_line(self, deadline, waits_for):
+        """The next line of the log; what it says about ports is noted."""
+        try:
+            line = self._lines.get(timeout=max(0, deadline - time.monotonic()))
+        except queue.Empty:
+            raise AssertionError(f"no line says {waits_for}:\n" + self.text()) from None
+        if line is None:
+            raise AssertionError("the server ended:\n" + self.text())
+        for name, pattern in SERVICES.items():
+            match = pattern.search(line)
+            if match:
+                self.ports[name] = int(match.group(2))
+        return line
+
     def _wait_for(self, names):
         deadline = time.monotonic() + START_SECONDS
-        while not all(name in self.ports for name in names):
-            try:
-                line = self._lines.get(timeout=max(0, deadline - time.monotonic()))
-            except queue.Empty:
-                self.process.kill()
-                raise AssertionError("the server did not start in time:\n" + self.text()) from None
-            if line is None:
-                raise AssertionError("the server ended:\n" + self.text())
-            for name, pattern in SERVICES.items():
-                match = pattern.search(line)
-                if match:
-                    self.ports[name] = int(match.group(2))
+        try:
+            while not all(name in self.ports for name in names):
+                self._take_line(deadline, names)
+        except AssertionError:
+            self.process.kill()
+            raise
 
     def text(self):
         return "\n".join(self.log)
@@ -96,9 +115,7 @@ class Server:
         """The first line from now on that matches; for what only the log tells."""
         deadline = time.monotonic() + seconds
         while True:
-            line = self._lines.get(timeout=max(0, deadline - time.monotonic()))
-            assert line is not None, "the server ended:\n" + self.text()
-            match = re.search(pattern, line)
+            match = re.search(pattern, self._take_line(deadline, pattern))
             if match:
                 return match
 

@@ -7,6 +7,7 @@ must hold from socket to backend and back.
 import concurrent.futures
 import json
 import threading
+import time
 
 import pytest
 import requests
@@ -24,7 +25,7 @@ def tensor(kind, name, data_type="TYPE_INT32", dims=(1,)):
     return f'{kind} {{ name: "{name}" data_type: {data_type} dims: {list(dims)} }}\n'
 
 
-def testing(more="", max_batch_size=8, dims=(1,)):
+def batching(more="", max_batch_size=8, dims=(1,)):
     """Repeats INPUT0; the other outputs tell how it was executed."""
     return (f'backend: "testing"\nmax_batch_size: {max_batch_size}\n'
             + tensor("input", "INPUT0", dims=dims) + tensor("output", "OUTPUT0", dims=dims)
@@ -41,35 +42,35 @@ def parameter(key, value):
 
 
 MODELS = {
-    "crowd": {"config.pbtxt": testing(dynamic() + parameter("execute_delay_ms", "2")
+    "crowd": {"config.pbtxt": batching(dynamic() + parameter("execute_delay_ms", "2")
                                       + parameter("batch_log", "batches"))},
-    "full": gated(testing(dynamic())),
-    "preferred": gated(testing(dynamic("preferred_batch_size: [ 2, 4 ]"))),
-    "delayed": testing(dynamic("max_queue_delay_microseconds: 30000000"), max_batch_size=3),
-    "impatient": testing(dynamic("max_queue_delay_microseconds: 20000")),
-    "timeout": gated(testing(dynamic(
+    "full": gated(batching(dynamic())),
+    "preferred": gated(batching(dynamic("preferred_batch_size: [ 2, 4 ]"))),
+    "delayed": batching(dynamic("max_queue_delay_microseconds: 30000000"), max_batch_size=3),
+    "impatient": batching(dynamic("max_queue_delay_microseconds: 20000")),
+    "timeout": gated(batching(dynamic(
         "default_queue_policy { default_timeout_microseconds: 20000 allow_timeout_override: true }"
     ))),
-    "override": gated(testing(dynamic(
+    "override": gated(batching(dynamic(
         "default_queue_policy { default_timeout_microseconds: 30000000 "
         "allow_timeout_override: true }"))),
-    "no_override": gated(testing(dynamic(
+    "no_override": gated(batching(dynamic(
         "default_queue_policy { default_timeout_microseconds: 30000000 }"))),
-    "later": gated(testing(dynamic(
+    "later": gated(batching(dynamic(
         "default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 1000 }"),
         max_batch_size=1)),
-    "limited": gated(testing(dynamic("default_queue_policy { max_queue_size: 3 }"))),
-    "priorities": gated(testing(dynamic(
+    "limited": gated(batching(dynamic("default_queue_policy { max_queue_size: 3 }"))),
+    "priorities": gated(batching(dynamic(
         "priority_levels: 3 default_priority_level: 2 "
         "priority_queue_policy { key: 3 value { max_queue_size: 1 } }"), max_batch_size=1)),
-    "ordered": gated(testing(dynamic("preserve_ordering: true") + "instance_group { count: 2 }\n",
+    "ordered": gated(batching(dynamic("preserve_ordering: true") + "instance_group { count: 2 }\n",
                              max_batch_size=1)),
-    "unordered": gated(testing(dynamic() + "instance_group { count: 2 }\n", max_batch_size=1)),
-    "pair": gated(testing("instance_group { count: 2 kind: KIND_CPU }\n", max_batch_size=0)),
-    "named": gated(testing('instance_group { name: "left" count: 1 }\n'
+    "unordered": gated(batching(dynamic() + "instance_group { count: 2 }\n", max_batch_size=1)),
+    "pair": gated(batching("instance_group { count: 2 kind: KIND_CPU }\n", max_batch_size=0)),
+    "named": gated(batching('instance_group { name: "left" count: 1 }\n'
                            'instance_group { count: 1 }\n', max_batch_size=0)),
-    "single": gated(testing()),
-    "shapes": gated(testing(dynamic(), dims=(-1,))),
+    "single": gated(batching()),
+    "shapes": gated(batching(dynamic(), dims=(-1,))),
     "fixed": "backend: \"identity\"\n" + tensor("input", "INPUT0") + tensor("output", "OUTPUT0"),
 }
 
@@ -301,7 +302,7 @@ def test_timeout_while_a_batch_executes(server):
 
 def test_request_shortens_the_timeout(server):
     with Gate(server, "override") as gate, Crowd(server, "override") as crowd:
-        first = crowd.send([1], parameters={"timeout": 1})
+        first = crowd.send([1])
         gate.wait()
         waits = crowd.queue([2], parameters={"timeout": 60_000_000})
         assert_error(crowd.send([3], parameters={"timeout": 1000}).result(timeout=20), 503,
@@ -374,34 +375,37 @@ def test_priorities(server):
 # ---- order --------------------------------------------------------------------------------------
 
 
+SLOW_MS = 150
+
+
 def two_at_the_gate(server, model):
-    """The first of two requests computes longer than the second; who is answered first?"""
-    answered = []
-
-    def send(crowd, number, delay_ms):
-        def note(done):
-            answered.append((number, outputs(done.result())["OUTPUT0"]))
-
-        sent = crowd.send([number], parameters={"delay_ms": delay_ms})
-        sent.add_done_callback(note)
-        return sent
-
+    """The first of two requests computes longer than the second; after how many milliseconds are
+    both answered?"""
     with Gate(server, model) as gate, Crowd(server, model) as crowd:
-        slow = send(crowd, 1, 150)
+        slow = crowd.send([1], parameters={"delay_ms": SLOW_MS})
         gate.wait()
-        quick = send(crowd, 2, 0)
+        quick = crowd.send([2])
         gate.wait()
+        started = time.monotonic()
+        took = {}
+        for name, one in (("slow", slow), ("quick", quick)):
+            one.add_done_callback(
+                lambda _, name=name: took.update({name: (time.monotonic() - started) * 1000}))
         gate.open(2)
-        concurrent.futures.wait([slow, quick])
-    return answered
+        assert outputs(slow.result())["OUTPUT0"] == [1]
+        assert outputs(quick.result())["OUTPUT0"] == [2]
+    return took
 
 
 def test_order_is_preserved(server):
-    assert two_at_the_gate(server, "ordered") == [(1, [1]), (2, [2])]
+    """The second is computed long before, and waits for the first."""
+    took = two_at_the_gate(server, "ordered")
+    assert took["slow"] >= SLOW_MS and took["quick"] >= SLOW_MS
 
 
 def test_order_is_not_preserved(server):
-    assert two_at_the_gate(server, "unordered") == [(2, [2]), (1, [1])]
+    took = two_at_the_gate(server, "unordered")
+    assert took["slow"] >= SLOW_MS > took["quick"]
 
 
 # ---- instances ----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A stream of HTTP/1 requests, cut into pieces. The first byte says how long a piece is. However
- * the stream is cut, the same requests come out of it; a difference is a fault.
+ * the stream is cut, the same requests come out of it; a difference is a fault. A head that comes
+ * whole is read by http_head.c when it is plain, one in pieces by llhttp: so the two are compared.
  */
 #include "base/buf.h"
 #include "base/mem.h"
@@ -53,6 +54,11 @@ static enum http_parse parse_head_copy(struct http_message *m, const char *bytes
 
 static void look_at_fields(const struct http_message *m, const char *base, struct understood *u) {
         u->hash = mix(u->hash, http_message_target(m, base));
+        u->hash = mix(u->hash, str_of(m->method_text));
+        u->hash = mix(u->hash, str_range((const char *)m->known, sizeof(m->known)));
+        u->hash = (u->hash ^ (m->keep_alive | m->is_http10 << 1 | m->is_chunked << 2 |
+                              m->expects_continue << 3 | (unsigned)m->method << 4)) *
+                  UINT64_C(0x100000001b3);
         for (size_t i = 0; i < m->n_fields; i++) {
                 struct http_header h = http_message_header(m, base, i);
 

@@ -30,6 +30,14 @@ TRITONSERVER_DECLSPEC const char *NESO_Version(void);
  * INVALID_ARG when `line` is NULL and byte_size is not 0, or when the line contains a newline. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_LogLine(const char *line, size_t byte_size);
 
+/* Whether the model of a request is decoupled: may answer it several times, or not at all. Spares
+ * who has made a request already the search for its model that
+ * TRITONSERVER_ServerModelTransactionProperties() does. `is_decoupled` is written on success.
+ *
+ * INVALID_ARG when an argument is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestIsDecoupled(
+        struct TRITONSERVER_InferenceRequest *inference_request, bool *is_decoupled);
+
 /* Counts one request that a front end refused because of a limit of its own (a body too large,
  * too many connections): adds 1 to the counter neso_rejected_total{limit="<limit>"}, which
  * TRITONSERVER_ServerMetrics() reports. `limit` is the limit's name, copied; use a fixed set of

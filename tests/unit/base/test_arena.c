@@ -128,6 +128,43 @@ static void test_texts(void **state) {
         arena_done(&a);
 }
 
+/* All pieces ever given up together take no more than the last one. */
+static void test_room(void **state) {
+        (void)state;
+        struct arena_room room = { 0 }, before;
+        struct arena      a;
+        size_t            n_moves = 0;
+
+        arena_init(&a, NULL, 0, 1000000);
+        assert_non_null(arena_room_get(&a, &room, 0));
+        for (size_t bytes = 1; bytes <= 100000; bytes++) {
+                before = room;
+                memset(arena_room_get(&a, &room, bytes), 'x', bytes);
+                assert_in_range(room.bytes, bytes, 2 * bytes);
+                if (room.memory != before.memory)
+                        n_moves++;
+                else
+                        assert_int_equal(room.bytes, before.bytes);
+        }
+        assert_int_equal(n_moves, 18); /* 1, 2, 4, ... 131072 */
+        assert_ptr_equal(arena_room_get(&a, &room, 1), room.memory);
+
+        before = room;
+        assert_null(arena_room_get(&a, &room, 900000));
+        assert_null(arena_room_get(&a, &room, SIZE_MAX));
+        assert_ptr_equal(room.memory, before.memory);
+        assert_int_equal(room.bytes, before.bytes);
+        arena_done(&a);
+
+        /* Doubling does not fit, the size asked for does. */
+        arena_init(&a, NULL, 0, 1500);
+        room = (struct arena_room){ 0 };
+        assert_non_null(arena_room_get(&a, &room, 600));
+        assert_non_null(arena_room_get(&a, &room, 700));
+        assert_int_equal(room.bytes, 700);
+        arena_done(&a);
+}
+
 static void test_zalloc_is_zero_after_reset(void **state) {
         (void)state;
         static const char zeros[64];
@@ -151,6 +188,7 @@ int main(void) {
                 cmocka_unit_test(test_sizes_that_overflow),
                 cmocka_unit_test(test_allocation_failure),
                 cmocka_unit_test(test_texts),
+                cmocka_unit_test(test_room),
                 cmocka_unit_test(test_zalloc_is_zero_after_reset),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

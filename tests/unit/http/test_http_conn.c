@@ -47,6 +47,32 @@ static void test_big_answer_to_a_slow_reader(void **state UNUSED) {
         fixture_done(&f);
 }
 
+/* More requests than the read buffer holds wait behind a late answer: reading stops, and goes on. */
+static void test_many_requests_behind_a_late_answer(void **state UNUSED) {
+        struct fixture f;
+        AUTO_STRBUF    text;
+        int            fd;
+
+        fixture_init(&f);
+        fixture_start(&f);
+        strbuf_init(&text, 0);
+        strbuf_puts(&text, "GET /later HTTP/1.1\r\n\r\n");
+        for (int i = 0; i < 2000; i++)
+                strbuf_printf(&text, "POST /echo HTTP/1.1\r\nContent-Length: 4\r\n\r\n%04d", i);
+        fd = client_open(&f);
+        client_send(fd, text.ptr, text.len);
+        fixture_answer_held(&f);
+        client_expect_answer(fd, 200, "late");
+        for (int i = 0; i < 2000; i++) {
+                AUTO_CHARS body = mem_printf("%04d", i);
+
+                client_expect_answer(fd, 200, body);
+        }
+        close(fd);
+        fixture_done(&f);
+        assert_string_equal(strbuf_cstr(&f.rejected), "");
+}
+
 static void test_reader_goes_away(void **state UNUSED) {
         const struct linger reset = { .l_onoff = 1 };
         struct fixture      f;
@@ -340,6 +366,7 @@ static void test_unsent_chunks_are_bounded(void **state UNUSED) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_big_answer_to_a_slow_reader),
+                cmocka_unit_test(test_many_requests_behind_a_late_answer),
                 cmocka_unit_test(test_reader_goes_away),
                 cmocka_unit_test(test_client_gone_before_the_answer),
                 cmocka_unit_test(test_half_closed_client),

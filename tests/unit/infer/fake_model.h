@@ -50,9 +50,9 @@ static inline void assert_out_of_memory(struct error *err) {
 }
 
 static inline struct fake_model *fake_model_new(const char *config) {
-        struct fake_model          *f = calloc(1, sizeof(*f));
-        struct stats_board_options  board = { .counter_latencies = true };
-        struct model_stats_options  stats = { .model = "m", .version = 1 };
+        struct fake_model         *f = calloc(1, sizeof(*f));
+        struct stats_board_options board = { .counter_latencies = true };
+        struct model_stats_options stats = { .model = "m", .version = 1 };
 
         assert_non_null(f);
         ref_init(&f->model.ref);

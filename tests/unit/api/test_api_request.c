@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests through the C API: what a program may do with one that it keeps. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "infer/fake_model.h"
+#include "server/server.h"
+
+#include "triton/core/tritonserver.h"
+
+#define CONFIG                                                                                     \
+        "name: 'm' input { name: 'A' data_type: TYPE_FP32 dims: 1 } "                              \
+        "output { name: 'Y' data_type: TYPE_FP32 dims: 1 } "
+
+/* Accepts each request and keeps it. */
+struct keeper {
+        struct scheduler base;
+        struct request  *kept;
+        unsigned         n_cancels;
+};
+
+static struct error *keep(struct scheduler *s, struct request *req) {
+        CONTAINER_OF(s, struct keeper, base)->kept = req;
+        atomic_store(&req->state, REQUEST_PENDING);
+        return NULL;
+}
+
+static void note_cancel(struct scheduler *s, struct request *req) {
+        (void)req;
+        CONTAINER_OF(s, struct keeper, base)->n_cancels++;
+}
+
+static const struct scheduler_ops keeper_ops = { .submit = keep, .cancel = note_cancel };
+
+struct fixture {
+        struct fake_model                     *fake;
+        struct keeper                          keeper;
+        struct server                          server;
+        struct TRITONSERVER_Server            *server_face;
+        struct TRITONSERVER_InferenceRequest  *request;
+        struct TRITONSERVER_ResponseAllocator *allocator;
+        unsigned                               n_released;
+};
+
+static void ok(struct TRITONSERVER_Error *err) {
+        assert_ok((struct error *)err, "call");
+}
+
+static void refused(struct TRITONSERVER_Error *err, const char *message) {
+        assert_error((struct error *)err, ERR_INVALID_ARG, message);
+}
+
+static struct TRITONSERVER_Error *alloc_nothing(
+        struct TRITONSERVER_ResponseAllocator *allocator, const char *tensor, size_t byte_size,
+        TRITONSERVER_MemoryType type, int64_t id, void *userp, void **buffer, void **buffer_userp,
+        TRITONSERVER_MemoryType *actual_type, int64_t *actual_id) {
+        (void)allocator, (void)tensor, (void)byte_size, (void)type, (void)id, (void)userp;
+        (void)buffer, (void)buffer_userp, (void)actual_type, (void)actual_id;
+        return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, "no outputs in this test");
+}
+
+static struct TRITONSERVER_Error *release_nothing(
+        struct TRITONSERVER_ResponseAllocator *allocator, void *buffer, void *buffer_userp,
+        size_t byte_size, TRITONSERVER_MemoryType type, int64_t id) {
+        (void)allocator, (void)buffer, (void)buffer_userp, (void)byte_size, (void)type, (void)id;
+        return NULL;
+}
+
+static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
+                       void *userp) {
+        struct fixture *f = userp;
+
+        assert_ptr_equal(request, f->request);
+        assert_int_equal(flags, TRITONSERVER_REQUEST_RELEASE_ALL);
+        f->n_released++;
+}
+
+static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
+                        void *userp) {
+        (void)flags;
+        (void)userp;
+        ok(TRITONSERVER_InferenceResponseDelete(response));
+}
+
+static void set_callbacks(struct fixture *f) {
+        ok(TRITONSERVER_InferenceRequestSetReleaseCallback(f->request, on_release, f));
+        ok(TRITONSERVER_InferenceRequestSetResponseCallback(f->request, f->allocator, NULL,
+                                                            on_response, f));
+}
+
+static int open_fixture(void **state) {
+        static const float zero;
+        struct fixture    *f = calloc(1, sizeof(*f));
+
+        assert_non_null(f);
+        f->fake = fake_model_new(CONFIG);
+        f->keeper.base.ops = &keeper_ops;
+        f->fake->model.scheduler = &f->keeper.base;
+        atomic_store(&f->server.state, SERVER_READY);
+        f->server_face = (struct TRITONSERVER_Server *)&f->server;
+        f->request = (struct TRITONSERVER_InferenceRequest *)fake_request(f->fake);
+        ok(TRITONSERVER_ResponseAllocatorNew(&f->allocator, alloc_nothing, release_nothing, NULL));
+        ok(TRITONSERVER_InferenceRequestAddInput(f->request, "A", TRITONSERVER_TYPE_FP32,
+                                                 (int64_t[]){ 1 }, 1));
+        ok(TRITONSERVER_InferenceRequestAppendInputData(f->request, "A", &zero, sizeof(zero),
+                                                        TRITONSERVER_MEMORY_CPU, 0));
+        set_callbacks(f);
+        *state = f;
+        return 0;
+}
+
+static int close_fixture(void **state) {
+        struct fixture *f = *state;
+
+        ok(TRITONSERVER_InferenceRequestDelete(f->request));
+        ok(TRITONSERVER_ResponseAllocatorDelete(f->allocator));
+        fake_model_free(f->fake);
+        free(f);
+        return 0;
+}
+
+static bool is_cancelled(struct fixture *f) {
+        bool yes = false;
+
+        ok(TRITONSERVER_InferenceRequestIsCancelled(f->request, &yes));
+        return yes;
+}
+
+/* A scheduler's lists would break if a request were in them twice. */
+static void test_in_use(void **state) {
+        static const char in_use[] =
+                "the request is in use by an inference that has not released it";
+        struct fixture *f = *state;
+
+        ok(TRITONSERVER_ServerInferAsync(f->server_face, f->request, NULL));
+        refused(TRITONSERVER_ServerInferAsync(f->server_face, f->request, NULL), in_use);
+        atomic_store(&f->keeper.kept->state, REQUEST_EXECUTING);
+        refused(TRITONSERVER_ServerInferAsync(f->server_face, f->request, NULL), in_use);
+        assert_int_equal(atomic_load(&f->fake->model.n_in_flight), 1);
+        request_release(f->keeper.kept, REQUEST_RELEASE_ALL);
+        assert_int_equal(f->n_released, 1);
+
+        ok(TRITONSERVER_ServerInferAsync(f->server_face, f->request, NULL));
+        request_release(f->keeper.kept, REQUEST_RELEASE_ALL);
+        assert_int_equal(f->n_released, 2);
+        assert_int_equal(atomic_load(&f->fake->model.n_in_flight), 0);
+}
+
+/* A cancellation ends one inference, not all that the same request is used for later. */
+static void test_cancellation_is_of_one_use(void **state) {
+        struct fixture *f = *state;
+
+        ok(TRITONSERVER_ServerInferAsync(f->server_face, f->request, NULL));
+        ok(TRITONSERVER_InferenceRequestCancel(f->request));
+        assert_int_equal(f->keeper.n_cancels, 1);
+        assert_true(is_cancelled(f));
+        request_release(f->keeper.kept, REQUEST_RELEASE_ALL);
+        assert_true(is_cancelled(f));
+
+        set_callbacks(f);
+        assert_false(is_cancelled(f));
+
+        /* Before it starts: it will be refused. */
+        ok(TRITONSERVER_InferenceRequestCancel(f->request));
+        assert_int_equal(f->keeper.n_cancels, 1);
+        assert_true(is_cancelled(f));
+}
+
+static void test_memory_types(void **state) {
+        struct fixture *f = *state;
+        char            byte = 0;
+
+        refused(TRITONSERVER_InferenceRequestAppendInputData(f->request, "A", &byte, 1,
+                                                             (TRITONSERVER_MemoryType)3, 0),
+                "TRITONSERVER_InferenceRequestAppendInputData: 3 is no valid memory type");
+        assert_error((struct error *)TRITONSERVER_InferenceRequestAppendInputData(
+                             f->request, "A", &byte, 1, TRITONSERVER_MEMORY_GPU, 0),
+                     ERR_UNSUPPORTED, "input 'A' is in GPU memory: GPUs not supported");
+        ok(TRITONSERVER_InferenceRequestAppendInputData(f->request, "A", &byte, 1,
+                                                        TRITONSERVER_MEMORY_CPU_PINNED, 0));
+        assert_int_equal(request_find_input((struct request *)f->request, "A")->byte_size, 5);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(test_in_use, open_fixture, close_fixture),
+                cmocka_unit_test_setup_teardown(test_cancellation_is_of_one_use, open_fixture,
+                                                close_fixture),
+                cmocka_unit_test_setup_teardown(test_memory_types, open_fixture, close_fixture),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "backend/backend_instance.h"
+
+#include "backend/fake_host.h"
+#include "backend/log_lines.h"
+#include "backend/probe.h"
+#include "infer/fake_model.h"
+#include "infer/request_check.h"
+
+#define N_REQUESTS 3
+
+#define CONFIG                                                                                     \
+        "name: 'm' backend: 'fake' max_batch_size: 8 "                                             \
+        "input [{ name: 'IN' data_type: TYPE_INT32 dims: [ 2 ] }] "                                \
+        "output [{ name: 'OUT' data_type: TYPE_INT32 dims: [ 2 ] }]"
+
+/* A model of the fake backend, its parts put together by hand. */
+struct place {
+        struct temp_tree     tree;
+        struct fake_library  library;
+        struct fake_model   *fake;
+        struct backend_model model;
+};
+
+static void begin(struct place *p, const char *kind) {
+        AUTO_STRBUF     json = { 0 };
+        struct backend *backend;
+
+        fake_host_reset();
+        p->tree = temp_tree_make();
+        p->library = fake_library_open(&p->tree, kind, "lib.so");
+        strbuf_init(&json, 0);
+        strbuf_puts(&json, "{}");
+        assert_ok(backend_open("fake", p->library.path, &json, &backend), "open");
+        p->fake = fake_model_new(CONFIG);
+        p->model = (struct backend_model){ .backend = backend,
+                                           .name = "m",
+                                           .version = 1,
+                                           .directory = p->tree.path,
+                                           .config = p->fake->model.config,
+                                           .stats = p->fake->model.stats };
+        assert_ok(backend_model_start(&p->model), "start");
+}
+
+static void end(struct place *p) {
+        backend_model_stop(&p->model);
+        fake_model_free(p->fake);
+        fake_library_close(&p->library);
+        temp_tree_remove(&p->tree);
+}
+
+static struct error *make_instance(struct place *p, const Inference__ModelInstanceGroup *group,
+                                   const char *host_policy, struct backend_instance **ret) {
+        struct backend_instance_options options = { .model = &p->model,
+                                                    .name = "m_0_1",
+                                                    .group = group,
+                                                    .device_id = 5,
+                                                    .host_policy_json = str_of(host_policy) };
+
+        return backend_instance_new(&options, ret);
+}
+
+static struct backend_instance *instance(struct place *p) {
+        static const Inference__ModelInstanceGroup group = {
+                .kind = INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU
+        };
+        struct backend_instance *in;
+
+        assert_ok(make_instance(p, &group, "{\"cpu\":{}}", &in), "instance");
+        return in;
+}
+
+static void test_is_what_it_was_told(void **state) {
+        static const struct {
+                Inference__ModelInstanceGroup__Kind kind;
+                TRITONSERVER_InstanceGroupKind      expected;
+        } rows[] = {
+                { INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_AUTO,
+                  TRITONSERVER_INSTANCEGROUPKIND_AUTO },
+                { INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU,
+                  TRITONSERVER_INSTANCEGROUPKIND_CPU },
+                { INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU,
+                  TRITONSERVER_INSTANCEGROUPKIND_GPU },
+                { INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL,
+                  TRITONSERVER_INSTANCEGROUPKIND_MODEL },
+        };
+        struct place p;
+
+        (void)state;
+        begin(&p, "fake_backend");
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                Inference__ModelInstanceGroup group = { .kind = rows[i].kind, .passive = i == 1 };
+                struct backend_instance      *in;
+
+                assert_ok(make_instance(&p, &group, "{\"mine\":{\"numa-node\":\"0\"}}", &in),
+                          "new");
+                assert_string_equal(in->name, "m_0_1");
+                assert_string_equal(in->executor.name, "m_0_1");
+                assert_int_equal(in->kind, rows[i].expected);
+                assert_int_equal(in->device_id, 5);
+                assert_ptr_equal(in->group, &group);
+                assert_string_equal(in->host_policy->text, "{\"mine\":{\"numa-node\":\"0\"}}");
+                assert_int_equal(in->executor.is_passive, i == 1);
+                assert_false(in->executor.may_inline);
+                backend_instance_free(in);
+        }
+        assert_int_equal(fake_host_count(FAKE_INSTANCE_INITIALIZE), 4);
+        assert_int_equal(fake_host_count(FAKE_INSTANCE_FINALIZE), 4);
+        backend_instance_free(NULL);
+        end(&p);
+}
+
+static void test_optional_entry_points(void **state) {
+        struct backend_instance *in;
+        struct place             p;
+
+        (void)state;
+        begin(&p, "fake_bare");
+        in = instance(&p);
+        assert_true(in->executor.may_inline);
+        assert_true(in->executor.ops->is_ready(&in->executor));
+        backend_instance_free(in);
+        end(&p);
+}
+
+static void test_initialize_fails(void **state) {
+        static const Inference__ModelInstanceGroup group = { 0 };
+        struct backend_instance                   *in = NULL;
+        struct place                               p;
+
+        (void)state;
+        begin(&p, "fake_backend");
+        fake_host_fail(FAKE_INSTANCE_INITIALIZE, "m_0_1", TRITONSERVER_ERROR_UNAVAILABLE,
+                       "no room");
+        assert_error(make_instance(&p, &group, "{}", &in), ERR_UNAVAILABLE, "no room");
+        assert_null(in);
+        assert_int_equal(fake_host_count(FAKE_INSTANCE_FINALIZE), 0);
+        end(&p);
+}
+
+static void test_bad_host_policy(void **state) {
+        static const Inference__ModelInstanceGroup group = { 0 };
+        struct backend_instance                   *in = NULL;
+        struct error                              *err;
+        struct place                               p;
+
+        (void)state;
+        begin(&p, "fake_backend");
+        err = make_instance(&p, &group, "{\"cpu\":", &in);
+        assert_non_null(err);
+        assert_int_equal(err->code, ERR_INVALID_ARG);
+        error_free(err);
+        assert_null(in);
+        assert_int_equal(fake_host_count(FAKE_INSTANCE_INITIALIZE), 0);
+        end(&p);
+}
+
+static void test_finalize_failure_is_logged(void **state) {
+        struct backend_instance *in;
+        struct place             p;
+
+        (void)state;
+        begin(&p, "fake_backend");
+        fake_host_fail(FAKE_INSTANCE_FINALIZE, NULL, TRITONSERVER_ERROR_INTERNAL, "stuck");
+        in = instance(&p);
+        log_lines_begin();
+        backend_instance_free(in);
+        assert_int_equal(log_lines_count(
+                                 "E failed to finalize instance 'm_0_1' of model 'm': stuck"),
+                         1);
+        log_lines_end();
+        end(&p);
+}
+
+static void test_readiness_is_the_backends(void **state) {
+        struct backend_instance *in;
+        struct place             p;
+
+        (void)state;
+        begin(&p, "fake_backend");
+        in = instance(&p);
+        assert_true(in->executor.ops->is_ready(&in->executor));
+        fake_host_fail(FAKE_INSTANCE_READY, "m_0_1", TRITONSERVER_ERROR_UNAVAILABLE, "warming");
+        assert_false(in->executor.ops->is_ready(&in->executor));
+        fake_host_fail(FAKE_INSTANCE_READY, NULL, TRITONSERVER_ERROR_UNKNOWN, NULL);
+        assert_true(in->executor.ops->is_ready(&in->executor));
+        backend_instance_free(in);
+        end(&p);
+}
+
+/* Requests as a scheduler hands them over. */
+static void make_probes(struct place *p, struct probe *probes, struct request **requests) {
+        static const int32_t values[N_REQUESTS][2] = { { 1, 2 }, { 3, 4 }, { 5, 6 } };
+
+        for (size_t i = 0; i < N_REQUESTS; i++) {
+                probe_init(&probes[i], &p->fake->model);
+                probe_add_row(&probes[i], "IN", values[i], 2);
+                requests[i] = probes[i].request;
+                assert_ok(request_prepare(requests[i]), "prepare");
+                atomic_store(&requests[i]->state, REQUEST_EXECUTING);
+                p->fake->model.n_in_flight++;
+        }
+}
+
+static void test_executes_the_batch(void **state) {
+        struct backend_instance    *in;
+        struct model_stats_snapshot s;
+        struct request             *requests[N_REQUESTS];
+        struct probe                probes[N_REQUESTS];
+        struct place                p;
+
+        (void)state;
+        begin(&p, "fake_backend");
+        in = instance(&p);
+        make_probes(&p, probes, requests);
+        in->executor.ops->execute(&in->executor, requests, N_REQUESTS);
+        assert_int_equal(fake_host_count(FAKE_EXECUTE), 1);
+        for (size_t i = 0; i < N_REQUESTS; i++) {
+                const int32_t *out;
+
+                probe_wait(&probes[i]);
+                assert_null(probe_error(&probes[i]));
+                assert_int_equal(probes[i].response->n_outputs, 1);
+                assert_string_equal(probes[i].response->first_output->name, "OUT");
+                assert_int_equal(probes[i].response->first_output->byte_size, 8);
+                out = probes[i].response->first_output->base;
+                assert_int_equal(out[0], 2 * i + 1);
+                assert_int_equal(out[1], 2 * i + 2);
+                probe_done(&probes[i]);
+        }
+        model_stats_read(p.fake->model.stats, &s);
+        assert_int_equal(s.success.count, N_REQUESTS);
+        assert_int_equal(s.inference_count, N_REQUESTS);
+        assert_int_equal(s.execution_count, 1);
+        assert_int_equal(s.n_batches, 1);
+        assert_int_equal(s.batches[0].batch_size, N_REQUESTS);
+        assert_int_equal(s.fail.count, 0);
+        model_stats_snapshot_done(&s);
+        assert_int_equal(p.fake->model.n_in_flight, 0);
+        backend_instance_free(in);
+        end(&p);
+}
+
+static void test_error_of_execute_answers_all(void **state) {
+        struct backend_instance    *in;
+        struct model_stats_snapshot s;
+        struct request             *requests[N_REQUESTS];
+        struct probe                probes[N_REQUESTS];
+        struct place                p;
+
+        (void)state;
+        begin(&p, "fake_backend");
+        in = instance(&p);
+        make_probes(&p, probes, requests);
+        fake_host_fail(FAKE_EXECUTE, NULL, TRITONSERVER_ERROR_UNSUPPORTED, "no such operator");
+        in->executor.ops->execute(&in->executor, requests, N_REQUESTS);
+        for (size_t i = 0; i < N_REQUESTS; i++) {
+                const struct error *err = probe_error(&probes[i]);
+
+                assert_int_equal(probes[i].n_answers, 1);
+                assert_int_equal(probes[i].n_finals, 1);
+                assert_int_equal(probes[i].n_releases, 1);
+                assert_non_null(err);
+                assert_int_equal(err->code, ERR_UNSUPPORTED);
+                assert_string_equal(err->message, "no such operator");
+                assert_int_equal(probes[i].response->n_outputs, 0);
+                probe_done(&probes[i]);
+        }
+        model_stats_read(p.fake->model.stats, &s);
+        assert_int_equal(s.success.count, 0);
+        assert_int_equal(s.fail.count, N_REQUESTS);
+        assert_int_equal(s.execution_count, 0);
+        model_stats_snapshot_done(&s);
+        assert_int_equal(p.fake->model.n_in_flight, 0);
+        backend_instance_free(in);
+        end(&p);
+}
+
+static void test_reports(void **state) {
+        static const struct request_times times = { .exec_start_ns = 1300,
+                                                    .compute_start_ns = 1310,
+                                                    .compute_end_ns = 1350,
+                                                    .exec_end_ns = 1370 };
+        struct backend_instance          *in;
+        struct model_stats_snapshot       s;
+        struct probe                      probe;
+        struct place                      p;
+
+        (void)state;
+        begin(&p, "fake_backend");
+        in = instance(&p);
+        probe_init(&probe, &p.fake->model);
+        probe.request->times.request_start_ns = 1000;
+        probe.request->times.queue_start_ns = 1100;
+        probe.request->batch_size = 4;
+        backend_instance_report(in, probe.request, true, &times);
+        backend_instance_report(in, probe.request, false, &times);
+        backend_instance_report_batch(in, 4, &times);
+        /* A model without batching counts as one inference. */
+        probe.request->batch_size = 0;
+        backend_instance_report(in, probe.request, true, &times);
+
+        model_stats_read(p.fake->model.stats, &s);
+        assert_int_equal(s.success.count, 2);
+        assert_int_equal(s.success.ns, 2 * 370);
+        assert_int_equal(s.queue.ns, 2 * 200);
+        assert_int_equal(s.compute_input.ns, 2 * 10);
+        assert_int_equal(s.compute_infer.ns, 2 * 40);
+        assert_int_equal(s.compute_output.ns, 2 * 20);
+        assert_int_equal(s.inference_count, 5);
+        assert_int_equal(s.fail.count, 1);
+        assert_int_equal(s.fail.ns, 370);
+        assert_int_equal(s.execution_count, 1);
+        assert_int_equal(s.batches[0].batch_size, 4);
+        assert_int_equal(s.batches[0].compute_infer.ns, 40);
+        model_stats_snapshot_done(&s);
+        probe_done(&probe);
+        backend_instance_free(in);
+        end(&p);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_is_what_it_was_told),
+                cmocka_unit_test(test_optional_entry_points),
+                cmocka_unit_test(test_initialize_fails),
+                cmocka_unit_test(test_bad_host_policy),
+                cmocka_unit_test(test_finalize_failure_is_logged),
+                cmocka_unit_test(test_readiness_is_the_backends),
+                cmocka_unit_test(test_executes_the_batch),
+                cmocka_unit_test(test_error_of_execute_answers_all),
+                cmocka_unit_test(test_reports),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

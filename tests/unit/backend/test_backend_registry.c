@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "backend/backend_registry.h"
+
+#include "backend/fake_host.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "infer/fake_model.h"
+
+#define N_THREADS 8
+
+/* A model "m" and a backend directory "backends" in a tree of their own. */
+struct place {
+        struct temp_tree         tree;
+        char                    *backends; /* owned */
+        char                    *model;    /* owned */
+        struct backend_registry *registry; /* owned */
+};
+
+static void begin_with(struct place *p, bool auto_complete, const struct backend_setting *settings,
+                       size_t n_settings) {
+        fake_host_reset();
+        p->tree = temp_tree_make();
+        p->backends = temp_tree_path(&p->tree, "backends");
+        p->model = temp_tree_path(&p->tree, "models/m");
+        temp_tree_folder(&p->tree, "models/m/3");
+        temp_tree_folder(&p->tree, "backends/fake");
+        p->registry = backend_registry_new(
+                &(struct backend_registry_options){ .directory = p->backends,
+                                                    .auto_complete = auto_complete,
+                                                    .settings = settings,
+                                                    .n_settings = n_settings });
+}
+
+static void begin(struct place *p) {
+        begin_with(p, true, NULL, 0);
+}
+
+static void end(struct place *p) {
+        backend_registry_free(p->registry);
+        temp_tree_remove(&p->tree);
+        free(p->backends);
+        free(p->model);
+}
+
+static struct error *get(struct place *p, const char *backend, const char *runtime,
+                         struct backend **ret) {
+        struct backend_wanted wanted = { .backend = backend,
+                                         .runtime = runtime,
+                                         .model = "m",
+                                         .model_directory = p->model,
+                                         .version = 3 };
+
+        return backend_registry_get(p->registry, &wanted, ret);
+}
+
+static void assert_found(struct place *p, const char *runtime, const char *expected) {
+        AUTO_CHARS      path = temp_tree_path(&p->tree, expected);
+        struct backend *b;
+
+        assert_ok(get(p, "fake", runtime, &b), expected);
+        assert_string_equal(b->path, path);
+        backend_unref(b);
+}
+
+static void test_search_order(void **state) {
+        static const char *const paths[] = { "models/m/3/libtriton_fake.so",
+                                             "models/m/libtriton_fake.so",
+                                             "backends/fake/libtriton_fake.so" };
+        struct fake_library      libraries[3];
+        struct place             p;
+        struct backend          *b = NULL;
+
+        (void)state;
+        begin(&p);
+        for (size_t i = 0; i < 3; i++)
+                libraries[i] = fake_library_open(&p.tree, "fake_backend", paths[i]);
+        /* Beside those of other versions and backends. */
+        temp_tree_write(&p.tree, "models/m/2/libtriton_fake.so", "");
+        temp_tree_write(&p.tree, "backends/other/libtriton_fake.so", "");
+        for (size_t i = 0; i < 3; i++) {
+                assert_found(&p, "", paths[i]);
+                temp_tree_unlink(&p.tree, paths[i]);
+        }
+        assert_error(get(&p, "fake", "", &b), ERR_INVALID_ARG,
+                     "unable to find backend library for backend 'fake', try specifying runtime on "
+                     "the model configuration.");
+        assert_null(b);
+        end(&p);
+        for (size_t i = 0; i < 3; i++)
+                fake_library_close(&libraries[i]);
+}
+
+static void test_runtime_names_the_library(void **state) {
+        static const char *const paths[] = { "models/m/3/libmine.so", "models/m/libmine.so",
+                                             "backends/fake/libmine.so" };
+        struct fake_library      libraries[4];
+        struct place             p;
+        struct backend          *b = NULL;
+
+        (void)state;
+        begin(&p);
+        for (size_t i = 0; i < 3; i++)
+                libraries[i] = fake_library_open(&p.tree, "fake_backend", paths[i]);
+        libraries[3] = fake_library_open(&p.tree, "fake_backend", "models/m/libtriton_fake.so");
+        for (size_t i = 0; i < 3; i++) {
+                assert_found(&p, "libmine.so", paths[i]);
+                temp_tree_unlink(&p.tree, paths[i]);
+        }
+
+        AUTO_CHARS text = mem_printf("unable to find backend library 'libmine.so' for model 'm', "
+                                     "searched: '%s/3/libmine.so' '%s/libmine.so' "
+                                     "'%s/fake/libmine.so' ",
+                                     p.model, p.model, p.backends);
+
+        assert_error(get(&p, "fake", "libmine.so", &b), ERR_INVALID_ARG, text);
+        assert_null(b);
+        end(&p);
+        for (size_t i = 0; i < 4; i++)
+                fake_library_close(&libraries[i]);
+}
+
+static void test_names_that_escape(void **state) {
+        static const struct {
+                const char *backend, *runtime, *named;
+        } rows[] = {
+                { "fake", "../libtriton_fake.so", "../libtriton_fake.so" },
+                { "fake", "/lib/libtriton_fake.so", "/lib/libtriton_fake.so" },
+                { "fake", "sub/libtriton_fake.so", "sub/libtriton_fake.so" },
+                { "fake", "..", ".." },
+                { "..", "libtriton_fake.so", ".." },
+                { "../fake", "", "libtriton_../fake.so" },
+                { "../fake", "libtriton_fake.so", "../fake" },
+        };
+        struct fake_library library;
+        struct place        p;
+
+        (void)state;
+        begin(&p);
+        /* There where each of these would lead. */
+        library = fake_library_open(&p.tree, "fake_backend", "models/m/3/libtriton_fake.so");
+        temp_tree_write(&p.tree, "models/m/libtriton_fake.so", "");
+        temp_tree_write(&p.tree, "models/m/3/sub/libtriton_fake.so", "");
+        temp_tree_write(&p.tree, "backends/libtriton_fake.so", "");
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                AUTO_CHARS text =
+                        mem_printf("backend library name '%s' escapes backend directory "
+                                   "'%s', for model 'm', check model config runtime field",
+                                   rows[i].named, p.backends);
+                struct backend *b = NULL;
+
+                assert_error(get(&p, rows[i].backend, rows[i].runtime, &b), ERR_INVALID_ARG, text);
+                assert_null(b);
+        }
+        assert_int_equal(fake_host_count(FAKE_INITIALIZE), 0);
+        end(&p);
+        fake_library_close(&library);
+}
+
+static void assert_config(struct place *p, const char *backend, const char *format) {
+        AUTO_CHARS      path = mem_printf("backends/%s/libtriton_%s.so", backend, backend);
+        AUTO_CHARS      expected = mem_printf(format, p->backends);
+        struct backend *b;
+
+        struct fake_library library = fake_library_open(&p->tree, "fake_bare", path);
+
+        assert_ok(get(p, backend, "", &b), backend);
+        assert_string_equal(b->config->text, expected);
+        backend_unref(b);
+        fake_library_close(&library);
+}
+
+/* The variable part is the backend directory. */
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+
+static void test_configuration(void **state) {
+        struct place p;
+
+        (void)state;
+        begin_with(&p, true, NULL, 0);
+        assert_config(
+                &p, "fake",
+                "{\"cmdline\":{\"auto-complete-config\":\"true\",\"backend-directory\":\"%s\","
+                "\"default-max-batch-size\":\"4\",\"min-compute-capability\":\"0.000000\"}}");
+        end(&p);
+        begin_with(&p, false, NULL, 0);
+        assert_config(&p, "fake",
+                      "{\"cmdline\":{\"auto-complete-config\":\"false\","
+                      "\"backend-directory\":\"%s\",\"default-max-batch-size\":\"4\","
+                      "\"min-compute-capability\":\"0.000000\"}}");
+        end(&p);
+}
+
+static void test_settings_overlay(void **state) {
+        /* One for the backend counts more than one for all, whichever was given first. */
+        static const struct backend_setting settings[] = {
+                { "fake", "threads", "2" },
+                { "", "threads", "8" },
+                { "other", "threads", "3" },
+                { "", "text", "a \"b\"\\" },
+                { "", "default-max-batch-size", "16" },
+                { "fake", "level", "1" },
+                { "fake", "level", "2" },
+        };
+        struct place p;
+
+        (void)state;
+        begin_with(&p, true, settings, ARRAY_LEN(settings));
+        assert_config(
+                &p, "fake",
+                "{\"cmdline\":{\"auto-complete-config\":\"true\",\"backend-directory\":\"%s\","
+                "\"default-max-batch-size\":\"16\",\"min-compute-capability\":\"0.000000\","
+                "\"threads\":\"2\",\"text\":\"a \\\"b\\\"\\\\\",\"level\":\"2\"}}");
+        assert_config(
+                &p, "other",
+                "{\"cmdline\":{\"auto-complete-config\":\"true\",\"backend-directory\":\"%s\","
+                "\"default-max-batch-size\":\"16\",\"min-compute-capability\":\"0.000000\","
+                "\"threads\":\"3\",\"text\":\"a \\\"b\\\"\\\\\"}}");
+        assert_config(
+                &p, "third",
+                "{\"cmdline\":{\"auto-complete-config\":\"true\",\"backend-directory\":\"%s\","
+                "\"default-max-batch-size\":\"16\",\"min-compute-capability\":\"0.000000\","
+                "\"threads\":\"8\",\"text\":\"a \\\"b\\\"\\\\\"}}");
+        end(&p);
+}
+
+static void test_each_library_opens_once(void **state) {
+        struct fake_library library;
+        struct backend     *first, *second;
+        struct place        p;
+
+        (void)state;
+        begin(&p);
+        library = fake_library_open(&p.tree, "fake_backend", "backends/fake/libtriton_fake.so");
+        assert_ok(get(&p, "fake", "", &first), "first");
+        assert_ok(get(&p, "fake", "libtriton_fake.so", &second), "second");
+        assert_ptr_equal(first, second);
+        backend_unref(first);
+        backend_unref(second);
+        /* The registry keeps it for the next model. */
+        assert_int_equal(fake_host_count(FAKE_FINALIZE), 0);
+        assert_ok(get(&p, "fake", "", &first), "third");
+        assert_ptr_equal(first, second);
+        assert_int_equal(fake_host_count(FAKE_INITIALIZE), 1);
+
+        /* Who still uses it keeps it beyond the registry. */
+        backend_registry_free(p.registry);
+        p.registry = NULL;
+        assert_int_equal(fake_host_count(FAKE_FINALIZE), 0);
+        backend_unref(first);
+        assert_int_equal(fake_host_count(FAKE_FINALIZE), 1);
+        end(&p);
+        fake_library_close(&library);
+}
+
+static void test_failure_is_not_kept(void **state) {
+        struct fake_library library;
+        struct backend     *b = NULL;
+        struct place        p;
+
+        (void)state;
+        begin(&p);
+        library = fake_library_open(&p.tree, "fake_backend", "backends/fake/libtriton_fake.so");
+        fake_host_fail(FAKE_INITIALIZE, "fake", TRITONSERVER_ERROR_UNAVAILABLE, "not today");
+        assert_error(get(&p, "fake", "", &b), ERR_UNAVAILABLE, "not today");
+        assert_null(b);
+        fake_host_fail(FAKE_INITIALIZE, NULL, TRITONSERVER_ERROR_UNKNOWN, NULL);
+        assert_ok(get(&p, "fake", "", &b), "again");
+        assert_int_equal(fake_host_count(FAKE_INITIALIZE), 2);
+        backend_unref(b);
+        end(&p);
+        assert_int_equal(fake_host_count(FAKE_FINALIZE), 1);
+        fake_library_close(&library);
+}
+
+struct getter {
+        struct place   *place;
+        struct thread   thread;
+        struct backend *backend;
+        struct error   *error;
+};
+
+static void get_one(void *arg) {
+        struct getter *g = arg;
+
+        g->error = get(g->place, "fake", "", &g->backend);
+}
+
+static void test_parallel_loads_open_once(void **state) {
+        struct fake_library library;
+        struct getter       getters[N_THREADS] = { 0 };
+        struct place        p;
+
+        (void)state;
+        begin(&p);
+        library = fake_library_open(&p.tree, "fake_backend", "backends/fake/libtriton_fake.so");
+        for (size_t i = 0; i < N_THREADS; i++) {
+                getters[i].place = &p;
+                assert_ok(thread_start(&getters[i].thread, "getter", get_one, &getters[i]),
+                          "start");
+        }
+        for (size_t i = 0; i < N_THREADS; i++) {
+                thread_join(&getters[i].thread);
+                assert_ok(getters[i].error, "get");
+                assert_ptr_equal(getters[i].backend, getters[0].backend);
+        }
+        assert_int_equal(fake_host_count(FAKE_INITIALIZE), 1);
+        for (size_t i = 0; i < N_THREADS; i++)
+                backend_unref(getters[i].backend);
+        end(&p);
+        assert_int_equal(fake_host_count(FAKE_FINALIZE), 1);
+        fake_library_close(&library);
+}
+
+static void list_name(const struct backend *b, void *userp) {
+        strbuf_printf(userp, "%s ", b->name);
+}
+
+static void test_each(void **state) {
+        struct fake_library first, second;
+        AUTO_STRBUF         names = { 0 };
+        struct backend     *b;
+        struct place        p;
+
+        (void)state;
+        strbuf_init(&names, 0);
+        begin(&p);
+        backend_registry_each(p.registry, list_name, &names);
+        assert_string_equal(strbuf_cstr(&names), "");
+        first = fake_library_open(&p.tree, "fake_bare", "backends/zebra/libtriton_zebra.so");
+        second = fake_library_open(&p.tree, "fake_bare", "backends/ant/libtriton_ant.so");
+        assert_ok(get(&p, "zebra", "", &b), "zebra");
+        backend_unref(b);
+        assert_ok(get(&p, "ant", "", &b), "ant");
+        backend_unref(b);
+        backend_registry_each(p.registry, list_name, &names);
+        assert_string_equal(strbuf_cstr(&names), "zebra ant ");
+        end(&p);
+        fake_library_close(&first);
+        fake_library_close(&second);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_search_order),
+                cmocka_unit_test(test_runtime_names_the_library),
+                cmocka_unit_test(test_names_that_escape),
+                cmocka_unit_test(test_configuration),
+                cmocka_unit_test(test_settings_overlay),
+                cmocka_unit_test(test_each_library_opens_once),
+                cmocka_unit_test(test_failure_is_not_kept),
+                cmocka_unit_test(test_parallel_loads_open_once),
+                cmocka_unit_test(test_each),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

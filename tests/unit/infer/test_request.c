@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "infer/fake_model.h"
+#include "infer/response_order.h"
+#include "infer/scheduler.h"
+
+#define SIMPLE                                                                                     \
+        "name: 'm' max_batch_size: 8 "                                                             \
+        "input { name: 'A' data_type: TYPE_FP32 dims: 4 } "                                        \
+        "input { name: 'B' data_type: TYPE_FP32 dims: 4 } "                                        \
+        "output { name: 'Y' data_type: TYPE_FP32 dims: 4 } "
+
+struct open_request {
+        struct fake_model *fake;
+        struct request    *req;
+};
+
+static struct open_request open_one(void) {
+        struct open_request o = { .fake = fake_model_new(SIMPLE) };
+
+        o.req = fake_request(o.fake);
+        return o;
+}
+
+static void close_one(struct open_request o) {
+        request_free(o.req);
+        fake_model_free(o.fake);
+}
+
+static void test_new(void **state) {
+        struct open_request o = open_one();
+
+        (void)state;
+        assert_ptr_equal(o.req->model, &o.fake->model);
+        assert_string_equal(o.req->id, "");
+        assert_int_equal(atomic_load(&o.req->state), REQUEST_INITIALIZED);
+        assert_false(request_is_cancelled(o.req));
+        assert_null(o.req->first_input);
+        assert_null(request_input_at(o.req, 0));
+        assert_null(request_find_input(o.req, "A"));
+
+        /* It holds its model. */
+        model_unref(&o.fake->model);
+        assert_int_equal(o.fake->n_unused, 0);
+        request_free(o.req);
+        assert_int_equal(o.fake->n_unused, 1);
+        o.fake->n_unused = 0;
+        ref_init(&o.fake->model.ref);
+        fake_model_free(o.fake);
+        request_free(NULL);
+}
+
+static void test_id(void **state) {
+        struct open_request o = open_one();
+        const char         *kept;
+        char                text[32];
+
+        (void)state;
+        assert_ok(request_set_id(o.req, "first"), "id");
+        assert_string_equal(o.req->id, "first");
+        assert_ok(request_set_id(o.req, ""), "empty");
+        assert_string_equal(o.req->id, "");
+        assert_ok(request_set_id(o.req, "a longer one"), "id");
+        assert_string_equal(o.req->id, "a longer one");
+        assert_ok(request_set_id(o.req, o.req->id), "itself");
+        assert_string_equal(o.req->id, "a longer one");
+        assert_ok(request_set_id(o.req, NULL), "none");
+        assert_string_equal(o.req->id, "");
+
+        /* Ids of one length, for ever: no growth. */
+        assert_ok(request_set_id(o.req, "id 000000"), "id");
+        kept = o.req->id;
+        for (unsigned i = 0; i < 10000; i++) {
+                snprintf(text, sizeof(text), "id %06u", i);
+                assert_ok(request_set_id(o.req, text), text);
+        }
+        assert_ptr_equal(o.req->id, kept);
+        assert_string_equal(o.req->id, "id 009999");
+        close_one(o);
+}
+
+static void test_correlation(void **state) {
+        struct open_request o = open_one();
+        char                text[] = "sequence";
+
+        (void)state;
+        o.req->correlation = (struct correlation_id){ .number = 7 };
+        assert_ok(request_set_correlation_text(o.req, text), "text");
+        text[0] = 'X';
+        assert_string_equal(o.req->correlation.text, "sequence");
+        assert_int_equal(o.req->correlation.number, 0);
+        close_one(o);
+}
+
+/* ---- inputs ---------------------------------------------------------------------------------- */
+
+static void assert_inputs(const struct request *req, const char *names) {
+        uint32_t n = 0;
+
+        for (; *names != '\0'; names++, n++) {
+                char name[2] = { *names, 0 };
+
+                assert_non_null(request_input_at(req, n));
+                assert_string_equal(request_input_at(req, n)->name, name);
+                assert_ptr_equal(request_find_input(req, name), request_input_at(req, n));
+                assert_ptr_equal(request_input_at(req, n)->request, req);
+        }
+        assert_int_equal(req->n_inputs, n);
+        assert_null(request_input_at(req, n));
+}
+
+static void test_inputs(void **state) {
+        struct open_request   o = open_one();
+        int64_t               dims[] = { 2, 4 };
+        char                  name[] = "A";
+        struct request_input *in;
+
+        (void)state;
+        assert_ok(request_add_input(o.req, name, DATA_TYPE_FP32, dims, 2), "A");
+        name[0] = 'X';
+        dims[0] = 99;
+        in = request_input_at(o.req, 0);
+        assert_string_equal(in->name, "A");
+        assert_int_equal(in->type, DATA_TYPE_FP32);
+        assert_int_equal(in->n_given_dims, 2);
+        assert_int_equal(in->given_shape[0], 2);
+        assert_int_equal(in->given_shape[1], 4);
+        assert_int_equal(in->byte_size, 0);
+        assert_ok(request_add_input(o.req, "B", DATA_TYPE_INT8, NULL, 0), "B");
+        assert_int_equal(request_find_input(o.req, "B")->n_given_dims, 0);
+        assert_ok(request_add_input(o.req, "C", DATA_TYPE_INT8, dims, 2), "C");
+        assert_inputs(o.req, "ABC");
+
+        assert_ok(request_remove_input(o.req, "B"), "middle");
+        assert_inputs(o.req, "AC");
+        assert_ok(request_remove_input(o.req, "C"), "last");
+        assert_ok(request_add_input(o.req, "D", DATA_TYPE_INT8, dims, 2), "D");
+        assert_inputs(o.req, "AD");
+        assert_ok(request_remove_input(o.req, "A"), "first");
+        assert_inputs(o.req, "D");
+        assert_ok(request_remove_input(o.req, "D"), "only");
+        assert_inputs(o.req, "");
+        assert_ok(request_add_input(o.req, "E", DATA_TYPE_INT8, dims, 2), "E");
+        assert_inputs(o.req, "E");
+        request_remove_all_inputs(o.req);
+        assert_inputs(o.req, "");
+        assert_ok(request_add_input(o.req, "A", DATA_TYPE_INT8, dims, 2), "again");
+        assert_inputs(o.req, "A");
+        close_one(o);
+}
+
+static void test_input_errors(void **state) {
+        struct open_request      o = open_one();
+        struct buffer_attributes bytes = cpu_bytes(4);
+        int64_t                  dims[REQUEST_MAX_DIMS + 1] = { 1 };
+
+        (void)state;
+        add_input(o.req, "A", DATA_TYPE_FP32, 1, 4);
+        assert_error(request_add_input(o.req, "A", DATA_TYPE_FP32, dims, 1), ERR_INVALID_ARG,
+                     "[request id: <id_unknown>] input 'A' already exists in request");
+        assert_ok(request_set_id(o.req, "7"), "id");
+        assert_error(request_remove_input(o.req, "Z"), ERR_INVALID_ARG,
+                     "[request id: 7] input 'Z' does not exist in request");
+        assert_error(request_append_bytes(o.req, "Z", dims, &bytes, NULL), ERR_INVALID_ARG,
+                     "[request id: 7] input 'Z' does not exist in request");
+        assert_error(request_remove_bytes(o.req, "Z"), ERR_INVALID_ARG,
+                     "[request id: 7] input 'Z' does not exist in request");
+        assert_error(request_add_raw_input(o.req, "R"), ERR_INVALID_ARG,
+                     "[request id: 7] raw input 'R' can't be added to request with other inputs");
+        assert_ok(request_add_input(o.req, "B", DATA_TYPE_FP32, dims, REQUEST_MAX_DIMS), "64");
+        assert_error(request_add_input(o.req, "C", DATA_TYPE_FP32, dims, REQUEST_MAX_DIMS + 1),
+                     ERR_INVALID_ARG,
+                     "[request id: 7] input 'C' has 65 dimensions, at most 64 are supported");
+        assert_error(
+                request_add_input(o.req, "C", DATA_TYPE_FP32, dims, UINT64_MAX), ERR_INVALID_ARG,
+                "[request id: 7] input 'C' has 18446744073709551615 dimensions, at most 64 are "
+                "supported");
+        assert_inputs(o.req, "AB");
+        close_one(o);
+}
+
+static void test_input_bytes(void **state) {
+        static const char        bytes[64];
+        struct open_request      o = open_one();
+        struct buffer_attributes huge = cpu_bytes(SIZE_MAX);
+        struct buffer_attributes four = { .memory_type = MEMORY_CPU_PINNED,
+                                          .memory_id = 3,
+                                          .byte_size = 4 };
+        struct request_input    *in;
+
+        (void)state;
+        assert_ok(request_add_input(o.req, "A", DATA_TYPE_FP32, NULL, 0), "A");
+        in = request_find_input(o.req, "A");
+        append_bytes(o.req, "A", NULL, 0); /* nothing is no chunk */
+        assert_int_equal(in->n_chunks, 0);
+        append_bytes(o.req, "A", bytes, 8);
+        assert_ptr_equal(in->first_chunk, &in->only_chunk); /* no allocation */
+        assert_ok(request_append_bytes(o.req, "A", bytes + 8, &four, NULL), "second");
+        assert_ok(request_append_bytes(o.req, "A", bytes + 32, &four, "gpu_0"), "policy");
+        append_bytes(o.req, "A", bytes + 16, 16);
+
+        assert_int_equal(in->n_chunks, 4);
+        assert_int_equal(in->byte_size, 28); /* without those of a host policy */
+        assert_ptr_equal(in->first_chunk->base, bytes);
+        assert_ptr_equal(in->first_chunk->next->base, bytes + 8);
+        assert_int_equal(in->first_chunk->next->attributes.memory_type, MEMORY_CPU_PINNED);
+        assert_int_equal(in->first_chunk->next->attributes.memory_id, 3);
+        assert_string_equal(in->first_chunk->next->next->host_policy, "gpu_0");
+        assert_null(in->last_chunk->host_policy);
+        assert_int_equal(in->last_chunk->attributes.byte_size, 16);
+        assert_null(in->last_chunk->next);
+
+        assert_error(request_append_bytes(o.req, "A", bytes, &huge, NULL), ERR_UNAVAILABLE,
+                     "[request id: <id_unknown>] out of memory for the request's inputs");
+        assert_ok(request_remove_bytes(o.req, "A"), "remove");
+        assert_int_equal(in->n_chunks, 0);
+        assert_int_equal(in->byte_size, 0);
+        append_bytes(o.req, "A", bytes, 4);
+        assert_int_equal(in->byte_size, 4);
+        assert_null(in->first_chunk->next);
+        close_one(o);
+}
+
+/* ---- outputs and parameters ------------------------------------------------------------------ */
+
+static void assert_outputs(const struct request *req, const char *names) {
+        uint32_t n = 0;
+
+        for (struct requested_output *out = req->first_output; out != NULL; out = out->next, n++) {
+                assert_int_equal(out->name[0], names[n]);
+                if (out->next == NULL)
+                        assert_ptr_equal(out, req->last_output);
+        }
+        assert_int_equal(n, strlen(names));
+        assert_int_equal(req->n_outputs, n);
+}
+
+static void test_outputs(void **state) {
+        struct open_request o = open_one();
+
+        (void)state;
+        assert_ok(request_add_output(o.req, "X"), "X");
+        assert_ok(request_add_output(o.req, "Y"), "Y");
+        assert_ok(request_add_output(o.req, "Z"), "Z");
+        assert_outputs(o.req, "XYZ");
+        assert_error(request_add_output(o.req, "Y"), ERR_INVALID_ARG,
+                     "[request id: <id_unknown>] output 'Y' already exists in request");
+        assert_ok(request_remove_output(o.req, "Z"), "last");
+        assert_ok(request_add_output(o.req, "W"), "W");
+        assert_outputs(o.req, "XYW");
+        assert_ok(request_remove_output(o.req, "X"), "first");
+        assert_outputs(o.req, "YW");
+        assert_error(request_remove_output(o.req, "X"), ERR_INVALID_ARG,
+                     "[request id: <id_unknown>] output 'X' does not exist in request");
+        request_remove_all_outputs(o.req);
+        assert_outputs(o.req, "");
+        assert_ok(request_add_output(o.req, "X"), "again");
+        assert_outputs(o.req, "X");
+        close_one(o);
+}
+
+/* Looking for doubles costs the square of the number: peers must not choose it. */
+static void test_too_many(void **state) {
+        struct open_request o = open_one();
+        char                name[32];
+
+        (void)state;
+        for (unsigned i = 0; i < 2 + REQUEST_MAX_EXTRA_TENSORS; i++) {
+                snprintf(name, sizeof(name), "i%u", i);
+                assert_ok(request_add_input(o.req, name, DATA_TYPE_FP32, NULL, 0), name);
+        }
+        assert_error(request_add_input(o.req, "A", DATA_TYPE_FP32, NULL, 0), ERR_INVALID_ARG,
+                     "[request id: <id_unknown>] too many inputs for model 'm', which has 2");
+        for (unsigned i = 0; i < 1 + REQUEST_MAX_EXTRA_TENSORS; i++) {
+                snprintf(name, sizeof(name), "o%u", i);
+                assert_ok(request_add_output(o.req, name), name);
+        }
+        assert_error(request_add_output(o.req, "Y"), ERR_INVALID_ARG,
+                     "[request id: <id_unknown>] too many requested outputs for model 'm', which "
+                     "has 1");
+        close_one(o);
+}
+
+static void test_parameters(void **state) {
+        struct open_request o = open_one();
+        struct parameter    p = { .name = "s", .type = PARAMETER_STRING, .string = "text" };
+
+        (void)state;
+        assert_ok(request_add_parameter(o.req, &p), "s");
+        p = (struct parameter){ .name = "d", .type = PARAMETER_DOUBLE, .real = 2.5 };
+        assert_ok(request_add_parameter(o.req, &p), "d");
+        assert_int_equal(o.req->parameters.n, 2);
+        assert_string_equal(parameter_list_at(&o.req->parameters, 0)->string, "text");
+        assert_true(parameter_list_at(&o.req->parameters, 1)->real == 2.5);
+
+        /* The same name once more replaces the value. */
+        p.real = 3.5;
+        assert_ok(request_add_parameter(o.req, &p), "d again");
+        assert_int_equal(o.req->parameters.n, 2);
+        assert_true(parameter_list_at(&o.req->parameters, 1)->real == 3.5);
+        close_one(o);
+}
+
+/* Peers choose their number and size: an answer, not an abort. */
+static void test_parameter_limits(void **state) {
+        struct open_request o = open_one();
+        struct error       *err = NULL;
+        char                name[REQUEST_MAX_NAME_BYTES + 2];
+        char                text[2000];
+        struct parameter    p = { .name = name, .type = PARAMETER_STRING, .string = text };
+
+        (void)state;
+        memset(name, 'n', sizeof(name) - 1);
+        name[sizeof(name) - 1] = '\0';
+        memset(text, 't', sizeof(text) - 1);
+        text[sizeof(text) - 1] = '\0';
+        assert_error(request_add_parameter(o.req, &p), ERR_INVALID_ARG,
+                     "[request id: <id_unknown>] the name of a parameter has 1025 bytes, at most "
+                     "1024 are supported");
+        assert_error(request_add_input(o.req, name, DATA_TYPE_INT8, NULL, 0), ERR_INVALID_ARG,
+                     "[request id: <id_unknown>] the name of an input has 1025 bytes, at most 1024 "
+                     "are supported");
+        assert_error(request_add_output(o.req, name), ERR_INVALID_ARG,
+                     "[request id: <id_unknown>] the name of a requested output has 1025 bytes, at "
+                     "most 1024 are supported");
+        name[REQUEST_MAX_NAME_BYTES] = '\0';
+        assert_ok(request_add_parameter(o.req, &p), "1024");
+        assert_ok(request_add_input(o.req, name, DATA_TYPE_INT8, NULL, 0), "1024");
+        assert_ok(request_add_output(o.req, name), "1024");
+
+        p.type = PARAMETER_INT;
+        for (unsigned i = 1; i < REQUEST_MAX_PARAMETERS; i++) {
+                snprintf(name, sizeof(name), "%u", i);
+                assert_ok(request_add_parameter(o.req, &p), name);
+        }
+        assert_error(request_add_parameter(o.req, &(struct parameter){ .name = "one more" }),
+                     ERR_INVALID_ARG,
+                     "[request id: <id_unknown>] too many parameters in request, at most 1024 are "
+                     "supported");
+        assert_ok(request_add_parameter(o.req, &p), "one that is there");
+
+        /* The arena's maximum. */
+        o.req->arena.max_bytes = o.req->arena.used_bytes + 10000;
+        p.type = PARAMETER_STRING;
+        for (unsigned i = 1; i < REQUEST_MAX_PARAMETERS && err == NULL; i++) {
+                snprintf(name, sizeof(name), "%u", i);
+                err = request_add_parameter(o.req, &p);
+        }
+        assert_error(err, ERR_UNAVAILABLE,
+                     "[request id: <id_unknown>] out of memory, or the request is larger than "
+                     "268435456 bytes");
+        close_one(o);
+}
+
+/* ---- cancel, release, refuse ----------------------------------------------------------------- */
+
+struct fake_scheduler {
+        struct scheduler base;
+        unsigned         n_cancels;
+};
+
+static void note_cancel(struct scheduler *s, struct request *req) {
+        (void)req;
+        CONTAINER_OF(s, struct fake_scheduler, base)->n_cancels++;
+}
+
+static void test_cancel(void **state) {
+        static const struct scheduler_ops ops = { .cancel = note_cancel };
+        struct fake_scheduler             s = { .base = { .ops = &ops } };
+        struct open_request               o = open_one();
+
+        (void)state;
+        request_cancel(o.req); /* no scheduler yet */
+        assert_true(request_is_cancelled(o.req));
+        o.fake->model.scheduler = &s.base;
+        request_cancel(o.req);
+        assert_int_equal(s.n_cancels, 0); /* not submitted: the scheduler knows nothing of it */
+        atomic_store(&o.req->state, REQUEST_PENDING);
+        request_cancel(o.req);
+        assert_int_equal(s.n_cancels, 1);
+        atomic_store(&o.req->state, REQUEST_EXECUTING);
+        request_cancel(o.req);
+        atomic_store(&o.req->state, REQUEST_RELEASED);
+        request_cancel(o.req);
+        assert_int_equal(s.n_cancels, 1);
+        close_one(o);
+}
+
+struct notes {
+        unsigned        n_releases;
+        uint32_t        release_flags;
+        int             state; /* at the release */
+        unsigned        n_answers;
+        unsigned        n_responses;
+        uint32_t        response_flags;
+        enum error_code code;
+        char            message[64];
+        char            id[16];
+        bool            was_answered_first;
+};
+
+static void on_release(struct request *req, uint32_t flags, void *userp) {
+        struct notes *notes = userp;
+
+        notes->n_releases++;
+        notes->release_flags = flags;
+        notes->state = atomic_load(&req->state);
+        notes->was_answered_first = notes->n_answers > 0;
+}
+
+static void on_response(struct response *r, uint32_t flags, void *userp) {
+        struct notes *notes = userp;
+
+        notes->n_answers++;
+        notes->response_flags = flags;
+        if (r == NULL)
+                return;
+        notes->n_responses++;
+        snprintf(notes->id, sizeof(notes->id), "%s", r->id);
+        if (r->error != NULL) {
+                notes->code = r->error->code;
+                snprintf(notes->message, sizeof(notes->message), "%s", r->error->message);
+        }
+        response_free(r);
+}
+
+static void note_into(struct request *req, struct notes *notes) {
+        *notes = (struct notes){ 0 };
+        req->on_release = on_release;
+        req->on_release_userp = notes;
+        req->on_response = on_response;
+        req->on_response_userp = notes;
+}
+
+static void test_release(void **state) {
+        struct open_request    o = open_one();
+        struct response_order *order = response_order_new();
+        struct notes           notes;
+
+        (void)state;
+        note_into(o.req, &notes);
+        atomic_store(&o.fake->model.n_in_flight, 3);
+        o.req->slot = response_slot_new(order);
+        request_release(o.req, REQUEST_RELEASE_ALL);
+        assert_int_equal(notes.n_releases, 1);
+        assert_int_equal(notes.release_flags, REQUEST_RELEASE_ALL);
+        assert_int_equal(notes.state, REQUEST_RELEASED);
+        assert_int_equal(notes.n_answers, 0);
+        assert_int_equal(atomic_load(&o.fake->model.n_in_flight), 2);
+        assert_null(o.req->slot);
+        response_order_unref(order);
+        close_one(o);
+}
+
+static uint64_t count_failures(struct fake_model *fake) {
+        struct model_stats_snapshot snapshot;
+        uint64_t                    n;
+
+        model_stats_read(fake->model.stats, &snapshot);
+        n = snapshot.fail.count;
+        model_stats_snapshot_done(&snapshot);
+        return n;
+}
+
+static void test_refuse(void **state) {
+        static const struct error why = ERROR_STATIC(ERR_UNAVAILABLE, "no time");
+        struct open_request       o = open_one();
+        struct notes              notes;
+
+        (void)state;
+        note_into(o.req, &notes);
+        assert_ok(request_set_id(o.req, "the id"), "id");
+        request_refuse(o.req, &why, FAILURE_REJECTED);
+        assert_int_equal(notes.n_answers, 1);
+        assert_int_equal(notes.n_responses, 1);
+        assert_int_equal(notes.response_flags, RESPONSE_FINAL);
+        assert_int_equal(notes.code, ERR_UNAVAILABLE);
+        assert_string_equal(notes.message, "no time");
+        assert_string_equal(notes.id, "the id");
+        assert_int_equal(notes.n_releases, 1);
+        assert_true(notes.was_answered_first);
+        assert_int_equal(count_failures(o.fake), 1);
+
+        /* No memory for a response: the flags still come. */
+        note_into(o.req, &notes);
+        mem_fail_after(1);
+        request_refuse(o.req, &why, FAILURE_REJECTED);
+        mem_fail_after(0);
+        assert_int_equal(notes.n_answers, 1);
+        assert_int_equal(notes.n_responses, 0);
+        assert_int_equal(notes.response_flags, RESPONSE_FINAL);
+        assert_int_equal(notes.n_releases, 1);
+        assert_int_equal(count_failures(o.fake), 2);
+        close_one(o);
+}
+
+/* ---- short of memory ------------------------------------------------------------------------- */
+
+/* Enough of everything that the memory inside the struct is not enough. */
+static struct error *build(struct request *req) {
+        struct buffer_attributes bytes = cpu_bytes(4);
+        char                     name[700];
+        struct parameter         p = { .name = name, .type = PARAMETER_STRING, .string = name };
+
+        memset(name, 'n', sizeof(name) - 1);
+        name[sizeof(name) - 1] = '\0';
+        for (unsigned i = 0; i < 4; i++) {
+                name[0] = (char)('a' + i);
+                TRY(request_add_input(req, name, DATA_TYPE_FP32, (int64_t[]){ 1, 1 }, 2));
+                TRY(request_append_bytes(req, name, zero_bytes(), &bytes, NULL));
+                TRY(request_append_bytes(req, name, zero_bytes(), &bytes, name));
+                TRY(request_add_output(req, name));
+                TRY(request_add_parameter(req, &p));
+        }
+        TRY(request_set_id(req, name));
+        return request_set_correlation_text(req, name);
+}
+
+static void test_short_of_memory(void **state) {
+        struct fake_model *fake = fake_model_new(SIMPLE);
+        struct error      *err;
+        unsigned           n = 0;
+
+        (void)state;
+        do {
+                struct request *req;
+
+                mem_fail_after(++n);
+                req = request_new(&fake->model);
+                err = req != NULL ? build(req) : error_new(ERR_INTERNAL, "out of memory");
+                mem_fail_after(0);
+                if (err != NULL)
+                        assert_out_of_memory(err);
+                else
+                        assert_int_equal(req->n_inputs, 4);
+                request_free(req);
+        } while (err != NULL && n < 100);
+        assert_in_range(n, 3, 99);
+        fake_model_free(fake);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_new),          cmocka_unit_test(test_id),
+                cmocka_unit_test(test_correlation),  cmocka_unit_test(test_inputs),
+                cmocka_unit_test(test_input_errors), cmocka_unit_test(test_input_bytes),
+                cmocka_unit_test(test_outputs),      cmocka_unit_test(test_too_many),
+                cmocka_unit_test(test_parameters),   cmocka_unit_test(test_parameter_limits),
+                cmocka_unit_test(test_cancel),       cmocka_unit_test(test_release),
+                cmocka_unit_test(test_refuse),       cmocka_unit_test(test_short_of_memory),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "repo/repo_place.h"
+
+#include "backend/backend_registry.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/timer.h"
+#include "infer/fake_model.h"
+#include "repo/reaper.h"
+
+void repo_place_begin(struct repo_place *p) {
+        struct stats_board_options board = { .counter_latencies = true };
+        AUTO_CHARS                 backends = NULL;
+
+        fake_host_reset();
+        *p = (struct repo_place){ .tree = temp_tree_make() };
+        p->library = fake_library_open(&p->tree, "fake_backend", "backends/fake/libtriton_fake.so");
+        temp_tree_folder(&p->tree, "models");
+        backends = temp_tree_path(&p->tree, "backends");
+        p->metrics = metric_registry_new();
+        p->parts.board = stats_board_new(p->metrics, &board);
+        p->parts.backends = backend_registry_new(
+                &(struct backend_registry_options){ .directory = backends, .auto_complete = true });
+        p->parts.auto_complete = true;
+        p->parts.config_name = "";
+        assert_ok(timer_thread_new(&p->parts.timers), "timers");
+        assert_ok(reaper_new(&p->parts.reaper), "reaper");
+}
+
+void repo_place_end(struct repo_place *p) {
+        if (p->repo != NULL)
+                repo_place_close(p);
+        reaper_free(p->parts.reaper);
+        backend_registry_free(p->parts.backends);
+        timer_thread_free(p->parts.timers);
+        stats_board_free(p->parts.board);
+        metric_registry_free(p->metrics);
+        /* Whatever began has ended. */
+        assert_int_equal(fake_host_count(FAKE_FINALIZE), fake_host_count(FAKE_INITIALIZE));
+        fake_library_close(&p->library);
+        temp_tree_remove(&p->tree);
+}
+
+void repo_place_add_model(struct repo_place *p, const char *name, const char *config,
+                          const int64_t *versions, size_t n_versions) {
+        AUTO_CHARS path = mem_printf("models/%s/config.pbtxt", name);
+        AUTO_CHARS text = mem_printf("%s%s", REPO_PLACE_CONFIG, config);
+
+        temp_tree_write(&p->tree, path, text);
+        for (size_t i = 0; i < n_versions; i++) {
+                AUTO_CHARS folder = mem_printf("models/%s/%lld", name, (long long)versions[i]);
+
+                temp_tree_folder(&p->tree, folder);
+        }
+}
+
+void repo_place_add(struct repo_place *p, const char *name, const char *config) {
+        repo_place_add_model(p, name, config, (int64_t[]){ 1 }, 1);
+}
+
+void repo_place_open(struct repo_place *p, const char *const *folders, size_t n_folders) {
+        char              **paths = mem_zalloc((n_folders + 1) * sizeof(*paths));
+        struct repo_options options = { .parts = p->parts,
+                                        .paths = (const char *const *)paths,
+                                        .n_paths = n_folders,
+                                        .n_load_threads = 4 };
+
+        for (size_t i = 0; i < n_folders; i++)
+                paths[i] = temp_tree_path(&p->tree, folders[i]);
+        assert_ok(repo_new(&options, &p->repo), "repo_new");
+        for (size_t i = 0; i < n_folders; i++)
+                free(paths[i]);
+        free(paths);
+}
+
+void repo_place_close(struct repo_place *p) {
+        repo_unload_all(p->repo);
+        assert_int_equal(reaper_wait(p->parts.reaper, CLOCK_NEVER), 0);
+        repo_free(p->repo);
+        p->repo = NULL;
+}

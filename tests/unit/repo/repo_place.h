@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* All that a repository needs of a server, around a folder "models" (and "more") and a fake
+ * backend in "backends".
+ *
+ * Ownership.  repo_place_end() frees everything.
+ */
+#pragma once
+
+#include "backend/fake_host.h"
+#include "backend/temp_tree.h"
+#include "repo/repo.h"
+
+#include <stddef.h>
+
+struct repo_place {
+        struct temp_tree        tree;
+        struct fake_library     library;
+        struct metric_registry *metrics;
+        struct repo_parts       parts;
+        struct repo            *repo;
+};
+
+/* Inputs and outputs as probe_add_row() has them. */
+#define REPO_PLACE_CONFIG                                                                          \
+        "backend: 'fake' max_batch_size: 4 "                                                       \
+        "input [{ name: 'IN' data_type: TYPE_INT32 dims: [ 2 ] }] "                                \
+        "output [{ name: 'OUT' data_type: TYPE_INT32 dims: [ 2 ] }] "
+
+void repo_place_begin(struct repo_place *p);
+void repo_place_end(struct repo_place *p);
+
+/* models/<name>/config.pbtxt with this text after REPO_PLACE_CONFIG, and a directory per version;
+ * n_versions 0: none. */
+void repo_place_add_model(struct repo_place *p, const char *name, const char *config,
+                          const int64_t *versions, size_t n_versions);
+/* A model with version 1 alone. */
+void repo_place_add(struct repo_place *p, const char *name, const char *config);
+
+/* The repository of these folders of the tree. */
+void repo_place_open(struct repo_place *p, const char *const *folders, size_t n_folders);
+/* Everything unloaded and reaped; the repository freed. */
+void repo_place_close(struct repo_place *p);

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "repo/model_load.h"
+
+#include "backend/log_lines.h"
+#include "backend/probe.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "infer/fake_model.h"
+#include "infer/request_check.h"
+#include "repo/model_files.h"
+#include "repo/reaper.h"
+#include "repo/repo_place.h"
+
+#define WARMUP                                                                                     \
+        "model_warmup [{ name: 's' batch_size: 1 count: 2 inputs { key: 'IN' value "               \
+        "{ data_type: TYPE_INT32 dims: [ 2 ] zero_data: true } } }] "
+
+/* Loads version 3 of model "m" with this text after REPO_PLACE_CONFIG. */
+static struct error *load(struct repo_place *p, const char *config, struct model **ret) {
+        AUTO_CHARS         directory = temp_tree_path(&p->tree, "models/m");
+        struct model_files files;
+        struct error      *err;
+
+        repo_place_add_model(p, "m", config, (int64_t[]){ 3 }, 1);
+        assert_ok(model_files_read(&p->parts, directory, "m", &files), config);
+        err = model_load(&p->parts, &files, 3, ret);
+        model_files_done(&files);
+        return err;
+}
+
+static struct model *load_well(struct repo_place *p, const char *config) {
+        struct model *model = NULL;
+
+        assert_ok(load(p, config, &model), config);
+        return model;
+}
+
+static void unload(struct repo_place *p, struct model *model) {
+        model_unref(model);
+        assert_int_equal(reaper_wait(p->parts.reaper, CLOCK_NEVER), 0);
+}
+
+static void test_loads(void **state) {
+        struct repo_place p;
+        struct model     *model;
+
+        (void)state;
+        repo_place_begin(&p);
+        model = load_well(&p, "instance_group [{ count: 2 }, { name: 'mine' count: 1 }]");
+        assert_string_equal(model->name, "m");
+        assert_int_equal(model->version, 3);
+        assert_int_equal(model->io->max_batch_size, 4);
+        assert_int_equal(model->io->n_inputs, 1);
+        assert_false(model->is_decoupled);
+        assert_non_null(model->labels);
+        assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 1);
+        assert_int_equal(fake_host_count(FAKE_INSTANCE_INITIALIZE), 3);
+        assert_true(model_instances_are_ready(model));
+
+        /* Each instance has a name of its own, by which it is asked. */
+        static const char *const names[] = { "m_0_0", "m_0_1", "mine_0" };
+
+        for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+                fake_host_fail(FAKE_INSTANCE_READY, names[i], TRITONSERVER_ERROR_UNAVAILABLE, "no");
+                assert_false(model_instances_are_ready(model));
+        }
+        fake_host_fail(FAKE_INSTANCE_READY, "m_1_0", TRITONSERVER_ERROR_UNAVAILABLE, "no");
+        assert_true(model_instances_are_ready(model));
+
+        log_lines_begin();
+        unload(&p, model);
+        assert_int_equal(log_lines_count("I successfully unloaded 'm' version 3"), 1);
+        log_lines_end();
+        assert_int_equal(fake_host_count(FAKE_INSTANCE_FINALIZE), 3);
+        assert_int_equal(fake_host_count(FAKE_MODEL_FINALIZE), 1);
+        repo_place_end(&p);
+}
+
+static void test_runs_requests(void **state) {
+        struct repo_place p;
+        struct probe      probe;
+        struct model     *model;
+
+        (void)state;
+        repo_place_begin(&p);
+        model = load_well(&p, "");
+        probe_init(&probe, model);
+        probe_add_row(&probe, "IN", (const int32_t[]){ 5, 6 }, 2);
+        assert_ok(request_prepare(probe.request), "prepare");
+        probe.request->times.request_start_ns = clock_now_ns();
+        atomic_fetch_add(&model->n_in_flight, 1);
+        assert_ok(model->scheduler->ops->submit(model->scheduler, probe.request), "submit");
+        probe_wait(&probe);
+        assert_null(probe_error(&probe));
+        assert_int_equal(((const int32_t *)probe.response->first_output->base)[1], 6);
+
+        /* Its requests and responses keep a model that was dropped. */
+        model_unref(model);
+        assert_int_equal(reaper_wait(p.parts.reaper, 0), 1);
+        probe_done(&probe);
+        assert_int_equal(reaper_wait(p.parts.reaper, CLOCK_NEVER), 0);
+        repo_place_end(&p);
+}
+
+static void test_preferences_of_the_backend(void **state) {
+        struct repo_place p;
+
+        (void)state;
+        repo_place_begin(&p);
+        fake_host_prefer_instances(3);
+        unload(&p, load_well(&p, ""));
+        assert_int_equal(fake_host_count(FAKE_INSTANCE_INITIALIZE), 3);
+        unload(&p, load_well(&p, "instance_group [{ count: 2 }]"));
+        assert_int_equal(fake_host_count(FAKE_INSTANCE_INITIALIZE), 5);
+        repo_place_end(&p);
+}
+
+static void test_backend_completes_the_configuration(void **state) {
+        struct repo_place p;
+        struct model     *model;
+
+        (void)state;
+        repo_place_begin(&p);
+        fake_host_complete_config("{\"max_batch_size\":16,"
+                                  "\"input\":[{\"name\":\"X\",\"data_type\":\"TYPE_FP32\","
+                                  "\"dims\":[-1]}],\"output\":[{\"name\":\"Y\","
+                                  "\"data_type\":\"TYPE_FP32\",\"dims\":[1]}],"
+                                  "\"model_transaction_policy\":{\"decoupled\":true}}");
+        model = load_well(&p, "");
+        assert_int_equal(model->io->max_batch_size, 16);
+        assert_int_equal(model->io->n_inputs, 1);
+        assert_string_equal(model->io->inputs[0].name, "X");
+        assert_true(model->is_decoupled);
+        assert_true(model->needs_equal_shapes);
+        unload(&p, model);
+
+        /* What it says is checked as what a file says. */
+        fake_host_complete_config("{\"input\":[{\"name\":\"X\",\"data_type\":\"TYPE_FP32\"}]}");
+        model = NULL;
+        assert_error(load(&p, "", &model), ERR_INVALID_ARG,
+                     "model input 'X' must specify 'dims' for m");
+        assert_null(model);
+        assert_int_equal(fake_host_count(FAKE_MODEL_FINALIZE), 2);
+        repo_place_end(&p);
+}
+
+static void test_warms_each_instance_up(void **state) {
+        struct repo_place p;
+
+        (void)state;
+        repo_place_begin(&p);
+        unload(&p, load_well(&p, "instance_group [{ count: 3 }] " WARMUP));
+        assert_int_equal(fake_host_count(FAKE_EXECUTE), 3 * 2);
+        repo_place_end(&p);
+}
+
+static void test_failures(void **state) {
+        static const struct {
+                const char     *config;
+                enum fake_call  call;
+                const char     *name; /* whose call fails; NULL: none does */
+                enum error_code code;
+                const char     *text;
+                unsigned        n_models, n_instances; /* that had begun, and so must end */
+        } rows[] = {
+                { "", FAKE_MODEL_INITIALIZE, "m/3", ERR_INVALID_ARG, "boom", 0, 0 },
+                { "", FAKE_INSTANCE_INITIALIZE, "m_0", ERR_INVALID_ARG, "boom", 1, 0 },
+                { "instance_group [{ count: 3 }]", FAKE_INSTANCE_INITIALIZE, "m_0_2",
+                  ERR_INVALID_ARG, "boom", 1, 2 },
+                { "instance_group [{ count: 3 }] " WARMUP, FAKE_EXECUTE, "m_0_1", ERR_INVALID_ARG,
+                  "failed to run warmup sample 's': boom; ", 1, 2 },
+                { "model_warmup [{ name: 's' batch_size: 1 count: 1 inputs { key: 'IN' value { "
+                  "data_type: TYPE_INT32 dims: [ -1 ] zero_data: true } } }]",
+                  FAKE_EXECUTE, NULL, ERR_INVALID_ARG,
+                  "warmup setting expects all variable-size dimensions are specified for input "
+                  "'IN'",
+                  1, 0 },
+                { "parameters { key: 'inline_execution' value { string_value: 'maybe' } }",
+                  FAKE_EXECUTE, NULL, ERR_INVALID_ARG,
+                  "parameter 'inline_execution' of model 'm' must be 'auto', 'never' or 'always', "
+                  "got 'maybe'",
+                  1, 1 },
+                { "sequence_batching { }", FAKE_EXECUTE, NULL, ERR_UNSUPPORTED,
+                  "model 'm': sequence_batching is not supported yet", 1, 1 },
+                { "instance_group [{ kind: KIND_GPU }]", FAKE_EXECUTE, NULL, ERR_INVALID_ARG,
+                  "instance group m_0 of model m has kind KIND_GPU but server does not support "
+                  "GPUs",
+                  0, 0 },
+                { "runtime: 'libmissing.so'", FAKE_EXECUTE, NULL, ERR_INVALID_ARG, NULL, 0, 0 },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct repo_place p;
+                struct model     *model = NULL;
+                struct error     *err;
+
+                repo_place_begin(&p);
+                if (rows[i].name != NULL)
+                        fake_host_fail(rows[i].call, rows[i].name, TRITONSERVER_ERROR_INVALID_ARG,
+                                       "boom");
+                err = load(&p, rows[i].config, &model);
+                if (rows[i].text != NULL) {
+                        assert_error(err, rows[i].code, rows[i].text);
+                } else {
+                        assert_non_null(err);
+                        assert_int_equal(err->code, rows[i].code);
+                        error_free(err);
+                }
+                assert_null(model);
+                assert_int_equal(fake_host_count(FAKE_MODEL_FINALIZE), rows[i].n_models);
+                assert_int_equal(fake_host_count(FAKE_INSTANCE_FINALIZE), rows[i].n_instances);
+                /* Nobody waits for a model that was never there. */
+                assert_int_equal(reaper_wait(p.parts.reaper, 0), 0);
+                repo_place_end(&p);
+        }
+}
+
+static void test_labels(void **state) {
+        struct repo_place p;
+        struct model     *model = NULL;
+
+        (void)state;
+        repo_place_begin(&p);
+        temp_tree_write(&p.tree, "secret", "a\nb\n");
+        fake_host_complete_config("{\"output\":[{\"name\":\"OUT\",\"data_type\":\"TYPE_INT32\","
+                                  "\"dims\":[2],\"label_filename\":\"../../secret\"}]}");
+        assert_error(
+                load(&p, "", &model), ERR_INVALID_ARG,
+                "label file path '../../secret' for output 'OUT' in model 'm' is outside model "
+                "directory");
+        assert_null(model);
+        assert_int_equal(fake_host_count(FAKE_MODEL_FINALIZE), 1);
+        repo_place_end(&p);
+}
+
+static bool metrics_have(struct repo_place *p, const char *text) {
+        AUTO_STRBUF page = { 0 };
+
+        strbuf_init(&page, 0);
+        metric_registry_print(p->metrics, &page);
+        return strstr(strbuf_cstr(&page), text) != NULL;
+}
+
+static void test_is_on_the_board_while_loaded(void **state) {
+        static const char line[] =
+                "nv_inference_count{_team=\"vision\",model=\"m\",version=\"3\"} 0\n";
+        struct repo_place p;
+        struct model     *model;
+
+        (void)state;
+        repo_place_begin(&p);
+        model = load_well(&p, "metric_tags { key: 'team' value: 'vision' }");
+        assert_true(metrics_have(&p, line));
+        assert_true(metrics_have(&p, "nv_model_load_duration_secs{_team=\"vision\",model=\"m\""));
+        unload(&p, model);
+        assert_false(metrics_have(&p, "model=\"m\""));
+
+        fake_host_fail(FAKE_INSTANCE_INITIALIZE, NULL, TRITONSERVER_ERROR_INTERNAL, "boom");
+        assert_error(load(&p, "", &model), ERR_INTERNAL, "boom");
+        assert_false(metrics_have(&p, "model=\"m\""));
+        repo_place_end(&p);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_loads),
+                cmocka_unit_test(test_runs_requests),
+                cmocka_unit_test(test_preferences_of_the_backend),
+                cmocka_unit_test(test_backend_completes_the_configuration),
+                cmocka_unit_test(test_warms_each_instance_up),
+                cmocka_unit_test(test_failures),
+                cmocka_unit_test(test_labels),
+                cmocka_unit_test(test_is_on_the_board_while_loaded),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "repo/reaper.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "repo/thread_failure.h"
+
+#define N_ITEMS 5
+
+struct corpse {
+        struct reaper_item item;
+        unsigned           order; /* which it was, from 1; 0: not reaped */
+        pthread_t          reaped_on;
+        struct reaper     *reaper; /* borrowed: for those that push another one */
+        struct corpse     *next;
+        sem_t              is_reaping, may_end;
+};
+
+static unsigned n_reaped; /* of the reaper's thread */
+
+static void reap(struct reaper_item *item) {
+        struct corpse *c = CONTAINER_OF(item, struct corpse, item);
+
+        c->order = ++n_reaped;
+        c->reaped_on = pthread_self();
+}
+
+static void reap_slowly(struct reaper_item *item) {
+        struct corpse *c = CONTAINER_OF(item, struct corpse, item);
+
+        sem_post(&c->is_reaping);
+        while (sem_wait(&c->may_end) != 0)
+                continue;
+        reap(item);
+}
+
+static void reap_and_push(struct reaper_item *item) {
+        struct corpse *c = CONTAINER_OF(item, struct corpse, item);
+
+        reap(item);
+        reaper_push(c->reaper, &c->next->item);
+}
+
+static struct corpse corpse_of(void (*run)(struct reaper_item *item)) {
+        return (struct corpse){ .item.reap = run };
+}
+
+static struct reaper *new_reaper(void) {
+        struct reaper *r;
+
+        n_reaped = 0;
+        thread_failure_after(0);
+        assert_null(reaper_new(&r));
+        return r;
+}
+
+static void test_reaps_on_a_thread_of_its_own(void **state) {
+        struct reaper *r = new_reaper();
+        struct corpse  corpses[N_ITEMS];
+
+        (void)state;
+        assert_int_equal(reaper_wait(r, 0), 0);
+        for (size_t i = 0; i < N_ITEMS; i++) {
+                corpses[i] = corpse_of(reap);
+                reaper_expect(r);
+        }
+        assert_int_equal(reaper_wait(r, 0), N_ITEMS);
+        for (size_t i = 0; i < N_ITEMS; i++)
+                reaper_push(r, &corpses[i].item);
+        assert_int_equal(reaper_wait(r, CLOCK_NEVER), 0);
+        for (size_t i = 0; i < N_ITEMS; i++) {
+                assert_int_equal(corpses[i].order, i + 1);
+                assert_false(pthread_equal(corpses[i].reaped_on, pthread_self()));
+                assert_true(pthread_equal(corpses[i].reaped_on, corpses[0].reaped_on));
+        }
+        reaper_free(r);
+}
+
+static void test_waiting_has_a_deadline(void **state) {
+        struct reaper *r = new_reaper();
+        struct corpse  quick = corpse_of(reap);
+        struct corpse  slow = corpse_of(reap_slowly);
+        uint64_t       until_ns;
+
+        (void)state;
+        sem_init(&slow.is_reaping, 0, 0);
+        sem_init(&slow.may_end, 0, 0);
+        for (int i = 0; i < 3; i++)
+                reaper_expect(r);
+        reaper_push(r, &quick.item);
+        reaper_push(r, &slow.item);
+        assert_int_equal(sem_wait(&slow.is_reaping), 0);
+        /* The one before is gone for sure; this one and one that was not pushed are left. */
+        assert_int_equal(reaper_wait(r, 0), 2);
+        until_ns = clock_now_ns() + 2 * NS_PER_MS;
+        assert_int_equal(reaper_wait(r, until_ns), 2);
+        assert_true(clock_now_ns() >= until_ns);
+
+        sem_post(&slow.may_end);
+        reaper_push(r, &(struct corpse){ .item.reap = reap }.item);
+        assert_int_equal(reaper_wait(r, CLOCK_NEVER), 0);
+        assert_int_equal(n_reaped, 3);
+        reaper_free(r);
+        sem_destroy(&slow.is_reaping);
+        sem_destroy(&slow.may_end);
+}
+
+static void test_reaping_may_push(void **state) {
+        struct reaper *r = new_reaper();
+        struct corpse  last = corpse_of(reap);
+        struct corpse  first = corpse_of(reap_and_push);
+
+        (void)state;
+        first.reaper = r;
+        first.next = &last;
+        reaper_expect(r);
+        reaper_expect(r);
+        reaper_push(r, &first.item);
+        assert_int_equal(reaper_wait(r, CLOCK_NEVER), 0);
+        assert_int_equal(first.order, 1);
+        assert_int_equal(last.order, 2);
+        reaper_free(r);
+}
+
+static void test_free_drains(void **state) {
+        struct reaper *r = new_reaper();
+        struct corpse  corpses[N_ITEMS];
+        struct corpse  slow = corpse_of(reap_slowly);
+
+        (void)state;
+        sem_init(&slow.is_reaping, 0, 0);
+        sem_init(&slow.may_end, 0, 0);
+        reaper_expect(r);
+        reaper_push(r, &slow.item);
+        assert_int_equal(sem_wait(&slow.is_reaping), 0);
+        for (size_t i = 0; i < N_ITEMS; i++) {
+                corpses[i] = corpse_of(reap);
+                reaper_expect(r);
+                reaper_push(r, &corpses[i].item);
+        }
+        assert_int_equal(reaper_wait(r, 0), N_ITEMS + 1);
+        sem_post(&slow.may_end);
+        reaper_free(r);
+        assert_int_equal(slow.order, 1);
+        for (size_t i = 0; i < N_ITEMS; i++)
+                assert_int_equal(corpses[i].order, i + 2);
+        reaper_free(NULL);
+        sem_destroy(&slow.is_reaping);
+        sem_destroy(&slow.may_end);
+}
+
+static void test_its_thread_does_not_start(void **state) {
+        struct reaper *r = NULL;
+        struct error  *err;
+
+        (void)state;
+        thread_failure_after(1);
+        err = reaper_new(&r);
+        assert_non_null(err);
+        assert_string_equal(err->message, THREAD_FAILURE_TEXT);
+        error_free(err);
+        assert_null(r);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_reaps_on_a_thread_of_its_own),
+                cmocka_unit_test(test_waiting_has_a_deadline),
+                cmocka_unit_test(test_reaping_may_push),
+                cmocka_unit_test(test_free_drains),
+                cmocka_unit_test(test_its_thread_does_not_start),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "repo/repo_table.h"
+
+#include <stdlib.h>
+
+#include "infer/model.h"
+
+/* A model that only counts. */
+struct stub {
+        struct model model;
+        unsigned     n_unused;
+};
+
+static void on_unused(struct model *model) {
+        CONTAINER_OF(model, struct stub, model)->n_unused++;
+}
+
+static struct stub stub_of(int64_t version) {
+        struct stub s = { .model.version = version, .model.on_unused = on_unused };
+
+        ref_init(&s.model.ref);
+        return s;
+}
+
+static void test_entries(void **state) {
+        struct repo_table  t;
+        struct repo_entry *a;
+
+        (void)state;
+        repo_table_init(&t);
+        mutex_lock(&t.lock);
+        assert_null(repo_table_find_locked(&t, "a"));
+        a = repo_table_add_locked(&t, "a", "/models/a");
+        assert_string_equal(a->name, "a");
+        assert_string_equal(a->directory, "/models/a");
+        assert_null(a->problem);
+        assert_false(a->is_duplicate);
+        assert_int_equal(a->n_versions, 0);
+        assert_ptr_equal(repo_table_find_locked(&t, "a"), a);
+        /* It stays where it was. */
+        assert_ptr_equal(repo_table_add_locked(&t, "a", "/elsewhere/a"), a);
+        assert_string_equal(a->directory, "/models/a");
+        assert_null(repo_table_find_locked(&t, "A"));
+        assert_null(repo_table_find_locked(&t, ""));
+        mutex_unlock(&t.lock);
+        repo_table_done(&t);
+}
+
+static void test_versions_ascend(void **state) {
+        static const int64_t numbers[] = { 5, 1, INT64_MAX, 3, 4, 1, 5 };
+        static const int64_t expected[] = { 1, 3, 4, 5, INT64_MAX };
+        struct repo_table    t;
+        struct repo_entry   *e;
+
+        (void)state;
+        repo_table_init(&t);
+        mutex_lock(&t.lock);
+        e = repo_table_add_locked(&t, "m", "/m");
+        assert_null(repo_entry_latest_locked(e));
+        assert_null(repo_entry_find_version_locked(e, 1));
+        for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
+                assert_int_equal(repo_entry_add_version_locked(e, numbers[i])->number, numbers[i]);
+        assert_int_equal(e->n_versions, ARRAY_LEN(expected));
+        for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
+                assert_int_equal(e->versions[i].number, expected[i]);
+                assert_int_equal(e->versions[i].state, VERSION_UNKNOWN);
+                assert_null(e->versions[i].reason);
+                assert_null(e->versions[i].model);
+                assert_ptr_equal(repo_entry_find_version_locked(e, expected[i]), &e->versions[i]);
+        }
+        assert_null(repo_entry_find_version_locked(e, 2));
+        assert_null(repo_entry_find_version_locked(e, -1));
+        mutex_unlock(&t.lock);
+        repo_table_done(&t);
+}
+
+static void set(struct repo_entry *e, int64_t number, enum version_state state, const char *reason,
+                struct model *model) {
+        assert_null(repo_version_set_locked(repo_entry_add_version_locked(e, number), state, reason,
+                                            model));
+}
+
+static void test_latest_is_the_highest_ready(void **state) {
+        struct stub        first = stub_of(1), second = stub_of(2);
+        struct repo_table  t;
+        struct repo_entry *e;
+
+        (void)state;
+        repo_table_init(&t);
+        mutex_lock(&t.lock);
+        e = repo_table_add_locked(&t, "m", "/m");
+        set(e, 3, VERSION_UNAVAILABLE, "unloaded", NULL);
+        set(e, 4, VERSION_LOADING, NULL, NULL);
+        assert_null(repo_entry_latest_locked(e));
+        set(e, 1, VERSION_READY, NULL, &first.model);
+        assert_int_equal(repo_entry_latest_locked(e)->number, 1);
+        set(e, 2, VERSION_READY, NULL, &second.model);
+        assert_int_equal(repo_entry_latest_locked(e)->number, 2);
+        mutex_unlock(&t.lock);
+        assert_int_equal(first.n_unused + second.n_unused, 0);
+        repo_table_done(&t);
+        assert_int_equal(first.n_unused, 1);
+        assert_int_equal(second.n_unused, 1);
+}
+
+static void test_setting_gives_the_old_model(void **state) {
+        struct stub          first = stub_of(1), second = stub_of(1);
+        char                 reason[] = "Internal: x";
+        struct repo_version *v;
+        struct repo_table    t;
+
+        (void)state;
+        repo_table_init(&t);
+        mutex_lock(&t.lock);
+        v = repo_entry_add_version_locked(repo_table_add_locked(&t, "m", "/m"), 1);
+        assert_null(repo_version_set_locked(v, VERSION_READY, NULL, &first.model));
+        assert_ptr_equal(repo_version_set_locked(v, VERSION_READY, NULL, &second.model),
+                         &first.model);
+        assert_ptr_equal(repo_version_set_locked(v, VERSION_UNAVAILABLE, reason, NULL),
+                         &second.model);
+        reason[0] = '?';
+        assert_int_equal(v->state, VERSION_UNAVAILABLE);
+        assert_string_equal(v->reason, "Internal: x");
+        assert_null(v->model);
+        assert_null(repo_version_set_locked(v, VERSION_LOADING, NULL, NULL));
+        assert_null(v->reason);
+        mutex_unlock(&t.lock);
+        repo_table_done(&t);
+        /* They were handed out, so they are the caller's. */
+        assert_int_equal(first.n_unused + second.n_unused, 0);
+}
+
+static void test_sorted_by_bytes(void **state) {
+        static const char *const names[] = { "b", "a", "B", "aa", "\xc3\xa4", "0" };
+        static const char *const expected[] = { "0", "B", "a", "aa", "b", "\xc3\xa4" };
+        struct repo_entry      **sorted;
+        struct repo_table        t;
+        size_t                   n = 99;
+
+        (void)state;
+        repo_table_init(&t);
+        mutex_lock(&t.lock);
+        sorted = repo_table_sorted_locked(&t, &n);
+        assert_int_equal(n, 0);
+        free(sorted);
+        for (size_t i = 0; i < ARRAY_LEN(names); i++)
+                repo_table_add_locked(&t, names[i], "/");
+        sorted = repo_table_sorted_locked(&t, &n);
+        assert_int_equal(n, ARRAY_LEN(expected));
+        for (size_t i = 0; i < n; i++)
+                assert_string_equal(sorted[i]->name, expected[i]);
+        free(sorted);
+        mutex_unlock(&t.lock);
+        repo_table_done(&t);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_entries),
+                cmocka_unit_test(test_versions_ascend),
+                cmocka_unit_test(test_latest_is_the_highest_ready),
+                cmocka_unit_test(test_setting_gives_the_old_model),
+                cmocka_unit_test(test_sorted_by_bytes),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "repo/warmup.h"
+
+#include "backend/temp_tree.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "infer/executor.h"
+#include "infer/fake_model.h"
+
+#define IO                                                                                         \
+        "name: 'm' backend: 'fake' max_batch_size: 4 "                                             \
+        "input [{ name: 'IN' data_type: TYPE_INT32 dims: [ 2 ] }] "                                \
+        "output [{ name: 'OUT' data_type: TYPE_INT32 dims: [ 2 ] }] "
+#define ZEROS "{ key: 'IN' value { data_type: TYPE_INT32 dims: [ 2 ] zero_data: true } }"
+
+/* An instance that remembers what it was given, and answers as it was told. */
+struct recorder {
+        struct executor executor;
+        struct strbuf   seen;     /* "<name>[<shape>]=<bytes> " per input, a line per execution */
+        unsigned        fails_at; /* the n-th execution is answered with an error; 0: none */
+        unsigned        n_executions;
+        bool            answers_later; /* on a thread of its own */
+        bool            sends_flags;   /* a response, then FINAL without one */
+
+        struct thread    thread;
+        struct request **requests; /* owned while the thread works */
+        uint32_t         n_requests;
+};
+
+static void note_input(struct recorder *r, const struct request_input *in) {
+        const struct input_chunk *chunk = in->first_chunk;
+
+        strbuf_printf(&r->seen, "%s[", in->name);
+        for (uint32_t i = 0; i < in->n_dims; i++)
+                strbuf_printf(&r->seen, "%s%lld", i > 0 ? "," : "", (long long)in->shape[i]);
+        strbuf_puts(&r->seen, "]=");
+        for (size_t i = 0; chunk != NULL && i < chunk->attributes.byte_size; i++)
+                strbuf_printf(&r->seen, "%02x", ((const unsigned char *)chunk->base)[i]);
+        strbuf_putc(&r->seen, ' ');
+}
+
+/* With an output, so that its memory is asked for and given back. */
+static void answer(struct recorder *r, struct request *req, bool fails) {
+        static const struct error boom = ERROR_STATIC(ERR_UNSUPPORTED, "boom");
+        struct response_output   *output;
+        struct response          *response;
+        enum memory_type          type = MEMORY_GPU;
+        int64_t                   id = 3;
+        void                     *bytes;
+
+        assert_ok(response_new(req, &response), "response");
+        assert_ok(response_add_output(response, "OUT", DATA_TYPE_INT32, (int64_t[]){ 1, 2 }, 2,
+                                      &output),
+                  "output");
+        assert_ok(response_output_buffer(output, 8, &type, &id, &bytes), "buffer");
+        assert_int_equal(type, MEMORY_CPU);
+        assert_int_equal(id, 0);
+        memset(bytes, 1, 8);
+        response_send(response, r->sends_flags ? 0 : RESPONSE_FINAL, fails ? &boom : NULL);
+        if (r->sends_flags)
+                request_send_flags(req, RESPONSE_FINAL);
+        request_release(req, REQUEST_RELEASE_ALL);
+}
+
+static void answer_all(struct recorder *r, struct request *const *requests, uint32_t n) {
+        for (uint32_t i = 0; i < n; i++)
+                answer(r, requests[i], r->n_executions == r->fails_at);
+}
+
+static void answer_later(void *arg) {
+        struct recorder *r = arg;
+
+        answer_all(r, r->requests, r->n_requests);
+}
+
+static void execute(struct executor *e, struct request **requests, uint32_t n) {
+        struct recorder *r = CONTAINER_OF(e, struct recorder, executor);
+
+        mem_fail_after(0); /* what fails is to fail before this */
+        r->n_executions++;
+        for (uint32_t i = 0; i < n; i++) {
+                assert_int_equal(atomic_load(&requests[i]->state), REQUEST_EXECUTING);
+                assert_true(requests[i]->times.request_start_ns > 0);
+                assert_int_equal(requests[i]->times.queue_start_ns,
+                                 requests[i]->times.request_start_ns);
+                for (struct request_input *in = requests[i]->first_input; in != NULL; in = in->next)
+                        note_input(r, in);
+        }
+        strbuf_putc(&r->seen, '\n');
+        if (!r->answers_later) {
+                answer_all(r, requests, n);
+                return;
+        }
+        thread_join(&r->thread);
+        free(r->requests);
+        r->requests = mem_alloc(n * sizeof(*requests));
+        memcpy(r->requests, requests, n * sizeof(*requests));
+        r->n_requests = n;
+        assert_ok(thread_start(&r->thread, "answer", answer_later, r), "thread");
+}
+
+static const struct executor_ops recorder_ops = { .execute = execute };
+
+/* Warms the model of this configuration up; what the executions saw must be as expected. */
+static struct error *warm(struct recorder *r, const char *config, const char *directory,
+                          const char *expected) {
+        struct fake_model *f = fake_model_new(config);
+        struct error      *err;
+
+        r->executor.ops = &recorder_ops;
+        strbuf_init(&r->seen, 0);
+        err = warmup_run(&f->model, directory, &r->executor);
+        thread_join(&r->thread);
+        free(r->requests);
+        r->requests = NULL;
+        assert_string_equal(strbuf_cstr(&r->seen), expected);
+        strbuf_done(&r->seen);
+        assert_int_equal(atomic_load(&f->model.n_in_flight), 0);
+        assert_int_equal(atomic_load(&f->model.ref.count), 1);
+        fake_model_free(f);
+        return err;
+}
+
+static void test_nothing_to_do(void **state) {
+        struct recorder r = { 0 };
+
+        (void)state;
+        assert_ok(warm(&r, IO, "/", ""), "no samples");
+        assert_ok(warm(&r,
+                       IO "model_warmup [{ name: 's' batch_size: 0 count: 3 inputs " ZEROS " }]",
+                       "/", ""),
+                  "batch_size 0");
+        assert_ok(warm(&r, IO "model_warmup [{ name: 's' batch_size: 1 inputs " ZEROS " }]", "/",
+                       ""),
+                  "count 0");
+        assert_int_equal(r.n_executions, 0);
+}
+
+static void test_samples_run_in_order(void **state) {
+        struct recorder r = { 0 };
+
+        (void)state;
+        assert_ok(warm(&r,
+                       IO "model_warmup ["
+                          "{ name: 'a' batch_size: 2 count: 2 inputs " ZEROS " },"
+                          "{ name: 'b' batch_size: 1 count: 1 inputs " ZEROS " }]",
+                       "/",
+                       "IN[1,2]=0000000000000000 IN[1,2]=0000000000000000 \n"
+                       "IN[1,2]=0000000000000000 IN[1,2]=0000000000000000 \n"
+                       "IN[1,2]=0000000000000000 \n"),
+                  "warmup");
+        assert_int_equal(r.n_executions, 3);
+}
+
+static void test_model_without_batches(void **state) {
+        struct recorder r = { 0 };
+
+        (void)state;
+        assert_ok(warm(&r,
+                       "name: 'm' backend: 'fake' "
+                       "input [{ name: 'IN' data_type: TYPE_INT32 dims: [ 2 ] }] "
+                       "output [{ name: 'OUT' data_type: TYPE_INT32 dims: [ 2 ] }] "
+                       "model_warmup [{ name: 'a' batch_size: 1 count: 1 inputs " ZEROS " }]",
+                       "/", "IN[2]=0000000000000000 \n"),
+                  "warmup");
+}
+
+static void test_inputs_of_all_kinds(void **state) {
+        struct temp_tree           tree = temp_tree_make();
+        struct recorder            r = { 0 };
+        static const unsigned char raw[] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+
+        (void)state;
+        temp_tree_write_bytes(&tree, "warmup/raw", raw, sizeof(raw));
+        assert_ok(warm(&r,
+                       "name: 'm' backend: 'fake' max_batch_size: 4 "
+                       "input [{ name: 'A' data_type: TYPE_INT32 dims: [ 2 ] },"
+                       "       { name: 'B' data_type: TYPE_STRING dims: [ -1 ] }] "
+                       "output [{ name: 'OUT' data_type: TYPE_INT32 dims: [ 2 ] }] "
+                       "model_warmup [{ name: 'a' batch_size: 1 count: 1 inputs ["
+                       "{ key: 'A' value { data_type: TYPE_INT32 dims: [ 2 ] "
+                       "                   input_data_file: 'raw' } }, "
+                       "{ key: 'B' value { data_type: TYPE_STRING dims: [ 3 ] "
+                       "                   random_data: true } } ] }]",
+                       tree.path, "A[1,2]=0102030405060708 B[1,3]=000000000000000000000000 \n"),
+                  "warmup");
+        temp_tree_remove(&tree);
+}
+
+static void test_answers_may_come_later(void **state) {
+        struct recorder r = { .answers_later = true };
+
+        (void)state;
+        assert_ok(warm(&r,
+                       IO "model_warmup [{ name: 'a' batch_size: 2 count: 3 inputs " ZEROS " }]",
+                       "/",
+                       "IN[1,2]=0000000000000000 IN[1,2]=0000000000000000 \n"
+                       "IN[1,2]=0000000000000000 IN[1,2]=0000000000000000 \n"
+                       "IN[1,2]=0000000000000000 IN[1,2]=0000000000000000 \n"),
+                  "warmup");
+}
+
+static void test_final_flags_end_a_request(void **state) {
+        struct recorder r = { .sends_flags = true };
+
+        (void)state;
+        assert_ok(warm(&r,
+                       IO "model_transaction_policy { decoupled: true } "
+                          "model_warmup [{ name: 'a' batch_size: 1 count: 2 inputs " ZEROS " }]",
+                       "/", "IN[1,2]=0000000000000000 \nIN[1,2]=0000000000000000 \n"),
+                  "warmup");
+        assert_int_equal(r.n_executions, 2);
+}
+
+static void test_failure_ends_it(void **state) {
+        static const char config[] = IO "model_warmup ["
+                                        "{ name: 'a' batch_size: 2 count: 3 inputs " ZEROS " },"
+                                        "{ name: 'b' batch_size: 1 count: 1 inputs " ZEROS " }]";
+
+        (void)state;
+        for (int is_decoupled = 0; is_decoupled < 2; is_decoupled++) {
+                struct recorder r = { .fails_at = 2, .sends_flags = is_decoupled };
+
+                assert_error(warm(&r, config, "/",
+                                  "IN[1,2]=0000000000000000 IN[1,2]=0000000000000000 \n"
+                                  "IN[1,2]=0000000000000000 IN[1,2]=0000000000000000 \n"),
+                             ERR_UNSUPPORTED, "failed to run warmup sample 'a': boom; ");
+                assert_int_equal(r.n_executions, 2);
+        }
+}
+
+static void test_sample_that_does_not_fit(void **state) {
+        struct recorder r = { 0 };
+
+        (void)state;
+        assert_error(warm(&r,
+                          IO "model_warmup [{ name: 's' batch_size: 3 count: 1 inputs "
+                             "{ key: 'IN' value { data_type: TYPE_FP32 dims: [ 2 ] "
+                             "zero_data: true } } }]",
+                          "/", ""),
+                     ERR_INVALID_ARG,
+                     "failed to run warmup sample 's': [request id: <id_unknown>] inference input "
+                     "'IN' data-type is 'FP32', but model 'm' expects 'INT32'; ");
+        assert_int_equal(r.n_executions, 0);
+}
+
+static void test_file_that_is_missing(void **state) {
+        struct temp_tree tree = temp_tree_make();
+        struct recorder  r = { 0 };
+
+        (void)state;
+        temp_tree_write(&tree, "warmup/short", "1234567");
+        assert_error(warm(&r,
+                          IO "model_warmup [{ name: 's' batch_size: 1 count: 1 inputs "
+                             "{ key: 'IN' value { data_type: TYPE_INT32 dims: [ 2 ] "
+                             "input_data_file: 'short' } } }]",
+                          tree.path, ""),
+                     ERR_INVALID_ARG,
+                     "[request id: <id_unknown>] warmup setting expects 8 bytes, but the data "
+                     "provided from shortonly has 7 bytes");
+        temp_tree_remove(&tree);
+}
+
+static void test_batch_beyond_all_reason(void **state) {
+        struct recorder r = { 0 };
+
+        (void)state;
+        assert_error(warm(&r,
+                          IO
+                          "model_warmup [{ name: 's' batch_size: 4294967295 count: 1 inputs " ZEROS
+                          " }]",
+                          "/", ""),
+                     ERR_INVALID_ARG,
+                     "warmup sample 's' has batch_size 4294967295, at most 65536 are supported");
+        assert_int_equal(r.n_executions, 0);
+}
+
+/* Each allocation before the execution fails once; then the warm-up succeeds. */
+static void test_out_of_memory(void **state) {
+        unsigned n = 0;
+        bool     has_run = false;
+
+        (void)state;
+        while (!has_run) {
+                struct fake_model *f = fake_model_new(
+                        IO "model_warmup [{ name: 's' batch_size: 2 count: 1 inputs " ZEROS " }]");
+                struct recorder r = { .executor.ops = &recorder_ops };
+                struct error   *err;
+
+                strbuf_init(&r.seen, 0);
+                mem_fail_after(++n);
+                err = warmup_run(&f->model, "/", &r.executor);
+                mem_fail_after(0);
+                has_run = r.n_executions > 0;
+                assert_int_equal(err == NULL, has_run);
+                assert_int_equal(atomic_load(&f->model.n_in_flight), 0);
+                error_free(err);
+                strbuf_done(&r.seen);
+                fake_model_free(f);
+        }
+        assert_true(n > 3); /* the input's bytes and two requests */
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_nothing_to_do),
+                cmocka_unit_test(test_samples_run_in_order),
+                cmocka_unit_test(test_model_without_batches),
+                cmocka_unit_test(test_inputs_of_all_kinds),
+                cmocka_unit_test(test_answers_may_come_later),
+                cmocka_unit_test(test_final_flags_end_a_request),
+                cmocka_unit_test(test_failure_ends_it),
+                cmocka_unit_test(test_sample_that_does_not_fit),
+                cmocka_unit_test(test_file_that_is_missing),
+                cmocka_unit_test(test_batch_beyond_all_reason),
+                cmocka_unit_test(test_out_of_memory),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A scheduler with real threads, and executors that do what a test tells them: answer at once,
+ * hold a batch until they are let go, or spin. What happened is written down.
+ *
+ * The lab's lock has the lowest rank, and every callback takes it: builds with LOCK_CHECK end at a
+ * callback that comes with a lock held.
+ *
+ * Threads.  Callbacks only note; assertions are made by the test's own thread. WAIT_FOR() blocks on
+ * the condition variable that every note signals.
+ *
+ * Include after cmocka.h.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/thread.h"
+#include "base/timer.h"
+#include "infer/executor.h"
+#include "infer/fake_model.h"
+#include "infer/request_check.h"
+#include "sched/sched_setup.h"
+
+#define LAB_MAX_EXECUTORS 4
+#define LAB_MAX_BATCH 16
+#define LAB_MAX_BATCHES 64
+/* What ends at all ends within microseconds; sanitizers and a busy machine cost some more. */
+#define LAB_PATIENCE_NS (60 * NS_PER_S)
+
+struct lab;
+
+/* One request and what became of it; guarded by the lab's lock. */
+struct ticket {
+        struct lab     *lab;
+        struct request *req;
+        char            name[16];
+        unsigned        n_responses;
+        unsigned        n_finals;
+        unsigned        n_releases;
+        unsigned        n_executions;
+        bool            has_error;
+        enum error_code code;
+        char            message[192];
+        pthread_t       ran_on;
+        unsigned        place; /* among all answered, 1 = the first; 0 = not yet */
+        void (*after_response)(struct ticket *t); /* called in the completion, no lock held */
+};
+
+struct fake_executor {
+        struct executor base;
+        struct lab     *lab;
+        bool            is_held;    /* batches wait before they are answered */
+        uint64_t        spin_ns;    /* busy for so long, once */
+        unsigned        n_started;  /* batches */
+        unsigned        n_answered; /* batches: responses sent, requests still held */
+        bool            is_running; /* to find calls at the same time */
+        unsigned        n_overlaps;
+};
+
+struct lab_batch {
+        unsigned       executor;
+        unsigned       n;
+        struct ticket *tickets[LAB_MAX_BATCH];
+};
+
+struct lab {
+        struct fake_model   *fake;
+        struct timer_thread *timers;
+        struct scheduler    *scheduler;
+        struct fake_executor executors[LAB_MAX_EXECUTORS];
+        unsigned             n_executors;
+
+        struct mutex     lock; /* rank LOCK_SERVER; guards everything below, and tickets */
+        struct cond      changed;
+        struct lab_batch batches[LAB_MAX_BATCHES];
+        unsigned         n_batches;
+        unsigned         n_answered;
+        unsigned         n_released;
+};
+
+#define WAIT_FOR(lab, condition)                                                                   \
+        do {                                                                                       \
+                uint64_t give_up_ns_ = clock_now_ns() + LAB_PATIENCE_NS;                           \
+                bool     is_met_;                                                                  \
+                mutex_lock(&(lab)->lock);                                                          \
+                while (!(condition) && clock_now_ns() < give_up_ns_)                               \
+                        cond_wait_until(&(lab)->changed, &(lab)->lock, give_up_ns_);               \
+                is_met_ = (condition);                                                             \
+                mutex_unlock(&(lab)->lock);                                                        \
+                if (!is_met_)                                                                      \
+                        fail_msg("did not happen: %s", #condition);                                \
+        } while (0)
+
+/* The value of an expression over what the lab's lock guards. */
+#define LAB_GET(lab, expression)                                                                   \
+        __extension__({                                                                            \
+                mutex_lock(&(lab)->lock);                                                          \
+                __typeof__(expression) got_ = (expression);                                        \
+                mutex_unlock(&(lab)->lock);                                                        \
+                got_;                                                                              \
+        })
+
+#define LAB_SET(lab, place, value)                                                                 \
+        do {                                                                                       \
+                mutex_lock(&(lab)->lock);                                                          \
+                (place) = (value);                                                                 \
+                cond_broadcast(&(lab)->changed);                                                   \
+                mutex_unlock(&(lab)->lock);                                                        \
+        } while (0)
+
+/* ---- callbacks ------------------------------------------------------------------------------- */
+
+static inline void lab_on_response(struct response *r, uint32_t flags, void *userp) {
+        struct ticket *t = userp;
+        struct lab    *lab = t->lab;
+
+        mutex_lock(&lab->lock);
+        t->n_responses += r != NULL;
+        t->n_finals += (flags & RESPONSE_FINAL) != 0;
+        t->place = ++lab->n_answered;
+        if (r != NULL && r->error != NULL) {
+                t->has_error = true;
+                t->code = r->error->code;
+                snprintf(t->message, sizeof(t->message), "%s", r->error->message);
+        }
+        cond_broadcast(&lab->changed);
+        mutex_unlock(&lab->lock);
+        response_free(r);
+        if (t->after_response != NULL)
+                t->after_response(t);
+}
+
+static inline void lab_on_release(struct request *req, uint32_t flags, void *userp) {
+        struct ticket *t = userp;
+        struct lab    *lab = t->lab;
+
+        (void)req;
+        (void)flags;
+        mutex_lock(&lab->lock);
+        t->n_releases++;
+        lab->n_released++;
+        cond_broadcast(&lab->changed);
+        mutex_unlock(&lab->lock);
+}
+
+static inline void lab_note_batch(struct fake_executor *e, struct request **requests, uint32_t n) {
+        struct lab *lab = e->lab;
+        unsigned    at = lab->n_batches++;
+
+        for (uint32_t i = 0; i < n; i++) {
+                struct ticket *t = requests[i]->on_release_userp;
+
+                t->ran_on = pthread_self();
+                t->n_executions++;
+                if (at < LAB_MAX_BATCHES && i < LAB_MAX_BATCH)
+                        lab->batches[at].tickets[i] = t;
+        }
+        if (at < LAB_MAX_BATCHES) {
+                lab->batches[at].executor = (unsigned)(e - lab->executors);
+                lab->batches[at].n = n;
+        }
+        e->n_started++;
+        e->n_overlaps += e->is_running;
+        e->is_running = true;
+        cond_broadcast(&lab->changed);
+}
+
+static inline void lab_spin(uint64_t spin_ns) {
+        uint64_t until_ns = clock_now_ns() + spin_ns;
+
+        while (clock_now_ns() < until_ns)
+                continue;
+}
+
+static inline void lab_execute(struct executor *base, struct request **requests, uint32_t n) {
+        struct fake_executor *e = CONTAINER_OF(base, struct fake_executor, base);
+        struct lab           *lab = e->lab;
+        uint64_t              spin_ns;
+
+        mutex_lock(&lab->lock);
+        lab_note_batch(e, requests, n);
+        while (e->is_held)
+                cond_wait(&lab->changed, &lab->lock);
+        spin_ns = e->spin_ns;
+        e->spin_ns = 0;
+        mutex_unlock(&lab->lock);
+        lab_spin(spin_ns);
+
+        for (uint32_t i = 0; i < n; i++) {
+                struct response *r;
+
+                error_free(response_new(requests[i], &r)); /* none without short memory */
+                response_send(r, RESPONSE_FINAL, NULL);
+        }
+        mutex_lock(&lab->lock);
+        e->n_answered++;
+        e->is_running = false;
+        cond_broadcast(&lab->changed);
+        mutex_unlock(&lab->lock);
+        for (uint32_t i = 0; i < n; i++)
+                request_release(requests[i], REQUEST_RELEASE_ALL);
+}
+
+static inline bool lab_is_ready(struct executor *e) {
+        (void)e;
+        return true;
+}
+
+static const struct executor_ops lab_executor_ops = { .execute = lab_execute,
+                                                      .is_ready = lab_is_ready };
+
+/* ---- for tests ------------------------------------------------------------------------------- */
+
+/* `config` is a whole model configuration with one input X of dims [1]. */
+static inline struct lab *lab_open(const char *config, unsigned n_executors, bool may_inline) {
+        struct lab        *lab = calloc(1, sizeof(*lab));
+        struct executor   *executors[LAB_MAX_EXECUTORS];
+        struct sched_setup setup = { .executors = executors, .n_executors = n_executors };
+
+        assert_non_null(lab);
+        assert_in_range(n_executors, 1, LAB_MAX_EXECUTORS);
+        mutex_init(&lab->lock, LOCK_SERVER);
+        cond_init(&lab->changed);
+        lab->fake = fake_model_new(config);
+        lab->n_executors = n_executors;
+        for (unsigned i = 0; i < n_executors; i++) {
+                lab->executors[i] = (struct fake_executor){
+                        .base = { .ops = &lab_executor_ops, .name = "i", .may_inline = may_inline },
+                        .lab = lab,
+                };
+                executors[i] = &lab->executors[i].base;
+        }
+        assert_ok(timer_thread_new(&lab->timers), "timers");
+        setup.model = &lab->fake->model;
+        setup.timers = lab->timers;
+        assert_ok(sched_new(&setup, &lab->scheduler), "scheduler");
+        lab->fake->model.scheduler = lab->scheduler;
+        return lab;
+}
+
+/* All requests must be released. */
+static inline void lab_close(struct lab *lab) {
+        lab->scheduler->ops->stop(lab->scheduler);
+        lab->scheduler->ops->free(lab->scheduler);
+        for (unsigned i = 0; i < lab->n_executors; i++)
+                assert_int_equal(lab->executors[i].n_overlaps, 0);
+        assert_int_equal(atomic_load(&lab->fake->model.n_in_flight), 0);
+        timer_thread_free(lab->timers);
+        fake_model_free(lab->fake);
+        cond_done(&lab->changed);
+        mutex_done(&lab->lock);
+        free(lab);
+}
+
+static inline struct request *lab_request(struct lab *lab, struct ticket *t) {
+        static const struct response_allocator no_outputs;
+        struct request                        *req = fake_request(lab->fake);
+        bool                                   has_batch = lab->fake->model.io->max_batch_size > 0;
+
+        add_zeroed_input(req, "X", DATA_TYPE_FP32, (int64_t[]){ 1, 1 }, has_batch ? 2 : 1);
+        assert_ok(request_set_id(req, t->name), t->name);
+        assert_ok(request_prepare(req), "prepare");
+        req->allocator = &no_outputs;
+        req->on_response = lab_on_response;
+        req->on_response_userp = t;
+        req->on_release = lab_on_release;
+        req->on_release_userp = t;
+        return req;
+}
+
+static inline void ticket_init(struct ticket *t, struct lab *lab, const char *name) {
+        *t = (struct ticket){ .lab = lab };
+        snprintf(t->name, sizeof(t->name), "%s", name);
+        t->req = lab_request(lab, t);
+}
+
+/* As the server does it. */
+static inline struct error *ticket_try_submit(struct ticket *t) {
+        struct lab       *lab = t->lab;
+        _Atomic uint64_t *n_in_flight = &lab->fake->model.n_in_flight;
+        struct error     *err;
+
+        t->req->times.request_start_ns = clock_now_ns();
+        atomic_fetch_add(n_in_flight, 1);
+        err = lab->scheduler->ops->submit(lab->scheduler, t->req);
+        if (err != NULL)
+                atomic_fetch_sub(n_in_flight, 1);
+        return err;
+}
+
+static inline void ticket_submit(struct ticket *t) {
+        assert_ok(ticket_try_submit(t), t->name);
+}
+
+/* n tickets called "a", "b", …, not submitted yet. */
+static inline struct ticket *tickets_new(struct lab *lab, unsigned n) {
+        struct ticket *tickets = calloc(n, sizeof(*tickets));
+        char           name[2] = "a";
+
+        assert_non_null(tickets);
+        for (unsigned i = 0; i < n; i++, name[0]++)
+                ticket_init(&tickets[i], lab, name);
+        return tickets;
+}
+
+/* Waits until each has its one final answer and its one release; the requests end. */
+static inline void tickets_end(struct ticket *tickets, unsigned n) {
+        for (unsigned i = 0; i < n; i++) {
+                struct ticket *t = &tickets[i];
+
+                WAIT_FOR(t->lab, t->n_finals > 0 && t->n_releases > 0);
+                assert_int_equal(LAB_GET(t->lab, t->n_finals), 1);
+                assert_int_equal(LAB_GET(t->lab, t->n_responses), 1);
+                assert_int_equal(LAB_GET(t->lab, t->n_releases), 1);
+        }
+        for (unsigned i = 0; i < n; i++)
+                request_free(tickets[i].req);
+        free(tickets);
+}
+
+static inline void assert_answer(struct ticket *t, enum error_code code, const char *message) {
+        WAIT_FOR(t->lab, t->n_finals > 0);
+        assert_true(LAB_GET(t->lab, t->has_error));
+        assert_int_equal(LAB_GET(t->lab, t->code), code);
+        assert_string_equal(t->message, message);
+}
+
+static inline void assert_success(struct ticket *t) {
+        WAIT_FOR(t->lab, t->n_finals > 0);
+        assert_false(LAB_GET(t->lab, t->has_error));
+}
+
+/* The names in the batch, without blanks: "abc". */
+static inline void assert_batch(struct lab *lab, unsigned at, const char *names) {
+        char     got[LAB_MAX_BATCH + 1] = "";
+        unsigned n;
+
+        WAIT_FOR(lab, lab->n_batches > at);
+        n = LAB_GET(lab, lab->batches[at].n);
+        assert_in_range(n, 1, LAB_MAX_BATCH);
+        for (unsigned i = 0; i < n; i++)
+                got[i] = lab->batches[at].tickets[i]->name[0];
+        assert_string_equal(got, names);
+}
+
+static inline void hold(struct lab *lab, unsigned executor) {
+        LAB_SET(lab, lab->executors[executor].is_held, true);
+}
+
+static inline void let_go(struct lab *lab, unsigned executor) {
+        LAB_SET(lab, lab->executors[executor].is_held, false);
+}

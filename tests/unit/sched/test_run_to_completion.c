@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Batches that run on the thread of whoever submits: inline_execution auto, never, always. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+
+#include "sched/scheduler_lab.h"
+
+#define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
+#define DEFAULT "name: 'm' max_batch_size: 8 " X
+#define DYNAMIC(text) DEFAULT "dynamic_batching { " text " } "
+#define INLINE(choice)                                                                             \
+        "parameters { key: 'inline_execution' value { string_value: '" choice "' } } "
+#define LIMIT_US(us) "parameters { key: 'inline_limit_us' value { string_value: '" us "' } } "
+
+/* One request from beginning to end; true when it was executed by the calling thread. */
+static bool runs_here(struct lab *lab) {
+        struct ticket *t = tickets_new(lab, 1);
+        bool           is_here;
+
+        ticket_submit(t);
+        assert_success(t);
+        is_here = pthread_equal(LAB_GET(lab, t->ran_on), pthread_self());
+        tickets_end(t, 1);
+        return is_here;
+}
+
+/* Instances are not idle from the first moment on: until a request runs here. */
+static void settle(struct lab *lab) {
+        uint64_t give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;
+
+        while (!runs_here(lab))
+                if (clock_now_ns() > give_up_ns)
+                        fail_msg("no request runs on the submitting thread");
+}
+
+static void test_always(void **state) {
+        struct lab *lab = lab_open(DEFAULT INLINE("always"), 1, false);
+
+        (void)state;
+        settle(lab);
+        for (unsigned i = 0; i < 100; i++)
+                assert_true(runs_here(lab));
+        /* However long it takes. */
+        LAB_SET(lab, lab->executors[0].spin_ns, 20 * NS_PER_MS);
+        assert_true(runs_here(lab));
+        assert_true(runs_here(lab));
+        lab_close(lab);
+}
+
+static void test_never(void **state) {
+        struct lab *lab = lab_open(DEFAULT INLINE("never"), 2, true);
+
+        (void)state;
+        for (unsigned i = 0; i < 100; i++)
+                assert_false(runs_here(lab));
+        lab_close(lab);
+}
+
+static void test_auto_needs_an_executor_that_allows_it(void **state) {
+        struct lab *lab = lab_open(DEFAULT INLINE("auto") LIMIT_US("1000000"), 2, false);
+
+        (void)state;
+        for (unsigned i = 0; i < 100; i++)
+                assert_false(runs_here(lab));
+        lab_close(lab);
+}
+
+/* Below the limit on average: here. One execution of nine times the limit lifts the average above
+ * it; a few short ones bring it down again. */
+static void auto_follows_the_time(const char *config) {
+        struct lab *lab = lab_open(config, 1, true);
+
+        lab_spin(5 * NS_PER_MS);      /* the instance's thread is waiting by now, most likely */
+        assert_false(runs_here(lab)); /* not measured yet */
+        settle(lab);
+        for (unsigned i = 0; i < 20; i++)
+                assert_true(runs_here(lab));
+        LAB_SET(lab, lab->executors[0].spin_ns, 9 * 50 * NS_PER_MS);
+        assert_true(runs_here(lab)); /* nobody could know */
+        assert_false(runs_here(lab));
+        settle(lab);
+        lab_close(lab);
+}
+
+static void test_auto_follows_the_time(void **state) {
+        (void)state;
+        auto_follows_the_time(DEFAULT INLINE("auto") LIMIT_US("50000"));
+        auto_follows_the_time(DEFAULT LIMIT_US("50000")); /* the default choice */
+        auto_follows_the_time(DYNAMIC("") LIMIT_US("50000"));
+}
+
+static void test_waiting_batch_runs_with_the_request_that_completes_it(void **state) {
+        struct lab *lab = lab_open(DYNAMIC("preferred_batch_size: 3 max_queue_delay_microseconds: "
+                                           "3600000000") INLINE("always"),
+                                   1, false);
+        uint64_t    give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;
+        bool        is_here = false;
+
+        (void)state;
+        while (!is_here && clock_now_ns() < give_up_ns) {
+                struct ticket *t = tickets_new(lab, 3);
+
+                for (unsigned i = 0; i < 3; i++)
+                        ticket_submit(&t[i]);
+                for (unsigned i = 0; i < 3; i++)
+                        assert_success(&t[i]);
+                is_here = pthread_equal(LAB_GET(lab, t[0].ran_on), pthread_self());
+                assert_true(pthread_equal(t[2].ran_on, t[0].ran_on)); /* one batch of three */
+                tickets_end(t, 3);
+        }
+        assert_true(is_here);
+        lab_close(lab);
+}
+
+/* ---- not nested ------------------------------------------------------------------------------ */
+
+static struct ticket *second;
+
+static void submit_second(struct ticket *t) {
+        (void)t;
+        error_free(ticket_try_submit(second)); /* the test waits for its answer */
+}
+
+/* A completion that submits again must not run that within itself. */
+static void test_not_nested(void **state) {
+        struct lab *lab = lab_open(DEFAULT INLINE("always"), 2, false);
+        unsigned    n_here = 0;
+
+        (void)state;
+        settle(lab);
+        for (unsigned i = 0; i < 300; i++) {
+                struct ticket *t = tickets_new(lab, 2);
+
+                t[0].after_response = submit_second;
+                second = &t[1];
+                ticket_submit(&t[0]);
+                assert_success(&t[1]);
+                if (pthread_equal(LAB_GET(lab, t[0].ran_on), pthread_self())) {
+                        n_here++;
+                        assert_false(pthread_equal(LAB_GET(lab, t[1].ran_on), pthread_self()));
+                }
+                tickets_end(t, 2);
+        }
+        assert_in_range(n_here, 1, 300);
+        lab_close(lab);
+}
+
+/* ---- the other instances meanwhile ----------------------------------------------------------- */
+
+struct submitter {
+        struct thread  thread;
+        struct ticket *tickets;
+        unsigned       n;
+        uint64_t       pause_ns; /* busy between two */
+        _Atomic bool   has_failed;
+};
+
+static void submitter_main(void *arg) {
+        struct submitter *s = arg;
+
+        for (unsigned i = 0; i < s->n; i++) {
+                struct error *err = ticket_try_submit(&s->tickets[i]);
+
+                if (err != NULL)
+                        atomic_store(&s->has_failed, true);
+                error_free(err);
+                lab_spin(s->pause_ns);
+        }
+}
+
+static void submitter_start(struct submitter *s, struct ticket *tickets, unsigned n) {
+        *s = (struct submitter){ .tickets = tickets, .n = n, .pause_ns = 2 * NS_PER_MS };
+        assert_ok(thread_start(&s->thread, "submitter", submitter_main, s), "thread");
+}
+
+static void submitter_end(struct submitter *s) {
+        thread_join(&s->thread);
+        assert_false(atomic_load(&s->has_failed));
+}
+
+/* The instance that watched the time may be borrowed; then another one watches. */
+static void test_delay_is_kept_while_an_instance_is_borrowed(void **state) {
+        struct lab *lab = lab_open(DYNAMIC("preferred_batch_size: 2 max_queue_delay_microseconds: "
+                                           "20000") INLINE("always"),
+                                   2, false);
+        struct submitter s;
+
+        (void)state;
+        for (unsigned i = 0; i < 8; i++) {
+                struct ticket *t = tickets_new(lab, 3);
+                unsigned       n_before = LAB_GET(lab, lab->n_batches);
+
+                hold(lab, 0);
+                hold(lab, 1);
+                submitter_start(&s, t, 2);
+                WAIT_FOR(lab, lab->n_batches == n_before + 1);
+                ticket_submit(&t[2]);
+                WAIT_FOR(lab, lab->n_batches == n_before + 2);
+                assert_int_equal(LAB_GET(lab, t[0].n_finals), 0);
+                let_go(lab, 0);
+                let_go(lab, 1);
+                submitter_end(&s);
+                tickets_end(t, 3);
+        }
+        lab_close(lab);
+}
+
+/* What stays in the queue when a batch is taken here may be enough for another instance. */
+static void test_rest_runs_while_an_instance_is_borrowed(void **state) {
+        struct lab *lab = lab_open(DYNAMIC("preferred_batch_size: 4 max_queue_delay_microseconds: "
+                                           "3600000000") INLINE("always"),
+                                   2, false);
+        struct submitter s;
+
+        (void)state;
+        for (unsigned i = 0; i < 8; i++) {
+                struct ticket *t = tickets_new(lab, 2);
+                unsigned       n_before = LAB_GET(lab, lab->n_batches);
+
+                t[0].req->batch_size = 3;
+                t[1].req->batch_size = 6;
+                hold(lab, 0);
+                hold(lab, 1);
+                submitter_start(&s, t, 2);
+                WAIT_FOR(lab, lab->n_batches == n_before + 2);
+                let_go(lab, 0);
+                let_go(lab, 1);
+                submitter_end(&s);
+                tickets_end(t, 2);
+        }
+        lab_close(lab);
+}
+
+/* free() waits for a batch that runs on a submitter's thread. */
+static struct lab *freed;
+
+static void free_main(void *arg) {
+        (void)arg;
+        freed->scheduler->ops->free(freed->scheduler);
+}
+
+static void test_free_waits_for_a_borrowed_instance(void **state) {
+        struct lab      *lab = lab_open(DEFAULT INLINE("always"), 1, false);
+        struct ticket   *t = tickets_new(lab, 1);
+        struct thread    freeing = { 0 };
+        struct submitter s;
+
+        (void)state;
+        settle(lab);
+        hold(lab, 0);
+        submitter_start(&s, t, 1);
+        WAIT_FOR(lab, t->n_executions == 1);
+        assert_false(pthread_equal(LAB_GET(lab, t->ran_on), pthread_self()));
+        freed = lab;
+        assert_ok(thread_start(&freeing, "free", free_main, NULL), "thread");
+        let_go(lab, 0);
+        tickets_end(t, 1);
+        submitter_end(&s);
+        thread_join(&freeing);
+
+        /* lab_close() ends a scheduler: give it another. */
+        struct executor   *executor = &lab->executors[0].base;
+        struct sched_setup setup = { .model = &lab->fake->model,
+                                     .executors = &executor,
+                                     .n_executors = 1,
+                                     .timers = lab->timers };
+
+        assert_ok(sched_new(&setup, &lab->scheduler), "again");
+        lab_close(lab);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_always),
+                cmocka_unit_test(test_never),
+                cmocka_unit_test(test_auto_needs_an_executor_that_allows_it),
+                cmocka_unit_test(test_auto_follows_the_time),
+                cmocka_unit_test(test_waiting_batch_runs_with_the_request_that_completes_it),
+                cmocka_unit_test(test_not_nested),
+                cmocka_unit_test(test_delay_is_kept_while_an_instance_is_borrowed),
+                cmocka_unit_test(test_rest_runs_while_an_instance_is_borrowed),
+                cmocka_unit_test(test_free_waits_for_a_borrowed_instance),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

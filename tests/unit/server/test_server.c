@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "server/server.h"
+
+#include "backend/log_lines.h"
+#include "backend/probe.h"
+#include "base/thread.h"
+#include "infer/fake_model.h"
+#include "server/server_place.h"
+
+static void test_starts_and_stops(void **state) {
+        struct server_place p;
+        struct model       *model = NULL;
+
+        (void)state;
+        server_place_begin(&p);
+        server_options_set_text(&p.options->id, "mine");
+        server_place_add(&p, "m", SERVER_PLACE_CONFIG, 1);
+        log_lines_begin();
+        server_place_start(&p);
+        assert_string_equal(p.server->id, "mine");
+        assert_true(server_is_live(p.server));
+        assert_true(server_is_ready(p.server));
+        assert_ok(server_get_model(p.server, "m", -1, &model), "get");
+        assert_int_equal(model->version, 1);
+        model_unref(model);
+        model = NULL;
+        assert_error(server_get_model(p.server, "n", -1, &model), ERR_NOT_FOUND,
+                     "Request for unknown model: 'n' is not found");
+
+        assert_ok(server_stop(p.server), "stop");
+        assert_false(server_is_live(p.server));
+        assert_false(server_is_ready(p.server));
+        assert_error(server_get_model(p.server, "m", -1, &model), ERR_UNAVAILABLE,
+                     "Server not ready");
+        assert_null(model);
+        assert_int_equal(log_lines_count("I Waiting for in-flight requests to complete."), 1);
+        assert_int_equal(log_lines_count("I Timeout 30: Found 0 model versions that have in-flight "
+                                         "inferences"),
+                         1);
+        assert_int_equal(log_lines_count("I All models are stopped, unloading models"), 1);
+        assert_int_equal(log_lines_count("I successfully unloaded 'm' version 1"), 1);
+        assert_ok(server_stop(p.server), "stop again");
+        assert_int_equal(log_lines_count("I All models are stopped, unloading models"), 1);
+        log_lines_end();
+        server_place_end(&p);
+}
+
+static void test_missing_features_are_refused(void **state) {
+        static const char *const texts[] = {
+                "model control modes other than 'none' are not supported yet",
+                "model control modes other than 'none' are not supported yet",
+                "the rate limiter is not supported yet",
+                "response caches are not supported yet",
+                "model namespacing is not supported yet",
+                "host policies are not supported yet",
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+                struct server_place p;
+
+                server_place_begin(&p);
+                if (i == 0)
+                        p.options->control_mode = MODEL_CONTROL_POLL;
+                if (i == 1)
+                        p.options->control_mode = MODEL_CONTROL_EXPLICIT;
+                if (i == 2)
+                        p.options->rate_limit_mode = RATE_LIMIT_EXEC_COUNT;
+                if (i == 3)
+                        server_options_set_cache(p.options, "local", "{}");
+                p.options->model_namespacing = i == 4;
+                if (i == 5)
+                        option_settings_add(&p.options->host_policies, "cpu", "numa-node", "0");
+                /* Not even with this is it let through. */
+                p.options->exit_on_error = i % 2 == 0;
+                assert_error(server_new(p.options, &p.server), ERR_UNSUPPORTED, texts[i]);
+                assert_null(p.server);
+                server_place_end(&p);
+        }
+}
+
+static void test_a_failed_model_ends_the_start(void **state) {
+        struct server_place p;
+
+        (void)state;
+        server_place_begin(&p);
+        server_place_add(&p, "bad", SERVER_PLACE_CONFIG, 1);
+        server_place_add(&p, "good", SERVER_PLACE_CONFIG, 1);
+        fake_host_fail(FAKE_MODEL_INITIALIZE, "bad", TRITONSERVER_ERROR_INTERNAL, "boom");
+        assert_error(server_new(p.options, &p.server), ERR_INTERNAL, "failed to load all models");
+        assert_null(p.server);
+        /* The one that had been loaded is gone again. */
+        assert_int_equal(fake_host_count(FAKE_INSTANCE_INITIALIZE), 1);
+        assert_int_equal(fake_host_count(FAKE_INSTANCE_FINALIZE), 1);
+        assert_int_equal(fake_host_count(FAKE_MODEL_FINALIZE), 1);
+        server_place_end(&p);
+}
+
+static void test_a_failed_model_among_others(void **state) {
+        (void)state;
+        for (int is_strict = 0; is_strict < 2; is_strict++) {
+                struct server_place p;
+                struct model       *model = NULL;
+
+                server_place_begin(&p);
+                p.options->exit_on_error = false;
+                p.options->strict_readiness = is_strict;
+                server_place_add(&p, "bad", SERVER_PLACE_CONFIG, 1);
+                server_place_add(&p, "good", SERVER_PLACE_CONFIG, 1);
+                fake_host_fail(FAKE_MODEL_INITIALIZE, "bad", TRITONSERVER_ERROR_INTERNAL, "boom");
+                server_place_start(&p);
+                assert_true(server_is_live(p.server));
+                assert_int_equal(server_is_ready(p.server), !is_strict);
+                assert_ok(server_get_model(p.server, "good", 1, &model), "good");
+                model_unref(model);
+                model = NULL;
+                assert_error(server_get_model(p.server, "bad", 1, &model), ERR_UNAVAILABLE,
+                             "Request for unknown model: 'bad' version 1 is not at ready state");
+                assert_null(model);
+                server_place_end(&p);
+        }
+}
+
+static void test_readiness_asks_the_instances(void **state) {
+        struct server_place p;
+
+        (void)state;
+        server_place_begin(&p);
+        server_place_add(&p, "m", SERVER_PLACE_CONFIG, 1);
+        server_place_start(&p);
+        fake_host_fail(FAKE_INSTANCE_READY, "m", TRITONSERVER_ERROR_UNAVAILABLE, "busy");
+        assert_false(server_is_ready(p.server));
+        assert_true(server_is_live(p.server));
+        p.server->strict_readiness = false;
+        assert_true(server_is_ready(p.server));
+        server_place_end(&p);
+}
+
+static void test_missing_repository(void **state) {
+        struct server_place p;
+        struct error       *err;
+
+        (void)state;
+        server_place_begin(&p);
+        option_texts_add(&p.options->repository_paths, "/nowhere/at/all");
+        err = server_new(p.options, &p.server);
+        assert_non_null(err);
+        assert_non_null(strstr(err->message, "failed to read model repository '/nowhere/at/all'"));
+        error_free(err);
+        assert_null(p.server);
+        server_place_end(&p);
+}
+
+static void begin_request(struct server_place *p, struct probe *probe) {
+        struct model *model;
+
+        assert_ok(server_get_model(p->server, "m", -1, &model), "get");
+        probe_init(probe, model);
+        model_unref(model);
+        probe_add_row(probe, "IN", (const int32_t[]){ 8, 9 }, 2);
+        assert_ok(server_infer(p->server, probe->request), "infer");
+}
+
+/* Lets the request go on, and drops it, once the server waits for its model. */
+static void end_request(void *arg) {
+        struct probe *probe = arg;
+
+        log_lines_await("I Timeout 29: Found 1 live models and 0 in-flight non-inference requests");
+        fake_host_open_gate();
+        probe_wait(probe);
+        assert_null(probe_error(probe));
+        probe_done(probe);
+}
+
+static void test_stop_waits_for_requests(void **state) {
+        struct server_place p;
+        struct thread       thread = { 0 };
+        struct probe        probe;
+
+        (void)state;
+        server_place_begin(&p);
+        server_place_add(&p, "m", SERVER_PLACE_CONFIG, 1);
+        server_place_start(&p);
+        fake_host_close_gate();
+        begin_request(&p, &probe);
+        fake_host_await(FAKE_EXECUTE, 1);
+        log_lines_begin();
+        assert_ok(thread_start(&thread, "ender", end_request, &probe), "thread");
+        assert_ok(server_stop(p.server), "stop");
+        thread_join(&thread);
+        assert_int_equal(log_lines_count("I Timeout 30: Found 1 model versions that have in-flight "
+                                         "inferences"),
+                         1);
+        assert_int_equal(log_lines_count("I Model 'm' (version 1) has 1 in-flight inferences"), 1);
+        assert_int_equal(log_lines_count("I successfully unloaded 'm' version 1"), 1);
+        log_lines_end();
+        assert_int_equal(fake_host_count(FAKE_MODEL_FINALIZE), 1);
+        server_place_end(&p);
+}
+
+static void test_stop_has_a_deadline(void **state) {
+        struct server_place p;
+        struct probe        probe;
+
+        (void)state;
+        server_place_begin(&p);
+        p.options->exit_timeout_s = 0;
+        server_place_add(&p, "m", SERVER_PLACE_CONFIG, 1);
+        server_place_start(&p);
+        fake_host_close_gate();
+        begin_request(&p, &probe);
+        fake_host_await(FAKE_EXECUTE, 1);
+        for (int i = 0; i < 2; i++)
+                assert_error(server_stop(p.server), ERR_INTERNAL,
+                             "Exit timeout expired. Exiting immediately.");
+        assert_false(server_is_live(p.server));
+        assert_int_equal(fake_host_count(FAKE_MODEL_FINALIZE), 0);
+
+        /* A program that does not exit may try again. */
+        fake_host_open_gate();
+        probe_wait(&probe);
+        assert_null(probe_error(&probe));
+        probe_done(&probe);
+        atomic_store(&p.server->exit_timeout_s, 30);
+        assert_ok(server_stop(p.server), "stop");
+        assert_int_equal(fake_host_count(FAKE_MODEL_FINALIZE), 1);
+        server_place_end(&p);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_starts_and_stops),
+                cmocka_unit_test(test_missing_features_are_refused),
+                cmocka_unit_test(test_a_failed_model_ends_the_start),
+                cmocka_unit_test(test_a_failed_model_among_others),
+                cmocka_unit_test(test_readiness_asks_the_instances),
+                cmocka_unit_test(test_missing_repository),
+                cmocka_unit_test(test_stop_waits_for_requests),
+                cmocka_unit_test(test_stop_has_a_deadline),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
