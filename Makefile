@@ -9,7 +9,7 @@ WERROR ?= false
 FUZZ_SECONDS ?= 60
 E2E ?= tests/e2e
 
-RELEASE = -Ddebug=false -Doptimization=2 -Db_ndebug=true
+RELEASE = -Ddebug=false -Doptimization=2 -Db_ndebug=true -Dlto=true
 CHECKED = -Ddebug=true -Doptimization=1 -Db_ndebug=false -Dlock_check=true
 # clang links no sanitizer into shared objects, whose symbols then come from the program; and with
 # -fsanitize gcc warns of what cannot happen.

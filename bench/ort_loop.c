@@ -14,7 +14,7 @@
 #include <time.h>
 
 #define MAX_RUNS 2000
-#define SECONDS_PER_SIZE 0.7
+#define SECONDS_PER_SIZE 0.4
 
 static const OrtApi *ort;
 

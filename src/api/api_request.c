@@ -37,6 +37,10 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestNew(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestDelete(
         struct TRITONSERVER_InferenceRequest *inference_request) {
+        if (inference_request != NULL && request_is_in_use(REQUEST(inference_request)))
+                return error_to_api(error_new(ERR_INVALID_ARG,
+                                              "the request is in use by an inference that has not "
+                                              "released it"));
         request_free(REQUEST(inference_request));
         return NULL;
 }

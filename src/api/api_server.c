@@ -6,6 +6,7 @@
 #include "infer/request.h"
 #include "observe/metric.h"
 #include "repo/repo.h"
+#include "sched/pull_scheduler.h"
 #include "server/core_metrics.h"
 #include "server/server.h"
 #include "triton/core/neso.h"
@@ -233,6 +234,11 @@ struct TRITONSERVER_Error *NESO_InferenceRequestIsDecoupled(
         API_NEEDS(inference_request);
         API_NEEDS(is_decoupled);
         *is_decoupled = request_from_api(inference_request)->model->is_decoupled;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_ThreadAllowInlineExecution(bool allow) {
+        pull_scheduler_allow_inline(allow);
         return NULL;
 }
 

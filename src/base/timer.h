@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Deadlines that fire on a thread of their own: one per server, started on the first use.
+/* Deadlines that fire on a thread of their own: one per server.
  *
  * A queue's requests time out even while every instance is executing, so no instance thread can
  * watch the clock for them. A timer is armed with an absolute time and calls back once.

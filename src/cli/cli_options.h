@@ -57,6 +57,33 @@ struct cli_options {
         int64_t          http_idle_timeout_ms;
         int64_t          http_min_body_rate;
 
+        /* GRPC */
+        bool             allow_grpc;
+        const char      *grpc_address;
+        int64_t          grpc_port;
+        bool             reuse_grpc_port;
+        const char      *grpc_header_forward_pattern;
+        int64_t          grpc_threads;
+        int64_t          grpc_allocation_pool;
+        int64_t          grpc_max_responses;
+        const char      *grpc_compression;
+        int64_t          grpc_keepalive_ms;
+        int64_t          grpc_keepalive_timeout_ms;
+        bool             grpc_keepalive_without_calls;
+        int64_t          grpc_max_pings;
+        int64_t          grpc_ping_interval_ms;
+        int64_t          grpc_max_ping_strikes;
+        int64_t          grpc_max_age_ms;       /* 0 = unlimited */
+        int64_t          grpc_max_age_grace_ms; /* 0 = unlimited */
+        struct cli_texts grpc_restricted_protocol;
+        int64_t          grpc_max_message_bytes;
+        int64_t          grpc_max_connections;
+        int64_t          grpc_max_streams;
+        int64_t          grpc_max_header_bytes;
+        int64_t          grpc_max_header_fields;
+        int64_t          grpc_header_timeout_ms;
+        int64_t          grpc_min_message_rate;
+
         /* metrics */
         bool             allow_metrics, allow_gpu_metrics, allow_cpu_metrics;
         const char      *metrics_address; /* NULL = the HTTP address */

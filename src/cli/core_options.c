@@ -78,22 +78,28 @@ static struct error *read_setting(const char *option, const char *text, struct s
         struct str left;
         struct str value = str_split(str_of(text), '=', &left);
         struct str group;
-        struct str name;
+        struct str name = str_split(left, ',', &group);
 
-        if (value.ptr == NULL || left.len == 0)
-                return error_new(ERR_INVALID_ARG,
-                                 "Bad option: \"--%s\".\nexpects [<group>,]<setting>=<value>, "
-                                 "got: %s",
-                                 option, text);
-        name = str_split(left, ',', &group);
         if (name.ptr == NULL) {
                 name = group;
                 group = STR_LIT("");
         }
+        if (value.ptr == NULL || name.len == 0)
+                return error_new(ERR_INVALID_ARG,
+                                 "Bad option: \"--%s\".\nexpects [<group>,]<setting>=<value>, "
+                                 "got: %s",
+                                 option, text);
         *ret = (struct setting){ .group = mem_strndup(group.ptr, group.len),
                                  .name = mem_strndup(name.ptr, name.len),
                                  .value = mem_strndup(value.ptr, value.len) };
         return NULL;
+}
+
+/* A setting of metrics that asks for what is not there. */
+static bool is_missing(const struct setting *s) {
+        if (strcmp(s->name, "summary_latencies") == 0)
+                return strcmp(s->value, "false") != 0 && strcmp(s->value, "0") != 0;
+        return strcmp(s->name, "summary_quantiles") == 0;
 }
 
 static struct error *set_settings(const struct cli_options *o,
@@ -110,14 +116,13 @@ static struct error *set_settings(const struct cli_options *o,
         }
         for (size_t i = 0; i < o->metrics_config.n_items; i++) {
                 TRY(read_setting("metrics-config", o->metrics_config.items[i], &s));
-                bool is_missing = strcmp(s.name, "summary_latencies") == 0 ||
-                                  strcmp(s.name, "summary_quantiles") == 0;
+                bool is_refused = is_missing(&s);
                 TRITONSERVER_Error *err =
                         TRITONSERVER_ServerOptionsSetMetricsConfig(t, s.group, s.name, s.value);
 
                 setting_done(&s);
                 CORE(err);
-                if (is_missing)
+                if (is_refused)
                         return error_new(ERR_UNSUPPORTED,
                                          "--metrics-config: summaries are not supported; the "
                                          "neso_*_duration_seconds histograms are always on");

@@ -37,6 +37,25 @@ void cli_options_init(struct cli_options *o) {
                 .http_header_timeout_ms = 10000,
                 .http_idle_timeout_ms = 75000,
                 .http_min_body_rate = 1024,
+                .allow_grpc = true,
+                .grpc_address = "0.0.0.0",
+                .grpc_port = 8001,
+                .grpc_header_forward_pattern = "",
+                .grpc_allocation_pool = 8,
+                .grpc_max_responses = 2147483647,
+                .grpc_compression = "none",
+                .grpc_keepalive_ms = 7200000,
+                .grpc_keepalive_timeout_ms = 20000,
+                .grpc_max_pings = 2,
+                .grpc_ping_interval_ms = 300000,
+                .grpc_max_ping_strikes = 2,
+                .grpc_max_message_bytes = 1073741824,
+                .grpc_max_connections = 16384,
+                .grpc_max_streams = 256,
+                .grpc_max_header_bytes = 32768,
+                .grpc_max_header_fields = 100,
+                .grpc_header_timeout_ms = 10000,
+                .grpc_min_message_rate = 1024,
                 .allow_metrics = true,
                 .allow_gpu_metrics = true,
                 .allow_cpu_metrics = true,
@@ -49,6 +68,7 @@ void cli_options_done(struct cli_options *o) {
         free(o->model_repository.items);
         free(o->backend_config.items);
         free(o->http_restricted_api.items);
+        free(o->grpc_restricted_protocol.items);
         free(o->metrics_config.items);
 }
 
@@ -82,7 +102,7 @@ static struct error *set_number(const struct option_row *row, const char *value,
 
         if (!str_to_i64(str_of(value), &number))
                 return bad(row, "expects an integer, got: %s", value);
-        if ((double)number < row->min || (double)number > row->max)
+        if (number < (int64_t)row->min || number > (int64_t)row->max)
                 return out_of_range(row, value);
         *target = number;
         return NULL;

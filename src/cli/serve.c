@@ -2,11 +2,13 @@
 #include "cli/serve.h"
 
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/access_log.h"
 #include "cli/core_options.h"
 #include "cli/option_parse.h"
+#include "cli/serve_grpc.h"
 #include "cli/signals.h"
 #include "frontend/core_error.h"
 #include "frontend/endpoint.h"
@@ -25,6 +27,7 @@ struct serve {
         struct endpoint_policy      policy;
         struct http_infer          *infer;
         struct http_server         *http;
+        struct serve_grpc           grpc;
         struct http_server         *metrics;
         bool                        logs_access;
 };
@@ -130,17 +133,39 @@ static struct error *start_metrics(struct serve *s) {
         return NULL;
 }
 
+struct service {
+        const char *name;
+        bool        is_on;
+        const char *address;
+        int64_t     port;
+};
+
+static struct error *check_ports(const struct cli_options *o) {
+        const struct service services[] = {
+                { "HTTP", o->allow_http, o->http_address, o->http_port },
+                { "GRPC", o->allow_grpc, o->grpc_address, o->grpc_port },
+                { "metrics", o->allow_metrics, metrics_address(o), o->metrics_port },
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(services); i++)
+                for (size_t j = i + 1; j < ARRAY_LEN(services); j++) {
+                        const struct service *a = &services[i], *b = &services[j];
+
+                        if (!a->is_on || !b->is_on || a->port == 0 || a->port != b->port ||
+                            strcmp(a->address, b->address) != 0)
+                                continue;
+                        return error_new(ERR_INVALID_ARG,
+                                         "The server cannot listen to %s requests and %s requests "
+                                         "at the same address and port %s:%lld",
+                                         a->name, b->name, a->address, (long long)a->port);
+                }
+        return NULL;
+}
+
 static struct error *check_options(const struct cli_options *o) {
         if (o->model_repository.n_items == 0)
                 return error_new(ERR_INVALID_ARG, "--model-repository must be specified");
-        if (o->allow_http && o->allow_metrics && o->http_port != 0 &&
-            o->http_port == o->metrics_port &&
-            strcmp(o->http_address, metrics_address(o)) == 0)
-                return error_new(ERR_INVALID_ARG,
-                                 "The server cannot listen to HTTP requests and metrics requests "
-                                 "at the same address and port %s:%lld",
-                                 o->http_address, (long long)o->http_port);
-        return NULL;
+        return check_ports(o);
 }
 
 /* Before the models, which may take their time, are loaded. */
@@ -155,8 +180,12 @@ static struct error *read_policy(struct serve *s) {
 static struct error *start(struct serve *s) {
         TRY(check_options(&s->options));
         TRY(read_policy(s));
+        if (s->options.allow_grpc)
+                TRY(serve_grpc_prepare(&s->grpc, &s->options));
         s->logs_access = strcmp(s->options.log_format, "json") == 0;
         TRY(start_core(s));
+        if (s->options.allow_grpc)
+                TRY(serve_grpc_start(&s->grpc, s->core, s->logs_access));
         if (s->options.allow_http)
                 TRY(start_http(s));
         if (s->options.allow_metrics)
@@ -180,6 +209,7 @@ static void end_http(struct http_server **server, uint64_t deadline_ns) {
 
 static void free_all(struct serve *s) {
         endpoint_policy_done(&s->policy);
+        serve_grpc_done(&s->grpc);
         http_infer_free(s->infer);
         cli_options_done(&s->options);
 }
@@ -200,6 +230,7 @@ static int stop(struct serve *s) {
                 }
         }
         end_http(&s->http, deadline_ns);
+        serve_grpc_stop(&s->grpc, deadline_ns);
         end_http(&s->metrics, deadline_ns);
         if (s->core != NULL)
                 TRITONSERVER_ErrorDelete(TRITONSERVER_ServerDelete(s->core));
@@ -249,6 +280,7 @@ int serve_main(int argc, char **argv) {
         signals_block();
         log_set_sink(to_core_log, core_log_is_enabled);
         endpoint_policy_init(&s.policy);
+        serve_grpc_init(&s.grpc);
         cli_options_init(&s.options);
         err = option_parse(argc, argv, &s.options);
         if (err != NULL || s.options.help) {

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "frontend/core_error.h"
 
+#include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
 /* The ends that a started call waits for. */
@@ -156,7 +157,19 @@ void infer_call_set_targets(struct infer_call *c, const struct infer_call_target
         c->n_targets = n_targets;
 }
 
+/* Nothing is locked while a call starts, and its callbacks only count and post: models may run
+ * right here. Said once per thread. */
+static void allow_inline_execution(void) {
+        static _Thread_local bool is_allowed;
+
+        if (LIKELY(is_allowed))
+                return;
+        is_allowed = true;
+        core_error_drop(NESO_ThreadAllowInlineExecution(true));
+}
+
 struct error *infer_call_start(struct infer_call *c, struct TRITONSERVER_InferenceTrace *trace) {
+        allow_inline_execution();
         c->is_started = true;
         TRY(core_error_take(
                 TRITONSERVER_ServerInferAsync(c->options.core->server, c->request, trace)));

@@ -15,7 +15,8 @@ struct error *http_infer_missing(const char *member) {
 #define SHORT_TEXT_BYTES 16
 
 /* `text` is a range of the JSON, or was made of one that had escapes. */
-static ALWAYS_INLINE struct error *copy_text(struct http_infer_reading *d, struct str text, const char **ret) {
+static ALWAYS_INLINE struct error *copy_text(struct http_infer_reading *d, struct str text,
+                                             const char **ret) {
         size_t left = (size_t)((uintptr_t)d->json.end - (uintptr_t)text.ptr);
         char  *copy;
 
@@ -52,8 +53,7 @@ static struct error *refuse_type(struct http_infer_reading *d, const char *what,
                          expected, expected);
 }
 
-struct error *http_infer_read_str(struct http_infer_reading *d, const char *what,
-                                  struct str *ret) {
+struct error *http_infer_read_str(struct http_infer_reading *d, const char *what, struct str *ret) {
         struct str text;
 
         if (LIKELY(json_try_string(&d->json, &text))) {

@@ -192,6 +192,13 @@ struct error *request_error(const struct request *req, enum error_code code, con
 void request_cancel(struct request *req);
 bool request_is_cancelled(const struct request *req);
 
+/* Between submit and release: a scheduler or a backend has it. */
+static inline bool request_is_in_use(const struct request *req) {
+        int state = atomic_load_explicit(&req->state, memory_order_acquire);
+
+        return state == REQUEST_PENDING || state == REQUEST_EXECUTING;
+}
+
 /* Back to the front end. flags: REQUEST_RELEASE_ALL. */
 void request_release(struct request *req, uint32_t flags);
 /* Answers with a final error response, then releases: for requests that no backend will see.

@@ -125,27 +125,35 @@ static void load_plan_done(struct load_plan *plan) {
         free(plan->files);
 }
 
+static bool is_model_directory(const char *path, const char *name) {
+        struct file_stat stat;
+        AUTO_ERROR       err = file_stat(path, &stat);
+
+        return name[0] != '.' && err == NULL && stat.is_directory;
+}
+
+static void add_entry(struct repo *r, const char *name, const char *directory) {
+        struct repo_entry *e;
+
+        MUTEX_GUARD(&r->table.lock);
+        e = repo_table_find_locked(&r->table, name);
+        if (e != NULL)
+                e->is_duplicate = true;
+        else
+                repo_table_add_locked(&r->table, name, directory);
+}
+
 /* Adds an entry for each model directory of one path. */
 static struct error *scan_path(struct repo *r, const char *path) {
         struct dir_list list;
 
         TRY(error_wrap(dir_list_read(path, &list), "failed to read model repository '%s'", path));
-        mutex_lock(&r->table.lock);
         for (size_t i = 0; i < list.n_names; i++) {
-                AUTO_CHARS         directory = path_join(path, list.names[i]);
-                struct file_stat   stat;
-                AUTO_ERROR         err = file_stat(directory, &stat);
-                struct repo_entry *e;
+                AUTO_CHARS directory = path_join(path, list.names[i]);
 
-                if (list.names[i][0] == '.' || err != NULL || !stat.is_directory)
-                        continue;
-                e = repo_table_find_locked(&r->table, list.names[i]);
-                if (e != NULL)
-                        e->is_duplicate = true;
-                else
-                        repo_table_add_locked(&r->table, list.names[i], directory);
+                if (is_model_directory(directory, list.names[i]))
+                        add_entry(r, list.names[i], directory);
         }
-        mutex_unlock(&r->table.lock);
         dir_list_done(&list);
         return NULL;
 }

@@ -36,6 +36,11 @@ struct pull_scheduler {
 
 /* More than 0 while this thread runs a batch for a submitter. */
 static _Thread_local unsigned inline_depth;
+static _Thread_local bool     inline_is_allowed;
+
+void pull_scheduler_allow_inline(bool allow) {
+        inline_is_allowed = allow;
+}
 
 static struct pull_scheduler *self(struct scheduler *s) {
         return CONTAINER_OF(s, struct pull_scheduler, base);
@@ -70,7 +75,8 @@ static bool may_run_here(const struct pull_scheduler *s, const struct instance *
         if (s->inline_execution == INLINE_ALWAYS)
                 return true;
         average = atomic_load_explicit(&s->average_ns, memory_order_relaxed);
-        return in->executor->may_inline && average > 0 && average < s->inline_limit_ns;
+        return inline_is_allowed && in->executor->may_inline && average > 0 &&
+               average < s->inline_limit_ns;
 }
 
 /* The timer follows the queue's next due time. */

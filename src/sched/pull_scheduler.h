@@ -43,4 +43,9 @@ struct pull_options {
         uint64_t               inline_limit_ns; /* 0 = default */
 };
 
+/* The calling thread agrees to run batches that it submits, and with them the callbacks of their
+ * requests: INLINE_AUTO asks for it, since who holds a lock of their own while they submit and
+ * takes it in a callback would wait for themselves. Off at the start of each thread. */
+void pull_scheduler_allow_inline(bool allow);
+
 struct error *pull_scheduler_new(const struct pull_options *options, struct scheduler **ret) NODISCARD;

@@ -6,13 +6,6 @@
 #include "infer/request.h"
 #include "infer/request_check.h"
 
-/* A program that submits a request again before it has it back. */
-static bool is_in_use(const struct request *req) {
-        int state = atomic_load_explicit(&req->state, memory_order_acquire);
-
-        return state == REQUEST_PENDING || state == REQUEST_EXECUTING;
-}
-
 struct error *server_infer(struct server *s, struct request *req) {
         struct model *model = req->model;
         struct error *err;
@@ -22,7 +15,8 @@ struct error *server_infer(struct server *s, struct request *req) {
         if (req->on_response == NULL || req->on_release == NULL)
                 return request_error(req, ERR_INVALID_ARG,
                                      "release and response callbacks must be set before inference");
-        if (UNLIKELY(is_in_use(req)))
+        /* The program submits it again before it has it back: not even its id may be read. */
+        if (UNLIKELY(request_is_in_use(req)))
                 return error_new(ERR_INVALID_ARG,
                                  "the request is in use by an inference that has not released it");
         req->times.request_start_ns = clock_now_ns();

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The version that server metadata reports: that of the reference server whose behaviour and
- * protocols we offer, because clients and tools compare it; ours is NESO_VERSION.
+ * protocols we offer, because clients and tools compare it; ours, NESO_VERSION, comes from the build.
  */
 #pragma once
 
 #define SERVER_VERSION "2.64.0"
-#define NESO_VERSION "0.1.0"

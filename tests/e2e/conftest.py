@@ -33,7 +33,8 @@ SERVICES = {
 
 
 def is_sanitized():
-    return (BUILD / "neso").exists() and b"__asan_init" in (BUILD / "neso").read_bytes()
+    program = (BUILD / "neso").read_bytes() if (BUILD / "neso").exists() else b""
+    return b"__asan_init" in program or b"__tsan_init" in program
 
 
 if is_sanitized():
@@ -67,7 +68,8 @@ class Server:
     def __init__(self, repository, options=(), waits_for=("http",)):
         command = [str(BUILD / "neso"), "serve", f"--model-repository={repository}",
                    f"--backend-directory={BUILD / 'backends'}",
-                   "--http-address=127.0.0.1", "--http-port=0", "--metrics-port=0", *options]
+                   "--http-address=127.0.0.1", "--http-port=0", "--grpc-address=127.0.0.1",
+                   "--grpc-port=0", "--metrics-port=0", *options]
         self.repository = pathlib.Path(repository)
         self.log = []
         self.ports = {}
@@ -142,6 +144,7 @@ class Server:
             self.process.kill()
             raise AssertionError("the server did not stop:\n" + self.text()) from None
         self._reader.join(10)
+        assert "Sanitizer" not in self.text(), self.text()
         return code
 
 
@@ -163,4 +166,3 @@ def server(request, tmp_path_factory):
     yield running
     code = running.stop()
     assert code == 0, f"exit code {code}:\n{running.text()}"
-    assert "Sanitizer" not in running.text()

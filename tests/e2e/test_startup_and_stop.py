@@ -40,16 +40,18 @@ BODY = json.dumps({"inputs": [
     {"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}]})
 
 
-def run(*arguments, program=None, seconds=30, env=None):
+def run(*arguments, program=None, seconds=30):
     """A program that ends by itself."""
-    return subprocess.run([str(program or BUILD / "neso"), *map(str, arguments)],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=seconds, env=env, check=False)
+    ended = subprocess.run([str(program or BUILD / "neso"), *map(str, arguments)],
+                           stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                           timeout=seconds, check=False)
+    assert "Sanitizer" not in ended.stderr, ended.stderr
+    return ended
 
 
 def serve(*arguments, **named):
-    return run("serve", "--http-address=127.0.0.1", "--http-port=0", "--metrics-port=0",
-               f"--backend-directory={BUILD / 'backends'}", *arguments, **named)
+    return run("serve", "--http-address=127.0.0.1", "--http-port=0", "--grpc-port=0",
+               "--metrics-port=0", f"--backend-directory={BUILD / 'backends'}", *arguments, **named)
 
 
 def index(server):
@@ -113,8 +115,8 @@ TRY_HELP = "`neso serve --help` lists all options.\n"
     (["--load-model=x"], "--load-model: model control mode explicit is not supported yet\n"),
     (["--repository-poll-secs=3"],
      "--repository-poll-secs: polling of model repositories is not supported yet\n"),
-    (["--allow-grpc=true"], "--allow-grpc: GRPC is not supported yet\n"),
-    (["--grpc-port=8001"], "--grpc-port: GRPC is not supported yet\n"),
+    (["--grpc-use-ssl=true"], "--grpc-use-ssl: TLS is not supported yet\n"),
+    (["--grpc-server-key=x"], "--grpc-server-key: TLS is not supported yet\n"),
     (["--allow-sagemaker=true"],
      "--allow-sagemaker: the SageMaker front end is not supported yet\n"),
     (["--allow-vertex-ai=true"],
@@ -139,6 +141,9 @@ def test_bad_command_line(arguments, text):
     ([], "--model-repository must be specified"),
     (["--http-port=7", "--metrics-port=7", "--model-repository=x"],
      "The server cannot listen to HTTP requests and metrics requests at the same address and port "
+     "0.0.0.0:7"),
+    (["--http-port=7", "--grpc-port=7", "--model-repository=x"],
+     "The server cannot listen to HTTP requests and GRPC requests at the same address and port "
      "0.0.0.0:7"),
     (["--log-format=xml", "--model-repository=x"], "invalid argument for --log_format, got: xml"),
     (["--log-verbose=much", "--model-repository=x"],
@@ -190,6 +195,30 @@ def test_port_in_use(tmp_path):
     assert ended.returncode == 1
     [line] = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
     assert f"127.0.0.1:{port}" in line and "Address already in use" in line
+
+
+def test_shared_port(tmp_path):
+    """Two servers on one port, where both say so."""
+    first = Server(tmp_path, ("--reuse-http-port=true", "--id=first"))
+    second = Server(tmp_path, ("--reuse-http-port=true", "--id=second",
+                               f"--http-port={first.http_port}"))
+    assert second.http_port == first.http_port
+    assert first.stop() == 0
+    assert requests.get(f"{second.url}/v2", timeout=20).json()["name"] == "second"
+    assert second.stop() == 0
+
+
+def test_ipv6(tmp_path):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("no IPv6 here")
+    running = Server(tmp_path, ("--http-address=::1", "--log-format=json"),
+                     waits_for=("http", "metrics"))
+    for name, path in (("http", "/v2/health/ready"), ("metrics", "/metrics")):
+        assert requests.get(f"http://[::1]:{running.port(name)}{path}", timeout=20).ok
+    running.wait_for_line(r'"peer":"\[::1\]:\d+"')
+    assert running.stop() == 0
 
 
 def test_help():
@@ -250,8 +279,8 @@ def test_log_of_a_good_start(tmp_path):
     write_repository(tmp_path, {"two": {"config.pbtxt": IDENTITY + "version_policy { all { } }\n",
                                         "2/.keep": ""},
                                 "one": TESTING})
-    running = Server(tmp_path, ("--exit-timeout-secs=7",), waits_for=("http", "metrics"))
-    port, metrics_port = running.port("http"), running.port("metrics")
+    running = Server(tmp_path, ("--exit-timeout-secs=7",), waits_for=("grpc", "http", "metrics"))
+    ports = [running.port(name) for name in ("grpc", "http", "metrics")]
     assert running.stop() == 0
     said = messages(running.text())
     assert len(said) == len(running.log) - 1  # all but "Signal (15) received."
@@ -260,8 +289,8 @@ def test_log_of_a_good_start(tmp_path):
     for text in ("successfully loaded 'one'", "successfully loaded 'two'"):
         assert said.count(text) == 1
     end = [text for text in said if text.startswith("Started ")]
-    assert end == [f"Started HTTPService at 127.0.0.1:{port}",
-                   f"Started Metrics Service at 127.0.0.1:{metrics_port}"]
+    assert end == [f"Started {name} at 127.0.0.1:{port}" for name, port in
+                   zip(("GRPCInferenceService", "HTTPService", "Metrics Service"), ports)]
     for text in ("successfully unloaded 'one' version 1", "successfully unloaded 'two' version 1",
                  "successfully unloaded 'two' version 2"):
         assert said.count(text) == 1
@@ -455,7 +484,6 @@ def mistakes(tmp_path_factory):
     running = Server(folder, ("--exit-on-error=false",))
     found = {one["name"]: one for one in index(running)}
     assert running.stop() == 0
-    assert "Sanitizer" not in running.text()
     return folder, messages(running.text()), found
 
 
@@ -800,6 +828,42 @@ def test_no_exit_timeout(tmp_path):
     assert running.log[-1] == "Exit timeout expired. Exiting immediately."
 
 
+def test_request_that_is_half_sent(tmp_path):
+    """Nobody knows whether the rest will come: it is waited for, but no longer than allowed."""
+    running = Server(tmp_path, ("--exit-timeout-secs=1",))
+    with Wire(running.http_port) as half, Wire(running.http_port) as whole:
+        whole.send(request("GET", "/v2"))
+        assert whole.read_answer().status == 200
+        half.send(request("GET", "/v2")[:-2])
+        whole.send(request("GET", "/v2"))
+        assert whole.read_answer().status == 200
+        begin_stop(running)
+        started = time.monotonic()
+        assert whole.is_closed()
+        assert running.process.wait(20) == 0
+        assert 0.5 < time.monotonic() - started < 10
+        assert half.is_closed()
+    running.stop()
+    assert "Timeout 0: Found 1 HTTP service connections" in messages(running.text())
+
+
+def test_rest_that_comes_while_stopping(tmp_path):
+    running = Server(tmp_path)
+    with Wire(running.http_port) as wire:
+        whole = request("GET", "/v2/health/live")
+        wire.send(whole[:20])
+        other = exchange(running.http_port, request("GET", "/v2"))
+        assert other.status == 200
+        begin_stop(running)
+        running.wait_for_line("unloading models")
+        wire.send(whole[20:])
+        answer = wire.read_answer()
+        assert (answer.status, json.loads(answer.body)) == (503, {"error": "Server exiting"})
+        assert wire.is_closed()
+    assert running.process.wait(20) == 0
+    running.stop()
+
+
 def test_second_signal(tmp_path):
     write_repository(tmp_path, {"model": gated(TESTING)})
     running = Server(tmp_path)
@@ -832,7 +896,8 @@ def test_broken_pipe_of_the_log(tmp_path):
     """Nobody reads the log any more: the server goes on."""
     read, write = os.pipe()
     with subprocess.Popen([str(BUILD / "neso"), "serve", f"--model-repository={tmp_path}",
-                           "--http-address=127.0.0.1", "--http-port=0", "--allow-metrics=false"],
+                           "--http-address=127.0.0.1", "--http-port=0", "--allow-grpc=false",
+                           "--allow-metrics=false"],
                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                           stderr=write) as process:
         os.close(write)

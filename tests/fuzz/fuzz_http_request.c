@@ -90,8 +90,7 @@ static void read_chunks(struct http_message *m, struct str rest, size_t step,
         u->hash = mix(u->hash, str_range(m->body->bytes, m->body->len));
 }
 
-static void read_request(struct http_message *m, struct str in, size_t step,
-                         struct understood *u) {
+static void read_request(struct http_message *m, struct str in, size_t step, struct understood *u) {
         char  *copy = NULL;
         size_t len = 0;
 

@@ -32,7 +32,7 @@ output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
 def start(build, repository):
     process = subprocess.Popen(
         [os.path.join(build, "neso"), "serve", "--model-repository", repository,
-         "--http-address", "127.0.0.1", "--http-port", "0", "--metrics-port", "0"],
+         "--http-address", "127.0.0.1", "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"],
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     for line in process.stderr:
         found = re.search(r"Started HTTPService at 127\.0\.0\.1:(\d+)", line)

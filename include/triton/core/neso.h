@@ -38,6 +38,15 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_LogLine(const char *line, 
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestIsDecoupled(
         struct TRITONSERVER_InferenceRequest *inference_request, bool *is_decoupled);
 
+/* Whether the calling thread may run models itself (off at first): with `allow`,
+ * TRITONSERVER_ServerInferAsync() may execute a small model before it returns, and the callbacks
+ * of the request then run within it, on this thread. That spares two hops between threads. A
+ * thread that submits while it holds a lock which a callback takes must leave it off. Models with
+ * the parameter inline_execution "always" do so on every thread, with "never" on none.
+ *
+ * Never fails. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadAllowInlineExecution(bool allow);
+
 /* Counts one request that a front end refused because of a limit of its own (a body too large,
  * too many connections): adds 1 to the counter neso_rejected_total{limit="<limit>"}, which
  * TRITONSERVER_ServerMetrics() reports. `limit` is the limit's name, copied; use a fixed set of

@@ -139,6 +139,7 @@ static void test_in_use(void **state) {
         refused(TRITONSERVER_ServerInferAsync(f->server_face, f->request, NULL), in_use);
         atomic_store(&f->keeper.kept->state, REQUEST_EXECUTING);
         refused(TRITONSERVER_ServerInferAsync(f->server_face, f->request, NULL), in_use);
+        refused(TRITONSERVER_InferenceRequestDelete(f->request), in_use);
         assert_int_equal(atomic_load(&f->fake->model.n_in_flight), 1);
         request_release(f->keeper.kept, REQUEST_RELEASE_ALL);
         assert_int_equal(f->n_released, 1);
@@ -167,6 +168,7 @@ static void test_cancellation_is_of_one_use(void **state) {
         ok(TRITONSERVER_InferenceRequestCancel(f->request));
         assert_int_equal(f->keeper.n_cancels, 1);
         assert_true(is_cancelled(f));
+        ok(TRITONSERVER_InferenceRequestDelete(NULL));
 }
 
 static void test_memory_types(void **state) {

@@ -15,6 +15,9 @@ static void test_equality(void **state) {
         assert_false(str_equal(STR_LIT("a\0b"), STR_LIT("a\0c")));
         assert_true(str_is(str_range("abc", 2), "ab"));
         assert_false(str_is(str_range("abc", 2), "abc"));
+        assert_true(STR_IS(str_range("abc", 2), "ab"));
+        assert_false(STR_IS(str_range("abc", 2), "abc"));
+        assert_false(STR_IS(str_range("abc", 3), "abd"));
         assert_true(str_equal_nocase(STR_LIT("Content-Length"), STR_LIT("content-LENGTH")));
         assert_false(str_equal_nocase(STR_LIT("@"), STR_LIT("`"))); /* differ by 0x20, no letters */
         assert_false(str_equal_nocase(STR_LIT("ab"), STR_LIT("abc")));

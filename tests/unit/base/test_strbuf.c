@@ -111,6 +111,29 @@ static void test_reserve(void **state) {
         assert_false(strbuf_reserve(&b, SIZE_MAX));
 }
 
+static void test_put_few(void **state) {
+        char          memory[8];
+        struct strbuf b;
+
+        (void)state;
+        strbuf_init(&b, 0);
+        STRBUF_PUT_LIT(&b, "abc"); /* no memory yet */
+        STRBUF_PUT_LIT(&b, "de");
+        assert_string_equal(strbuf_cstr(&b), "abcde");
+        assert_int_equal(b.len, 5);
+        strbuf_done(&b);
+
+        b = (struct strbuf){ .ptr = memory, .cap = sizeof(memory), .max = sizeof(memory) - 1 };
+        STRBUF_PUT_LIT(&b, "1234567");
+        assert_string_equal(strbuf_cstr(&b), "1234567");
+        STRBUF_PUT_LIT(&b, "8");
+        assert_true(b.overflowed);
+        assert_string_equal(strbuf_cstr(&b), "1234567");
+        b.len = 0;
+        STRBUF_PUT_LIT(&b, "x"); /* ignored from then on */
+        assert_int_equal(b.len, 0);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_put),
@@ -118,6 +141,7 @@ int main(void) {
                 cmocka_unit_test(test_maximum_is_all_or_nothing),
                 cmocka_unit_test(test_take),
                 cmocka_unit_test(test_allocation_failure),
+                cmocka_unit_test(test_put_few),
                 cmocka_unit_test(test_reserve),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -498,6 +498,132 @@ static void test_no_text(void **state) {
         assert_string_equal(json_error_text(&r), EMPTY);
 }
 
+/* Keys have a short way; it must end where the text does, and know blanks and brackets. */
+static void test_keys(void **state) {
+        static const char *const before[] = { "", " ", "\n ", "\"a\":1,", "\"a\" : 1 , " };
+        static const char *const behind[] = { "", " ", "\t\n" };
+        char                     text[128], name[41];
+
+        (void)state;
+        for (size_t i = 0; i < sizeof(name) * ARRAY_LEN(before) * ARRAY_LEN(behind); i++) {
+                size_t             len = i % sizeof(name);
+                const char        *first = before[i / sizeof(name) % ARRAY_LEN(before)];
+                const char        *blank = behind[i / sizeof(name) / ARRAY_LEN(before)];
+                struct json_reader r;
+                struct exact       e;
+                struct str         key;
+
+                memset(name, 'k', len);
+                name[len] = '\0';
+                snprintf(text, sizeof(text), "{%s\"%s\"%s:%s2%s}", first, name, blank, blank,
+                         blank);
+                e = exact_new(text, strlen(text));
+                json_reader_init(&r, e.text);
+                json_enter_object(&r);
+                assert_true(json_next_key(&r, NULL, &key));
+                if (*first && strchr(first, 'a')) {
+                        assert_true(str_is(key, "a"));
+                        assert_int_equal(json_read_number(&r).magnitude, 1);
+                        assert_true(json_next_key(&r, NULL, &key));
+                }
+                assert_true(str_is(key, name));
+                assert_int_equal(json_read_number(&r).magnitude, 2);
+                assert_false(json_next_key(&r, NULL, &key));
+                json_read_end(&r);
+                check_failure(&r, text, NULL, 0);
+                free(e.bytes);
+        }
+}
+
+static void test_try_u64(void **state) {
+        static const struct {
+                const char *text;
+                size_t      taken; /* 0 = left to json_read_number() */
+                uint64_t    value;
+        } rows[] = {
+                { "0,", 1, 0 },
+                { " 7]", 2, 7 },
+                { "120 }", 3, 120 },
+                { "9999999999999999999,", 19, 9999999999999999999u },
+                { "18446744073709551615,", 0, 0 },
+                { "12", 0, 0 }, /* the end: there may be more to say */
+                { "01,", 0, 0 },
+                { "-1,", 0, 0 },
+                { "1.0,", 0, 0 },
+                { "1e2,", 0, 0 },
+                { "1E2,", 0, 0 },
+                { "true", 0, 0 },
+                { "\"1\"", 0, 0 },
+                { "", 0, 0 },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct exact       e = exact_new(rows[i].text, strlen(rows[i].text));
+                struct json_reader r;
+                uint64_t           value = 42;
+
+                json_reader_init(&r, e.text);
+                assert_int_equal(json_try_u64(&r, &value), rows[i].taken > 0);
+                assert_int_equal(value, rows[i].taken > 0 ? rows[i].value : 42);
+                if (rows[i].taken > 0)
+                        assert_int_equal(r.at - r.begin, rows[i].taken);
+                assert_false(json_failed(&r));
+                free(e.bytes);
+        }
+}
+
+static void test_try_string(void **state) {
+        struct json_reader r;
+        struct str         text;
+
+        (void)state;
+        json_reader_init(&r, STR_LIT(" \"plain\", \"a longer one of more than a vector\""
+                                     ", 1, 2, 3, 4, 5, 6 "));
+        assert_true(json_try_string(&r, &text));
+        assert_true(str_is(text, "plain"));
+        json_reader_init(&r, str_range(r.at + 1, (size_t)(r.end - r.at) - 1));
+        assert_true(json_try_string(&r, &text));
+        assert_true(str_is(text, "a longer one of more than a vector"));
+
+        /* an escape, UTF-8, a control character, no end, another type: all left alone */
+        for (size_t i = 0; i < 5; i++) {
+                static const char *const others[] = {
+                        "\"a\\nb\"                   ",   "\"\xc3\xa9\"                ",
+                        "\"a\nb\"                    ",   "\"no end                   ",
+                        "12                            ",
+                };
+
+                json_reader_init(&r, str_of(others[i]));
+                assert_false(json_try_string(&r, &text));
+                assert_ptr_equal(r.at, r.begin);
+                assert_false(json_failed(&r));
+        }
+}
+
+static void test_try_enter(void **state) {
+        char               text[JSON_MAX_DEPTH + 1];
+        struct json_reader r;
+
+        (void)state;
+        json_reader_init(&r, STR_LIT(" { }"));
+        assert_false(json_try_enter(&r, JSON_ARRAY));
+        assert_true(json_try_enter(&r, JSON_OBJECT));
+        assert_false(json_next_key(&r, NULL, &(struct str){ NULL, 0 }));
+        json_read_end(&r);
+        assert_false(json_failed(&r));
+
+        /* too deep is a failure, as of json_enter_array() */
+        memset(text, '[', sizeof(text));
+        json_reader_init(&r, str_range(text, sizeof(text)));
+        for (int i = 0; i < JSON_MAX_DEPTH; i++)
+                assert_true(json_try_enter(&r, JSON_ARRAY));
+        assert_false(json_failed(&r));
+        json_try_enter(&r, JSON_ARRAY);
+        assert_true(json_failed(&r));
+        assert_false(json_next_element(&r));
+}
+
 static void test_arena_is_full(void **state) {
         char               first[16];
         struct json_reader r;
@@ -526,7 +652,9 @@ int main(void) {
                 cmocka_unit_test(test_pull),          cmocka_unit_test(test_borrowing),
                 cmocka_unit_test(test_strings),       cmocka_unit_test(test_numbers),
                 cmocka_unit_test(test_wrong_type),    cmocka_unit_test(test_no_text),
-                cmocka_unit_test(test_arena_is_full),
+                cmocka_unit_test(test_arena_is_full), cmocka_unit_test(test_keys),
+                cmocka_unit_test(test_try_u64),       cmocka_unit_test(test_try_string),
+                cmocka_unit_test(test_try_enter),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

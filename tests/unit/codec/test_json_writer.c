@@ -238,12 +238,48 @@ static void test_memory_is_short(void **state) {
         strbuf_done(&whole);
 }
 
+/* Short names have a way of their own: every byte in every place of names of every length, in
+ * buffers with and without room for it. */
+static void test_names(void **state) {
+        (void)state;
+        for (size_t len = 1; len <= 20; len++) {
+                for (size_t i = 0; i < len * 256; i++) {
+                        char          name[20], memory[64];
+                        struct strbuf roomy, tight;
+                        char         *exact = malloc(len); /* nothing behind it */
+
+                        memset(name, 'n', len);
+                        name[i / 256] = (char)(i % 256);
+                        memcpy(exact, name, len);
+                        strbuf_init(&roomy, 0);
+                        strbuf_reserve(&roomy, 200);
+                        json_quote(&roomy, str_range(exact, len));
+                        tight = (struct strbuf){ .ptr = memory,
+                                                 .cap = roomy.len + 1,
+                                                 .max = roomy.len };
+                        json_quote(&tight, str_range(exact, len));
+                        assert_false(tight.overflowed);
+                        assert_string_equal(strbuf_cstr(&tight), strbuf_cstr(&roomy));
+                        assert_int_equal(roomy.ptr[0], '"');
+                        assert_int_equal(roomy.ptr[roomy.len - 1], '"');
+                        if (name[i / 256] >= ' ' && name[i / 256] != '"' && name[i / 256] != '\\') {
+                                assert_int_equal(roomy.len, len + 2);
+                                assert_memory_equal(roomy.ptr + 1, name, len);
+                        } else {
+                                assert_true(roomy.len > len + 2); /* escaped or replaced */
+                        }
+                        strbuf_done(&roomy);
+                        free(exact);
+                }
+        }
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_structure),        cmocka_unit_test(test_quote),
                 cmocka_unit_test(test_quote_reads_back), cmocka_unit_test(test_numbers),
                 cmocka_unit_test(test_tensors),          cmocka_unit_test(test_maximum),
-                cmocka_unit_test(test_memory_is_short),
+                cmocka_unit_test(test_memory_is_short),  cmocka_unit_test(test_names),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,6 +38,7 @@ static void test_rows(void **state) {
 
                 assert_int_equal(datatype_from_name(str_of(rows[i].name)), rows[i].type);
                 assert_string_equal(datatype_name(rows[i].type), rows[i].name);
+                assert_true(str_is(datatype_str(rows[i].type), rows[i].name));
                 assert_int_equal(datatype_bytes(rows[i].type), rows[i].bytes);
                 assert_int_equal(datatype_json_element(rows[i].type, &element), rows[i].is_json);
                 if (rows[i].is_json)

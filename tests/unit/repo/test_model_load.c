@@ -192,6 +192,14 @@ static void test_failures(void **state) {
                   "instance group m_0 of model m has kind KIND_GPU but server does not support "
                   "GPUs",
                   0, 0 },
+                { "model_repository_agents { agents [{ name: 'checksum' }] }", FAKE_EXECUTE, NULL,
+                  ERR_UNSUPPORTED, "model 'm': model_repository_agents is not supported yet", 0,
+                  0 },
+                { "parameters { key: 'TRITON_BATCH_STRATEGY_PATH' value { string_value: 'x.so' } }",
+                  FAKE_EXECUTE, NULL, ERR_UNSUPPORTED,
+                  "model 'm': a custom batching library (TRITON_BATCH_STRATEGY_PATH) is not "
+                  "supported yet",
+                  0, 0 },
                 { "runtime: 'libmissing.so'", FAKE_EXECUTE, NULL, ERR_INVALID_ARG, NULL, 0, 0 },
         };
 

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "sched/pull_scheduler.h"
 #include "sched/scheduler_lab.h"
 
 #define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
@@ -83,6 +84,19 @@ static void auto_follows_the_time(const char *config) {
         LAB_SET(lab, lab->executors[0].spin_ns, 9 * 50 * NS_PER_MS);
         assert_true(runs_here(lab)); /* nobody could know */
         assert_false(runs_here(lab));
+        settle(lab);
+        lab_close(lab);
+}
+
+/* A thread that has not agreed never runs anything within its submission. */
+static void test_auto_needs_the_thread_to_allow_it(void **state) {
+        struct lab *lab = lab_open(DEFAULT INLINE("auto") LIMIT_US("1000000"), 2, true);
+
+        (void)state;
+        pull_scheduler_allow_inline(false);
+        for (unsigned i = 0; i < 100; i++)
+                assert_false(runs_here(lab));
+        pull_scheduler_allow_inline(true);
         settle(lab);
         lab_close(lab);
 }
@@ -279,6 +293,7 @@ int main(void) {
                 cmocka_unit_test(test_always),
                 cmocka_unit_test(test_never),
                 cmocka_unit_test(test_auto_needs_an_executor_that_allows_it),
+                cmocka_unit_test(test_auto_needs_the_thread_to_allow_it),
                 cmocka_unit_test(test_auto_follows_the_time),
                 cmocka_unit_test(test_waiting_batch_runs_with_the_request_that_completes_it),
                 cmocka_unit_test(test_not_nested),
@@ -287,5 +302,6 @@ int main(void) {
                 cmocka_unit_test(test_free_waits_for_a_borrowed_instance),
         };
 
+        pull_scheduler_allow_inline(true);
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cli/serve_grpc.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cli/access_log.h"
+#include "cli/cli_options.h"
+#include "grpc/grpc_server.h"
+#include "grpc/rpc_infer.h"
+#include "grpc/rpc_table.h"
+#include "http/http_server.h"
+#include "triton/core/neso.h"
+#include "triton/core/tritonserver.h"
+
+void serve_grpc_init(struct serve_grpc *g) {
+        *g = (struct serve_grpc){ 0 };
+        endpoint_policy_init(&g->policy);
+}
+
+struct error *serve_grpc_prepare(struct serve_grpc *g, const struct cli_options *o) {
+        const struct cli_texts *protocols = &o->grpc_restricted_protocol;
+
+        g->options = o;
+        for (size_t i = 0; i < protocols->n_items; i++)
+                TRY(endpoint_policy_add(&g->policy, protocols->items[i], "protocol",
+                                        "triton-grpc-protocol-"));
+        if (!grpc_compression_level_find(str_of(o->grpc_compression), &g->compression))
+                return error_new(ERR_INVALID_ARG,
+                                 "Bad option: \"--grpc-infer-response-compression-level\".\n"
+                                 "expects none, low, medium or high, got: %s",
+                                 o->grpc_compression);
+        return NULL;
+}
+
+static uint64_t ns_of(int64_t ms) {
+        return (uint64_t)ms * NS_PER_MS;
+}
+
+static void set_limits(const struct cli_options *o, struct grpc_limits *l) {
+        l->header_bytes = (size_t)o->grpc_max_header_bytes;
+        l->header_fields = (size_t)o->grpc_max_header_fields;
+        l->message_bytes = (size_t)o->grpc_max_message_bytes;
+        l->connections = (size_t)o->grpc_max_connections;
+        l->streams = (uint32_t)o->grpc_max_streams;
+        l->calls = 4 * l->streams;
+        l->header_time_ns = ns_of(o->grpc_header_timeout_ms);
+        l->message_window_bytes =
+                (size_t)((uint64_t)o->grpc_min_message_rate * (l->message_window_ns / NS_PER_S));
+        l->keepalive_time_ns = ns_of(o->grpc_keepalive_ms);
+        l->keepalive_timeout_ns = ns_of(o->grpc_keepalive_timeout_ms);
+        l->keepalive_permit_without_calls = o->grpc_keepalive_without_calls;
+        l->max_pings_without_data = (uint32_t)o->grpc_max_pings;
+        l->min_recv_ping_interval_without_data_ns = ns_of(o->grpc_ping_interval_ms);
+        l->max_ping_strikes = (uint32_t)o->grpc_max_ping_strikes;
+        if (o->grpc_max_age_ms > 0)
+                l->max_connection_age_ns = ns_of(o->grpc_max_age_ms);
+        if (o->grpc_max_age_grace_ms > 0)
+                l->max_connection_age_grace_ns = ns_of(o->grpc_max_age_grace_ms);
+}
+
+static void on_rejected(void *owner, const char *limit) {
+        struct serve_grpc *g = owner;
+
+        TRITONSERVER_ErrorDelete(NESO_ServerObserveRejected(g->core, limit));
+}
+
+/* On the wire every call is a POST that is answered with 200; what the line tells is the call's own
+ * status. */
+static void on_access(void *owner, const struct grpc_access *a) {
+        const struct http_access line = {
+                .peer = a->peer,
+                .method = STR_LIT("GRPC"),
+                .path = a->path,
+                .status = a->code,
+                .bytes_in = a->bytes_in,
+                .bytes_out = a->bytes_out,
+                .duration_ns = a->duration_ns,
+                .is_aborted = a->is_aborted,
+        };
+
+        access_log_write(owner, &line);
+}
+
+struct error *serve_grpc_start(struct serve_grpc *g, struct TRITONSERVER_Server *core,
+                               bool logs_access) {
+        const struct cli_options  *o = g->options;
+        struct grpc_server_options options;
+
+        g->core = core;
+        TRY(rpc_infer_new(
+                &(struct rpc_infer_options){
+                        .core = core,
+                        .header_forward_pattern = o->grpc_header_forward_pattern },
+                &g->infer));
+        grpc_server_options_init(&options);
+        options.name = "neso-grpc";
+        options.address = o->grpc_address;
+        options.port = (uint16_t)o->grpc_port;
+        options.reuse_port = o->reuse_grpc_port;
+        options.n_threads = (size_t)o->grpc_threads;
+        set_limits(o, &options.limits);
+        options.compression = g->compression;
+        options.methods = rpc_table();
+        options.service = (struct grpc_service){
+                .core = core,
+                .policy = &g->policy,
+                .infer = g->infer,
+                .max_message_bytes = (size_t)o->grpc_max_message_bytes,
+                .max_responses = (size_t)o->grpc_max_responses,
+        };
+        options.on_rejected = on_rejected;
+        options.on_access = logs_access ? on_access : NULL;
+        options.owner = g;
+        TRY(grpc_server_new(&options, &g->server));
+        grpc_server_start(g->server);
+        log_info("Started GRPCInferenceService at %s:%u", o->grpc_address,
+                 grpc_server_port(g->server));
+        return NULL;
+}
+
+void serve_grpc_stop(struct serve_grpc *g, uint64_t deadline_ns) {
+        size_t left;
+
+        if (!g->server)
+                return;
+        grpc_server_stop(g->server);
+        left = grpc_server_wait(g->server, deadline_ns);
+        if (left > 0)
+                log_info("Timeout 0: Found %zu GRPC service connections", left);
+        grpc_server_free(g->server);
+        g->server = NULL;
+}
+
+void serve_grpc_done(struct serve_grpc *g) {
+        endpoint_policy_done(&g->policy);
+        rpc_infer_free(g->infer);
+}

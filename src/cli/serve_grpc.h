@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The gRPC service of `neso serve`: its options, its server, its log lines.
+ *
+ *     init -> prepare (before the models are loaded) -> start -> stop -> done
+ *
+ * Ownership.  Embedded in the server's own struct; the options outlive it.
+ * Threads.  The main thread.
+ */
+#pragma once
+
+#include "base/compiler.h"
+#include "base/error.h"
+#include "frontend/endpoint.h"
+#include "grpc/grpc_compress.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct TRITONSERVER_Server;
+struct cli_options;
+struct grpc_infer;
+struct grpc_server;
+
+struct serve_grpc {
+        const struct cli_options   *options; /* borrowed */
+        struct TRITONSERVER_Server *core;    /* borrowed */
+        struct endpoint_policy      policy;
+        enum grpc_compression_level compression;
+        struct grpc_infer          *infer;
+        struct grpc_server         *server;
+};
+
+void          serve_grpc_init(struct serve_grpc *g);
+struct error *serve_grpc_prepare(struct serve_grpc *g, const struct cli_options *o) NODISCARD;
+struct error *serve_grpc_start(struct serve_grpc *g, struct TRITONSERVER_Server *core,
+                               bool logs_access) NODISCARD;
+/* Closes the port and waits for the calls until the deadline. Nothing when it was not started. */
+void          serve_grpc_stop(struct serve_grpc *g, uint64_t deadline_ns);
+void          serve_grpc_done(struct serve_grpc *g);

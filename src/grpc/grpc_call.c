@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "grpc/grpc_call.h"
+
+#include <limits.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "grpc/grpc_stream.h"
+#include "grpc/h2_conn.h"
+#include "grpc/h2_session.h"
+#include "net/loop.h"
+
+/* Of one added name or value: trailers beyond 8 KiB are refused by clients. */
+#define MAX_ADDED_BYTES 1024
+/* Parts up to this many are compressed without an array of their own. */
+#define FEW_PARTS 16
+
+struct str grpc_call_metadata(const struct grpc_call *call, const char *name) {
+        struct str wanted = str_of(name);
+
+        for (size_t i = 0; i < call->n_metadata; i++)
+                if (str_equal(call->metadata[i].name, wanted))
+                        return call->metadata[i].value;
+        return str_range(NULL, 0);
+}
+
+/* ---- fields of the answer ---- */
+
+static bool is_name(struct str s) {
+        if (s.len == 0 || s.len > MAX_ADDED_BYTES || str_starts(s, STR_LIT("grpc-")))
+                return false;
+        for (size_t i = 0; i < s.len; i++) {
+                char ch = s.ptr[i];
+
+                if (!(ch >= 'a' && ch <= 'z') && !(ch >= '0' && ch <= '9') && ch != '-' &&
+                    ch != '_' && ch != '.')
+                        return false;
+        }
+        return true;
+}
+
+static bool is_value(struct str s) {
+        if (s.len > MAX_ADDED_BYTES)
+                return false;
+        for (size_t i = 0; i < s.len; i++)
+                if (s.ptr[i] < ' ' || s.ptr[i] > '~')
+                        return false;
+        return true;
+}
+
+static void add(struct grpc_call *call, struct grpc_added *to, struct str name, struct str value) {
+        if (to->n == GRPC_MAX_ADDED || !is_name(name) || !is_value(value))
+                return;
+        to->fields[to->n].name = str_range(arena_str(&call->arena, name), name.len);
+        to->fields[to->n].value = str_range(arena_str(&call->arena, value), value.len);
+        to->n++;
+}
+
+void grpc_call_add_initial(struct grpc_call *call, struct str name, struct str value) {
+        add(call, &call->stream->initial, name, value);
+}
+
+void grpc_call_add_trailing(struct grpc_call *call, struct str name, struct str value) {
+        add(call, &call->stream->trailing, name, value);
+}
+
+static size_t append(const struct grpc_added *from, struct grpc_header *fields, size_t n) {
+        for (size_t i = 0; i < from->n; i++)
+                fields[n++] = from->fields[i];
+        return n;
+}
+
+size_t grpc_stream_trailers(const struct grpc_stream *st, struct grpc_header *fields) {
+        size_t n = 0;
+
+        fields[n++] = (struct grpc_header){ STR_LIT("grpc-status"), grpc_code_digits(st->code) };
+        if (st->text.len > 0)
+                fields[n++] = (struct grpc_header){ STR_LIT("grpc-message"), st->text };
+        return append(&st->trailing, fields, n);
+}
+
+/* The first headers; with all trailers, when there is nothing between them. */
+static void respond(struct grpc_stream *st, const char *http_status, bool has_body) {
+        struct grpc_header fields[4 + GRPC_MAX_ADDED + GRPC_MAX_TRAILERS];
+        size_t             n = 0;
+
+        fields[n++] = (struct grpc_header){ STR_LIT(":status"), str_of(http_status) };
+        fields[n++] = (struct grpc_header){ STR_LIT("content-type"), STR_LIT("application/grpc") };
+        fields[n++] = (struct grpc_header){ STR_LIT("grpc-accept-encoding"),
+                                            STR_LIT(GRPC_ACCEPTED_ENCODINGS) };
+        if (has_body && st->encoding_out != GRPC_ENCODING_IDENTITY)
+                fields[n++] = (struct grpc_header){ STR_LIT("grpc-encoding"),
+                                                    grpc_encoding_name(st->encoding_out) };
+        n = append(&st->initial, fields, n);
+        if (!has_body)
+                n += grpc_stream_trailers(st, fields + n);
+        st->has_responded = true;
+        if (!h2_session_respond(st, fields, n, has_body))
+                h2_conn_kill(st->conn);
+}
+
+static void flush_soon(struct grpc_stream *st) {
+        struct h2_conn *c = st->conn;
+
+        h2_conn_flush_soon(c, c->n_streams == 1 &&
+                                      !(st->call.method && st->call.method->is_server_stream));
+}
+
+/* Whatever was sent goes first; then the trailers. The caller sees to the flush: a flush may close
+ * the stream, and then it may be gone. */
+static void settle(struct grpc_stream *st, enum grpc_code code, struct str text,
+                   const char *http_status) {
+        if (st->call.send_start_ns == 0)
+                st->call.send_start_ns = clock_now_ns();
+        st->code = code;
+        st->text = grpc_message_encode(&st->call.arena, text);
+        st->is_answered = true;
+        st->progress_ns = st->call.send_start_ns;
+        if (!st->has_responded)
+                respond(st, http_status, false);
+        else if (!h2_session_wake(st))
+                h2_conn_kill(st->conn);
+}
+
+void grpc_stream_refuse(struct grpc_stream *st, enum grpc_code code, const char *text) {
+        if (st->is_answered || st->id == 0)
+                return;
+        settle(st, code, str_of(text), "200");
+        h2_conn_flush_soon(st->conn, false);
+}
+
+void grpc_stream_refuse_http(struct grpc_stream *st, unsigned status, const char *text) {
+        if (st->is_answered)
+                return;
+        settle(st, GRPC_UNKNOWN, str_of(text), arena_printf(&st->call.arena, "%u", status));
+        h2_conn_flush_soon(st->conn, false);
+}
+
+void grpc_stream_abort(struct grpc_stream *st, enum grpc_abort reason) {
+        grpc_call_fn on_abort;
+
+        if (!st->is_given || st->is_finished || st->call.abort_reason != GRPC_ABORT_NONE)
+                return;
+        st->call.abort_reason = reason;
+        st->is_answered = true;
+        on_abort = st->call.method->on_abort;
+        if (on_abort)
+                on_abort(&st->call);
+}
+
+bool grpc_call_is_aborted(const struct grpc_call *call) {
+        return call->abort_reason != GRPC_ABORT_NONE;
+}
+
+/* ---- messages ---- */
+
+static void drop_parts(const struct grpc_part *parts, size_t n) {
+        for (size_t i = 0; i < n; i++)
+                buf_unref(parts[i].buf);
+}
+
+static bool put_prefix(struct send_queue *q, bool is_compressed, size_t len) {
+        const char prefix[GRPC_PREFIX_BYTES] = { is_compressed ? 1 : 0, (char)(len >> 24),
+                                                 (char)(len >> 16), (char)(len >> 8), (char)len };
+
+        return send_queue_put(q, prefix, sizeof(prefix));
+}
+
+/* Takes the parts' buffers. */
+static bool put_parts(struct send_queue *q, const struct grpc_part *parts, size_t n) {
+        bool is_fine = true;
+
+        for (size_t i = 0; i < n; i++) {
+                if (!is_fine)
+                        buf_unref(parts[i].buf);
+                else if (parts[i].buf)
+                        is_fine = send_queue_put_buf(q, parts[i].ptr, parts[i].len, parts[i].buf);
+                else
+                        is_fine = send_queue_put(q, parts[i].ptr, parts[i].len);
+        }
+        return is_fine;
+}
+
+static bool compress(struct grpc_stream *st, const struct grpc_part *parts, size_t n,
+                     struct buf **ret) {
+        struct iovec few[FEW_PARTS], *iov = few;
+
+        if (st->encoding_out == GRPC_ENCODING_IDENTITY || n == 0)
+                return false;
+        if (n > FEW_PARTS)
+                iov = arena_alloc(&st->call.arena, n * sizeof(*iov));
+        for (size_t i = 0; i < n; i++)
+                iov[i] = (struct iovec){ (void *)(uintptr_t)parts[i].ptr, parts[i].len };
+        return grpc_compress(st->encoding_out, iov, n, st->conn->home->pool, ret);
+}
+
+static bool put_message(struct grpc_stream *st, const struct grpc_part *parts, size_t n,
+                        size_t len) {
+        struct send_queue *q = &st->out;
+        struct buf        *packed;
+        bool               is_fine;
+
+        if (!compress(st, parts, n, &packed)) {
+                is_fine = put_prefix(q, false, len);
+                return put_parts(q, parts, n) && is_fine;
+        }
+        drop_parts(parts, n);
+        is_fine = put_prefix(q, true, packed->len);
+        return send_queue_put_buf(q, packed->bytes, packed->len, packed) && is_fine;
+}
+
+/* What the client has not taken is more than may wait, or there is no memory for it. */
+static void overflow(struct grpc_stream *st, enum grpc_limit limit) {
+        h2_conn_count_rejected(st->conn, limit);
+        st->is_answered = st->is_reset = true;
+        if (!h2_session_reset(st, H2_ENHANCE_YOUR_CALM)) /* clients read it as RESOURCE_EXHAUSTED */
+                h2_conn_kill(st->conn);
+        h2_conn_flush_soon(st->conn, false);
+        grpc_stream_abort(st, GRPC_ABORT_OVERFLOW);
+}
+
+static void refuse_too_large(struct grpc_stream *st, size_t len) {
+        grpc_stream_refuse(st, GRPC_INVALID_ARGUMENT,
+                           arena_printf(&st->call.arena,
+                                        "Response has byte size %zu which exceeds gRPC's byte "
+                                        "size limit %d.",
+                                        len, INT_MAX));
+        grpc_stream_abort(st, GRPC_ABORT_OVERFLOW);
+}
+
+/* False, and the parts are gone, when it will not be sent. */
+static bool check_send(struct grpc_stream *st, const struct grpc_part *parts, size_t n,
+                       size_t *ret_len) {
+        size_t max = h2_conn_limits(st->conn)->unsent_bytes;
+        size_t len = 0;
+
+        for (size_t i = 0; i < n; i++)
+                if (!size_add(len, parts[i].len, &len))
+                        len = SIZE_MAX;
+        *ret_len = len;
+        if (!st->is_answered && len <= INT_MAX &&
+            (st->out.bytes == 0 || (st->out.bytes < max && len <= max - st->out.bytes)))
+                return true;
+        drop_parts(parts, n);
+        if (st->is_answered)
+                return false;
+        if (len > INT_MAX)
+                refuse_too_large(st, len);
+        else
+                overflow(st, GRPC_LIMIT_UNSENT_BYTES);
+        return false;
+}
+
+static void put(struct grpc_stream *st, const struct grpc_part *parts, size_t n) {
+        size_t len;
+
+        if (!check_send(st, parts, n, &len))
+                return;
+        if (st->call.send_start_ns == 0)
+                st->call.send_start_ns = clock_now_ns();
+        if (!put_message(st, parts, n, len)) {
+                overflow(st, GRPC_LIMIT_MEMORY);
+                return;
+        }
+        if (!st->has_responded)
+                respond(st, "200", true);
+        else if (!h2_session_wake(st))
+                h2_conn_kill(st->conn);
+        if (st->out.bytes > h2_conn_limits(st->conn)->unsent_pause_bytes)
+                grpc_stream_set_pause(st, GRPC_PAUSE_UNSENT, true);
+}
+
+void grpc_call_send(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts) {
+        put(call->stream, parts, n_parts);
+        if (!call->stream->is_answered)
+                flush_soon(call->stream);
+}
+
+size_t grpc_call_unsent_bytes(const struct grpc_call *call) {
+        return call->stream->out.bytes;
+}
+
+void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *message) {
+        struct grpc_stream *st = call->stream;
+        struct str          text = STR_LIT("");
+
+        st->is_finished = true;
+        if (st->id == 0) {
+                h2_conn_recycle(st);
+                return;
+        }
+        if (st->is_answered)
+                return;
+        if (message)
+                text = str_of(arena_strdup(&call->arena, message));
+        settle(st, code, text, "200");
+        flush_soon(st);
+}
+
+void grpc_call_reply(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts) {
+        call->stream->is_finished = true; /* should the message not do, nobody is told any more */
+        put(call->stream, parts, n_parts);
+        grpc_call_finish(call, GRPC_OK, NULL);
+}
+
+void grpc_call_fail(struct grpc_call *call, struct error *err) {
+        AUTO_ERROR gone = err;
+
+        grpc_call_finish(call, grpc_code_of_error(gone->code), gone->message);
+}
+
+/* ---- what the session asks for ---- */
+
+size_t grpc_stream_pull(struct grpc_stream *st, size_t max, bool *ret_is_last) {
+        size_t n = send_queue_fit(&st->out, max);
+
+        *ret_is_last = st->is_answered && !st->is_reset && n == st->out.bytes;
+        st->is_waiting = n == 0 && !*ret_is_last;
+        return n;
+}
+
+void grpc_stream_emit(struct grpc_stream *st, size_t n, struct h2_out *out) {
+        const struct grpc_limits *l = h2_conn_limits(st->conn);
+        bool                      may_resume;
+
+        send_queue_take(&st->out, n, out);
+        st->bytes_out += n;
+        st->progress_ns = st->conn->now_ns;
+        may_resume = (st->pauses & GRPC_PAUSE_UNSENT) && st->out.bytes <= l->unsent_pause_bytes / 2;
+        if (st->out.bytes == 0 && st->call.on_drained)
+                st->has_drained = true;
+        if (may_resume || st->has_drained)
+                st->is_due = st->conn->has_due = true;
+}
+
+/* ---- the rest of a handler's door ---- */
+
+void grpc_call_pause(struct grpc_call *call) {
+        grpc_stream_set_pause(call->stream, GRPC_PAUSE_HANDLER, true);
+}
+
+void grpc_call_resume(struct grpc_call *call) {
+        grpc_stream_set_pause(call->stream, GRPC_PAUSE_HANDLER, false);
+}
+
+const char *grpc_call_peer(const struct grpc_call *call) {
+        struct conn *net = call->stream->conn->net;
+
+        return net ? conn_peer(net) : "unknown";
+}
+
+static void on_posted(struct mail *m) {
+        struct grpc_call *call = CONTAINER_OF(m, struct grpc_call, mail);
+
+        call->posted(call);
+}
+
+void grpc_call_post(struct grpc_call *call, grpc_call_fn fn) {
+        call->posted = fn;
+        call->mail.deliver = on_posted;
+        mailbox_post(grpc_call_mailbox(call), &call->mail);
+}
+
+struct mailbox *grpc_call_mailbox(const struct grpc_call *call) {
+        return call->stream->conn->home->mailbox;
+}
+
+bool grpc_call_is_on_loop(const struct grpc_call *call) {
+        return loop_is_current(call->stream->conn->home->loop);
+}
+
+struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call) {
+        return call->stream->conn->home->pool;
+}
+
+void grpc_call_offload(struct grpc_call *call, struct loop_work *work) {
+        loop_offload(call->stream->conn->home->loop, work);
+}

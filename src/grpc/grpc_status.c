@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "grpc/grpc_status.h"
+
+#include "base/compiler.h"
+
+#include <string.h>
+
+static const struct {
+        const char *name;
+        const char *digits;
+} codes[N_GRPC_CODES] = {
+        [GRPC_OK] = { "OK", "0" },
+        [GRPC_CANCELLED] = { "CANCELLED", "1" },
+        [GRPC_UNKNOWN] = { "UNKNOWN", "2" },
+        [GRPC_INVALID_ARGUMENT] = { "INVALID_ARGUMENT", "3" },
+        [GRPC_DEADLINE_EXCEEDED] = { "DEADLINE_EXCEEDED", "4" },
+        [GRPC_NOT_FOUND] = { "NOT_FOUND", "5" },
+        [GRPC_ALREADY_EXISTS] = { "ALREADY_EXISTS", "6" },
+        [GRPC_PERMISSION_DENIED] = { "PERMISSION_DENIED", "7" },
+        [GRPC_RESOURCE_EXHAUSTED] = { "RESOURCE_EXHAUSTED", "8" },
+        [GRPC_FAILED_PRECONDITION] = { "FAILED_PRECONDITION", "9" },
+        [GRPC_ABORTED] = { "ABORTED", "10" },
+        [GRPC_OUT_OF_RANGE] = { "OUT_OF_RANGE", "11" },
+        [GRPC_UNIMPLEMENTED] = { "UNIMPLEMENTED", "12" },
+        [GRPC_INTERNAL] = { "INTERNAL", "13" },
+        [GRPC_UNAVAILABLE] = { "UNAVAILABLE", "14" },
+        [GRPC_DATA_LOSS] = { "DATA_LOSS", "15" },
+        [GRPC_UNAUTHENTICATED] = { "UNAUTHENTICATED", "16" },
+};
+
+static bool is_code(enum grpc_code code) {
+        return (unsigned)code < N_GRPC_CODES;
+}
+
+const char *grpc_code_name(enum grpc_code code) {
+        return is_code(code) ? codes[code].name : "<invalid code>";
+}
+
+struct str grpc_code_digits(enum grpc_code code) {
+        return str_of(codes[is_code(code) ? code : GRPC_UNKNOWN].digits);
+}
+
+enum grpc_code grpc_code_of_error(enum error_code code) {
+        switch (code) {
+        case ERR_UNKNOWN: return GRPC_UNKNOWN;
+        case ERR_INTERNAL: return GRPC_INTERNAL;
+        case ERR_NOT_FOUND: return GRPC_NOT_FOUND;
+        case ERR_INVALID_ARG: return GRPC_INVALID_ARGUMENT;
+        case ERR_UNAVAILABLE: return GRPC_UNAVAILABLE;
+        case ERR_UNSUPPORTED: return GRPC_UNIMPLEMENTED;
+        case ERR_ALREADY_EXISTS: return GRPC_ALREADY_EXISTS;
+        case ERR_CANCELLED: return GRPC_CANCELLED;
+        }
+        return GRPC_UNKNOWN;
+}
+
+static bool is_plain(char c) {
+        return c >= ' ' && c <= '~' && c != '%';
+}
+
+static size_t count_plain(struct str text) {
+        size_t n = 0;
+
+        while (n < text.len && is_plain(text.ptr[n]))
+                n++;
+        return n;
+}
+
+/* One character, or one byte where there is no well-formed one. */
+static size_t first_character(struct str text) {
+        size_t n = str_utf8_first(text);
+
+        return n > 0 ? n : 1;
+}
+
+struct str grpc_message_encode(struct arena *a, struct str text) {
+        static const char hex[] = "0123456789ABCDEF";
+        size_t            len = 0;
+        char             *encoded;
+
+        if (text.len <= GRPC_MAX_MESSAGE_TEXT && count_plain(text) == text.len)
+                return text;
+        encoded = arena_alloc(a, GRPC_MAX_MESSAGE_TEXT);
+        while (text.len > 0) {
+                size_t n = first_character(text);
+                bool   plain = is_plain(text.ptr[0]);
+
+                if (len + (plain ? 1 : 3 * n) > GRPC_MAX_MESSAGE_TEXT)
+                        break;
+                for (size_t i = 0; i < n; i++) {
+                        unsigned char c = (unsigned char)text.ptr[i];
+
+                        if (plain) {
+                                encoded[len++] = (char)c;
+                                continue;
+                        }
+                        encoded[len++] = '%';
+                        encoded[len++] = hex[c >> 4];
+                        encoded[len++] = hex[c & 15];
+                }
+                text = str_range(text.ptr + n, text.len - n);
+        }
+        return str_range(encoded, len);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The status a call ends with: a code, and a message that is percent-encoded on the wire.
+ */
+#pragma once
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/str.h"
+
+/* Numbers of the gRPC protocol. */
+enum grpc_code {
+        GRPC_OK = 0,
+        GRPC_CANCELLED = 1,
+        GRPC_UNKNOWN = 2,
+        GRPC_INVALID_ARGUMENT = 3,
+        GRPC_DEADLINE_EXCEEDED = 4,
+        GRPC_NOT_FOUND = 5,
+        GRPC_ALREADY_EXISTS = 6,
+        GRPC_PERMISSION_DENIED = 7,
+        GRPC_RESOURCE_EXHAUSTED = 8,
+        GRPC_FAILED_PRECONDITION = 9,
+        GRPC_ABORTED = 10,
+        GRPC_OUT_OF_RANGE = 11,
+        GRPC_UNIMPLEMENTED = 12,
+        GRPC_INTERNAL = 13,
+        GRPC_UNAVAILABLE = 14,
+        GRPC_DATA_LOSS = 15,
+        GRPC_UNAUTHENTICATED = 16,
+        N_GRPC_CODES,
+};
+
+/* What an encoded message may take: clients refuse trailers beyond 8 KiB by default, and then the
+ * status is lost together with its message. */
+#define GRPC_MAX_MESSAGE_TEXT 7000
+
+/* "OK", "INVALID_ARGUMENT", ...; "<invalid code>" for anything else. */
+const char    *grpc_code_name(enum grpc_code code);
+/* "0" .. "16". */
+struct str     grpc_code_digits(enum grpc_code code);
+enum grpc_code grpc_code_of_error(enum error_code code);
+
+/* Percent-encoded as the protocol wants it ("PROTOCOL-HTTP2, Status-Message"): space to tilde but
+ * for "%" stand for themselves. Cut, between characters, where it would become too long. Returns
+ * `text` itself when nothing had to change. */
+struct str grpc_message_encode(struct arena *a, struct str text);

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "grpc/grpc_stream.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "grpc/grpc_server.h"
+#include "grpc/grpc_timeout.h"
+#include "grpc/h2_conn.h"
+#include "grpc/h2_session.h"
+
+/* What a call usually has; more cost an array more. */
+#define FEW_FIELDS 24
+
+/* ---- headers ---- */
+
+struct grpc_stream *grpc_stream_new(struct h2_conn *c, int32_t id) {
+        struct h2_loop     *home = c->home;
+        struct grpc_stream *st;
+
+        if (list_is_empty(&home->spares)) {
+                st = try_alloc(sizeof(*st));
+                if (!st)
+                        return NULL;
+        } else {
+                st = LIST_ENTRY(list_first(&home->spares), struct grpc_stream, node);
+                list_remove(&st->node);
+                home->n_spares--;
+        }
+        memset(st, 0, offsetof(struct grpc_stream, arena_bytes));
+        arena_init(&st->call.arena, st->arena_bytes, sizeof(st->arena_bytes),
+                   GRPC_MAX_ARENA_BYTES);
+        send_queue_init(&st->out, home->pool);
+        grpc_frame_init(&st->frame, home->options->limits.message_bytes, home->pool);
+        st->conn = c;
+        st->id = id;
+        st->call.stream = st;
+        st->call.service = &home->options->service;
+        st->call.core = home->options->service.core;
+        st->call.deadline_ns = CLOCK_NEVER;
+        st->call.recv_start_ns = c->now_ns;
+        return st;
+}
+
+static void refuse_headers(struct grpc_stream *st, enum grpc_limit limit) {
+        if (st->refused == GRPC_LIMIT_NONE)
+                st->refused = limit;
+}
+
+/* Empty, and the headers are refused, when memory is short. */
+static struct str keep(struct grpc_stream *st, struct str s) {
+        char *copy = arena_try_alloc(&st->call.arena, s.len + 1);
+
+        if (!copy) {
+                refuse_headers(st, GRPC_LIMIT_MEMORY);
+                return STR_LIT("");
+        }
+        memcpy(copy, s.ptr, s.len);
+        copy[s.len] = '\0';
+        return str_range(copy, s.len);
+}
+
+static void on_pseudo_header(struct grpc_stream *st, struct str name, struct str value) {
+        if (STR_IS(name, ":path"))
+                st->call.path = keep(st, value);
+        else if (STR_IS(name, ":method"))
+                st->http_method = keep(st, value);
+        else if (STR_IS(name, ":authority"))
+                st->call.authority = keep(st, value);
+}
+
+static void remember(struct grpc_stream *st, const struct grpc_metadata *field) {
+        switch (field->name.len) {
+        case 12:
+                if (STR_IS(field->name, "content-type"))
+                        st->content_type = field->value;
+                else if (STR_IS(field->name, "grpc-timeout"))
+                        st->timeout = field->value;
+                break;
+        case 13:
+                if (STR_IS(field->name, "grpc-encoding"))
+                        st->encoding = field->value;
+                break;
+        case 20:
+                if (STR_IS(field->name, "grpc-accept-encoding"))
+                        st->accept_encoding = field->value;
+                break;
+        default:
+                break;
+        }
+}
+
+/* NULL when memory is short. */
+static struct grpc_metadata *add_field(struct grpc_stream *st) {
+        if (st->n_fields == st->cap_fields) {
+                size_t                cap = st->cap_fields > 0 ? 2 * st->cap_fields : FEW_FIELDS;
+                struct grpc_metadata *grown =
+                        arena_try_alloc(&st->call.arena, cap * sizeof(*grown));
+
+                if (!grown)
+                        return NULL;
+                if (st->n_fields > 0)
+                        memcpy(grown, st->fields, st->n_fields * sizeof(*grown));
+                st->fields = grown;
+                st->cap_fields = cap;
+        }
+        return &st->fields[st->n_fields++];
+}
+
+void grpc_stream_on_header(struct grpc_stream *st, struct str name, struct str value) {
+        const struct grpc_limits *l = h2_conn_limits(st->conn);
+        struct grpc_metadata     *field;
+
+        st->header_bytes += name.len + value.len + 32;
+        if (st->header_bytes > l->header_bytes)
+                refuse_headers(st, GRPC_LIMIT_HEADER_BYTES);
+        else if (st->n_fields >= l->header_fields)
+                refuse_headers(st, GRPC_LIMIT_HEADER_FIELDS);
+        if (st->refused != GRPC_LIMIT_NONE)
+                return;
+        if (name.ptr[0] == ':') {
+                on_pseudo_header(st, name, value);
+                return;
+        }
+        field = add_field(st);
+        if (!field) {
+                refuse_headers(st, GRPC_LIMIT_MEMORY);
+                return;
+        }
+        field->name = keep(st, name);
+        field->value = keep(st, value);
+        remember(st, field);
+}
+
+/* "application/grpc", and perhaps "+proto" or "; charset=utf-8" behind it. */
+static bool is_grpc(struct str content_type) {
+        static const char wanted[] = "application/grpc";
+        size_t            n = sizeof(wanted) - 1;
+
+        return content_type.len >= n && memcmp(content_type.ptr, wanted, n) == 0 &&
+               (content_type.len == n || content_type.ptr[n] == '+' || content_type.ptr[n] == ';');
+}
+
+static const struct grpc_method *find_method(const struct h2_loop *home, struct str path) {
+        const struct grpc_method_table *table = &home->options->methods;
+
+        for (size_t i = 0; i < table->n_rows; i++)
+                if (str_equal(home->paths[i], path))
+                        return &table->rows[i];
+        return NULL;
+}
+
+/* False: it has been answered. */
+static bool check_rule(struct grpc_stream *st) {
+        struct grpc_call           *call = &st->call;
+        const struct endpoint_rule *rule;
+
+        rule = endpoint_policy_find(call->service->policy, call->method->group);
+        if (!rule || endpoint_rule_allows(rule, grpc_call_metadata(call, rule->header)))
+                return true;
+        grpc_stream_refuse(st, GRPC_UNAVAILABLE,
+                           arena_printf(&call->arena,
+                                        "This protocol is restricted, expecting header '%s'",
+                                        rule->header));
+        return false;
+}
+
+static bool check_timeout(struct grpc_stream *st) {
+        uint64_t timeout_ns;
+
+        if (!st->timeout.ptr)
+                return true;
+        if (!grpc_timeout_decode(st->timeout, &timeout_ns)) {
+                grpc_stream_refuse(st, GRPC_INTERNAL, "malformed grpc-timeout");
+                return false;
+        }
+        if (timeout_ns < CLOCK_NEVER - st->conn->now_ns)
+                st->call.deadline_ns = st->conn->now_ns + timeout_ns;
+        return true;
+}
+
+static bool check_encoding(struct grpc_stream *st) {
+        if (grpc_encoding_find(st->encoding, &st->encoding_in))
+                return true;
+        grpc_stream_refuse(st, GRPC_UNIMPLEMENTED,
+                           arena_printf(&st->call.arena, "unsupported grpc-encoding '%.*s'",
+                                        STR_ARG(st->encoding)));
+        return false;
+}
+
+static bool check_request(struct grpc_stream *st) {
+        if (st->refused != GRPC_LIMIT_NONE) {
+                h2_conn_count_rejected(st->conn, st->refused);
+                grpc_stream_refuse(st, GRPC_RESOURCE_EXHAUSTED, "received metadata is too large");
+                return false;
+        }
+        if (!STR_IS(st->http_method, "POST")) {
+                grpc_stream_refuse_http(st, 405, "a call has the method POST");
+                return false;
+        }
+        if (!is_grpc(st->content_type)) {
+                grpc_stream_refuse_http(st, 415, "a call has the content-type application/grpc");
+                return false;
+        }
+        if (st->conn->home->is_draining) {
+                grpc_stream_refuse(st, GRPC_UNAVAILABLE,
+                                   "GRPC server is shutting down and has stopped accepting new "
+                                   "requests.");
+                return false;
+        }
+        return true;
+}
+
+void grpc_stream_on_headers(struct grpc_stream *st) {
+        struct grpc_call *call = &st->call;
+
+        call->metadata = st->fields;
+        call->n_metadata = st->n_fields;
+        if (!check_request(st))
+                return;
+        call->method = find_method(st->conn->home, call->path);
+        if (!call->method) {
+                grpc_stream_refuse(st, GRPC_UNIMPLEMENTED, "unknown method");
+                return;
+        }
+        if (!check_rule(st) || !check_encoding(st) || !check_timeout(st))
+                return;
+        if (call->method->is_compressible)
+                st->encoding_out = grpc_encoding_choose(st->conn->home->options->compression,
+                                                        st->accept_encoding);
+        if (call->method->on_open) {
+                st->is_given = true;
+                call->method->on_open(call);
+        }
+}
+
+/* ---- messages ---- */
+
+static void refuse_message(struct grpc_stream *st, enum grpc_code code, const char *text) {
+        grpc_stream_refuse(st, code, text);
+        grpc_stream_abort(st, GRPC_ABORT_REFUSED);
+}
+
+static void refuse_too_large(struct grpc_stream *st, size_t bytes) {
+        size_t max = h2_conn_limits(st->conn)->message_bytes;
+
+        h2_conn_count_rejected(st->conn, GRPC_LIMIT_MESSAGE_BYTES);
+        refuse_message(st, GRPC_RESOURCE_EXHAUSTED,
+                       arena_printf(&st->call.arena,
+                                    "Received message larger than max (%zu vs. %zu)", bytes, max));
+}
+
+static void refuse_no_memory(struct grpc_stream *st) {
+        h2_conn_count_rejected(st->conn, GRPC_LIMIT_MEMORY);
+        refuse_message(st, GRPC_RESOURCE_EXHAUSTED, "not enough memory for the message");
+}
+
+/* False: the call is refused, and the message is gone. */
+static bool decompress(struct grpc_stream *st, struct grpc_message *m) {
+        size_t           max = h2_conn_limits(st->conn)->message_bytes;
+        enum gzip_status status;
+        struct buf      *plain;
+
+        if (!m->is_compressed)
+                return true;
+        if (st->encoding_in == GRPC_ENCODING_IDENTITY) {
+                buf_unref(m->owner);
+                refuse_message(st, GRPC_INTERNAL,
+                               "a message is compressed, but the call has no grpc-encoding");
+                return false;
+        }
+        status = grpc_decompress(m->bytes, max, st->conn->home->pool, &plain);
+        buf_unref(m->owner);
+        if (status == GZIP_OK) {
+                m->bytes = str_range(plain->bytes, plain->len);
+                m->owner = plain;
+                return true;
+        }
+        if (status == GZIP_NO_MEMORY) {
+                refuse_no_memory(st);
+        } else if (status == GZIP_TOO_LARGE || status == GZIP_TOO_DENSE) {
+                h2_conn_count_rejected(st->conn, GRPC_LIMIT_MESSAGE_BYTES);
+                refuse_message(st, GRPC_RESOURCE_EXHAUSTED,
+                               arena_printf(&st->call.arena,
+                                            "Received message larger than max (%zu), "
+                                            "decompressed",
+                                            max));
+        } else {
+                refuse_message(st, GRPC_INTERNAL, "a compressed message is damaged");
+        }
+        return false;
+}
+
+static void deliver(struct grpc_stream *st, struct grpc_message *m) {
+        st->is_given = true;
+        st->call.method->on_message(&st->call, m->bytes, m->owner);
+        buf_unref(m->owner);
+}
+
+static void take_message(struct grpc_stream *st, struct grpc_message *m) {
+        if (!decompress(st, m))
+                return;
+        st->call.recv_end_ns = st->conn->now_ns;
+        if (st->call.method->is_client_stream) {
+                deliver(st, m);
+                return;
+        }
+        if (st->has_only) {
+                buf_unref(m->owner);
+                refuse_message(st, GRPC_UNIMPLEMENTED, "the method takes one message, not several");
+                return;
+        }
+        st->only = *m;
+        st->has_only = true;
+}
+
+/* Until the bytes are used up, the stream is paused, or it is answered. */
+static void read_messages(struct grpc_stream *st, struct str *in, struct buf *owner) {
+        struct grpc_message m;
+
+        st->is_delivering = true;
+        while (in->len > 0 && !st->pauses && !st->is_answered) {
+                switch (grpc_frame_read(&st->frame, in, owner, &m)) {
+                case GRPC_FRAME_MORE:
+                        break;
+                case GRPC_FRAME_MESSAGE:
+                        take_message(st, &m);
+                        break;
+                case GRPC_FRAME_TOO_LARGE:
+                        refuse_too_large(st, st->frame.len);
+                        break;
+                case GRPC_FRAME_BAD_FLAG:
+                        refuse_message(st, GRPC_INTERNAL, "malformed message prefix");
+                        break;
+                case GRPC_FRAME_NO_MEMORY:
+                        refuse_no_memory(st);
+                        break;
+                }
+        }
+        st->is_delivering = false;
+}
+
+static void drop_stash(struct grpc_stream *st) {
+        struct h2_conn *c = st->conn;
+
+        if (!st->stash.buf)
+                return;
+        c->stashed_bytes -= st->stash.buf->len - st->stash.at;
+        buf_unref(st->stash.buf);
+        st->stash = (struct grpc_stash){ NULL, 0 };
+}
+
+/* The connection's window, which big stashes hold back, opens again. */
+static void release_window(struct h2_conn *c) {
+        if (c->withheld_bytes == 0 || c->stashed_bytes > H2_MAX_STASHED_BYTES)
+                return;
+        h2_session_consumed(c, 0, 0, c->withheld_bytes);
+        c->withheld_bytes = 0;
+}
+
+/* Bounded by the stream's window, since none of it is told to the client as consumed. */
+static bool stash(struct grpc_stream *st, struct str bytes) {
+        struct buf *b = st->stash.buf;
+        size_t      used = b ? b->len - st->stash.at : 0;
+
+        if (!b || b->cap - b->len < bytes.len) {
+                b = buf_new(st->conn->home->pool, 2 * used + bytes.len);
+                if (!b)
+                        return false;
+                if (used > 0)
+                        memcpy(b->bytes, st->stash.buf->bytes + st->stash.at, used);
+                b->len = used;
+                buf_unref(st->stash.buf);
+                st->stash = (struct grpc_stash){ b, 0 };
+        }
+        memcpy(b->bytes + b->len, bytes.ptr, bytes.len);
+        b->len += bytes.len;
+        st->conn->stashed_bytes += bytes.len;
+        return true;
+}
+
+size_t grpc_stream_on_bytes(struct grpc_stream *st, struct str bytes, struct buf *owner) {
+        size_t len = bytes.len;
+
+        st->bytes_in += len;
+        st->conn->pace_bytes += len;
+        if (!st->stash.buf)
+                read_messages(st, &bytes, owner);
+        if (st->is_answered || bytes.len == 0)
+                return len; /* what comes after the answer is thrown away */
+        if (!stash(st, bytes)) {
+                refuse_no_memory(st);
+                return len;
+        }
+        return len - bytes.len;
+}
+
+static void end_of_messages(struct grpc_stream *st) {
+        struct grpc_message m = st->only;
+
+        if (grpc_frame_is_partial(&st->frame)) {
+                refuse_message(st, GRPC_INTERNAL, "the last message is incomplete");
+        } else if (st->call.method->is_client_stream) {
+                st->is_given = true;
+                st->call.method->on_half_close(&st->call);
+        } else if (!st->has_only) {
+                refuse_message(st, GRPC_UNIMPLEMENTED, "the method takes one message, not none");
+        } else {
+                st->has_only = false;
+                deliver(st, &m);
+        }
+}
+
+void grpc_stream_on_end(struct grpc_stream *st) {
+        st->has_ended = true;
+        if (!st->is_answered && !st->stash.buf)
+                end_of_messages(st);
+}
+
+/* ---- pauses ---- */
+
+static void unstash(struct grpc_stream *st) {
+        struct h2_conn *c = st->conn;
+        struct buf     *b = st->stash.buf;
+        struct str      in = str_range(b->bytes + st->stash.at, b->len - st->stash.at);
+        size_t          before = in.len;
+
+        read_messages(st, &in, b);
+        if (st->is_answered)
+                in.len = 0;
+        c->stashed_bytes -= before - in.len;
+        st->stash.at = b->len - in.len;
+        h2_session_consumed(c, st->id, before - in.len, 0);
+        release_window(c);
+        if (in.len > 0)
+                return;
+        drop_stash(st);
+        if (st->has_ended && !st->is_answered)
+                end_of_messages(st);
+}
+
+void grpc_stream_set_pause(struct grpc_stream *st, enum grpc_pause pause, bool is_on) {
+        struct h2_conn *c = st->conn;
+        bool            was_busy = c->is_busy;
+
+        if (is_on) {
+                st->pauses |= pause;
+                return;
+        }
+        st->pauses &= ~(unsigned)pause;
+        if (st->pauses || st->is_delivering || !st->stash.buf || st->id == 0)
+                return;
+        c->is_busy = true; /* no flush may close the stream under us */
+        unstash(st);
+        c->is_busy = was_busy;
+        h2_conn_flush_soon(c, false);
+}
+
+void grpc_stream_on_due(struct grpc_stream *st) {
+        bool has_drained = st->has_drained;
+
+        st->is_due = st->has_drained = false;
+        if (has_drained && st->call.on_drained && !st->is_answered)
+                st->call.on_drained(&st->call);
+        if ((st->pauses & GRPC_PAUSE_UNSENT) &&
+            st->out.bytes <= h2_conn_limits(st->conn)->unsent_pause_bytes / 2)
+                grpc_stream_set_pause(st, GRPC_PAUSE_UNSENT, false);
+}
+
+/* ---- ends ---- */
+
+void grpc_stream_on_closed(struct grpc_stream *st) {
+        st->id = 0;
+        st->conn->n_open--;
+        grpc_frame_done(&st->frame);
+        drop_stash(st);
+        if (!st->conn->is_ending)
+                release_window(st->conn);
+        send_queue_done(&st->out);
+        if (st->has_only)
+                buf_unref(st->only.owner);
+        st->has_only = false;
+        st->is_due = false;
+        if (!st->is_given || st->is_finished) {
+                h2_conn_recycle(st);
+                return;
+        }
+        grpc_stream_abort(st, GRPC_ABORT_CANCELLED);
+}
+
+static void reset(struct grpc_stream *st, enum h2_code code) {
+        st->is_answered = st->is_reset = true;
+        if (!h2_session_reset(st, code))
+                h2_conn_kill(st->conn);
+}
+
+static void expire(struct grpc_stream *st) {
+        st->call.deadline_ns = CLOCK_NEVER;
+        if (st->is_answered)
+                return;
+        if (st->out.bytes > 0) /* a message is half sent: no trailers can follow it */
+                reset(st, H2_CANCEL);
+        else
+                grpc_stream_refuse(st, GRPC_DEADLINE_EXCEEDED, "Deadline Exceeded");
+        grpc_stream_abort(st, GRPC_ABORT_DEADLINE);
+}
+
+static bool is_stalled(const struct grpc_stream *st, uint64_t now_ns) {
+        return st->is_answered && st->out.bytes > 0 && now_ns > st->progress_ns &&
+               now_ns - st->progress_ns >= h2_conn_limits(st->conn)->write_stall_ns;
+}
+
+bool grpc_stream_is_overdue(const struct grpc_stream *st, uint64_t now_ns) {
+        return st->id != 0 && !st->is_reset &&
+               (now_ns >= st->call.deadline_ns || is_stalled(st, now_ns));
+}
+
+void grpc_stream_on_tick(struct grpc_stream *st, uint64_t now_ns) {
+        if (is_stalled(st, now_ns)) {
+                h2_conn_count_rejected(st->conn, GRPC_LIMIT_WRITE_STALL);
+                reset(st, H2_CANCEL);
+        } else {
+                expire(st);
+        }
+}

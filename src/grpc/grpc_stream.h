@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What stands behind a call: its place on the connection, what arrives for it, what it sends.
+ *
+ *     h2_session.c -> grpc_stream_on_*()      (grpc_stream.c)   headers, bytes, ends -> messages
+ *     grpc_call_*() -> the send queue         (grpc_call.c)     answers
+ *     h2_session.c <- grpc_stream_pull/emit   (grpc_call.c)     bytes, when flow control allows
+ *
+ * A stream has two owners, and goes when both have let go of it: the connection, until the HTTP/2
+ * stream is closed (id becomes 0), and the handler, from its first callback to finish.
+ *
+ * Ownership.  Streams are recycled by their loop.
+ * Threads.  The loop's.
+ */
+#pragma once
+
+#include "base/list.h"
+#include "grpc/grpc_call.h"
+#include "grpc/grpc_compress.h"
+#include "grpc/grpc_frame.h"
+#include "grpc/grpc_limits.h"
+#include "grpc/send_queue.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct h2_conn;
+struct h2_out;
+
+/* Of each call without an allocation: metadata, and what handlers put beside it. */
+#define GRPC_ARENA_BYTES 8192
+/* What handlers decode of a message is a few times its size at most. */
+#define GRPC_MAX_ARENA_BYTES ((size_t)64 << 30)
+/* Further metadata of an answer, initial and trailing each. */
+#define GRPC_MAX_ADDED 8
+
+enum grpc_pause {
+        GRPC_PAUSE_HANDLER = 1,
+        GRPC_PAUSE_UNSENT = 2,
+};
+
+struct grpc_header {
+        struct str name, value;
+};
+
+struct grpc_added {
+        struct grpc_header fields[GRPC_MAX_ADDED]; /* in arena */
+        size_t             n;
+};
+
+/* Bytes of a paused stream, as they came. */
+struct grpc_stash {
+        struct buf *buf; /* ref; NULL when there is nothing */
+        size_t      at;  /* first byte that is not used up */
+};
+
+struct grpc_stream {
+        struct grpc_call call;
+        struct h2_conn  *conn; /* borrowed: waits for its streams */
+        int32_t          id;   /* 0 once closed */
+        struct list_node node; /* in conn->streams, or in the loop's spares */
+
+        bool is_given;    /* the handler has it */
+        bool is_finished; /* and has ended it */
+        bool is_answered; /* trailers are settled: nothing is sent any more, nothing delivered */
+        bool has_ended;   /* the client has half-closed */
+        bool has_responded; /* headers are out */
+        bool is_waiting;    /* the session waits for grpc_stream_pull() to have something */
+        bool is_delivering; /* inside a loop over its messages */
+        bool is_reset;      /* by us */
+        bool is_due;        /* grpc_stream_on_due() has something to do */
+        bool has_drained;   /* since on_drained was last called */
+
+        /* Headers as they come. */
+        struct str             http_method, content_type, timeout, encoding, accept_encoding;
+        struct grpc_metadata  *fields; /* in arena; call.metadata when complete */
+        size_t                 n_fields, cap_fields, header_bytes;
+        enum grpc_limit        refused; /* why the headers are too much */
+
+        /* Messages as they come. */
+        enum grpc_encoding  encoding_in;
+        struct grpc_frame   frame;
+        struct grpc_message only; /* of a method without client stream, until half-close */
+        bool                has_only;
+        unsigned            pauses; /* of enum grpc_pause */
+        struct grpc_stash   stash;
+
+        /* The answer. */
+        enum grpc_encoding encoding_out;
+        struct send_queue  out;
+        struct grpc_added  initial, trailing;
+        enum grpc_code     code;
+        struct str         text;       /* in arena, encoded */
+        uint64_t           bytes_in, bytes_out;
+        uint64_t           progress_ns; /* bytes were last taken from `out` */
+
+        _Alignas(16) char arena_bytes[GRPC_ARENA_BYTES]; /* last: not cleared */
+};
+
+/* grpc_stream.c: what the session says. */
+struct grpc_stream *grpc_stream_new(struct h2_conn *c, int32_t id); /* NULL when memory is short */
+void grpc_stream_on_header(struct grpc_stream *st, struct str name, struct str value);
+void grpc_stream_on_headers(struct grpc_stream *st);
+/* `owner` as for grpc_frame_read(). Returns how many of the bytes may be told to the client as
+ * consumed; the others wait in the stash of a paused stream. */
+size_t grpc_stream_on_bytes(struct grpc_stream *st, struct str bytes, struct buf *owner);
+void grpc_stream_on_end(struct grpc_stream *st);
+/* The HTTP/2 stream is gone. */
+void grpc_stream_on_closed(struct grpc_stream *st);
+/* A deadline has passed, or the client does not read: on_tick is to be called, which sees to it. */
+bool grpc_stream_is_overdue(const struct grpc_stream *st, uint64_t now_ns);
+void grpc_stream_on_tick(struct grpc_stream *st, uint64_t now_ns);
+/* After a flush: the socket has taken much, or all. */
+void grpc_stream_on_due(struct grpc_stream *st);
+void grpc_stream_set_pause(struct grpc_stream *st, enum grpc_pause pause, bool is_on);
+
+/* grpc_call.c: the end of a call that the handler has no say in. */
+void grpc_stream_refuse(struct grpc_stream *st, enum grpc_code code, const char *text);
+/* With another :status than 200: what came was no call. */
+void grpc_stream_refuse_http(struct grpc_stream *st, unsigned status, const char *text);
+/* Tells the handler, once; afterwards the stream may be gone. */
+void grpc_stream_abort(struct grpc_stream *st, enum grpc_abort reason);
+
+/* grpc_call.c: for the session, which sends. At most `max` bytes of the next frame, 0 when there
+ * are none for now; *ret_is_last when trailers follow. */
+size_t grpc_stream_pull(struct grpc_stream *st, size_t max, bool *ret_is_last);
+void   grpc_stream_emit(struct grpc_stream *st, size_t n, struct h2_out *out);
+/* Name and value pairs of the trailers; `fields` has room for GRPC_MAX_TRAILERS. */
+#define GRPC_MAX_TRAILERS (2 + GRPC_MAX_ADDED)
+size_t grpc_stream_trailers(const struct grpc_stream *st, struct grpc_header *fields);

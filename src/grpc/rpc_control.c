@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Metadata, configurations, statistics: what the C API says, as a message. */
+#include "grpc/rpc_control.h"
+
+#include "frontend/core_error.h"
+#include "grpc/rpc_map.h"
+#include "grpc_service.pb-c.h"
+
+#include "triton/core/tritonserver.h"
+
+struct error *rpc_server_metadata(struct grpc_call *call, const ProtobufCMessage *request UNUSED,
+                                  ProtobufCMessage **ret_answer) {
+        struct TRITONSERVER_Message *answer = NULL;
+        struct TRITONSERVER_Error   *failure = TRITONSERVER_ServerMetadata(call->core, &answer);
+
+        return rpc_map_answer(&inference__server_metadata_response__descriptor, failure, answer,
+                              &call->arena, ret_answer);
+}
+
+struct error *rpc_model_metadata(struct grpc_call *call, const ProtobufCMessage *request,
+                                 ProtobufCMessage **ret_answer) {
+        const Inference__ModelMetadataRequest *q =
+                RPC_REQUEST(Inference__ModelMetadataRequest, request);
+        struct TRITONSERVER_Message *answer = NULL;
+        struct TRITONSERVER_Error   *failure;
+        int64_t                      version;
+
+        TRY(rpc_map_version(q->version, &version));
+        failure = TRITONSERVER_ServerModelMetadata(call->core, q->name, version, &answer);
+        return rpc_map_answer(&inference__model_metadata_response__descriptor, failure, answer,
+                              &call->arena, ret_answer);
+}
+
+struct error *rpc_model_config(struct grpc_call *call, const ProtobufCMessage *request,
+                               ProtobufCMessage **ret_answer) {
+        const Inference__ModelConfigRequest *q =
+                RPC_REQUEST(Inference__ModelConfigRequest, request);
+        struct TRITONSERVER_Message *answer = NULL;
+        struct TRITONSERVER_Error   *failure;
+        int64_t                      version;
+
+        TRY(rpc_map_version(q->version, &version));
+        failure = TRITONSERVER_ServerModelConfig(call->core, q->name, version, 1, &answer);
+        return rpc_map_answer(&inference__model_config_response__descriptor, failure, answer,
+                              &call->arena, ret_answer);
+}
+
+/* Without a name: all models. */
+struct error *rpc_model_statistics(struct grpc_call *call, const ProtobufCMessage *request,
+                                   ProtobufCMessage **ret_answer) {
+        const Inference__ModelStatisticsRequest *q =
+                RPC_REQUEST(Inference__ModelStatisticsRequest, request);
+        struct TRITONSERVER_Message *answer = NULL;
+        struct TRITONSERVER_Error   *failure;
+        int64_t                      version;
+
+        TRY(rpc_map_version(q->version, &version));
+        failure = TRITONSERVER_ServerModelStatistics(call->core, q->name, version, &answer);
+        return rpc_map_answer(&inference__model_statistics_response__descriptor, failure, answer,
+                              &call->arena, ret_answer);
+}
+
+struct error *rpc_trace_setting(struct grpc_call       *call UNUSED,
+                                const ProtobufCMessage *request UNUSED,
+                                ProtobufCMessage      **ret_answer UNUSED) {
+        return error_new_text(ERR_UNSUPPORTED, "the trace extension is not supported yet");
+}

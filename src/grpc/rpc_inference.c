@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "grpc/rpc_inference.h"
+
+#include "frontend/core_error.h"
+#include "grpc/grpc_service.h"
+#include "grpc/infer_classes.h"
+#include "grpc/rpc_header_forward.h"
+#include "grpc/rpc_infer.h"
+#include "grpc/rpc_map.h"
+
+#include "triton/core/tritonserver.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+void rpc_inference_init(struct rpc_inference *i, struct grpc_call *grpc, struct arena *arena,
+                        void *owner, infer_call_fn on_done) {
+        struct infer_call_options options = {
+                .core = rpc_infer_core(grpc->service->infer),
+                .mailbox = grpc_call_mailbox(grpc),
+                .pool = grpc_call_buf_pool(grpc),
+                .on_done = on_done,
+                .owner = owner,
+        };
+
+        i->grpc = grpc;
+        i->arena = arena;
+        i->bytes = NULL;
+        i->version = -1;
+        i->is_decoupled = false;
+        i->wire = (struct infer_wire){ .model_name = "", .model_version = "" };
+        infer_request_init(&i->wire.request);
+        infer_call_init(&i->call, &options);
+}
+
+void rpc_inference_done(struct rpc_inference *i) {
+        infer_call_done(&i->call);
+        infer_wire_done(&i->wire);
+        buf_unref(STEAL(i->bytes));
+}
+
+/* ---- the request ---- */
+
+static struct error *find_model(struct rpc_inference *i) {
+        struct TRITONSERVER_Server *core = i->grpc->core;
+        uint32_t                    flags = 0;
+        void                       *unused;
+
+        TRY(core_error_take(TRITONSERVER_ServerModelTransactionProperties(core, i->wire.model_name,
+                                                                          i->version, &flags,
+                                                                          &unused)));
+        i->is_decoupled = (flags & TRITONSERVER_TXN_DECOUPLED) != 0;
+        return NULL;
+}
+
+/* A server that is exiting refuses for many reasons; the client is told the one. */
+static struct error *tell_exit(const struct rpc_inference *i, struct error *err) {
+        bool          is_live;
+        struct error *exiting;
+
+        if (!err || err->code != ERR_UNAVAILABLE)
+                return err;
+        exiting = core_error_take(TRITONSERVER_ServerIsLive(i->grpc->core, &is_live));
+        if (!exiting)
+                return err;
+        error_free(exiting);
+        error_free(err);
+        return error_new_text(ERR_UNAVAILABLE, "GRPC server is shutting down and has stopped "
+                                               "accepting new requests.");
+}
+
+struct error *rpc_inference_read(struct rpc_inference *i, struct str message, struct buf *owner) {
+        struct infer_source source = {
+                .message = message,
+                .arena = i->arena,
+                .pool = grpc_call_buf_pool(i->grpc),
+        };
+
+        if (owner)
+                buf_ref(owner);
+        i->bytes = owner;
+        TRY(infer_decode(&source, &i->wire));
+        TRY(rpc_map_version(i->wire.model_version, &i->version));
+        return tell_exit(i, find_model(i));
+}
+
+/* Clients cannot register regions (rpc_shm.c), so whatever they name is unknown. */
+static struct error *refuse_region(const char *region) {
+        return region ? error_new(ERR_NOT_FOUND, "Unable to find shared memory region: '%s'",
+                                  region)
+                      : NULL;
+}
+
+static struct error *find_regions(const struct infer_request *q) {
+        for (uint32_t i = 0; i < q->n_inputs; i++)
+                TRY(refuse_region(q->inputs[i].shared_memory.region));
+        for (uint32_t i = 0; i < q->n_outputs; i++)
+                TRY(refuse_region(q->outputs[i].shared_memory.region));
+        return NULL;
+}
+
+static struct error *fill(struct rpc_inference *i) {
+        struct infer_request *q = &i->wire.request;
+
+        TRY(infer_call_open(&i->call, i->wire.model_name, i->version));
+        TRY(STEAL(i->wire.parameter_fault));
+        TRY(rpc_header_forward_add(rpc_infer_header_forward(i->grpc->service->infer), i->grpc,
+                                   i->arena, q));
+        TRY(STEAL(i->wire.tensor_fault));
+        TRY(find_regions(q));
+        return infer_call_fill(&i->call, q);
+}
+
+struct error *rpc_inference_fill(struct rpc_inference *i) {
+        return tell_exit(i, fill(i));
+}
+
+/* ---- the response ---- */
+
+struct error *rpc_inference_encode(const struct rpc_inference            *i,
+                                   struct TRITONSERVER_InferenceResponse *response,
+                                   const struct rpc_inference_framing *framing, struct arena *arena,
+                                   struct infer_answer_parts *ret) {
+        struct infer_answer_memory memory = { arena, grpc_call_buf_pool(i->grpc) };
+        char                       version[24]; /* the digits of an int64_t */
+        struct infer_classes       classes;
+        struct infer_response      r;
+        struct error              *err;
+
+        TRY(infer_response_read(response, &i->wire.request, arena, &r));
+        infer_classes_init(&classes);
+        err = infer_classes_replace(&classes, i->grpc->core, response, &r, arena);
+        snprintf(version, sizeof(version), "%" PRId64, r.model_version);
+        if (!err)
+                err = infer_encode(
+                        &(struct infer_answer){
+                                .model_name = r.model_name,
+                                .model_version = version,
+                                .id = r.id,
+                                .parameters = r.parameters,
+                                .outputs = r.outputs,
+                                .n_parameters = r.n_parameters,
+                                .n_outputs = r.n_outputs,
+                                .is_streamed = framing->is_streamed,
+                                .has_final = framing->is_streamed,
+                                .is_final = framing->is_final,
+                        },
+                        &memory, ret);
+        infer_classes_done(&classes);
+        return err;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One inference of a client, as ModelInfer and ModelStreamInfer both need it: from the message to
+ * the core, and from the core's response to a message.
+ *
+ *     rpc_inference_init -> prepare -> infer_call_start -> ... -> done
+ *
+ * Ownership.  It lives in memory of its method; what it reads goes into the arena given, which
+ * must last until done(). done() may be called whenever init() was.
+ * Threads.  The call's loop.
+ */
+#pragma once
+
+#include "frontend/infer_call.h"
+#include "grpc/grpc_call.h"
+#include "grpc/infer_decode.h"
+#include "grpc/infer_encode.h"
+
+struct TRITONSERVER_InferenceResponse;
+
+struct rpc_inference {
+        struct grpc_call *grpc;  /* borrowed */
+        struct arena     *arena; /* borrowed */
+        struct buf       *bytes; /* ref: of the message; NULL when it is empty */
+        struct infer_wire wire;
+        int64_t           version;
+        bool              is_decoupled; /* the model; known once prepare() has found it */
+        struct infer_call call;
+};
+
+/* The callbacks are infer_call's, `owner` is for them. */
+void rpc_inference_init(struct rpc_inference *i, struct grpc_call *grpc, struct arena *arena,
+                        void *owner, infer_call_fn on_done);
+
+/* Reads the message and finds the model. In the order of the reference: syntax, version, model. */
+struct error *rpc_inference_read(struct rpc_inference *i, struct str message, struct buf *owner)
+        NODISCARD;
+/* Makes the request of the C API: parameters, metadata, tensors. */
+struct error *rpc_inference_fill(struct rpc_inference *i) NODISCARD;
+void          rpc_inference_done(struct rpc_inference *i);
+
+/* What to say of a streamed response, beside its content. */
+struct rpc_inference_framing {
+        bool is_streamed;
+        bool is_final;
+};
+
+/* A response as a message, in `arena`; the failure it carries, if it does. */
+struct error *rpc_inference_encode(const struct rpc_inference            *i,
+                                   struct TRITONSERVER_InferenceResponse *response,
+                                   const struct rpc_inference_framing *framing, struct arena *arena,
+                                   struct infer_answer_parts *ret) NODISCARD;

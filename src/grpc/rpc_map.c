@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "grpc/rpc_map.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/strbuf.h"
+#include "codec/pb_field.h"
+#include "codec/pb_json.h"
+#include "frontend/core_error.h"
+#include "grpc_service.pb-c.h"
+
+#include "triton/core/tritonserver.h"
+
+/* Up to here an answer is made in the arena, and copied by the call. */
+#define MAX_BYTES_IN_ARENA 4096
+
+/* Answers whose JSON is the value of the message's one field. Others are the message itself. */
+static const struct wrapped_row {
+        const ProtobufCMessageDescriptor *type;
+        const char                       *before, *after;
+} wrapped_rows[] = {
+        { &inference__model_config_response__descriptor, "{\"config\":", "}" },
+        { &inference__repository_index_response__descriptor, "{\"models\":", "}" },
+};
+
+/* ---- requests ---- */
+
+/* A request takes memory in proportion to its bytes: without this, a map of empty entries would
+ * take fifty times of them. Small requests get a part that no proportion holds for. */
+#define MEMORY_PER_BYTE 4
+#define MIN_MEMORY ((size_t)1 << 20)
+
+struct budget {
+        struct arena *arena; /* borrowed */
+        size_t        left;
+};
+
+static void *take_piece(void *opaque, size_t size) {
+        struct budget *b = opaque;
+
+        if (size > b->left)
+                return NULL;
+        b->left -= size;
+        return arena_try_alloc(b->arena, size);
+}
+
+/* The arena is freed as a whole. */
+static void drop_piece(void *opaque, void *piece) {
+        (void)opaque, (void)piece;
+}
+
+static bool is_text_valid(const ProtobufCMessage *message);
+
+static bool is_field_valid(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field) {
+        size_t n = pb_value_count(message, field);
+
+        for (size_t i = 0; i < n; i++) {
+                union pb_value value = pb_value_get(message, field, i);
+
+                if (pb_field_kind(field) == PB_STRING && !str_is_utf8(str_of(value.text)))
+                        return false;
+                if (pb_field_kind(field) == PB_MESSAGE && value.message &&
+                    !is_text_valid(value.message))
+                        return false;
+        }
+        return true;
+}
+
+/* protobuf-c takes any bytes for a string; proto3 does not. No request's type contains itself, so
+ * this ends. */
+static bool is_text_valid(const ProtobufCMessage *message) {
+        const ProtobufCMessageDescriptor *type = message->descriptor;
+
+        for (unsigned i = 0; i < type->n_fields; i++)
+                if (!is_field_valid(message, &type->fields[i]))
+                        return false;
+        return true;
+}
+
+struct error *rpc_map_request(const ProtobufCMessageDescriptor *type, struct str bytes,
+                              struct arena *arena, ProtobufCMessage **ret) {
+        struct budget      budget = { arena, MIN_MEMORY };
+        ProtobufCAllocator allocator = { take_piece, drop_piece, &budget };
+        ProtobufCMessage  *message;
+
+        if (!size_mul(bytes.len, MEMORY_PER_BYTE, &budget.left))
+                budget.left = SIZE_MAX;
+        budget.left = MAX(budget.left, MIN_MEMORY);
+        message =
+                protobuf_c_message_unpack(type, &allocator, bytes.len, (const uint8_t *)bytes.ptr);
+        if (!message || !is_text_valid(message))
+                return error_new(ERR_INVALID_ARG, "failed to parse the %s message",
+                                 type->short_name);
+        *ret = message;
+        return NULL;
+}
+
+struct error *rpc_map_version(const char *text, int64_t *ret) {
+        *ret = -1;
+        if (text[0] == '\0')
+                return NULL;
+        if (!str_to_i64(str_of(text), ret))
+                return error_new(ERR_INVALID_ARG,
+                                 "failed to get model version from specified version string '%s' "
+                                 "(details: stol), version should be an integral value > 0",
+                                 text);
+        if (*ret < 0)
+                return error_new(ERR_INVALID_ARG,
+                                 "invalid model version specified '%s' , version should be an "
+                                 "integral value > 0",
+                                 text);
+        return NULL;
+}
+
+/* ---- answers ---- */
+
+static const struct wrapped_row *find_wrapped(const ProtobufCMessageDescriptor *type) {
+        for (size_t i = 0; i < ARRAY_LEN(wrapped_rows); i++)
+                if (wrapped_rows[i].type == type)
+                        return &wrapped_rows[i];
+        return NULL;
+}
+
+static struct error *read_json(const ProtobufCMessageDescriptor *type, struct str json,
+                               struct arena *arena, ProtobufCMessage **ret) {
+        const struct wrapped_row *row = find_wrapped(type);
+        AUTO_STRBUF               text = { 0 };
+
+        if (!row)
+                return pb_json_read(type, json, arena, ret);
+        strbuf_init(&text, 0);
+        strbuf_puts(&text, row->before);
+        strbuf_put(&text, json.ptr, json.len);
+        strbuf_puts(&text, row->after);
+        if (text.overflowed)
+                return error_new_text(ERR_UNAVAILABLE, "out of memory for the response");
+        return pb_json_read(type, strbuf_str(&text), arena, ret);
+}
+
+static struct error *read_answer(const ProtobufCMessageDescriptor *type,
+                                 struct TRITONSERVER_Message *answer, struct arena *arena,
+                                 ProtobufCMessage **ret) {
+        struct error *err;
+        const char   *json;
+        size_t        len;
+
+        TRY(core_error_take(TRITONSERVER_MessageSerializeToJson(answer, &json, &len)));
+        err = read_json(type, str_range(json, len), arena, ret);
+        /* The core said it, so the client is not to blame. */
+        if (err && err->code == ERR_INVALID_ARG)
+                err = error_recode(err, ERR_INTERNAL);
+        return error_wrap(err, "%s", type->short_name);
+}
+
+struct error *rpc_map_answer(const ProtobufCMessageDescriptor *type,
+                             struct TRITONSERVER_Error        *failure,
+                             struct TRITONSERVER_Message *answer, struct arena *arena,
+                             ProtobufCMessage **ret) {
+        struct error *err = core_error_take(failure);
+
+        if (!err)
+                err = read_answer(type, answer, arena, ret);
+        if (answer)
+                core_error_drop(TRITONSERVER_MessageDelete(answer));
+        return err;
+}
+
+static struct error *pack(struct grpc_call *call, const ProtobufCMessage *message,
+                          struct arena *scratch, struct grpc_part *ret) {
+        size_t      bytes = protobuf_c_message_get_packed_size(message);
+        struct buf *holder = NULL;
+        char       *at;
+
+        if (bytes <= MAX_BYTES_IN_ARENA) {
+                at = arena_try_alloc(scratch, bytes + 1); /* an empty message has a place too */
+        } else {
+                holder = buf_new(grpc_call_buf_pool(call), bytes);
+                at = holder ? holder->bytes : NULL;
+        }
+        if (!at)
+                return error_new(ERR_UNAVAILABLE, "out of memory for the response of %zu bytes",
+                                 bytes);
+        protobuf_c_message_pack(message, (uint8_t *)at);
+        *ret = (struct grpc_part){ at, bytes, holder };
+        return NULL;
+}
+
+struct error *rpc_map_send(struct grpc_call *call, const ProtobufCMessage *message,
+                           struct arena *scratch) {
+        struct grpc_part part;
+
+        TRY(pack(call, message, scratch, &part));
+        grpc_call_send(call, &part, 1);
+        return NULL;
+}
+
+void rpc_map_reply(struct grpc_call *call, const ProtobufCMessage *message) {
+        struct grpc_part part;
+        struct error    *err = pack(call, message, &call->arena, &part);
+
+        if (err)
+                grpc_call_fail(call, err);
+        else
+                grpc_call_reply(call, &part, 1);
+}

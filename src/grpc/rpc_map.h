@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Control messages between three forms: the wire, protobuf-c's structs, and the JSON in which the
+ * C API answers.
+ *
+ * The JSON of an answer and its message have the same names, so one reader (codec/pb_json.h) does
+ * for all; where the message has one field more around it, a table says so.
+ *
+ * Ownership.  Messages are in the call's arena; nothing in them may be freed with protobuf-c.
+ * Threads.  The call's loop.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/str.h"
+#include "grpc/grpc_call.h"
+
+#include <protobuf-c/protobuf-c.h>
+
+struct TRITONSERVER_Error;
+struct TRITONSERVER_Message;
+
+/* A request from its bytes. INVALID_ARG "failed to parse the <type> message". */
+struct error *rpc_map_request(const ProtobufCMessageDescriptor *type, struct str bytes,
+                              struct arena *arena, ProtobufCMessage **ret) NODISCARD;
+
+/* The answer of the C API as a message of that type; takes failure and answer, either of which may
+ * be NULL. */
+struct error *rpc_map_answer(const ProtobufCMessageDescriptor *type,
+                             struct TRITONSERVER_Error        *failure,
+                             struct TRITONSERVER_Message *answer, struct arena *arena,
+                             ProtobufCMessage **ret) NODISCARD;
+
+/* grpc_call_send() of a message. UNAVAILABLE when memory is short; nothing is sent then. `scratch`
+ * is free again afterwards. */
+struct error *rpc_map_send(struct grpc_call *call, const ProtobufCMessage *message,
+                           struct arena *scratch) NODISCARD;
+/* Ends the call, with the message or with what is wrong. */
+void rpc_map_reply(struct grpc_call *call, const ProtobufCMessage *message);
+
+/* "" is -1, the latest. INVALID_ARG for what is no number of a version. */
+struct error *rpc_map_version(const char *text, int64_t *ret) NODISCARD;

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "grpc/rpc_reflection.h"
+
+#include "codec/pb_build.h"
+#include "codec/pb_reader.h"
+#include "grpc/rpc_descriptors.h"
+#include "grpc/rpc_map.h"
+#include "reflection.pb-c.h"
+
+#include <string.h>
+
+/* Short names for the longest of protobuf-c's. */
+#define REFLECTION_REQUEST Grpc__Reflection__V1__ServerReflectionRequest
+#define REFLECTION_RESPONSE Grpc__Reflection__V1__ServerReflectionResponse
+#define ASKED(choice) GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_##choice
+#define TOLD(choice) GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_##choice
+
+/* ---- descriptors ---- */
+
+/* What can declare names: field numbers of FileDescriptorProto and the like. */
+enum declarer { DECLARER_FILE, DECLARER_MESSAGE, DECLARER_ENUM, DECLARER_SERVICE, DECLARER_NONE };
+
+#define NAME 1 /* of everything that is declared */
+#define FILE_PACKAGE 2
+#define FILE_DEPENDENCY 3
+#define FILE_SERVICE 6
+#define MAX_DECLARER_FIELD 8
+
+static const enum declarer declared[][MAX_DECLARER_FIELD + 1] = {
+        [DECLARER_FILE] = { DECLARER_NONE, DECLARER_NONE, DECLARER_NONE, DECLARER_NONE,
+                            DECLARER_MESSAGE, DECLARER_ENUM, DECLARER_SERVICE, DECLARER_NONE,
+                            DECLARER_NONE },
+        [DECLARER_MESSAGE] = { DECLARER_NONE, DECLARER_NONE, DECLARER_NONE, DECLARER_MESSAGE,
+                               DECLARER_ENUM, DECLARER_NONE, DECLARER_NONE, DECLARER_NONE,
+                               DECLARER_NONE },
+};
+
+static struct pb_reader read_file(const struct rpc_descriptor *d) {
+        struct pb_reader r;
+
+        pb_reader_init(&r, d->bytes, d->len);
+        return r;
+}
+
+/* The n-th length-delimited field of that number; ptr NULL when there are not so many. */
+static struct str find_bytes(struct pb_reader r, uint32_t number, size_t n) {
+        struct pb_tag tag;
+
+        while (pb_next(&r, &tag)) {
+                if (tag.number == number && tag.wire == PB_WIRE_BYTES && n-- == 0)
+                        return pb_read_bytes(&r);
+                pb_skip(&r, tag);
+        }
+        return str_range(NULL, 0);
+}
+
+static struct pb_reader read_range(struct str range) {
+        struct pb_reader r;
+
+        pb_reader_init(&r, range.ptr, range.len);
+        return r;
+}
+
+/* Fields and methods are leaves: the rest of a declarer's numbered parts with a name. */
+static bool is_leaf(enum declarer in, uint32_t number) {
+        return number == 2 && in != DECLARER_FILE && in != DECLARER_NONE;
+}
+
+/* Enters the declaration of that name. */
+static bool enter(struct pb_reader *in, enum declarer *kind, struct str name) {
+        struct pb_reader r = *in;
+        struct pb_tag    tag;
+
+        while (pb_next(&r, &tag)) {
+                enum declarer inner = DECLARER_NONE;
+                struct str    body;
+
+                if (tag.number <= MAX_DECLARER_FIELD && *kind <= DECLARER_MESSAGE)
+                        inner = declared[*kind][tag.number];
+                if (tag.wire != PB_WIRE_BYTES ||
+                    (inner == DECLARER_NONE && !is_leaf(*kind, tag.number))) {
+                        pb_skip(&r, tag);
+                        continue;
+                }
+                body = pb_read_bytes(&r);
+                if (!str_equal(find_bytes(read_range(body), NAME, 0), name))
+                        continue;
+                *in = read_range(body);
+                *kind = inner;
+                return true;
+        }
+        return false;
+}
+
+static bool file_declares(const struct rpc_descriptor *d, struct str symbol) {
+        struct pb_reader r = read_file(d);
+        enum declarer    kind = DECLARER_FILE;
+        struct str       package = find_bytes(r, FILE_PACKAGE, 0), name;
+
+        if (!str_starts(symbol, package) || symbol.len <= package.len ||
+            symbol.ptr[package.len] != '.')
+                return false;
+        symbol = str_range(symbol.ptr + package.len + 1, symbol.len - package.len - 1);
+        while (symbol.ptr) {
+                symbol = str_split(symbol, '.', &name);
+                if (!enter(&r, &kind, name))
+                        return false;
+        }
+        return true;
+}
+
+static const struct rpc_descriptor *find_symbol(const char *symbol) {
+        for (size_t i = 0; i < rpc_n_descriptors; i++)
+                if (file_declares(&rpc_descriptors[i], str_of(symbol)))
+                        return &rpc_descriptors[i];
+        return NULL;
+}
+
+static const struct rpc_descriptor *find_file(struct str name) {
+        for (size_t i = 0; i < rpc_n_descriptors; i++)
+                if (str_is(name, rpc_descriptors[i].file))
+                        return &rpc_descriptors[i];
+        return NULL;
+}
+
+/* ---- answers ---- */
+
+static struct error *tell_failure(REFLECTION_RESPONSE *answer, struct arena *arena,
+                                  enum grpc_code code, const char *text) {
+        ProtobufCMessage                    *message;
+        Grpc__Reflection__V1__ErrorResponse *told;
+
+        TRY(pb_message_new(&grpc__reflection__v1__error_response__descriptor, arena, &message));
+        told = (void *)message;
+        told->error_code = code;
+        told->error_message = (char *)text; /* nobody writes to it */
+        answer->message_response_case = TOLD(ERROR_RESPONSE);
+        answer->error_response = told;
+        return NULL;
+}
+
+/* The file, and what it imports, and so on: imports stand before what imports them. */
+static struct error *tell_file(REFLECTION_RESPONSE *answer, struct arena *arena,
+                               const struct rpc_descriptor *file) {
+        bool  *is_needed = arena_try_alloc(arena, rpc_n_descriptors * sizeof(*is_needed));
+        size_t first = (size_t)(file - rpc_descriptors);
+        ProtobufCMessage                             *message;
+        Grpc__Reflection__V1__FileDescriptorResponse *told;
+
+        TRY(pb_message_new(&grpc__reflection__v1__file_descriptor_response__descriptor, arena,
+                           &message));
+        told = (void *)message;
+        told->file_descriptor_proto =
+                arena_try_alloc(arena, rpc_n_descriptors * sizeof(told->file_descriptor_proto[0]));
+        if (!is_needed || !told->file_descriptor_proto)
+                return pb_out_of_memory();
+        memset(is_needed, 0, rpc_n_descriptors * sizeof(*is_needed));
+        is_needed[first] = true;
+        for (size_t i = first + 1; i-- > 0;) {
+                const struct rpc_descriptor *d = &rpc_descriptors[i];
+                struct str                   import;
+
+                if (!is_needed[i])
+                        continue;
+                told->file_descriptor_proto[told->n_file_descriptor_proto++] =
+                        (ProtobufCBinaryData){ d->len, (uint8_t *)d->bytes };
+                for (size_t n = 0; (import = find_bytes(read_file(d), FILE_DEPENDENCY, n)).ptr; n++)
+                        is_needed[find_file(import) - rpc_descriptors] = true;
+        }
+        answer->message_response_case = TOLD(FILE_DESCRIPTOR_RESPONSE);
+        answer->file_descriptor_response = told;
+        return NULL;
+}
+
+static struct error *tell_found(REFLECTION_RESPONSE *answer, struct arena *arena,
+                                const struct rpc_descriptor *file, const char *otherwise) {
+        if (!file)
+                return tell_failure(answer, arena, GRPC_NOT_FOUND, otherwise);
+        return tell_file(answer, arena, file);
+}
+
+static struct error *add_service(Grpc__Reflection__V1__ListServiceResponse *told,
+                                 struct arena *arena, struct str package, struct str name) {
+        ProtobufCMessage                      *message;
+        Grpc__Reflection__V1__ServiceResponse *service;
+
+        TRY(pb_message_new(&grpc__reflection__v1__service_response__descriptor, arena, &message));
+        service = (void *)message;
+        service->name = arena_try_alloc(arena, package.len + name.len + 2);
+        if (!service->name)
+                return pb_out_of_memory();
+        memcpy(service->name, package.ptr, package.len);
+        service->name[package.len] = '.';
+        memcpy(service->name + package.len + 1, name.ptr, name.len);
+        service->name[package.len + 1 + name.len] = '\0';
+        told->service[told->n_service++] = service;
+        return NULL;
+}
+
+/* Each file declares one service at most. */
+static struct error *tell_services(REFLECTION_RESPONSE *answer, struct arena *arena) {
+        ProtobufCMessage                          *message;
+        Grpc__Reflection__V1__ListServiceResponse *told;
+
+        TRY(pb_message_new(&grpc__reflection__v1__list_service_response__descriptor, arena,
+                           &message));
+        told = (void *)message;
+        told->service = arena_try_alloc(arena, rpc_n_descriptors * sizeof(told->service[0]));
+        if (!told->service)
+                return pb_out_of_memory();
+        for (size_t i = 0; i < rpc_n_descriptors; i++) {
+                struct pb_reader r = read_file(&rpc_descriptors[i]);
+                struct str       service = find_bytes(r, FILE_SERVICE, 0);
+
+                if (service.ptr)
+                        TRY(add_service(told, arena, find_bytes(r, FILE_PACKAGE, 0),
+                                        find_bytes(read_range(service), NAME, 0)));
+        }
+        answer->message_response_case = TOLD(LIST_SERVICES_RESPONSE);
+        answer->list_services_response = told;
+        return NULL;
+}
+
+/* proto3 has no extensions, so a type that exists has none. */
+static struct error *tell_extensions(REFLECTION_RESPONSE *answer, struct arena *arena, char *type) {
+        ProtobufCMessage                              *message;
+        Grpc__Reflection__V1__ExtensionNumberResponse *told;
+
+        if (!find_symbol(type))
+                return tell_failure(answer, arena, GRPC_NOT_FOUND, "Type not found.");
+        TRY(pb_message_new(&grpc__reflection__v1__extension_number_response__descriptor, arena,
+                           &message));
+        told = (void *)message;
+        told->base_type_name = type;
+        answer->message_response_case = TOLD(ALL_EXTENSION_NUMBERS_RESPONSE);
+        answer->all_extension_numbers_response = told;
+        return NULL;
+}
+
+static struct error *fill(REFLECTION_RESPONSE *answer, REFLECTION_REQUEST *q, struct arena *arena) {
+        answer->valid_host = q->host;
+        answer->original_request = q;
+        switch (q->message_request_case) {
+        case ASKED(FILE_BY_FILENAME):
+                return tell_found(answer, arena, find_file(str_of(q->file_by_filename)),
+                                  "File not found.");
+        case ASKED(FILE_CONTAINING_SYMBOL):
+                return tell_found(answer, arena, find_symbol(q->file_containing_symbol),
+                                  "Symbol not found.");
+        case ASKED(FILE_CONTAINING_EXTENSION):
+                return tell_failure(answer, arena, GRPC_NOT_FOUND, "Extension not found.");
+        case ASKED(ALL_EXTENSION_NUMBERS_OF_TYPE):
+                return tell_extensions(answer, arena, q->all_extension_numbers_of_type);
+        case ASKED(LIST_SERVICES): return tell_services(answer, arena);
+        default:
+                return tell_failure(answer, arena, GRPC_INVALID_ARGUMENT,
+                                    "The request names nothing that could be described.");
+        }
+}
+
+static struct error *reply(struct grpc_call *call, struct str message, struct arena *scratch) {
+        ProtobufCMessage *request, *answer;
+
+        TRY(rpc_map_request(&grpc__reflection__v1__server_reflection_request__descriptor, message,
+                            scratch, &request));
+        TRY(pb_message_new(&grpc__reflection__v1__server_reflection_response__descriptor, scratch,
+                           &answer));
+        TRY(fill((void *)answer, (void *)request, scratch));
+        return rpc_map_send(call, answer, scratch);
+}
+
+/* ---- the stream ---- */
+
+/* Of one call; in its arena. */
+struct reflection {
+        struct arena scratch;    /* of one question and its answer */
+        bool         is_reading; /* the end has to wait until the question is done with */
+        bool         is_aborted;
+};
+
+static void end(struct grpc_call *call, struct error *err, enum grpc_code code) {
+        struct reflection *s = call->pending;
+
+        arena_done(&s->scratch);
+        if (err)
+                grpc_call_fail(call, err);
+        else
+                grpc_call_finish(call, code, NULL);
+}
+
+void rpc_reflection_open(struct grpc_call *call) {
+        struct reflection *s = ARENA_NEW(&call->arena, struct reflection);
+
+        arena_init(&s->scratch, NULL, 0, 0);
+        call->pending = s;
+}
+
+void rpc_reflection_read(struct grpc_call *call, struct str message, struct buf *owner UNUSED) {
+        struct reflection *s = call->pending;
+        struct error      *err;
+
+        s->is_reading = true;
+        err = reply(call, message, &s->scratch);
+        s->is_reading = false;
+        arena_reset(&s->scratch);
+        if (err || s->is_aborted)
+                end(call, err, GRPC_CANCELLED);
+}
+
+void rpc_reflection_half_close(struct grpc_call *call) {
+        end(call, NULL, GRPC_OK);
+}
+
+void rpc_reflection_abort(struct grpc_call *call) {
+        struct reflection *s = call->pending;
+
+        s->is_aborted = true;
+        if (!s->is_reading)
+                end(call, NULL, GRPC_CANCELLED);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ModelStreamInfer: any number of requests and responses on one call ("decoupled models").
+ *
+ * Each message starts an inference at once. Models that are not decoupled answer in the order of
+ * their requests: an answer that is ready early waits for those before it. Responses of decoupled
+ * models go out as they come.
+ *
+ * A request that fails is told in its turn, as a message with `error_message`, and the stream goes
+ * on; with the metadata `triton_grpc_error: true` a failure of the model ends the stream with its
+ * status instead, once the other requests, which are cancelled, have ended.
+ *
+ * What is in flight is bounded: beyond, no further message is read.
+ *
+ * Ownership.  The stream is in the arena of its call. Each request is memory of its own, recycled
+ * within the stream, which lasts until the last of them has ended.
+ * Threads.  The call's loop.
+ */
+#pragma once
+
+#include "grpc/grpc_call.h"
+
+/* Requests of one stream in flight. More would only wait in the model's queue. */
+#define RPC_STREAM_MAX_REQUESTS 1024
+/* Of their messages; one may always be in flight. */
+#define RPC_STREAM_MAX_BYTES ((size_t)256 << 20)
+
+void rpc_stream_open(struct grpc_call *call);
+void rpc_stream_read(struct grpc_call *call, struct str message, struct buf *owner);
+void rpc_stream_half_close(struct grpc_call *call);
+void rpc_stream_abort(struct grpc_call *call);

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "cli/option_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/strbuf.h"
+#include "cli/option_parse.h"
+#include "cli/same_options.h"
+
+/* Those of the reference server: scripts that start it must find every one of them. */
+static const char *const reference_names[] = {
+        "help",
+        "id",
+        "exit-timeout-secs",
+        "log-verbose",
+        "log-info",
+        "log-warning",
+        "log-error",
+        "log-format",
+        "log-file",
+        "model-store",
+        "model-repository",
+        "exit-on-error",
+        "disable-auto-complete-config",
+        "strict-readiness",
+        "model-control-mode",
+        "repository-poll-secs",
+        "load-model",
+        "model-config-name",
+        "model-load-thread-count",
+        "model-load-retry-count",
+        "model-namespacing",
+        "enable-peer-access",
+        "allow-http",
+        "http-address",
+        "http-port",
+        "reuse-http-port",
+        "http-header-forward-pattern",
+        "http-thread-count",
+        "http-max-input-size",
+        "http-restricted-api",
+        "allow-grpc",
+        "grpc-address",
+        "grpc-port",
+        "reuse-grpc-port",
+        "grpc-header-forward-pattern",
+        "grpc-infer-thread-count",
+        "grpc-infer-allocation-pool-size",
+        "grpc-max-response-pool-size",
+        "grpc-use-ssl",
+        "grpc-use-ssl-mutual",
+        "grpc-server-cert",
+        "grpc-server-key",
+        "grpc-root-cert",
+        "grpc-infer-response-compression-level",
+        "grpc-keepalive-time",
+        "grpc-keepalive-timeout",
+        "grpc-keepalive-permit-without-calls",
+        "grpc-http2-max-pings-without-data",
+        "grpc-http2-min-recv-ping-interval-without-data",
+        "grpc-http2-max-ping-strikes",
+        "grpc-max-connection-age",
+        "grpc-max-connection-age-grace",
+        "grpc-restricted-protocol",
+        "allow-sagemaker",
+        "sagemaker-port",
+        "sagemaker-safe-port-range",
+        "sagemaker-thread-count",
+        "allow-vertex-ai",
+        "vertex-ai-port",
+        "vertex-ai-thread-count",
+        "vertex-ai-default-model",
+        "allow-metrics",
+        "allow-gpu-metrics",
+        "allow-cpu-metrics",
+        "metrics-address",
+        "metrics-port",
+        "metrics-interval-ms",
+        "metrics-config",
+        "trace-config",
+        "backend-directory",
+        "backend-config",
+        "repoagent-directory",
+        "cache-config",
+        "cache-directory",
+        "rate-limit",
+        "rate-limit-resource",
+        "pinned-memory-pool-byte-size",
+        "cuda-memory-pool-byte-size",
+        "cuda-virtual-address-size",
+        "min-supported-compute-capability",
+        "buffer-manager-thread-count",
+        "host-policy",
+        "model-load-gpu-limit",
+        "allow-client-shm",
+        "strict-model-config",
+        "response-cache-byte-size",
+        "trace-file",
+        "trace-level",
+        "trace-rate",
+        "trace-count",
+        "trace-log-frequency",
+};
+
+/* All rows of all groups, in order; the array is the caller's. */
+static const struct option_row **all_rows(size_t *ret_n) {
+        const struct option_group *groups;
+        const struct option_row  **rows = NULL;
+        size_t                     n_groups;
+        size_t                     n = 0;
+
+        groups = option_groups(&n_groups);
+        for (size_t g = 0; g < n_groups; g++)
+                for (size_t i = 0; i < groups[g].n_rows; i++) {
+                        rows = mem_realloc(rows, (n + 1) * sizeof(const struct option_row *));
+                        rows[n++] = &groups[g].rows[i];
+                }
+        *ret_n = n;
+        return rows;
+}
+
+static void test_has_every_option_of_the_reference(void **state) {
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(reference_names); i++) {
+                const char              *name = reference_names[i];
+                const struct option_row *row = option_find(name, strlen(name));
+
+                if (row == NULL)
+                        fail_msg("there is no option --%s", name);
+                assert_string_equal(row->name, name);
+        }
+}
+
+static void test_finds_whole_names_only(void **state) {
+        (void)state;
+        assert_null(option_find("", 0));
+        assert_null(option_find("http-por", 8));
+        assert_null(option_find("http-ports", 10));
+        assert_null(option_find("HTTP-PORT", 9));
+        assert_non_null(option_find("http-ports", 9)); /* as many bytes as were said */
+}
+
+static void test_rows_are_complete(void **state) {
+        size_t                    n;
+        const struct option_row **rows = all_rows(&n);
+
+        (void)state;
+        /* What suggestions are chosen from has room for as many. */
+        assert_in_range(n, ARRAY_LEN(reference_names), 256);
+        for (size_t i = 0; i < n; i++) {
+                const struct option_row *row = rows[i];
+                size_t                   help_len = strlen(row->help);
+
+                assert_true(strlen(row->name) > 0);
+                for (const char *c = row->name; *c != '\0'; c++)
+                        assert_true(*c == '-' || (*c >= 'a' && *c <= 'z') ||
+                                    (*c >= '0' && *c <= '9'));
+                if (help_len == 0 || row->help[help_len - 1] != '.')
+                        fail_msg("the help of --%s is no sentence: %s", row->name, row->help);
+                assert_int_equal(row->argument == NULL, row->kind == OPTION_FLAG);
+                if (row->argument != NULL)
+                        assert_int_equal(row->argument[0], '<');
+                if (row->missing == NULL)
+                        assert_true(row->offset < sizeof(struct cli_options));
+                else
+                        assert_int_not_equal(row->kind, OPTION_FLAG);
+                assert_ptr_equal(option_find(row->name, strlen(row->name)), row); /* once */
+        }
+        free(rows);
+}
+
+/* Two options with one place would overwrite each other. */
+static void test_each_has_a_place_of_its_own(void **state) {
+        size_t                    n;
+        const struct option_row **rows = all_rows(&n);
+
+        (void)state;
+        for (size_t i = 0; i < n; i++)
+                for (size_t k = 0; k < i; k++) {
+                        if (rows[i]->missing != NULL || rows[k]->missing != NULL ||
+                            rows[i]->offset != rows[k]->offset)
+                                continue;
+                        assert_string_equal(rows[k]->name, "model-repository");
+                        assert_string_equal(rows[i]->name, "model-store");
+                }
+        free(rows);
+}
+
+/* What --help says is what the program does without the option. */
+static void test_defaults_are_as_told(void **state) {
+        size_t                    n;
+        const struct option_row **rows = all_rows(&n);
+        unsigned                  n_compared = 0;
+
+        (void)state;
+        for (size_t i = 0; i < n; i++) {
+                const struct option_row *row = rows[i];
+                bool is_value = row->kind == OPTION_BOOL || row->kind == OPTION_NUMBER ||
+                                row->kind == OPTION_REAL;
+                struct cli_options fresh, o;
+                char              *argv[2];
+                struct error      *err;
+
+                /* "number of cores" is the default of what is 0. */
+                if (row->missing != NULL || row->default_text == NULL || !is_value ||
+                    strcmp(row->default_text, "number of cores") == 0)
+                        continue;
+                argv[0] = (char *)"neso";
+                /* "0 (unlimited)" is 0. */
+                argv[1] = mem_printf("--%s=%.*s", row->name, (int)strcspn(row->default_text, " "),
+                                     row->default_text);
+                cli_options_init(&fresh);
+                cli_options_init(&o);
+                err = option_parse(2, argv, &o);
+                if (err != NULL)
+                        fail_msg("%s", err->message);
+                if (options_differ(&o, &fresh) != NULL)
+                        fail_msg("%s is not the default", argv[1]);
+                free(argv[1]);
+                n_compared++;
+        }
+        assert_true(n_compared >= 25);
+        free(rows);
+}
+
+static void test_defaults_of_texts(void **state) {
+        struct cli_options o;
+
+        (void)state;
+        cli_options_init(&o);
+        assert_string_equal(o.id, "triton");
+        assert_string_equal(o.http_address, "0.0.0.0");
+        assert_string_equal(o.log_verbose, "0");
+        assert_string_equal(o.log_format, "default");
+        assert_string_equal(o.log_file, "");
+        assert_string_equal(o.model_config_name, "");
+        assert_string_equal(o.backend_directory, "");
+        assert_string_equal(o.http_header_forward_pattern, "");
+        assert_null(o.metrics_address);
+        assert_int_equal(o.http_threads, 0);
+        cli_options_done(&o);
+}
+
+/* ---- help and page --------------------------------------------------------------------------- */
+
+static void assert_contains(const struct strbuf *text, const char *wanted) {
+        if (strstr(strbuf_cstr(text), wanted) == NULL)
+                fail_msg("'%s' is not in:\n%s", wanted, strbuf_cstr(text));
+}
+
+static void test_usage(void **state) {
+        AUTO_STRBUF text = { 0 };
+
+        (void)state;
+        strbuf_init(&text, 0);
+        option_print_usage(&text);
+        assert_memory_equal(strbuf_cstr(&text),
+                            "Usage: neso serve --model-repository <directory> [options]\n", 59);
+        for (size_t i = 0; i < ARRAY_LEN(reference_names); i++) {
+                AUTO_CHARS wanted = mem_printf("\n  --%s ", reference_names[i]);
+
+                assert_contains(&text, wanted);
+        }
+        assert_contains(&text,
+                        "\n  --http-port <integer>\n\tPort for HTTP requests; 0 takes a free "
+                        "one and logs it. Default: 8000.\n");
+        assert_contains(&text,
+                        "\n  --trace-config <mode,setting=value>\n\tSettings of traces. (Not "
+                        "supported yet.)\n");
+        assert_contains(&text, "\nScheduling and memory:\n  --rate-limit ");
+}
+
+static void test_page(void **state) {
+        AUTO_STRBUF text = { 0 };
+
+        (void)state;
+        strbuf_init(&text, 0);
+        option_print_markdown(&text);
+        assert_memory_equal(strbuf_cstr(&text), "# Options of `neso serve`\n", 26);
+        for (size_t i = 0; i < ARRAY_LEN(reference_names); i++) {
+                const char              *name = reference_names[i];
+                const struct option_row *row = option_find(name, strlen(name));
+                AUTO_CHARS wanted = mem_printf("\n| `--%s%s", name, row->argument ? " " : "`");
+
+                assert_contains(&text, wanted);
+        }
+        assert_contains(&text,
+                        "\n| `--http-port <integer>` | 8000 | Port for HTTP requests; 0 takes "
+                        "a free one and logs it. |\n");
+        assert_contains(&text, "\n| `--help` |  | Print this text. |\n");
+        /* A bar would end the cell. */
+        assert_contains(&text,
+                        "\n| `--rate-limit <execution_count\\|off>` | off | Limit executions "
+                        "by resources. *Not supported yet.* |\n");
+        assert_contains(&text,
+                        "\n## Metrics\n\n| option | default | what it does |\n|---|---|---|\n");
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_has_every_option_of_the_reference),
+                cmocka_unit_test(test_finds_whole_names_only),
+                cmocka_unit_test(test_rows_are_complete),
+                cmocka_unit_test(test_each_has_a_place_of_its_own),
+                cmocka_unit_test(test_defaults_are_as_told),
+                cmocka_unit_test(test_defaults_of_texts),
+                cmocka_unit_test(test_usage),
+                cmocka_unit_test(test_page),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

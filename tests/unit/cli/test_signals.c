@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "cli/signals.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Each test runs in a child, because the second signal ends the process. What the child writes to
+ * its standard error goes to `text`. Returns its wait status. */
+static int run_child(void (*run)(void), char *text, size_t size) {
+        int     ends[2];
+        int     status;
+        size_t  n = 0;
+        ssize_t got;
+        pid_t   child;
+
+        assert_int_equal(pipe(ends), 0);
+        child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+                dup2(ends[1], STDERR_FILENO);
+                close(ends[0]);
+                close(ends[1]);
+                run();
+                _exit(99);
+        }
+        close(ends[1]);
+        while (n < size - 1 && (got = read(ends[0], text + n, size - 1 - n)) != 0)
+                if (got > 0)
+                        n += (size_t)got;
+                else
+                        assert_int_equal(errno, EINTR);
+        text[n] = '\0';
+        close(ends[0]);
+        while (waitpid(child, &status, 0) < 0)
+                assert_int_equal(errno, EINTR);
+        return status;
+}
+
+/* The first one is returned, whichever it is. */
+static void wait_for_term(void) {
+        signals_block();
+        kill(getpid(), SIGTERM);
+        _exit(signals_wait() == SIGTERM ? 0 : 2);
+}
+
+static void wait_for_int(void) {
+        signals_block();
+        kill(getpid(), SIGINT);
+        _exit(signals_wait() == SIGINT ? 0 : 2);
+}
+
+static void two_signals(void) {
+        signals_block();
+        kill(getpid(), SIGTERM);
+        if (signals_wait() != SIGTERM)
+                _exit(2);
+        kill(getpid(), SIGINT);
+        for (;;)
+                pause();
+}
+
+/* A peer that has gone is an error of write(2), no end. */
+static void broken_pipe(void) {
+        int ends[2];
+
+        signals_block();
+        if (pipe(ends) != 0)
+                _exit(2);
+        close(ends[0]);
+        _exit(write(ends[1], "x", 1) < 0 && errno == EPIPE ? 0 : 2);
+}
+
+static void test_first_signal(void **state) {
+        char text[256];
+        int  status;
+
+        (void)state;
+        status = run_child(wait_for_term, text, sizeof(text));
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        status = run_child(wait_for_int, text, sizeof(text));
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        assert_string_equal(text, "");
+}
+
+static void test_second_signal(void **state) {
+        char text[256];
+        int  status = run_child(two_signals, text, sizeof(text));
+
+        (void)state;
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 1);
+        assert_string_equal(text, "Second signal received. Exiting immediately.\n");
+}
+
+static void test_broken_pipe(void **state) {
+        char text[256];
+        int  status = run_child(broken_pipe, text, sizeof(text));
+
+        (void)state;
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_first_signal),
+                cmocka_unit_test(test_second_signal),
+                cmocka_unit_test(test_broken_pipe),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "grpc/fake_call.h"
+#include "net/loop.h"
+
+struct fake_call fake_call;
+
+/* ---- the loop ---- */
+
+struct mailbox {
+        pthread_mutex_t lock;
+        pthread_cond_t  arrived;
+        struct mail    *first, *last;
+};
+
+static struct mailbox mails = { .lock = PTHREAD_MUTEX_INITIALIZER,
+                                .arrived = PTHREAD_COND_INITIALIZER };
+
+void mailbox_post(struct mailbox *box, struct mail *m) {
+        pthread_mutex_lock(&box->lock);
+        m->next = NULL;
+        if (box->first)
+                box->last->next = m;
+        else
+                box->first = m;
+        box->last = m;
+        pthread_cond_signal(&box->arrived);
+        pthread_mutex_unlock(&box->lock);
+}
+
+static struct mail *take(bool waits) {
+        struct mail *m;
+
+        pthread_mutex_lock(&mails.lock);
+        while (waits && !mails.first)
+                pthread_cond_wait(&mails.arrived, &mails.lock);
+        m = mails.first;
+        if (m)
+                mails.first = m->next;
+        pthread_mutex_unlock(&mails.lock);
+        return m;
+}
+
+void fake_call_deliver(void) {
+        for (struct mail *m = take(false); m; m = take(false))
+                m->deliver(m);
+}
+
+void fake_call_wait(void) {
+        struct mail *m = take(true);
+
+        m->deliver(m);
+}
+
+void fake_call_await_mail(void) {
+        pthread_mutex_lock(&mails.lock);
+        while (!mails.first)
+                pthread_cond_wait(&mails.arrived, &mails.lock);
+        pthread_mutex_unlock(&mails.lock);
+}
+
+void fake_call_run_work(void) {
+        struct loop_work *w = STEAL(fake_call.work);
+
+        assert_non_null(w);
+        w->run(w);
+        w->done(w);
+}
+
+/* ---- the call ---- */
+
+void fake_call_init(void) {
+        memset(&fake_call, 0, sizeof(fake_call));
+        arena_init(&fake_call.call.arena, NULL, 0, 0);
+        fake_call.call.service = &fake_call.service;
+        strbuf_init(&fake_call.text, 0);
+        for (size_t i = 0; i < ARRAY_LEN(fake_call.messages); i++)
+                strbuf_init(&fake_call.messages[i], 0);
+}
+
+void fake_call_done(void) {
+        assert_int_equal(fake_call.n_finished, 1);
+        assert_null(mails.first);
+        assert_null(fake_call.work);
+        strbuf_done(&fake_call.text);
+        for (size_t i = 0; i < ARRAY_LEN(fake_call.messages); i++)
+                strbuf_done(&fake_call.messages[i]);
+        arena_done(&fake_call.call.arena);
+}
+
+void fake_call_read(grpc_message_fn on_message, struct str message) {
+        struct buf *owner = message.len > 0 ? buf_new(NULL, message.len) : NULL;
+
+        if (owner)
+                memcpy(owner->bytes, message.ptr, message.len);
+        on_message(&fake_call.call, str_range(owner ? owner->bytes : NULL, message.len), owner);
+        buf_unref(owner);
+}
+
+struct str grpc_call_metadata(const struct grpc_call *call, const char *name) {
+        for (size_t i = 0; i < call->n_metadata; i++)
+                if (str_is(call->metadata[i].name, name))
+                        return call->metadata[i].value;
+        return str_range(NULL, 0);
+}
+
+void grpc_call_send(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts) {
+        assert_ptr_equal(call, &fake_call.call);
+        assert_int_equal(fake_call.n_finished, 0);
+        for (size_t i = 0; i < n_parts; i++) {
+                if (call->abort_reason == GRPC_ABORT_NONE)
+                        strbuf_put(&fake_call.messages[fake_call.n_messages %
+                                                       ARRAY_LEN(fake_call.messages)],
+                                   parts[i].ptr, parts[i].len);
+                buf_unref(parts[i].buf);
+        }
+        fake_call.n_messages += call->abort_reason == GRPC_ABORT_NONE;
+        if (fake_call.on_send)
+                fake_call.on_send(call);
+}
+
+void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *message) {
+        assert_ptr_equal(call, &fake_call.call);
+        fake_call.n_finished++;
+        fake_call.code = code;
+        strbuf_puts(&fake_call.text, message ? message : "");
+        /* As the transport does it: nothing of the call may be touched any more. */
+        arena_done(&fake_call.call.arena);
+}
+
+void grpc_call_reply(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts) {
+        grpc_call_send(call, parts, n_parts);
+        grpc_call_finish(call, GRPC_OK, NULL);
+}
+
+void grpc_call_fail(struct grpc_call *call, struct error *err) {
+        /* The codes of the protocol, by those of the errors. */
+        static const enum grpc_code codes[] = { GRPC_UNKNOWN,        GRPC_INTERNAL,
+                                                GRPC_NOT_FOUND,      GRPC_INVALID_ARGUMENT,
+                                                GRPC_UNAVAILABLE,    GRPC_UNIMPLEMENTED,
+                                                GRPC_ALREADY_EXISTS, GRPC_CANCELLED };
+
+        grpc_call_finish(call, codes[err->code], err->message);
+        error_free(err);
+}
+
+void grpc_call_pause(struct grpc_call *call UNUSED) {
+        fake_call.is_paused = true;
+        fake_call.n_pauses++;
+}
+
+void grpc_call_resume(struct grpc_call *call UNUSED) {
+        fake_call.is_paused = false;
+        fake_call.n_resumes++;
+}
+
+bool grpc_call_is_aborted(const struct grpc_call *call) {
+        return call->abort_reason != GRPC_ABORT_NONE;
+}
+
+static void on_posted(struct mail *m) {
+        struct grpc_call *call = CONTAINER_OF(m, struct grpc_call, mail);
+
+        call->posted(call);
+}
+
+void grpc_call_post(struct grpc_call *call, grpc_call_fn fn) {
+        call->posted = fn;
+        call->mail.deliver = on_posted;
+        mailbox_post(&mails, &call->mail);
+}
+
+struct mailbox *grpc_call_mailbox(const struct grpc_call *call UNUSED) {
+        return &mails;
+}
+
+struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call UNUSED) {
+        return NULL;
+}
+
+void grpc_call_offload(struct grpc_call *call UNUSED, struct loop_work *work) {
+        assert_null(fake_call.work);
+        fake_call.work = work;
+}

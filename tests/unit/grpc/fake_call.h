@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A call of the tests' own: the functions of grpc_call.h, shadowing those of the transport. What
+ * methods send is kept, and mails are delivered when the test says so.
+ *
+ * One call at a time, on one thread; timers' threads may post.
+ */
+#pragma once
+
+#include "base/strbuf.h"
+#include "grpc/grpc_call.h"
+#include "grpc/grpc_service.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct fake_call {
+        struct grpc_call    call;
+        struct grpc_service service;
+        struct strbuf       messages[64]; /* what was sent */
+        size_t              n_messages;
+        unsigned            n_finished; /* must become 1 */
+        enum grpc_code      code;
+        struct strbuf       text;
+        bool                is_paused;
+        unsigned            n_pauses, n_resumes;
+        grpc_call_fn        on_send; /* NULL; called within grpc_call_send() */
+        struct loop_work   *work;    /* offloaded and not yet run */
+};
+
+extern struct fake_call fake_call;
+
+void fake_call_init(void);
+/* Checks that the call was finished exactly once. */
+void fake_call_done(void);
+
+/* Delivers everything that was posted, and what that posts. */
+void fake_call_deliver(void);
+/* Waits for one mail of another thread, and delivers it. */
+void fake_call_wait(void);
+/* Waits until there is one, and leaves it. */
+void fake_call_await_mail(void);
+/* Runs what was offloaded, and its end. */
+void fake_call_run_work(void);
+
+/* A method's on_message, with the bytes in a counted buffer of exactly their size. */
+void fake_call_read(grpc_message_fn on_message, struct str message);

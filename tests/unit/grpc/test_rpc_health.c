@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Health/Watch against a core that says what the test wants, with the real timer. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/timer.h"
+#include "grpc/fake_call.h"
+#include "grpc/rpc_health.h"
+#include "grpc/rpc_infer.h"
+#include "health.pb-c.h"
+
+#include "triton/core/tritonserver.h"
+
+static bool is_ready, is_exiting;
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerIsLive(struct TRITONSERVER_Server *s, bool *live) {
+        (void)s;
+        *live = true;
+        return is_exiting ? TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "Server exiting")
+                          : NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerIsReady(struct TRITONSERVER_Server *s, bool *ready) {
+        (void)s;
+        *ready = is_ready;
+        return NULL;
+}
+
+static int setup(void **state) {
+        (void)state;
+        is_ready = true;
+        is_exiting = false;
+        fake_call_init();
+        assert_null(rpc_infer_new(&(struct rpc_infer_options){ 0 }, &fake_call.service.infer));
+        return 0;
+}
+
+static int teardown(void **state) {
+        (void)state;
+        rpc_infer_free(fake_call.service.infer);
+        fake_call_done();
+        return 0;
+}
+
+static int told(size_t n) {
+        struct strbuf                         *sent = &fake_call.messages[n];
+        Grpc__Health__V1__HealthCheckResponse *m;
+        int                                    status;
+
+        assert_true(n < fake_call.n_messages);
+        m = grpc__health__v1__health_check_response__unpack(NULL, sent->len,
+                                                            (const uint8_t *)strbuf_cstr(sent));
+        assert_non_null(m);
+        status = (int)m->status;
+        grpc__health__v1__health_check_response__free_unpacked(m, NULL);
+        return status;
+}
+
+#define SERVING GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
+#define NOT_SERVING GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING
+
+static void watch_tells_changes(void **state) {
+        (void)state;
+        rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
+        assert_int_equal(fake_call.n_messages, 1);
+        assert_int_equal(told(0), SERVING);
+        fake_call_wait(); /* a look: nothing has changed */
+        assert_int_equal(fake_call.n_messages, 1);
+        is_ready = false;
+        fake_call_wait();
+        assert_int_equal(fake_call.n_messages, 2);
+        assert_int_equal(told(1), NOT_SERVING);
+        rpc_health_end_watch(&fake_call.call);
+        assert_int_equal(fake_call.code, GRPC_CANCELLED);
+}
+
+static void watch_ends_with_the_server(void **state) {
+        (void)state;
+        rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
+        is_exiting = true;
+        fake_call_wait();
+        assert_int_equal(fake_call.n_messages, 2);
+        assert_int_equal(told(1), NOT_SERVING);
+        assert_int_equal(fake_call.code, GRPC_UNAVAILABLE);
+        assert_string_equal(strbuf_cstr(&fake_call.text), "Server exiting");
+}
+
+static void watch_of_a_server_that_is_exiting(void **state) {
+        (void)state;
+        is_exiting = true;
+        rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
+        assert_int_equal(told(0), NOT_SERVING);
+        assert_int_equal(fake_call.code, GRPC_UNAVAILABLE);
+}
+
+static void aborted_at_once(void **state) {
+        (void)state;
+        is_ready = false;
+        rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
+        assert_int_equal(told(0), NOT_SERVING);
+        rpc_health_end_watch(&fake_call.call);
+        assert_int_equal(fake_call.n_finished, 1);
+}
+
+/* The timer has posted, and the client goes before the loop gets to it. */
+static void aborted_with_a_look_on_its_way(void **state) {
+        (void)state;
+        rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
+        fake_call_await_mail();
+        rpc_health_end_watch(&fake_call.call);
+        assert_int_equal(fake_call.n_finished, 0); /* the mail is in the call */
+        fake_call_deliver();
+        assert_int_equal(fake_call.n_finished, 1);
+        assert_int_equal(fake_call.n_messages, 1);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                TEST(watch_tells_changes),
+                TEST(watch_ends_with_the_server),
+                TEST(watch_of_a_server_that_is_exiting),
+                TEST(aborted_at_once),
+                TEST(aborted_with_a_look_on_its_way),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
