@@ -41,6 +41,7 @@ GENERATED = {
     "model_config.pb-c.h": ["config", "grpc"],
     "grpc_service.pb-c.h": ["grpc"],
     "health.pb-c.h": ["grpc"],
+    "reflection.pb-c.h": ["grpc"],
 }
 
 # Beginning of a third party's header -> the folder it belongs to, and whether one file has to do.

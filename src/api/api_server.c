@@ -7,6 +7,7 @@
 #include "observe/metric.h"
 #include "repo/repo.h"
 #include "sched/pull_scheduler.h"
+#include "sched/wake_hold.h"
 #include "server/core_metrics.h"
 #include "server/server.h"
 #include "triton/core/neso.h"
@@ -239,6 +240,11 @@ struct TRITONSERVER_Error *NESO_InferenceRequestIsDecoupled(
 
 struct TRITONSERVER_Error *NESO_ThreadAllowInlineExecution(bool allow) {
         pull_scheduler_allow_inline(allow);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_ThreadWakeInstances(void) {
+        wake_hold_flush();
         return NULL;
 }
 

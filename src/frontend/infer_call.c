@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "frontend/core_error.h"
+#include "net/loop.h"
 
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
@@ -157,19 +158,26 @@ void infer_call_set_targets(struct infer_call *c, const struct infer_call_target
         c->n_targets = n_targets;
 }
 
-/* Nothing is locked while a call starts, and its callbacks only count and post: models may run
- * right here. Said once per thread. */
-static void allow_inline_execution(void) {
-        static _Thread_local bool is_allowed;
+static void wake_instances(void) {
+        core_error_drop(NESO_ThreadWakeInstances());
+}
 
-        if (LIKELY(is_allowed))
+/* Tells the core about this thread, once. Nothing is locked while a call starts, and its callbacks
+ * only count and post: models may run right here. And what one round of a loop submits may be
+ * executed together: instances are woken when the round is over. */
+static void introduce_thread(void) {
+        static _Thread_local bool is_known;
+
+        if (LIKELY(is_known))
                 return;
-        is_allowed = true;
+        is_known = true;
         core_error_drop(NESO_ThreadAllowInlineExecution(true));
+        if (loop_before_wait(wake_instances))
+                wake_instances();
 }
 
 struct error *infer_call_start(struct infer_call *c, struct TRITONSERVER_InferenceTrace *trace) {
-        allow_inline_execution();
+        introduce_thread();
         c->is_started = true;
         TRY(core_error_take(
                 TRITONSERVER_ServerInferAsync(c->options.core->server, c->request, trace)));

@@ -84,19 +84,26 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         return verdict(nghttp2_session_set_stream_user_data(session, id, st) == 0);
 }
 
-static int on_header(nghttp2_session *session UNUSED, const nghttp2_frame *frame UNUSED,
-                     const uint8_t *name, size_t name_len, const uint8_t *value,
-                     size_t value_len, uint8_t flags UNUSED, void *owner) {
-        struct h2_conn *c = owner;
+static struct str str_of_rcbuf(nghttp2_rcbuf *counted) {
+        nghttp2_vec bytes = nghttp2_rcbuf_get_buf(counted);
 
-        c->head_bytes += name_len + value_len + 32; /* as RFC 9113, 6.5.2 counts */
+        return str_range((const char *)bytes.base, bytes.len);
+}
+
+static int on_header(nghttp2_session *session UNUSED, const nghttp2_frame *frame UNUSED,
+                     nghttp2_rcbuf *counted_name, nghttp2_rcbuf *counted_value,
+                     uint8_t flags UNUSED, void *owner) {
+        struct h2_conn *c = owner;
+        struct str      name = str_of_rcbuf(counted_name);
+        struct str      value = str_of_rcbuf(counted_value);
+
+        c->head_bytes += name.len + value.len + 32; /* as RFC 9113, 6.5.2 counts */
         if (c->head_bytes > HEADER_BOMB_FACTOR * h2_conn_limits(c)->header_bytes) {
                 h2_conn_calm(c, GRPC_LIMIT_HEADER_BYTES, "too_many_header_bytes");
                 return NGHTTP2_ERR_CALLBACK_FAILURE;
         }
         if (c->head)
-                grpc_stream_on_header(c->head, str_range((const char *)name, name_len),
-                                      str_range((const char *)value, value_len));
+                grpc_stream_on_header(c->head, name, value);
         return 0;
 }
 
@@ -303,7 +310,7 @@ enum h2_gathered h2_session_gather(struct h2_conn *c, struct h2_out *out) {
 static void set_callbacks(nghttp2_session_callbacks *cb) {
         nghttp2_session_callbacks_set_on_begin_frame_callback(cb, on_begin_frame);
         nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
-        nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
+        nghttp2_session_callbacks_set_on_header_callback2(cb, on_header);
         nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame);
         nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
         nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(cb, on_invalid_frame);

@@ -10,9 +10,8 @@
 #pragma once
 
 #include "base/error.h"
+#include "codec/pb_field.h"
 #include "grpc/grpc_call.h"
-
-#include <protobuf-c/protobuf-c.h>
 
 typedef struct error *(*rpc_answer_fn)(struct grpc_call *call, const ProtobufCMessage *request,
                                        ProtobufCMessage **ret_answer);

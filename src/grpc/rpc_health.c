@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Health, KServe's and the one that gRPC clients and orchestrators know by convention. The latter
  * is about the server whatever service it names. */
-#include "grpc/rpc_control.h"
+#include "grpc/rpc_health.h"
 
 #include "base/clock.h"
 #include "base/timer.h"
 #include "codec/pb_build.h"
 #include "frontend/core_error.h"
 #include "grpc/grpc_service.h"
-#include "grpc/rpc_health.h"
+#include "grpc/rpc_control.h"
 #include "grpc/rpc_infer.h"
 #include "grpc/rpc_map.h"
 #include "grpc_service.pb-c.h"

@@ -12,9 +12,8 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "codec/pb_field.h"
 #include "grpc/grpc_call.h"
-
-#include <protobuf-c/protobuf-c.h>
 
 struct TRITONSERVER_Error;
 struct TRITONSERVER_Message;

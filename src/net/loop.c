@@ -20,7 +20,21 @@ struct loop_group {
         struct loop loops[];
 };
 
-static _Thread_local const struct loop *current_loop;
+static _Thread_local struct loop *current_loop;
+
+static void on_prepare(uv_prepare_t *prepare) {
+        CONTAINER_OF(prepare, struct loop, prepare)->before_wait();
+}
+
+bool loop_before_wait(void (*call)(void)) {
+        struct loop *l = current_loop;
+
+        if (!l)
+                return false;
+        l->before_wait = call;
+        uv_prepare_start(&l->prepare, on_prepare);
+        return true;
+}
 
 static void on_tick(uv_timer_t *timer) {
         struct loop *l = CONTAINER_OF(timer, struct loop, tick);
@@ -55,6 +69,7 @@ static void on_stop(struct mail *m) {
         struct loop *l = CONTAINER_OF(m, struct loop, stop);
 
         uv_close((uv_handle_t *)&l->tick, NULL);
+        uv_close((uv_handle_t *)&l->prepare, NULL);
         mailbox_close(&l->mailbox);
 }
 
@@ -74,6 +89,7 @@ static struct error *loop_init(struct loop *l, const char *name, size_t index) {
                                  uv_strerror(rc));
         mailbox_init(&l->mailbox, &l->uv);
         uv_timer_init(&l->uv, &l->tick);
+        uv_prepare_init(&l->uv, &l->prepare);
         list_init(&l->conns);
         l->pool = buf_pool_new(POOL_KEPT_BYTES);
         l->index = index;

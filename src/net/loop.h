@@ -42,6 +42,10 @@ size_t           loop_n_conns(const struct loop *l);
 /* True on the thread of this loop. */
 bool             loop_is_current(const struct loop *l);
 
+/* `call` runs before each time that the calling thread's loop waits for events. False when this is
+ * no loop's thread. */
+bool loop_before_wait(void (*call)(void));
+
 /* Work that blocks (model load, directory scan) runs on one of a few helper threads, so that no
  * loop ever waits; then `done` runs on the loop. Embed it; it is the owner's again in `done`. */
 struct loop_work;

@@ -25,6 +25,8 @@ struct loop {
         uv_timer_t       tick;         /* runs while there are connections, and a little longer */
         unsigned         n_idle_ticks; /* since the last connection went */
         unsigned         n_ticks;
+        uv_prepare_t     prepare;      /* runs while there is `before_wait` */
+        void (*before_wait)(void);     /* may be NULL */
         struct list      conns;        /* struct conn */
         _Atomic size_t   n_conns;      /* length of `conns` */
         _Atomic size_t   n_dealt;      /* on their way here as a mail */

@@ -9,6 +9,7 @@
 #include "infer/response_order.h"
 #include "sched/batch_queue.h"
 #include "sched/instance.h"
+#include "sched/wake_hold.h"
 
 #include <stdio.h>
 
@@ -181,6 +182,14 @@ static void refuse_cancelled(struct pull_scheduler *s, struct request *req) {
         refuse_all(s, req, &cancelled, FAILURE_CANCELED);
 }
 
+/* For a submitter that held its wake-up back. */
+static void wake_held(void *scheduler) {
+        struct pull_scheduler *s = scheduler;
+
+        MUTEX_GUARD(&s->lock);
+        wake_for_work_locked(s, clock_now_ns());
+}
+
 static struct error *pull_submit(struct scheduler *base, struct request *req) {
         struct pull_scheduler *s = self(base);
         uint64_t               now_ns = req->times.request_start_ns;
@@ -215,9 +224,11 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
                 run_borrowed_locked(s, in, d.n_requests);
         } else {
                 follow_dues_locked(s);
-                wake_for_work_locked(s, now_ns);
+                if (in != NULL && !wake_hold_add(s, s->model, wake_held))
+                        wake_for_work_locked(s, now_ns);
         }
         mutex_unlock(&s->lock);
+        wake_hold_check(now_ns);
         refuse_expired(s, expired);
         return NULL;
 }

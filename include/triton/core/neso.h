@@ -47,6 +47,15 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestIsDecouple
  * Never fails. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadAllowInlineExecution(bool allow);
 
+/* For threads that submit many requests in a row, such as event loops: wakes the instances that
+ * are to run what this thread has submitted since its last call. The first call on a thread is a
+ * promise to call again before each wait; from then on TRITONSERVER_ServerInferAsync() may leave
+ * an idle instance asleep until that moment (for some ten microseconds at most), so that requests
+ * which arrived together are executed together.
+ *
+ * Never fails. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadWakeInstances(void);
+
 /* Counts one request that a front end refused because of a limit of its own (a body too large,
  * too many connections): adds 1 to the counter neso_rejected_total{limit="<limit>"}, which
  * TRITONSERVER_ServerMetrics() reports. `limit` is the limit's name, copied; use a fixed set of

@@ -502,6 +502,10 @@ bool client_try(struct client *c, uint32_t stream) {
 
         client_flush(c);
         while (client_read(c, &f)) {
+                if (f.type == FRAME_DATA && f.len > 0) {
+                        client_window(c, 0, f.len);
+                        client_flush(c);
+                }
                 if (f.stream != stream)
                         continue;
                 if (f.type == FRAME_RST_STREAM ||
