@@ -1,14 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Starts the server with the example models, asks it things, shows the answers, stops it.
+"""Starts the server with the example models, asks it things over HTTP and gRPC, shows the answers,
+stops it.
 
     demo.py [BUILD]          BUILD is the folder of the build, by default build/
 
 What is shown is what the server answered, and everything is checked: the exit status is 0 only if
-all of it was right. Needs python3-numpy and what make_models.py needs.
+all of it was right. Needs python3-numpy, python3-grpcio, protoc, and what make_models.py needs.
 """
 import collections
 import http.client
+import importlib
 import json
 import os
 import pathlib
@@ -17,20 +19,24 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
+import grpc
 import numpy
 
 import make_models
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent
+PROTO = EXAMPLES.parent / "proto"
 START_SECONDS = 60
 ANSWER_SECONDS = 30
 STOP_SECONDS = 40
 
 N_SHOWN = 20      # digits drawn
 N_ACROSS = 4      # in one row of the screen
+N_STREAMED = 8    # of these on one gRPC stream
 N_SINGLE = 400    # requests one after the other, for the latencies
 N_CLIENTS = 8     # at the same time, for the batches
 LARGEST_BATCH = 64
@@ -55,7 +61,8 @@ class Server:
         command = [str(build / "neso"), "serve",
                    *(f"--model-repository={folder}" for folder in repositories),
                    f"--backend-directory={build / 'backends'}", "--http-address=127.0.0.1",
-                   "--http-port=0", "--metrics-port=0", "--allow-grpc=false"]
+                   "--http-port=0", "--metrics-port=0", "--grpc-address=127.0.0.1",
+                   "--grpc-port=0"]
         self.log = []
         self.lines = queue.Queue()
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
@@ -71,17 +78,19 @@ class Server:
         self.lines.put(None)
 
     def wait_until_started(self):
-        """The port, which is in the line of the log that says that all is ready."""
+        """The ports of HTTP and gRPC, which are in the lines of the log that say they are open."""
         deadline = time.monotonic() + START_SECONDS
-        while True:
+        ports = {}
+        while len(ports) < 2:
             try:
                 line = self.lines.get(timeout=max(0, deadline - time.monotonic()))
             except queue.Empty:
                 raise Failure(f"the server did not start within {START_SECONDS} s") from None
             expect(line is not None, "the server ended instead of starting")
-            match = re.search(r"Started HTTPService at 127\.0\.0\.1:(\d+)", line)
+            match = re.search(r"Started (HTTP|GRPCInference)Service at 127\.0\.0\.1:(\d+)", line)
             if match:
-                return int(match.group(1))
+                ports[match.group(1)] = int(match.group(2))
+        return ports["HTTP"], ports["GRPCInference"]
 
     def stop(self):
         """Asks the server to end, as a service manager does; its exit code."""
@@ -147,6 +156,69 @@ class Client:
                             {"Inference-Header-Content-Length": str(len(head))})[1]
         best = [text.split(":", 2) for text in json.loads(content)["outputs"][0]["data"]]
         return [(float(value), int(index), label) for value, index, label in best]
+
+
+def make_messages():
+    """Classes for the messages, which protoc makes from the server's own .proto files."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["protoc", f"-I{PROTO}", f"--python_out={folder}", "model_config.proto",
+                        "grpc_service.proto"], check=True)
+        sys.path.insert(0, folder)
+        try:
+            return importlib.import_module("grpc_service_pb2")
+        finally:
+            sys.path.remove(folder)
+
+
+class GrpcClient:
+    """The same protocol as messages; one connection, too."""
+
+    def __init__(self, port):
+        self.messages = make_messages()
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{port}",
+                                             [("grpc.enable_http_proxy", 0)])
+        self.metadata = self.method("ServerMetadata")
+        self.model_infer = self.method("ModelInfer")
+        self.model_stream_infer = self.method("ModelStreamInfer")
+
+    def close(self):
+        self.channel.close()
+
+    def method(self, name):
+        service = self.messages.DESCRIPTOR.services_by_name["GRPCInferenceService"]
+        method = service.methods_by_name[name]
+        kind = "stream_stream" if name == "ModelStreamInfer" else "unary_unary"
+        request, answer = (getattr(self.messages, descriptor.name)
+                           for descriptor in (method.input_type, method.output_type))
+        return getattr(self.channel, kind)(f"/{service.full_name}/{name}",
+                                           request_serializer=request.SerializeToString,
+                                           response_deserializer=answer.FromString)
+
+    def request(self, model, name, tensor, **more):
+        message = self.messages.ModelInferRequest(
+            model_name=model, raw_input_contents=[tensor.astype("<f4").tobytes()], **more)
+        message.inputs.add(name=name, datatype="FP32", shape=tensor.shape)
+        return message
+
+    @staticmethod
+    def first_output(answer):
+        return numpy.frombuffer(answer.raw_output_contents[0], "<f4").reshape(
+            answer.outputs[0].shape)
+
+    def about_server(self):
+        return self.metadata(self.messages.ServerMetadataRequest(), timeout=ANSWER_SECONDS)
+
+    def infer(self, model, name, tensor):
+        return self.first_output(self.model_infer(self.request(model, name, tensor),
+                                                  timeout=ANSWER_SECONDS))
+
+    def stream(self, model, name, tensors):
+        """All on one stream, sent at once; each answer as (id, first output)."""
+        requests = [self.request(model, name, tensor, id=str(number))
+                    for number, tensor in enumerate(tensors)]
+        for answer in self.model_stream_infer(iter(requests), timeout=ANSWER_SECONDS):
+            expect(not answer.error_message, answer.error_message)
+            yield answer.infer_response.id, self.first_output(answer.infer_response)
 
 
 # ---- what is drawn -----------------------------------------------------------------------------
@@ -230,13 +302,38 @@ def show_accuracy(screen, client, images, labels):
     expect(n_right >= EXPECTED_RIGHT, f"at least {EXPECTED_RIGHT} right")
 
 
-def time_requests(client, images, n_requests):
+def show_grpc(screen, client, rpc, images):
+    screen.title("The same over gRPC")
+    server, about = client.get("/v2"), rpc.about_server()
+    expect((about.name, about.version, list(about.extensions)) ==
+           (server["name"], server["version"], server["extensions"]), "the same server")
+    print(f"  {'ServerMetadata':17} {about.name} {about.version}, "
+          f"{len(about.extensions)} extensions")
+
+    shown = images[:N_SHOWN]
+    expected = client.infer_binary("digits", "image", shown)
+    probabilities = rpc.infer("digits", "image", shown)
+    expect(probabilities.shape == expected.shape, f"the shape {expected.shape}")
+    expect(probabilities.tobytes() == expected.tobytes(), "the same bits over gRPC and HTTP")
+    print(f"  {'ModelInfer':17} {N_SHOWN} digits in one batch: the same bits as over HTTP")
+
+    answers = list(rpc.stream("digits", "image", shown[:N_STREAMED, None]))
+    expect([number for number, _ in answers] == [str(n) for n in range(N_STREAMED)],
+           "one answer for each request of the stream, in order")
+    streamed = numpy.concatenate([output for _, output in answers])
+    expect(numpy.allclose(streamed, expected[:N_STREAMED], atol=1e-5),
+           "the same answers from a stream")
+    print(f"  {'ModelStreamInfer':17} {N_STREAMED} requests, answered in order: "
+          f"{' '.join(str(digit) for digit in streamed.argmax(axis=1))}")
+
+
+def time_requests(infer, images, n_requests):
     """Seconds that each of some requests took."""
     taken = []
     for number in range(n_requests):
         image = images[number % len(images)][None]
         start = time.perf_counter()
-        client.infer_binary("digits", "image", image)
+        infer("digits", "image", image)
         taken.append(time.perf_counter() - start)
     return taken
 
@@ -246,19 +343,20 @@ def print_latencies(what, taken):
     print(f"  {what:34} median {median:6.0f} us   p99 {p99:6.0f} us")
 
 
-def show_latencies(screen, port, images):
+def show_latencies(screen, port, rpc, images):
     screen.title("How long answers take, seen from this script")
     client = Client(port)
     print_latencies(f"{N_SINGLE} requests one after the other",
-                    time_requests(client, images, N_SINGLE))
+                    time_requests(client.infer_binary, images, N_SINGLE))
     client.close()
+    print_latencies(f"{N_SINGLE} of them over gRPC", time_requests(rpc.infer, images, N_SINGLE))
 
     taken, failures = [], []
 
     def run_client(first):
         own = Client(port)
         try:
-            taken.extend(time_requests(own, images[first:], N_SINGLE // 2))
+            taken.extend(time_requests(own.infer_binary, images[first:], N_SINGLE // 2))
         except Exception as error:  # pylint: disable=broad-except
             failures.append(error)
         own.close()
@@ -283,7 +381,8 @@ def show_batches(screen, client):
         print(f"  batch of {row['batch_size']:2}: {count:5} times, {per_image:6.1f} us an image  "
               f"{bar}")
     n_images = statistics["inference_count"]
-    n_expected = (N_SHOWN + len(read_held_out()[0]) + N_SINGLE + N_CLIENTS * (N_SINGLE // 2))
+    n_expected = (N_SHOWN + len(read_held_out()[0]) + 2 * N_SHOWN + N_STREAMED + 2 * N_SINGLE +
+                  N_CLIENTS * (N_SINGLE // 2))
     print(f"  {n_images} images in {statistics['execution_count']} executions")
     expect(n_images == n_expected, f"{n_expected} images counted")
     expect(sum(row["batch_size"] * count for row, count in zip(rows, counts)) == n_images,
@@ -321,25 +420,28 @@ def show_pictures(screen, client):
            "the classes with the five highest scores")
 
 
-def show_all(screen, port):
+def show_all(screen, port, grpc_port):
     images, labels = read_held_out()
-    client = Client(port)
+    client, rpc = Client(port), GrpcClient(grpc_port)
     show_server(screen, client)
     show_digits(screen, client, images, labels)
     show_accuracy(screen, client, images, labels)
-    show_latencies(screen, port, images)
+    show_grpc(screen, client, rpc, images)
+    show_latencies(screen, port, rpc, images)
     show_batches(screen, client)
     show_identity(screen, client)
     show_pictures(screen, client)
     client.close()
+    rpc.close()
 
 
 def run(screen, server):
     start = time.perf_counter()
-    port = server.wait_until_started()
+    port, grpc_port = server.wait_until_started()
     milliseconds = 1e3 * (time.perf_counter() - start)
-    print(f"Started in {milliseconds:.0f} ms, listens at http://127.0.0.1:{port}", flush=True)
-    show_all(screen, port)
+    print(f"Started in {milliseconds:.0f} ms: HTTP at 127.0.0.1:{port}, gRPC at 127.0.0.1:"
+          f"{grpc_port}", flush=True)
+    show_all(screen, port, grpc_port)
     screen.title("SIGTERM")
     code = server.stop()
     print(f"  the server ended with exit code {code}")
@@ -355,7 +457,8 @@ def main():
     server = Server(build, [EXAMPLES / "models", build / "examples"])
     try:
         run(screen, server)
-    except (Failure, OSError, http.client.HTTPException) as error:
+    except (Failure, OSError, http.client.HTTPException, grpc.RpcError,
+            subprocess.CalledProcessError) as error:
         print("".join(collections.deque(server.log, 40)), file=sys.stderr)
         print(f"demo: FAILED: {error}", file=sys.stderr)
         return 1

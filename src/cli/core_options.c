@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "frontend/core_error.h"
+#include "frontend/log_control.h"
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
@@ -13,19 +14,6 @@
 #include <string.h>
 
 #define CORE(call) TRY(core_error_take(call))
-
-static struct error *read_log_format(const char *format, enum log_format *ret) {
-        if (strcmp(format, "default") == 0)
-                *ret = LOG_FORMAT_DEFAULT;
-        else if (strcmp(format, "ISO8601") == 0)
-                *ret = LOG_FORMAT_ISO8601;
-        else if (strcmp(format, "json") == 0)
-                *ret = LOG_FORMAT_JSON;
-        else
-                return error_new(ERR_INVALID_ARG, "invalid argument for --log_format, got: %s",
-                                 format);
-        return NULL;
-}
 
 static struct error *read_log_verbose(const char *text, unsigned *ret) {
         uint64_t level;
@@ -50,13 +38,10 @@ static struct error *set_log(const struct cli_options *o, struct TRITONSERVER_Se
                                     .error = o->log_error };
 
         TRY(read_log_verbose(o->log_verbose, &log.verbose_level));
-        TRY(read_log_format(o->log_format, &log.format));
-        CORE(TRITONSERVER_ServerOptionsSetLogInfo(t, log.info));
-        CORE(TRITONSERVER_ServerOptionsSetLogWarn(t, log.warning));
-        CORE(TRITONSERVER_ServerOptionsSetLogError(t, log.error));
-        CORE(TRITONSERVER_ServerOptionsSetLogVerbose(t, (int)log.verbose_level));
-        CORE(TRITONSERVER_ServerOptionsSetLogFormat(t, (TRITONSERVER_LogFormat)log.format));
-        log_set_settings(&log);
+        if (!log_control_find_format(str_of(o->log_format), &log.format))
+                return error_new(ERR_INVALID_ARG, "invalid argument for --log_format, got: %s",
+                                 o->log_format);
+        TRY(log_control_apply(t, &log));
         if (*o->log_file == '\0')
                 return NULL;
         CORE(TRITONSERVER_ServerOptionsSetLogFile(t, o->log_file));

@@ -95,12 +95,14 @@ struct grpc_call {
         uint64_t recv_start_ns; /* headers seen (monotonic) */
         uint64_t recv_end_ns;   /* last message complete */
         uint64_t send_start_ns; /* first thing sent or finished; 0 before that */
-        uint64_t deadline_ns;   /* from grpc-timeout; CLOCK_NEVER when not given */
+        /* From grpc-timeout; CLOCK_NEVER when not given. Seen to by the tick of the loop, so that
+         * it is late by up to LOOP_TICK_NS: clients reset the stream themselves, and sooner. */
+        uint64_t deadline_ns;
 
         /* The handler's, from its first callback to finish. */
         struct list_node node;
         void            *pending;    /* borrowed */
-        grpc_call_fn     on_drained; /* each time all that was sent has gone to the socket; or NULL */
+        grpc_call_fn     on_drained; /* all that was sent has gone to the socket; or NULL */
         /* For traces: called on the loop once the end is written or given up; the call may be
          * looked at, nothing else. NULL at the start of each call. */
         grpc_call_fn     on_sent;

@@ -50,7 +50,8 @@ enum grpc_encoding grpc_encoding_choose(enum grpc_compression_level level, struc
                 if (grpc_encoding_find(str_trim(name), &encoding))
                         has[encoding] = true;
         }
-        if (has[GRPC_ENCODING_GZIP] && (level == GRPC_COMPRESSION_LOW || !has[GRPC_ENCODING_DEFLATE]))
+        if (has[GRPC_ENCODING_GZIP] &&
+            (level == GRPC_COMPRESSION_LOW || !has[GRPC_ENCODING_DEFLATE]))
                 return GRPC_ENCODING_GZIP;
         return has[GRPC_ENCODING_DEFLATE] ? GRPC_ENCODING_DEFLATE : GRPC_ENCODING_IDENTITY;
 }

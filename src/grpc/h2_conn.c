@@ -423,12 +423,13 @@ static bool check_heads(struct h2_conn *c) {
         return false;
 }
 
+/* The rest of a message, or the half-close behind the only one, is still to come. */
 static bool has_partial(struct h2_conn *c) {
         LIST_FOR_EACH(&c->streams, node) {
                 const struct grpc_stream *st = LIST_ENTRY(node, struct grpc_stream, node);
 
                 if (st->id != 0 && !st->is_answered && !st->pauses && !st->stash.buf &&
-                    grpc_frame_is_partial(&st->frame))
+                    (grpc_frame_is_partial(&st->frame) || (st->has_only && !st->has_ended)))
                         return true;
         }
         return false;

@@ -50,7 +50,7 @@ void h2_session_close(struct h2_conn *c);
 /* False: nothing more may be fed; what is left to say has been queued. `owner` is the buffer that
  * the bytes are in, NULL when they do not stay. */
 bool h2_session_receive(struct h2_conn *c, struct str bytes, struct buf *owner);
-/* Where the next bytes are to be read, when they are the large rest of a message; else iov_len 0. */
+/* Where the next bytes are to be read when they are the large rest of a message; else iov_len 0. */
 struct iovec h2_session_room(struct h2_conn *c);
 
 enum h2_gathered {

@@ -3,6 +3,7 @@
 #include "grpc/rpc_control.h"
 
 #include "frontend/core_error.h"
+#include "frontend/model_version.h"
 #include "grpc/rpc_map.h"
 #include "grpc_service.pb-c.h"
 
@@ -25,7 +26,7 @@ struct error *rpc_model_metadata(struct grpc_call *call, const ProtobufCMessage 
         struct TRITONSERVER_Error   *failure;
         int64_t                      version;
 
-        TRY(rpc_map_version(q->version, &version));
+        TRY(model_version_read(str_of(q->version), &version));
         failure = TRITONSERVER_ServerModelMetadata(call->core, q->name, version, &answer);
         return rpc_map_answer(&inference__model_metadata_response__descriptor, failure, answer,
                               &call->arena, ret_answer);
@@ -39,7 +40,7 @@ struct error *rpc_model_config(struct grpc_call *call, const ProtobufCMessage *r
         struct TRITONSERVER_Error   *failure;
         int64_t                      version;
 
-        TRY(rpc_map_version(q->version, &version));
+        TRY(model_version_read(str_of(q->version), &version));
         failure = TRITONSERVER_ServerModelConfig(call->core, q->name, version, 1, &answer);
         return rpc_map_answer(&inference__model_config_response__descriptor, failure, answer,
                               &call->arena, ret_answer);
@@ -54,7 +55,7 @@ struct error *rpc_model_statistics(struct grpc_call *call, const ProtobufCMessag
         struct TRITONSERVER_Error   *failure;
         int64_t                      version;
 
-        TRY(rpc_map_version(q->version, &version));
+        TRY(model_version_read(str_of(q->version), &version));
         failure = TRITONSERVER_ServerModelStatistics(call->core, q->name, version, &answer);
         return rpc_map_answer(&inference__model_statistics_response__descriptor, failure, answer,
                               &call->arena, ret_answer);

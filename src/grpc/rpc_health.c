@@ -7,6 +7,7 @@
 #include "base/timer.h"
 #include "codec/pb_build.h"
 #include "frontend/core_error.h"
+#include "frontend/model_version.h"
 #include "grpc/grpc_service.h"
 #include "grpc/rpc_control.h"
 #include "grpc/rpc_infer.h"
@@ -45,7 +46,7 @@ struct error *rpc_model_ready(struct grpc_call *call, const ProtobufCMessage *re
         bool                                is_ready = false;
         int64_t                             version;
 
-        TRY(rpc_map_version(q->version, &version));
+        TRY(model_version_read(str_of(q->version), &version));
         TRY(core_error_take(
                 TRITONSERVER_ServerModelIsReady(call->core, q->name, version, &is_ready)));
         TRY(pb_message_new(&inference__model_ready_response__descriptor, &call->arena, ret_answer));

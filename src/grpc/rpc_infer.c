@@ -3,20 +3,20 @@
 
 #include "base/mem.h"
 #include "base/timer.h"
-#include "grpc/rpc_header_forward.h"
+#include "frontend/header_forward.h"
 #include "grpc/rpc_inference.h"
 
 struct grpc_infer {
-        struct infer_core         core;
-        struct rpc_header_forward forward;
-        struct timer_thread      *timers; /* owned */
+        struct infer_core     core;
+        struct header_forward forward;
+        struct timer_thread  *timers; /* owned */
 };
 
 /* ---- what the methods share ---- */
 
 struct error *rpc_infer_new(const struct rpc_infer_options *o, struct grpc_infer **ret) {
         struct grpc_infer *s = mem_zalloc(sizeof(*s));
-        struct error      *err = rpc_header_forward_init(&s->forward, o->header_forward_pattern);
+        struct error      *err = header_forward_init(&s->forward, o->header_forward_pattern);
 
         if (!err)
                 err = timer_thread_new(&s->timers);
@@ -35,7 +35,7 @@ void rpc_infer_free(struct grpc_infer *s) {
                 return;
         infer_core_done(&s->core);
         timer_thread_free(s->timers);
-        rpc_header_forward_done(&s->forward);
+        header_forward_done(&s->forward);
         free(s);
 }
 
@@ -43,7 +43,7 @@ const struct infer_core *rpc_infer_core(const struct grpc_infer *s) {
         return &s->core;
 }
 
-const struct rpc_header_forward *rpc_infer_header_forward(const struct grpc_infer *s) {
+const struct header_forward *rpc_infer_header_forward(const struct grpc_infer *s) {
         return &s->forward;
 }
 

@@ -14,8 +14,8 @@
 #include "grpc/grpc_call.h"
 
 struct grpc_infer;
+struct header_forward;
 struct infer_core;
-struct rpc_header_forward;
 struct timer_thread;
 struct TRITONSERVER_Server;
 
@@ -27,8 +27,8 @@ struct rpc_infer_options {
 struct error *rpc_infer_new(const struct rpc_infer_options *o, struct grpc_infer **ret) NODISCARD;
 void          rpc_infer_free(struct grpc_infer *s); /* NULL is fine; no call in flight */
 
-const struct infer_core         *rpc_infer_core(const struct grpc_infer *s);
-const struct rpc_header_forward *rpc_infer_header_forward(const struct grpc_infer *s);
+const struct infer_core     *rpc_infer_core(const struct grpc_infer *s);
+const struct header_forward *rpc_infer_header_forward(const struct grpc_infer *s);
 /* For methods that look at something now and then. */
 struct timer_thread *rpc_infer_timers(const struct grpc_infer *s);
 

@@ -2,11 +2,12 @@
 #include "grpc/rpc_inference.h"
 
 #include "frontend/core_error.h"
+#include "frontend/header_forward.h"
+#include "frontend/infer_classes.h"
+#include "frontend/model_version.h"
+#include "frontend/shared_memory.h"
 #include "grpc/grpc_service.h"
-#include "grpc/infer_classes.h"
-#include "grpc/rpc_header_forward.h"
 #include "grpc/rpc_infer.h"
-#include "grpc/rpc_map.h"
 
 #include "triton/core/tritonserver.h"
 
@@ -80,22 +81,17 @@ struct error *rpc_inference_read(struct rpc_inference *i, struct str message, st
                 buf_ref(owner);
         i->bytes = owner;
         TRY(infer_decode(&source, &i->wire));
-        TRY(rpc_map_version(i->wire.model_version, &i->version));
+        TRY(model_version_read(str_of(i->wire.model_version), &i->version));
         return tell_exit(i, find_model(i));
 }
 
-/* Clients cannot register regions (rpc_shm.c), so whatever they name is unknown. */
-static struct error *refuse_region(const char *region) {
-        return region ? error_new(ERR_NOT_FOUND, "Unable to find shared memory region: '%s'",
-                                  region)
-                      : NULL;
-}
+static struct error *forward_metadata(struct rpc_inference *i) {
+        const struct header_forward *f = rpc_infer_header_forward(i->grpc->service->infer);
+        const struct grpc_call      *grpc = i->grpc;
 
-static struct error *find_regions(const struct infer_request *q) {
-        for (uint32_t i = 0; i < q->n_inputs; i++)
-                TRY(refuse_region(q->inputs[i].shared_memory.region));
-        for (uint32_t i = 0; i < q->n_outputs; i++)
-                TRY(refuse_region(q->outputs[i].shared_memory.region));
+        for (size_t k = 0; k < grpc->n_metadata; k++)
+                TRY(header_forward_add(f, grpc->metadata[k].name, grpc->metadata[k].value, i->arena,
+                                       &i->wire.request));
         return NULL;
 }
 
@@ -104,10 +100,9 @@ static struct error *fill(struct rpc_inference *i) {
 
         TRY(infer_call_open(&i->call, i->wire.model_name, i->version));
         TRY(STEAL(i->wire.parameter_fault));
-        TRY(rpc_header_forward_add(rpc_infer_header_forward(i->grpc->service->infer), i->grpc,
-                                   i->arena, q));
+        TRY(forward_metadata(i));
         TRY(STEAL(i->wire.tensor_fault));
-        TRY(find_regions(q));
+        TRY(shared_memory_check_request(q));
         return infer_call_fill(&i->call, q);
 }
 

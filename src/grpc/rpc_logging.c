@@ -1,26 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The logging extension. The core writes the log; this unit's own settings are kept equal, so that
- * they can be told. */
+/* The logging extension. */
 #include "grpc/rpc_control.h"
 
 #include "base/log.h"
 #include "codec/pb_build.h"
-#include "frontend/core_error.h"
+#include "frontend/log_control.h"
 #include "grpc_service.pb-c.h"
-
-#include "triton/core/tritonserver.h"
 
 #include <string.h>
 
 /* protobuf-c's name for the value of a setting: in requests, in answers. */
 #define SETTING_IN Inference__LogSettingsRequest__SettingValue
 #define SETTING_OUT Inference__LogSettingsResponse__SettingValue
-
-static const char *const format_names[] = {
-        [LOG_FORMAT_DEFAULT] = "default",
-        [LOG_FORMAT_ISO8601] = "ISO8601",
-        [LOG_FORMAT_JSON] = "json",
-};
 
 /* ---- what is asked ---- */
 
@@ -67,12 +58,8 @@ static struct error *read_format(const Inference__LogSettingsRequest *q, enum lo
         if (value->parameter_choice_case !=
             INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__PARAMETER_CHOICE_STRING_PARAM)
                 return error_new_text(ERR_INVALID_ARG, "expect string for 'log_format'");
-        for (size_t i = 0; i < ARRAY_LEN(format_names); i++) {
-                if (strcmp(value->string_param, format_names[i]) != 0)
-                        continue;
-                *ret = (enum log_format)i;
+        if (log_control_find_format(str_of(value->string_param), ret))
                 return NULL;
-        }
         return error_new(ERR_INVALID_ARG, "invalid argument for log_format, got: %s",
                          value->string_param);
 }
@@ -80,24 +67,12 @@ static struct error *read_format(const Inference__LogSettingsRequest *q, enum lo
 /* Unknown names are ignored. */
 static struct error *read_settings(const Inference__LogSettingsRequest *q, struct log_settings *s) {
         if (find(q, "log_file"))
-                return error_new_text(ERR_UNSUPPORTED, "log file location can not be updated "
-                                                       "through network protocol");
+                return log_control_refuse_file();
         TRY(read_bool(q, "log_info", &s->info));
         TRY(read_bool(q, "log_warning", &s->warning));
         TRY(read_bool(q, "log_error", &s->error));
         TRY(read_level(q, &s->verbose_level));
         return read_format(q, &s->format);
-}
-
-static struct error *apply(const struct log_settings *s) {
-        TRY(core_error_take(TRITONSERVER_ServerOptionsSetLogInfo(NULL, s->info)));
-        TRY(core_error_take(TRITONSERVER_ServerOptionsSetLogWarn(NULL, s->warning)));
-        TRY(core_error_take(TRITONSERVER_ServerOptionsSetLogError(NULL, s->error)));
-        TRY(core_error_take(TRITONSERVER_ServerOptionsSetLogVerbose(NULL, (int)s->verbose_level)));
-        TRY(core_error_take(
-                TRITONSERVER_ServerOptionsSetLogFormat(NULL, (TRITONSERVER_LogFormat)s->format)));
-        log_set_settings(s);
-        return NULL;
 }
 
 /* ---- what is told ---- */
@@ -162,7 +137,7 @@ static struct error *fill_answer(struct grpc_call *call, Inference__LogSettingsR
         TRY(add_bool(call, answer, "log_warning", now.warning));
         TRY(add_bool(call, answer, "log_error", now.error));
         TRY(add_level(call, answer, now.verbose_level));
-        return add_text(call, answer, "log_format", format_names[now.format]);
+        return add_text(call, answer, "log_format", log_control_format_name(now.format));
 }
 
 struct error *rpc_log_settings(struct grpc_call *call, const ProtobufCMessage *request,
@@ -174,7 +149,7 @@ struct error *rpc_log_settings(struct grpc_call *call, const ProtobufCMessage *r
         if (q->n_settings > 0) {
                 log_get_settings(&settings);
                 TRY(read_settings(q, &settings));
-                TRY(apply(&settings));
+                TRY(log_control_apply(NULL, &settings));
         }
         TRY(pb_message_new(&inference__log_settings_response__descriptor, &call->arena,
                            ret_answer));

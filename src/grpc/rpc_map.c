@@ -95,23 +95,6 @@ struct error *rpc_map_request(const ProtobufCMessageDescriptor *type, struct str
         return NULL;
 }
 
-struct error *rpc_map_version(const char *text, int64_t *ret) {
-        *ret = -1;
-        if (text[0] == '\0')
-                return NULL;
-        if (!str_to_i64(str_of(text), ret))
-                return error_new(ERR_INVALID_ARG,
-                                 "failed to get model version from specified version string '%s' "
-                                 "(details: stol), version should be an integral value > 0",
-                                 text);
-        if (*ret < 0)
-                return error_new(ERR_INVALID_ARG,
-                                 "invalid model version specified '%s' , version should be an "
-                                 "integral value > 0",
-                                 text);
-        return NULL;
-}
-
 /* ---- answers ---- */
 
 static const struct wrapped_row *find_wrapped(const ProtobufCMessageDescriptor *type) {

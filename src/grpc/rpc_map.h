@@ -35,6 +35,3 @@ struct error *rpc_map_send(struct grpc_call *call, const ProtobufCMessage *messa
                            struct arena *scratch) NODISCARD;
 /* Ends the call, with the message or with what is wrong. */
 void rpc_map_reply(struct grpc_call *call, const ProtobufCMessage *message);
-
-/* "" is -1, the latest. INVALID_ARG for what is no number of a version. */
-struct error *rpc_map_version(const char *text, int64_t *ret) NODISCARD;

@@ -1,31 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The shared memory extensions, as far as they go: clients may not register regions, so there are
- * none. */
+/* The shared memory extensions, as far as they go: frontend/shared_memory.h. */
 #include "grpc/rpc_control.h"
 
 #include "codec/pb_build.h"
+#include "frontend/shared_memory.h"
 #include "grpc/grpc_service.h"
 #include "grpc_service.pb-c.h"
 
-static struct error *find_region(const char *kind, const char *region) {
-        if (region[0] == '\0')
-                return NULL; /* all of them */
-        return error_new(ERR_NOT_FOUND, "Unable to find %s shared memory region: '%s'", kind,
-                         region);
-}
-
 static struct error *refuse(const struct grpc_call *call) {
-        return error_new_text(ERR_UNSUPPORTED,
-                              call->service->allow_client_shm
-                                      ? "shared memory is not supported yet"
-                                      : "Client shared memory is disabled. Start the server with "
-                                        "'--allow-client-shm=true' to enable.");
+        return shared_memory_refuse_change(call->service->allow_client_shm);
 }
 
 struct error *rpc_system_shm_status(struct grpc_call *call, const ProtobufCMessage *request,
                                     ProtobufCMessage **ret_answer) {
-        TRY(find_region("system",
-                        RPC_REQUEST(Inference__SystemSharedMemoryStatusRequest, request)->name));
+        const Inference__SystemSharedMemoryStatusRequest *q =
+                RPC_REQUEST(Inference__SystemSharedMemoryStatusRequest, request);
+
+        TRY(shared_memory_find("system", str_of(q->name)));
         return pb_message_new(&inference__system_shared_memory_status_response__descriptor,
                               &call->arena, ret_answer);
 }
@@ -44,8 +35,10 @@ struct error *rpc_system_shm_unregister(struct grpc_call       *call,
 
 struct error *rpc_cuda_shm_status(struct grpc_call *call, const ProtobufCMessage *request,
                                   ProtobufCMessage **ret_answer) {
-        TRY(find_region("cuda",
-                        RPC_REQUEST(Inference__CudaSharedMemoryStatusRequest, request)->name));
+        const Inference__CudaSharedMemoryStatusRequest *q =
+                RPC_REQUEST(Inference__CudaSharedMemoryStatusRequest, request);
+
+        TRY(shared_memory_find("cuda", str_of(q->name)));
         return pb_message_new(&inference__cuda_shared_memory_status_response__descriptor,
                               &call->arena, ret_answer);
 }

@@ -47,19 +47,6 @@ struct str http_call_header(struct http_call *call, const char *name) {
         return http_call_header_nth(call, name, 0);
 }
 
-struct error *http_call_version(const struct http_call *call, int64_t *ret) {
-        if (call->version.len == 0) {
-                *ret = -1;
-                return NULL;
-        }
-        if (str_to_i64(call->version, ret))
-                return NULL;
-        return error_new(ERR_INVALID_ARG,
-                         "failed to get model version from specified version string '%.*s' "
-                         "(details: stol), version should be an integral value > 0",
-                         STR_ARG(call->version));
-}
-
 const char *http_call_model(struct http_call *call) {
         return arena_str(&call->arena, call->model);
 }

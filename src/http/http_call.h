@@ -135,10 +135,6 @@ struct str http_call_header(struct http_call *call, const char *name);
 /* Same, for the n-th of several (0 = the first). */
 struct str http_call_header_nth(struct http_call *call, const char *name, size_t n);
 
-/* The captured version as the C API wants it, -1 when none was given. Out of range: INVALID_ARG
- * "failed to get model version from specified version string '<s>' (details: stol), version should
- * be an integral value > 0". */
-struct error *http_call_version(const struct http_call *call, int64_t *ret) NODISCARD;
 /* The captured model name, NUL-terminated, in the arena. */
 const char   *http_call_model(struct http_call *call);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "frontend/core_error.h"
+#include "frontend/model_version.h"
 #include "http/http_handlers.h"
 
 #include "triton/core/tritonserver.h"
@@ -32,7 +33,7 @@ static struct error *check_model(struct http_call *call) {
         bool    ready = false;
         int64_t version;
 
-        TRY(http_call_version(call, &version));
+        TRY(model_version_read(call->version, &version));
         TRY(core_error_take(TRITONSERVER_ServerModelIsReady(call->core, http_call_model(call),
                                                             version, &ready)));
         return ready ? NULL : error_new_text(ERR_INVALID_ARG, "Model version not ready");

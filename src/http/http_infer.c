@@ -3,9 +3,11 @@
 
 #include "base/mem.h"
 #include "frontend/core_error.h"
+#include "frontend/header_forward.h"
 #include "frontend/infer_call.h"
-#include "http/http_header_forward.h"
-#include "http/http_infer_classify.h"
+#include "frontend/infer_classes.h"
+#include "frontend/model_version.h"
+#include "frontend/shared_memory.h"
 #include "http/http_infer_decode.h"
 #include "http/http_infer_encode.h"
 #include "http/http_service.h"
@@ -13,8 +15,8 @@
 #include "triton/core/neso.h"
 
 struct http_infer {
-        struct infer_core          core;
-        struct http_header_forward forward;
+        struct infer_core     core;
+        struct header_forward forward;
 };
 
 /* One request on its way; in the arena of its http_call. */
@@ -28,7 +30,7 @@ struct pending_infer {
 
 struct error *http_infer_new(const struct http_infer_options *o, struct http_infer **ret) {
         struct http_infer *h = mem_zalloc(sizeof(*h));
-        struct error      *err = http_header_forward_init(&h->forward, o->header_forward_pattern);
+        struct error      *err = header_forward_init(&h->forward, o->header_forward_pattern);
 
         if (!err)
                 err = infer_core_init(&h->core, o->core);
@@ -44,7 +46,7 @@ void http_infer_free(struct http_infer *h) {
         if (!h)
                 return;
         infer_core_done(&h->core);
-        http_header_forward_done(&h->forward);
+        header_forward_done(&h->forward);
         free(h);
 }
 
@@ -52,18 +54,8 @@ const struct infer_core *http_infer_core(const struct http_infer *h) {
         return &h->core;
 }
 
-const struct http_header_forward *http_infer_header_forward(const struct http_infer *h) {
+const struct header_forward *http_infer_header_forward(const struct http_infer *h) {
         return &h->forward;
-}
-
-struct error *http_infer_read_version(struct str text, int64_t *ret) {
-        *ret = -1;
-        if (text.len == 0 || str_to_i64(text, ret))
-                return NULL;
-        return error_new(ERR_INVALID_ARG,
-                         "failed to get model version from specified version string '%.*s' "
-                         "(details: stol), version should be an integral value > 0",
-                         STR_ARG(text));
 }
 
 /* The answer. */
@@ -101,17 +93,17 @@ static void send_answer(struct http_call *http, struct http_infer_body *body) {
 static struct error *make_answer(struct pending_infer *p, struct http_infer_body *ret) {
         struct TRITONSERVER_InferenceResponse *core_response;
         struct http_call                      *http = p->http;
-        struct http_infer_classes              classes;
+        struct infer_classes                   classes;
         struct infer_response                  response;
         struct error                          *err;
 
         TRY(infer_call_get_response(&p->call, &core_response));
         TRY(infer_response_read(core_response, &p->request, &http->arena, &response));
-        http_infer_classes_init(&classes);
-        err = http_infer_classify(&classes, http->core, core_response, &response, &http->arena);
+        infer_classes_init(&classes);
+        err = infer_classes_replace(&classes, http->core, core_response, &response, &http->arena);
         if (!err)
                 err = http_infer_encode(&response, &http->arena, http_call_buf_pool(http), ret);
-        http_infer_classes_done(&classes);
+        infer_classes_done(&classes);
         return err;
 }
 
@@ -154,29 +146,18 @@ static struct error *check_model(const struct infer_call *c) {
         return NULL;
 }
 
-/* Clients cannot register regions (http_shm.c), so whatever they name is unknown. */
-static struct error *refuse_region(const char *region) {
-        return region ? error_new(ERR_NOT_FOUND, "Unable to find shared memory region: '%s'",
-                                  region)
-                      : NULL;
-}
-
-static struct error *find_regions(const struct infer_request *q) {
-        for (uint32_t i = 0; i < q->n_inputs; i++)
-                TRY(refuse_region(q->inputs[i].shared_memory.region));
-        for (uint32_t i = 0; i < q->n_outputs; i++)
-                TRY(refuse_region(q->outputs[i].shared_memory.region));
-        return NULL;
-}
-
 static struct error *forward_headers(struct pending_infer *p) {
-        const struct http_header_forward *f = &p->http->service->infer->forward;
-        struct http_call                 *http = p->http;
+        const struct header_forward *f = &p->http->service->infer->forward;
+        struct http_call            *http = p->http;
+        const struct http_header    *headers;
 
         if (!f->has_pattern)
                 return NULL;
-        return http_header_forward_add(f, http_call_headers(http), http->n_headers, &http->arena,
-                                       &p->request);
+        headers = http_call_headers(http);
+        for (size_t i = 0; i < http->n_headers; i++)
+                TRY(header_forward_add(f, headers[i].name, headers[i].value, &http->arena,
+                                       &p->request));
+        return NULL;
 }
 
 static struct error *read_request(struct pending_infer *p, size_t json_bytes) {
@@ -191,7 +172,7 @@ static struct error *read_request(struct pending_infer *p, size_t json_bytes) {
         };
 
         TRY(http_infer_decode(&source, &p->request));
-        TRY(find_regions(&p->request));
+        TRY(shared_memory_check_request(&p->request));
         TRY(forward_headers(p));
         return infer_call_fill(&p->call, &p->request);
 }
@@ -235,7 +216,7 @@ static struct error *find_model(struct pending_infer *p) {
         struct http_call *http = p->http;
 
         p->model = arena_str(&http->arena, http->model);
-        TRY(http_infer_read_version(http->version, &p->version));
+        TRY(model_version_read(http->version, &p->version));
         TRY(infer_call_open(&p->call, p->model, p->version));
         return check_model(&p->call);
 }

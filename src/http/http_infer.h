@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 struct http_infer;
-struct http_header_forward;
+struct header_forward;
 struct infer_core;
 struct TRITONSERVER_Server;
 
@@ -36,7 +36,5 @@ void          http_infer_free(struct http_infer *h); /* NULL is fine; no call in
 void http_infer_post(struct http_call *call);
 
 /* For other handlers that infer. */
-const struct infer_core          *http_infer_core(const struct http_infer *h);
-const struct http_header_forward *http_infer_header_forward(const struct http_infer *h);
-/* -1 when the path names none. */
-struct error *http_infer_read_version(struct str text, int64_t *ret) NODISCARD;
+const struct infer_core     *http_infer_core(const struct http_infer *h);
+const struct header_forward *http_infer_header_forward(const struct http_infer *h);

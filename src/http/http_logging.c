@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The logging extension. The core writes the log; this unit's own settings are kept equal, so that
- * they can be told. */
+/* The logging extension. */
 #include "base/log.h"
 #include "base/strbuf.h"
 #include "codec/json_writer.h"
-#include "frontend/core_error.h"
+#include "frontend/log_control.h"
 #include "http/http_handlers.h"
-
-#include "triton/core/tritonserver.h"
-
-static const char *const format_names[] = {
-        [LOG_FORMAT_DEFAULT] = "default",
-        [LOG_FORMAT_ISO8601] = "ISO8601",
-        [LOG_FORMAT_JSON] = "json",
-};
 
 void http_logging_get(struct http_call *call) {
         struct log_settings now;
@@ -35,7 +26,7 @@ void http_logging_get(struct http_call *call) {
         json_key(&w, "log_verbose_level");
         json_put_u64(&w, now.verbose_level);
         json_key(&w, "log_format");
-        json_put_string(&w, format_names[now.format]);
+        json_put_string(&w, log_control_format_name(now.format));
         json_end_object(&w);
         http_call_reply_text(call, HTTP_JSON, strbuf_str(&text));
 }
@@ -68,12 +59,8 @@ static struct error *read_format(struct json_reader *r, struct arena *arena, enu
                 return error_new_text(ERR_INVALID_ARG,
                                       "attempt to access JSON non-string as string");
         name = json_read_string(r, arena);
-        for (size_t i = 0; i < ARRAY_LEN(format_names); i++) {
-                if (!str_is(name, format_names[i]))
-                        continue;
-                *ret = (enum log_format)i;
+        if (log_control_find_format(name, ret))
                 return NULL;
-        }
         return error_new(ERR_UNAVAILABLE, "invalid argument for --log_format, got: %.*s",
                          STR_ARG(name));
 }
@@ -86,8 +73,7 @@ static struct error *read_setting(struct json_reader *r, struct arena *arena, st
                 return NULL;
         }
         if (str_is(key, "log_file"))
-                return error_new_text(ERR_UNSUPPORTED, "log file location can not be updated "
-                                                       "through network protocol");
+                return log_control_refuse_file();
         if (str_is(key, "log_info"))
                 return read_bool(r, &s->info);
         if (str_is(key, "log_warning"))
@@ -124,18 +110,6 @@ static struct error *read_settings(struct http_call *call, struct log_settings *
         return NULL;
 }
 
-static struct error *apply(const struct log_settings *s) {
-        TRY(core_error_take(TRITONSERVER_ServerOptionsSetLogInfo(NULL, s->info)));
-        TRY(core_error_take(TRITONSERVER_ServerOptionsSetLogWarn(NULL, s->warning)));
-        TRY(core_error_take(TRITONSERVER_ServerOptionsSetLogError(NULL, s->error)));
-        TRY(core_error_take(
-                TRITONSERVER_ServerOptionsSetLogVerbose(NULL, (int)s->verbose_level)));
-        TRY(core_error_take(
-                TRITONSERVER_ServerOptionsSetLogFormat(NULL, (TRITONSERVER_LogFormat)s->format)));
-        log_set_settings(s);
-        return NULL;
-}
-
 void http_logging_post(struct http_call *call) {
         struct log_settings settings;
         struct error       *err;
@@ -143,7 +117,7 @@ void http_logging_post(struct http_call *call) {
         log_get_settings(&settings);
         err = read_settings(call, &settings);
         if (!err)
-                err = apply(&settings);
+                err = log_control_apply(NULL, &settings);
         if (err)
                 http_call_reply_error(call, err, HTTP_JSON);
         else

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "frontend/core_error.h"
+#include "frontend/model_version.h"
 #include "http/http_handlers.h"
 
 #include "triton/core/tritonserver.h"
@@ -35,7 +36,7 @@ static void reply_about_model(struct http_call *call, ask_fn ask) {
         struct TRITONSERVER_Message *message = NULL;
         struct TRITONSERVER_Error   *failure;
         int64_t                      version;
-        struct error                *err = http_call_version(call, &version);
+        struct error                *err = model_version_read(call->version, &version);
 
         if (err) {
                 http_call_reply_error(call, err, HTTP_JSON);

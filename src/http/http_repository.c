@@ -35,6 +35,14 @@ static struct order *new_order(struct http_call *call, loop_work_fn run, loop_wo
         return o;
 }
 
+/* Answers at once what could not be read. */
+static void start_order(struct order *o, struct error *err) {
+        if (err)
+                http_call_reply_error(o->call, err, HTTP_JSON);
+        else
+                http_call_offload(o->call, &o->work);
+}
+
 static void end_order(struct order *o) {
         for (size_t i = 0; i < o->n_parameters; i++)
                 TRITONSERVER_ParameterDelete(o->parameters[i]);
@@ -120,10 +128,7 @@ void http_repository_index(struct http_call *call) {
         struct order *o = new_order(call, run_index, on_index);
         struct error *err = read_index(call, o);
 
-        if (err)
-                http_call_reply_error(call, err, HTTP_JSON);
-        else
-                http_call_offload(call, &o->work);
+        start_order(o, err);
 }
 
 /* ---- load ---- */
@@ -307,10 +312,7 @@ void http_repository_unload(struct http_call *call) {
         struct order *o = new_order(call, run_unload, on_ordered);
         struct error *err = read_unload(call, o);
 
-        if (err)
-                http_call_reply_error(call, err, HTTP_JSON);
-        else
-                http_call_offload(call, &o->work);
+        start_order(o, err);
 }
 
 void http_repository_named(struct http_call *call) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""gRPC as a transport: real clients (grpcio, curl) and hostile ones (raw frames), against the options
-that bound them. What the methods mean is the business of other modules."""
+"""gRPC as a transport: real clients (grpcio, curl) and hostile ones (raw frames), against the
+options that bound them. What the methods mean is the business of other modules."""
 import concurrent.futures
 import gzip
 import random
@@ -313,7 +313,8 @@ FLOODS = {
                                 frame(RST_STREAM, 0, i, b"\0\0\0\x08")
                                 for i in range(1, 3001, 2)),
     "too_many_control_frames": frame(SETTINGS, 0, 0) * 3000,
-    "too_many_continuations": frame(HEADERS, 0, 1) + frame(CONTINUATION, 0, 1, field("a", "b")) * 99,
+    "too_many_continuations": (frame(HEADERS, 0, 1) +
+                               frame(CONTINUATION, 0, 1, field("a", "b")) * 99),
     "too_many_header_bytes": frame(HEADERS, END_HEADERS, 1, field("a", "b" * 100) * 400),
 }
 
@@ -333,12 +334,15 @@ def test_slow_greeting(raw):
     assert connection.goaway() == (CALM, "headers_too_slow")
 
 
-@pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01" + bytes(50),
-                                  PREFACE + b"\xff" * 100,
-                                  PREFACE + frame(DATA, 0, 1, b"x"),
-                                  PREFACE + frame(SETTINGS, 0, 0, b"x"),
-                                  PREFACE + frame(SETTINGS, 0, 0) + frame(HEADERS, 4, 2, head()),
-                                  PREFACE + frame(SETTINGS, 0, 0) + frame(HEADERS, 4, 1, b"\xff" * 9)])
+@pytest.mark.parametrize("junk", [
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"\x16\x03\x01" + bytes(50),
+    PREFACE + b"\xff" * 100,
+    PREFACE + frame(DATA, 0, 1, b"x"),
+    PREFACE + frame(SETTINGS, 0, 0, b"x"),
+    PREFACE + frame(SETTINGS, 0, 0) + frame(HEADERS, END_HEADERS, 2, head()),
+    PREFACE + frame(SETTINGS, 0, 0) + frame(HEADERS, END_HEADERS, 1, b"\xff" * 9),
+])
 def test_junk(raw, junk):
     connection = raw(greeting=junk)
     for _ in connection.frames():

@@ -96,7 +96,8 @@ static const struct grpc_method rows[] = {
           .on_abort = end_chat },
 };
 
-static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0\0";
+static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+                              "\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0\0";
 
 /* The bytes lie in a buffer that ends where they end. */
 static void feed(struct h2_conn *c, const uint8_t *bytes, size_t len, bool with_owner) {

@@ -21,7 +21,13 @@ static struct TRITONBACKEND_Request       requests[N];
 static TRITONBACKEND_Request             *list[N];
 static char                              *path; /* of the model */
 
-/* The runtime keeps a few bytes for the life of the process; the leak checker calls this. */
+/* The runtime's threads synchronise in code that ThreadSanitizer does not see. */
+const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void) {
+        return "race:libonnxruntime.so";
+}
+
+/* It keeps a few bytes for the life of the process; the leak checker calls this. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) {
         return "leak:libonnxruntime";

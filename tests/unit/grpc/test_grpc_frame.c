@@ -109,8 +109,10 @@ static void test_refusals(void **state UNUSED) {
                 const char            *bytes;
                 enum grpc_frame_status status;
         } rows[] = {
-                { "\0\0\0\0\x65", GRPC_FRAME_TOO_LARGE }, { "\0\xff\xff\xff\xff", GRPC_FRAME_TOO_LARGE },
-                { "\2\0\0\0\1", GRPC_FRAME_BAD_FLAG },    { "\xff\0\0\0\0", GRPC_FRAME_BAD_FLAG },
+                { "\0\0\0\0\x65", GRPC_FRAME_TOO_LARGE },
+                { "\0\xff\xff\xff\xff", GRPC_FRAME_TOO_LARGE },
+                { "\2\0\0\0\1", GRPC_FRAME_BAD_FLAG },
+                { "\xff\0\0\0\0", GRPC_FRAME_BAD_FLAG },
         };
 
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {

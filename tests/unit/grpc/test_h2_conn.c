@@ -239,6 +239,10 @@ static void test_slow_message(void **state UNUSED) {
         client_call(&c, 1, "/t.T/Echo", NULL);
         client_frame(&c, FRAME_DATA, 0, 1, "\0\0\1\0\0abc", 8);
         expect_calm(&f, &c, "message_too_slow", "message_rate");
+        client_open(&c, &f, true);
+        client_call(&c, 1, "/t.T/Echo", NULL);
+        client_message(&c, 1, 0, "all of it, but no half-close", 28);
+        expect_calm(&f, &c, "message_too_slow", "message_rate");
         fixture_done(&f);
 }
 

@@ -239,47 +239,6 @@ static void memory_of_requests(void **state) {
         free(bytes);
 }
 
-/* ---- versions ---- */
-
-static void versions(void **state) {
-        static const struct {
-                const char *text;
-                int64_t     version;
-                const char *error;
-        } rows[] = {
-                { "", -1, NULL },
-                { "0", 0, NULL },
-                { "12", 12, NULL },
-                { "9223372036854775807", INT64_MAX, NULL },
-                { "abc", 0,
-                  "failed to get model version from specified version string 'abc' "
-                  "(details: stol), version should be an integral value > 0" },
-                { "9223372036854775808", 0,
-                  "failed to get model version from specified version string "
-                  "'9223372036854775808' (details: stol), version should be an integral value > "
-                  "0" },
-                { "-1", 0,
-                  "invalid model version specified '-1' , version should be an integral value > "
-                  "0" },
-        };
-
-        (void)state;
-        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-                int64_t       version;
-                struct error *err = rpc_map_version(rows[i].text, &version);
-
-                if (!rows[i].error) {
-                        assert_null(err);
-                        assert_int_equal(version, rows[i].version);
-                        continue;
-                }
-                assert_non_null(err);
-                assert_string_equal(err->message, rows[i].error);
-                assert_int_equal(err->code, ERR_INVALID_ARG);
-                error_free(err);
-        }
-}
-
 /* ---- replies ---- */
 
 static void replies(void **state) {
@@ -313,7 +272,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 TEST(answers_as_they_are),  TEST(answers_in_a_field), TEST(answers_with_a_map),
                 TEST(failures_of_the_core), TEST(requests),           TEST(requests_that_are_none),
-                TEST(memory_of_requests),   TEST(versions),           TEST(replies),
+                TEST(memory_of_requests),   TEST(replies),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

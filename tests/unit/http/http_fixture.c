@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "frontend/model_version.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -48,7 +49,7 @@ static void echo(struct http_call *call) {
 
 static void tell(struct http_call *call) {
         int64_t       version;
-        struct error *err = http_call_version(call, &version);
+        struct error *err = model_version_read(call->version, &version);
 
         if (err) {
                 http_call_reply_error(call, err, HTTP_JSON);

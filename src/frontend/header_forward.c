@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "http/http_header_forward.h"
+#include "frontend/header_forward.h"
 
 #include <string.h>
 #include <strings.h>
 
-struct error *http_header_forward_init(struct http_header_forward *f, const char *pattern) {
+struct error *header_forward_init(struct header_forward *f, const char *pattern) {
         char reason[256]; /* regerror() cuts, and no text of it is longer */
         int  failure;
 
@@ -21,7 +21,7 @@ struct error *http_header_forward_init(struct http_header_forward *f, const char
         return NULL;
 }
 
-void http_header_forward_done(struct http_header_forward *f) {
+void header_forward_done(struct header_forward *f) {
         if (f->has_pattern)
                 regfree(&f->pattern);
         f->has_pattern = false;
@@ -51,35 +51,29 @@ static char *copy_text(struct arena *arena, struct str text) {
         return copy;
 }
 
-static struct error *add_field(const struct http_header_forward *f, const struct http_header *field,
-                               struct arena *arena, struct infer_request *q) {
+struct error *header_forward_add(const struct header_forward *f, struct str name, struct str value,
+                                 struct arena *arena, struct infer_request *q) {
         struct infer_parameter *p;
-        char                   *name = copy_text(arena, field->name), *value;
+        char                   *name_text, *value_text;
 
-        if (!name)
-                return error_new(ERR_UNAVAILABLE, "out of memory for the request");
-        if (regexec(&f->pattern, name, 0, NULL, 0) != 0)
-                return NULL;
-        if (is_reserved(name))
-                return error_new(
-                        ERR_INVALID_ARG,
-                        "Header '%s' is reserved for Triton usage and cannot be forwarded.", name);
-        value = copy_text(arena, field->value);
-        if (!value)
-                return error_new(ERR_UNAVAILABLE, "out of memory for the request");
-        TRY(infer_request_add_parameter(q, arena, &p));
-        p->name = name;
-        p->type = TRITONSERVER_PARAMETER_STRING;
-        p->value.text = value;
-        return NULL;
-}
-
-struct error *http_header_forward_add(const struct http_header_forward *f,
-                                      const struct http_header *headers, size_t n_headers,
-                                      struct arena *arena, struct infer_request *q) {
         if (!f->has_pattern)
                 return NULL;
-        for (size_t i = 0; i < n_headers; i++)
-                TRY(add_field(f, &headers[i], arena, q));
+        name_text = copy_text(arena, name);
+        if (!name_text)
+                return error_new(ERR_UNAVAILABLE, "out of memory for the request");
+        if (regexec(&f->pattern, name_text, 0, NULL, 0) != 0)
+                return NULL;
+        if (is_reserved(name_text))
+                return error_new(
+                        ERR_INVALID_ARG,
+                        "Header '%s' is reserved for Triton usage and cannot be forwarded.",
+                        name_text);
+        value_text = copy_text(arena, value);
+        if (!value_text)
+                return error_new(ERR_UNAVAILABLE, "out of memory for the request");
+        TRY(infer_request_add_parameter(q, arena, &p));
+        p->name = name_text;
+        p->type = TRITONSERVER_PARAMETER_STRING;
+        p->value.text = value_text;
         return NULL;
 }

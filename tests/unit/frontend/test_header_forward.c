@@ -8,9 +8,13 @@
 #include <string.h>
 
 #include "base/compiler.h"
-#include "http/http_header_forward.h"
+#include "frontend/header_forward.h"
 
-static const struct http_header headers[] = {
+struct field {
+        struct str name, value;
+};
+
+static const struct field headers[] = {
         { STR_LIT("Host"), STR_LIT("localhost") },
         { STR_LIT("X-Trace-Id"), STR_LIT("abc") },
         { STR_LIT("my-x-trace"), STR_LIT("") },
@@ -18,22 +22,25 @@ static const struct http_header headers[] = {
 };
 
 struct fixture {
-        struct http_header_forward forward;
-        struct infer_request       request;
-        struct arena               arena;
+        struct header_forward forward;
+        struct infer_request  request;
+        struct arena          arena;
 };
 
-static struct error *forward(struct fixture *f, const char *pattern,
-                             const struct http_header *fields, size_t n) {
+static struct error *forward(struct fixture *f, const char *pattern, const struct field *fields,
+                             size_t n) {
         arena_init(&f->arena, NULL, 0, 0);
         infer_request_init(&f->request);
-        assert_null(http_header_forward_init(&f->forward, pattern));
-        return http_header_forward_add(&f->forward, fields, n, &f->arena, &f->request);
+        assert_null(header_forward_init(&f->forward, pattern));
+        for (size_t i = 0; i < n; i++)
+                TRY(header_forward_add(&f->forward, fields[i].name, fields[i].value, &f->arena,
+                                       &f->request));
+        return NULL;
 }
 
 static void close_fixture(struct fixture *f) {
         infer_request_done(&f->request);
-        http_header_forward_done(&f->forward);
+        header_forward_done(&f->forward);
         arena_done(&f->arena);
 }
 
@@ -70,10 +77,10 @@ static void test_reserved(void **state) {
                                              "binary_data_output", "triton_x",       "Triton_Y" };
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-                struct http_header field = { str_of(names[i]), STR_LIT("v") };
-                struct fixture     f;
-                struct error      *err = forward(&f, ".*", &field, 1);
-                char              *expected;
+                struct field   field = { str_of(names[i]), STR_LIT("v") };
+                struct fixture f;
+                struct error  *err = forward(&f, ".*", &field, 1);
+                char          *expected;
 
                 assert_non_null(err);
                 expected = arena_printf(&f.arena,
@@ -88,14 +95,14 @@ static void test_reserved(void **state) {
 }
 
 static void test_bad_pattern(void **state) {
-        struct http_header_forward f;
-        struct error              *err = http_header_forward_init(&f, "a(b");
+        struct header_forward f;
+        struct error         *err = header_forward_init(&f, "a(b");
 
         (void)state;
         assert_non_null(err);
         assert_non_null(strstr(err->message, "invalid header forward pattern 'a(b': "));
         error_free(err);
-        http_header_forward_done(&f);
+        header_forward_done(&f);
 }
 
 int main(void) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "grpc/infer_classes.h"
+#include "frontend/infer_classes.h"
 
 #include "frontend/classify.h"
 #include "frontend/core_error.h"
