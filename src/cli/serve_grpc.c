@@ -106,7 +106,6 @@ struct error *serve_grpc_start(struct serve_grpc *g, struct TRITONSERVER_Server 
                 .policy = &g->policy,
                 .infer = g->infer,
                 .max_message_bytes = (size_t)o->grpc_max_message_bytes,
-                .max_responses = (size_t)o->grpc_max_responses,
         };
         options.on_rejected = on_rejected;
         options.on_access = logs_access ? on_access : NULL;

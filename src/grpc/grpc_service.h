@@ -20,6 +20,5 @@ struct grpc_service {
         const struct endpoint_policy *policy; /* borrowed; NULL = nothing restricted */
         struct grpc_infer            *infer;  /* borrowed; state of the infer methods */
         size_t                        max_message_bytes; /* of one request message, plain */
-        size_t                        max_responses;     /* --grpc-max-response-pool-size */
         bool                          allow_client_shm;  /* --allow-client-shm */
 };
