@@ -22,13 +22,13 @@ static TRITONBACKEND_Request             *list[N];
 static char                              *path; /* of the model */
 
 /* The runtime's threads synchronise in code that ThreadSanitizer does not see. */
-const char *__tsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void) {
         return "race:libonnxruntime.so";
 }
 
 /* It keeps a few bytes for the life of the process; the leak checker calls this. */
-const char *__lsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) {
         return "leak:libonnxruntime";
 }
