@@ -367,7 +367,7 @@ struct mailbox *grpc_call_mailbox(const struct grpc_call *call) {
 }
 
 bool grpc_call_is_on_loop(const struct grpc_call *call) {
-        return loop_is_current(call->stream->conn->home->loop);
+        return loop_is_current(call->stream->conn->home->net.loop);
 }
 
 struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call) {
@@ -375,5 +375,5 @@ struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call) {
 }
 
 void grpc_call_offload(struct grpc_call *call, struct loop_work *work) {
-        loop_offload(call->stream->conn->home->loop, work);
+        loop_offload(call->stream->conn->home->net.loop, work);
 }

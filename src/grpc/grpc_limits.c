@@ -46,7 +46,6 @@ const char *grpc_limit_name(enum grpc_limit limit) {
                 [GRPC_LIMIT_HEADER_TIME] = "header_time",
                 [GRPC_LIMIT_MESSAGE_BYTES] = "message_bytes",
                 [GRPC_LIMIT_MESSAGE_RATE] = "message_rate",
-                [GRPC_LIMIT_CONNECTIONS] = "connections",
                 [GRPC_LIMIT_STREAMS] = "streams",
                 [GRPC_LIMIT_WRITE_STALL] = "write_stall",
                 [GRPC_LIMIT_UNSENT_BYTES] = "unsent_bytes",

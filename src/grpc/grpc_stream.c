@@ -203,7 +203,7 @@ static bool check_request(struct grpc_stream *st) {
                 grpc_stream_refuse_http(st, 415, "a call has the content-type application/grpc");
                 return false;
         }
-        if (st->conn->home->is_draining) {
+        if (st->conn->home->net.is_draining) {
                 grpc_stream_refuse(st, GRPC_UNAVAILABLE,
                                    "GRPC server is shutting down and has stopped accepting new "
                                    "requests.");

@@ -39,8 +39,8 @@ static void free_conn(struct h2_conn *c) {
                 list_remove(&c->unflushed_node);
         h2_out_free(c->writing);
         free(c);
-        if (home->on_conn_gone)
-                home->on_conn_gone(home);
+        if (home->net.server)
+                net_home_conn_gone(&home->net);
 }
 
 static void log_access(const struct grpc_stream *st) {
@@ -544,8 +544,9 @@ static const struct conn_ops conn_ops = {
 
 void h2_loop_init(struct h2_loop *home, const struct grpc_server_options *o,
                   const struct str *paths) {
-        *home = (struct h2_loop){ .options = o, .paths = paths, .flush.deliver = on_flush };
-        list_init(&home->conns);
+        home->options = o;
+        home->paths = paths;
+        home->flush.deliver = on_flush;
         list_init(&home->spares);
         list_init(&home->unflushed);
 }
@@ -587,7 +588,7 @@ struct h2_conn *h2_conn_new(struct h2_loop *home, uint64_t now_ns) {
                 free(c);
                 return NULL;
         }
-        list_append(&home->conns, &c->node);
+        list_append(&home->net.conns, &c->node);
         return c;
 }
 
@@ -597,16 +598,16 @@ void h2_conn_open(struct h2_loop *home, int fd) {
 
         if (!c) {
                 close(fd);
-                home->on_conn_gone(home);
+                net_home_conn_gone(&home->net);
                 return;
         }
-        err = conn_open(home->loop, fd, &conn_ops, c, &c->net);
+        err = net_home_open(&home->net, fd, &conn_ops, c, &c->net);
         if (err) { /* out of memory or descriptors: as if it had never been accepted */
                 error_free(err);
                 h2_conn_end(c);
                 return;
         }
-        if (home->is_draining) {
+        if (home->net.is_draining) {
                 h2_conn_kill(c);
                 return;
         }

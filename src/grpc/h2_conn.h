@@ -28,6 +28,7 @@
 #include "grpc/h2_flood.h"
 #include "net/conn.h"
 #include "net/mailbox.h"
+#include "net/net_server.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,12 +49,11 @@ struct nghttp2_session;
 
 /* What one server has on one loop. */
 struct h2_loop {
+        struct net_home   net;     /* first; lists struct h2_conn; zero in tests without sockets */
         const struct grpc_server_options *options; /* borrowed: the server's */
         const struct str *paths;   /* borrowed: of options->methods, same order */
-        struct loop      *loop;    /* borrowed; NULL in tests without sockets */
         struct buf_pool  *pool;    /* borrowed: the loop's */
         struct mailbox   *mailbox; /* borrowed: the loop's */
-        struct list       conns;   /* struct h2_conn */
         struct buf       *in;      /* ref; NULL until needed */
         size_t            in_len;  /* of it in use by messages */
         struct h2_out    *out;     /* owned; NULL until needed */
@@ -62,12 +62,6 @@ struct h2_loop {
         struct list       unflushed; /* struct h2_conn: a mail will flush them */
         struct mail       flush;
         bool              is_flush_posted;
-        bool              is_draining;
-
-        /* For grpc_server.c. */
-        void       *server;
-        void      (*on_conn_gone)(struct h2_loop *home);
-        struct mail drain, kill;
 };
 
 enum h2_leaving {
@@ -79,7 +73,7 @@ enum h2_leaving {
 struct h2_conn {
         struct conn            *net;     /* NULL once the socket is closed, and in tests */
         struct h2_loop         *home;    /* borrowed */
-        struct list_node        node;    /* in home->conns */
+        struct list_node        node;    /* in home->net.conns */
         struct list_node        unflushed_node;
         struct nghttp2_session *session; /* owned; see h2_session.c */
         struct list             streams; /* struct grpc_stream, those of handlers alone included */
@@ -128,6 +122,7 @@ struct h2_conn {
         size_t              write_left;
 };
 
+/* In zeroed memory whose `net` may be set up already. */
 void h2_loop_init(struct h2_loop *home, const struct grpc_server_options *o,
                   const struct str *paths);
 void h2_loop_done(struct h2_loop *home);

@@ -215,7 +215,7 @@ void http_call_reply(struct http_call *call, const struct http_reply *reply) {
 
         call->send_start_ns = clock_now_ns();
         c->out.status = reply->status;
-        c->out.close = c->out.close || reply->close || c->must_linger || c->home->is_draining ||
+        c->out.close = c->out.close || reply->close || c->must_linger || c->home->net.is_draining ||
                        c->has_ended;
         if (reply->is_compressible)
                 encoding = accepted_encoding(call);

@@ -118,17 +118,17 @@ void http_call_post(struct http_call *call, http_call_fn fn) {
 }
 
 struct mailbox *http_call_mailbox(const struct http_call *call) {
-        return loop_mailbox(call->conn->home->loop);
+        return loop_mailbox(call->conn->home->net.loop);
 }
 
 bool http_call_is_on_loop(const struct http_call *call) {
-        return loop_is_current(call->conn->home->loop);
+        return loop_is_current(call->conn->home->net.loop);
 }
 
 struct buf_pool *http_call_buf_pool(const struct http_call *call) {
-        return loop_buf_pool(call->conn->home->loop);
+        return loop_buf_pool(call->conn->home->net.loop);
 }
 
 void http_call_offload(struct http_call *call, struct loop_work *work) {
-        loop_offload(call->conn->home->loop, work);
+        loop_offload(call->conn->home->net.loop, work);
 }

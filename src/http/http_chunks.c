@@ -122,7 +122,7 @@ void http_call_begin_chunks(struct http_call *call, const struct http_reply *rep
         call->send_start_ns = clock_now_ns();
         c->out.status = reply->status;
         c->out.close = c->out.close || reply->close || c->out.is_http10 ||
-                       c->home->is_draining || c->has_ended;
+                       c->home->net.is_draining || c->has_ended;
         c->out.in_chunks = true;
         c->out.is_last_queued = c->out.is_last_sent = false;
         head.n_parts = 0;

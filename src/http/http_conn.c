@@ -22,7 +22,7 @@ void http_conn_count_rejected(struct http_conn *c, enum http_limit limit) {
 }
 
 static void free_conn(struct http_conn *c) {
-        struct http_server *server = c->server;
+        struct net_home *home = &c->home->net;
 
         list_remove(&c->node);
         http_input_drop(c);
@@ -34,7 +34,7 @@ static void free_conn(struct http_conn *c) {
         http_message_free(c->message);
         free(c->peer);
         free(c);
-        http_server_conn_gone(server);
+        net_home_conn_gone(home);
 }
 
 static bool step(struct http_conn *c) {
@@ -139,7 +139,7 @@ static void linger(struct http_conn *c) {
 }
 
 void http_conn_end_call(struct http_conn *c) {
-        bool close = c->out.close || c->has_ended || c->home->is_draining;
+        bool close = c->out.close || c->has_ended || c->home->net.is_draining;
 
         c->call.is_aborted = c->call.is_aborted || !c->net || conn_is_closing(c->net);
         if (c->call.on_sent)
@@ -283,25 +283,25 @@ void http_conn_open(struct http_loop *home, int fd) {
         struct http_conn *c = mem_zalloc(sizeof(*c));
         struct error     *err;
 
-        err = conn_open(home->loop, fd, &conn_ops, c, &c->net);
+        err = net_home_open(&home->net, fd, &conn_ops, c, &c->net);
         if (err) { /* out of memory or descriptors: as if it had never been accepted */
                 error_free(err);
                 free(c);
-                http_server_conn_gone(home->server);
+                net_home_conn_gone(&home->net);
                 return;
         }
         c->server = home->server;
         c->home = home;
         if (c->server->options.on_access)
                 c->peer = mem_strdup(conn_peer(c->net));
-        list_append(&home->conns, &c->node);
+        list_append(&home->net.conns, &c->node);
         list_init(&c->out.chunks);
         list_init(&c->out.sending);
-        c->message = http_message_new(&home->server->options.limits, loop_buf_pool(home->loop));
+        c->message = http_message_new(&home->server->options.limits, loop_buf_pool(home->net.loop));
         arena_init(&c->call.arena, c->arena_bytes, sizeof(c->arena_bytes), HTTP_MAX_ARENA_BYTES);
         clear_call(c);
         http_conn_enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, clock_now_ns());
-        if (home->is_draining)
+        if (home->net.is_draining)
                 http_conn_close(c);
         else
                 conn_read_start(c->net);

@@ -27,6 +27,7 @@
 #include "http/http_call.h"
 #include "http/http_limits.h"
 #include "net/conn.h"
+#include "net/net_server.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,13 +52,10 @@ struct loop;
 
 /* What one server has on one loop. */
 struct http_loop {
+        struct net_home     net;    /* first; lists struct http_conn */
         struct http_server *server; /* borrowed: outlives its loops */
-        struct loop        *loop;   /* borrowed */
-        struct list         conns;  /* struct http_conn */
         struct buf         *spare[HTTP_SPARE_BUFS]; /* ref */
         size_t              n_spare;
-        bool                is_draining;
-        struct mail         drain, kill;
 };
 
 enum http_conn_state {
@@ -92,7 +90,7 @@ struct http_conn {
         char                *peer;   /* owned; for the access log, which outlives the socket */
         struct http_server  *server; /* borrowed */
         struct http_loop    *home;   /* borrowed */
-        struct list_node     node;   /* in home->conns */
+        struct list_node     node;   /* in home->net.conns */
         enum http_conn_state state;
         bool                 is_running;   /* inside http_conn_run(): no nesting */
         bool                 has_ended;    /* the peer sends no more */

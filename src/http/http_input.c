@@ -23,7 +23,7 @@ static void give_back(struct http_loop *home, struct buf *b) {
 static struct buf *take_spare(struct http_loop *home) {
         if (home->n_spare > 0)
                 return home->spare[--home->n_spare];
-        return buf_new(loop_buf_pool(home->loop), HTTP_READ_BYTES);
+        return buf_new(loop_buf_pool(home->net.loop), HTTP_READ_BYTES);
 }
 
 bool http_input_make_room(struct http_conn *c, size_t room) {
@@ -40,7 +40,7 @@ bool http_input_make_room(struct http_conn *c, size_t room) {
         if (c->in->cap - used >= room && is_sole_owner(c->in)) {
                 memmove(c->in->bytes, c->in->bytes + c->in_at, used);
         } else {
-                fresh = buf_new(loop_buf_pool(c->home->loop), MAX(used + room, 2 * used));
+                fresh = buf_new(loop_buf_pool(c->home->net.loop), MAX(used + room, 2 * used));
                 if (!fresh)
                         return false;
                 memcpy(fresh->bytes, c->in->bytes + c->in_at, used);

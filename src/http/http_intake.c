@@ -147,7 +147,7 @@ static bool begin_large_body(struct http_conn *c) {
         size_t at = c->in_at + c->message->head_bytes;
         size_t have = c->in_len - at;
 
-        c->body_buf = buf_new(loop_buf_pool(c->home->loop), c->message->content_length);
+        c->body_buf = buf_new(loop_buf_pool(c->home->net.loop), c->message->content_length);
         if (!c->body_buf)
                 return false;
         memcpy(c->body_buf->bytes, c->in->bytes + at, have);
@@ -225,7 +225,7 @@ bool http_intake_head(struct http_conn *c) {
 
         if (!c->in || c->in_at == c->in_len) {
                 http_input_drop(c);
-                if (c->home->is_draining || c->has_ended)
+                if (c->home->net.is_draining || c->has_ended)
                         http_conn_close(c);
                 return false;
         }

@@ -37,7 +37,6 @@ const char *http_limit_name(enum http_limit limit) {
                 [HTTP_LIMIT_BODY_RATE] = "body_rate",
                 [HTTP_LIMIT_CHUNKS] = "chunks",
                 [HTTP_LIMIT_CHUNK_EXTENSION] = "chunk_extension_bytes",
-                [HTTP_LIMIT_CONNECTIONS] = "connections",
                 [HTTP_LIMIT_WRITE_STALL] = "write_stall",
                 [HTTP_LIMIT_UNSENT_BYTES] = "unsent_bytes",
                 [HTTP_LIMIT_MEMORY] = "memory",

@@ -138,7 +138,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len);
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len) {
         struct grpc_server_options options;
         struct str                 paths[ARRAY_LEN(rows)];
-        struct h2_loop             home;
+        struct h2_loop             home = { 0 };
         struct h2_conn            *c;
         unsigned                   how;
 
@@ -148,6 +148,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len) {
         options = make_options(how);
         for (size_t i = 0; i < ARRAY_LEN(rows); i++)
                 paths[i] = str_of(rows[i].path);
+        list_init(&home.net.conns);
         h2_loop_init(&home, &options, paths);
         home.pool = buf_pool_new(0);
         n_held = 0;
@@ -160,7 +161,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len) {
                 release(held[0]); /* some before the end, the others because of it */
         h2_conn_end(c);
         assert(n_held == 0 && n_given == 0);
-        assert(list_is_empty(&home.conns));
+        assert(list_is_empty(&home.net.conns));
         h2_loop_done(&home);
         buf_pool_unref(home.pool);
         return 0;

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/net_server.h"
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "net/conn.h"
+#include "net/listener.h"
+#include "net/loop.h"
+
+struct net_server {
+        struct net_server_options    options;
+        const struct net_server_ops *ops;      /* borrowed: static */
+        struct listener             *listener; /* owned; NULL once stopped */
+        struct loop_group           *loops;    /* owned */
+        char                        *homes;    /* owned; n_homes of ops->home_bytes each */
+        size_t                       n_homes;  /* one per loop */
+        uint16_t                     port;
+
+        struct mutex lock; /* rank LOCK_MAILBOX; guards what follows */
+        struct cond  changed;
+        size_t       n_conns; /* alive, those dealt included */
+        size_t       n_homes_busy; /* loops that have not yet done what they were told */
+};
+
+static struct net_home *home_at(const struct net_server *s, size_t i) {
+        return (struct net_home *)(void *)(s->homes + i * s->ops->home_bytes);
+}
+
+void net_home_conn_gone(struct net_home *home) {
+        struct net_server *s = home->server;
+        MUTEX_GUARD(&s->lock);
+
+        if (--s->n_conns == 0)
+                cond_broadcast(&s->changed);
+}
+
+static bool can_accept(void *owner) {
+        struct net_server *s = owner;
+        bool               is_room;
+
+        mutex_lock(&s->lock);
+        is_room = s->n_conns < s->options.max_connections;
+        if (is_room)
+                s->n_conns++;
+        mutex_unlock(&s->lock);
+        if (!is_room && s->options.on_rejected)
+                s->options.on_rejected(s->options.rejected_owner, "connections");
+        return is_room;
+}
+
+static void on_accept(void *owner, struct loop *l, int fd) {
+        struct net_server *s = owner;
+
+        s->ops->on_accept(home_at(s, loop_index(l)), fd);
+}
+
+struct error *net_home_open(struct net_home *home, int fd, const struct conn_ops *ops, void *owner,
+                            struct conn **ret) {
+        return conn_open(home->loop, fd, ops, owner, ret);
+}
+
+static void home_has_done(struct net_home *home) {
+        struct net_server *s = home->server;
+        MUTEX_GUARD(&s->lock);
+
+        if (--s->n_homes_busy == 0)
+                cond_broadcast(&s->changed);
+}
+
+static void on_drain(struct mail *m) {
+        struct net_home *home = CONTAINER_OF(m, struct net_home, drain);
+
+        home->is_draining = true;
+        home->server->ops->on_drain(home);
+        home_has_done(home);
+}
+
+static void on_kill(struct mail *m) {
+        struct net_home *home = CONTAINER_OF(m, struct net_home, kill);
+
+        home->server->ops->on_kill(home);
+        home_has_done(home);
+}
+
+static void init_homes(struct net_server *s) {
+        size_t n_homes = loop_group_size(s->loops);
+
+        s->homes = mem_zalloc(n_homes * s->ops->home_bytes);
+        while (s->n_homes < n_homes) {
+                struct net_home *home = home_at(s, s->n_homes);
+
+                home->server = s;
+                home->loop = loop_group_get(s->loops, s->n_homes++);
+                list_init(&home->conns);
+                home->drain.deliver = on_drain;
+                home->kill.deliver = on_kill;
+                s->ops->on_home(home, s->options.owner);
+        }
+}
+
+static struct error *open_listener(struct net_server *s, const char *address) {
+        const struct listener_options listening = {
+                .address = address,
+                .port = s->options.port,
+                .reuse_port = s->options.reuse_port,
+                .loops = s->loops,
+                .on_accept = on_accept,
+                .can_accept = can_accept,
+                .owner = s,
+        };
+
+        TRY(listener_open(&listening, &s->listener));
+        s->port = listener_port(s->listener);
+        return NULL;
+}
+
+struct error *net_server_new(const struct net_server_options *o, const struct net_server_ops *ops,
+                             struct net_server **ret) {
+        struct net_server *s = mem_zalloc(sizeof(*s));
+        size_t             n_threads = o->n_threads > 0 ? o->n_threads : thread_cpu_count();
+        struct error      *err;
+
+        s->options = *o;
+        s->options.address = NULL;
+        s->ops = ops;
+        mutex_init(&s->lock, LOCK_MAILBOX);
+        cond_init(&s->changed);
+        err = loop_group_new(o->name, n_threads, &s->loops);
+        if (!err) {
+                init_homes(s);
+                err = open_listener(s, o->address);
+        }
+        if (err) {
+                net_server_free(s);
+                return err;
+        }
+        *ret = s;
+        return NULL;
+}
+
+void net_server_start(struct net_server *s) {
+        listener_start(s->listener);
+}
+
+/* Every loop gets its mail; returns when all have done what it says. */
+static void tell_homes(struct net_server *s, size_t mail_offset) {
+        mutex_lock(&s->lock);
+        s->n_homes_busy = s->n_homes;
+        mutex_unlock(&s->lock);
+        for (size_t i = 0; i < s->n_homes; i++)
+                mailbox_post(loop_mailbox(home_at(s, i)->loop),
+                             (struct mail *)(void *)((char *)home_at(s, i) + mail_offset));
+        mutex_lock(&s->lock);
+        while (s->n_homes_busy > 0)
+                cond_wait(&s->changed, &s->lock);
+        mutex_unlock(&s->lock);
+}
+
+void net_server_stop(struct net_server *s) {
+        if (!s->listener)
+                return;
+        listener_close(STEAL(s->listener));
+        tell_homes(s, offsetof(struct net_home, drain));
+}
+
+size_t net_server_wait(struct net_server *s, uint64_t deadline_ns) {
+        MUTEX_GUARD(&s->lock);
+
+        while (s->n_conns > 0 && cond_wait_until(&s->changed, &s->lock, deadline_ns))
+                ;
+        return s->n_conns;
+}
+
+void net_server_free(struct net_server *s) {
+        if (!s)
+                return;
+        net_server_stop(s);
+        tell_homes(s, offsetof(struct net_home, kill));
+        net_server_wait(s, CLOCK_NEVER);
+        loop_group_free(s->loops);
+        for (size_t i = 0; i < s->n_homes; i++)
+                s->ops->on_home_done(home_at(s, i));
+        free(s->homes);
+        cond_done(&s->changed);
+        mutex_done(&s->lock);
+        free(s);
+}
+
+uint16_t net_server_port(const struct net_server *s) {
+        return s->port;
+}
+
+size_t net_server_n_connections(struct net_server *s) {
+        MUTEX_GUARD(&s->lock);
+
+        return s->n_conns;
+}
