@@ -116,6 +116,7 @@ static void settle(struct grpc_stream *st, enum grpc_code code, struct str text,
         st->code = code;
         st->text = grpc_message_encode(&st->call.arena, text);
         st->is_answered = true;
+        loop_timer_cancel(&st->deadline);
         st->progress_ns = st->call.send_start_ns;
         if (!st->has_responded)
                 respond(st, http_status, false);

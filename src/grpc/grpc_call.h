@@ -95,9 +95,7 @@ struct grpc_call {
         uint64_t recv_start_ns; /* headers seen (monotonic) */
         uint64_t recv_end_ns;   /* last message complete */
         uint64_t send_start_ns; /* first thing sent or finished; 0 before that */
-        /* From grpc-timeout; CLOCK_NEVER when not given. Seen to by the tick of the loop, so that
-         * it is late by up to LOOP_TICK_NS: clients reset the stream themselves, and sooner. */
-        uint64_t deadline_ns;
+        uint64_t deadline_ns;   /* from grpc-timeout; CLOCK_NEVER when not given */
 
         /* The handler's, from its first callback to finish. */
         struct list_node node;

@@ -13,6 +13,8 @@
 /* What a call usually has; more cost an array more. */
 #define FEW_FIELDS 24
 
+static void on_deadline(struct loop_timer *t);
+
 /* ---- headers ---- */
 
 struct grpc_stream *grpc_stream_new(struct h2_conn *c, int32_t id) {
@@ -39,6 +41,7 @@ struct grpc_stream *grpc_stream_new(struct h2_conn *c, int32_t id) {
         st->call.service = &home->options->service;
         st->call.core = home->options->service.core;
         st->call.deadline_ns = CLOCK_NEVER;
+        loop_timer_init(&st->deadline, on_deadline);
         st->call.recv_start_ns = c->now_ns;
         return st;
 }
@@ -167,7 +170,8 @@ static bool check_rule(struct grpc_stream *st) {
 }
 
 static bool check_timeout(struct grpc_stream *st) {
-        uint64_t timeout_ns;
+        struct loop *loop = st->conn->home->net.loop;
+        uint64_t     timeout_ns;
 
         if (!st->timeout.ptr)
                 return true;
@@ -177,7 +181,11 @@ static bool check_timeout(struct grpc_stream *st) {
         }
         if (timeout_ns < CLOCK_NEVER - st->conn->now_ns)
                 st->call.deadline_ns = st->conn->now_ns + timeout_ns;
-        return true;
+        if (!loop || loop_timer_arm(loop, &st->deadline, st->call.deadline_ns))
+                return true;
+        h2_conn_count_rejected(st->conn, GRPC_LIMIT_MEMORY);
+        grpc_stream_refuse(st, GRPC_RESOURCE_EXHAUSTED, "not enough memory for the deadline");
+        return false;
 }
 
 static bool check_encoding(struct grpc_stream *st) {
@@ -473,6 +481,7 @@ void grpc_stream_on_due(struct grpc_stream *st) {
 void grpc_stream_on_closed(struct grpc_stream *st) {
         st->id = 0;
         st->conn->n_open--;
+        loop_timer_cancel(&st->deadline);
         grpc_frame_done(&st->frame);
         drop_stash(st);
         if (!st->conn->is_ending)
@@ -496,7 +505,6 @@ static void reset(struct grpc_stream *st, enum h2_code code) {
 }
 
 static void expire(struct grpc_stream *st) {
-        st->call.deadline_ns = CLOCK_NEVER;
         if (st->is_answered)
                 return;
         if (st->out.bytes > 0) /* a message is half sent: no trailers can follow it */
@@ -506,21 +514,19 @@ static void expire(struct grpc_stream *st) {
         grpc_stream_abort(st, GRPC_ABORT_DEADLINE);
 }
 
-static bool is_stalled(const struct grpc_stream *st, uint64_t now_ns) {
-        return st->is_answered && st->out.bytes > 0 && now_ns > st->progress_ns &&
+static void on_deadline(struct loop_timer *t) {
+        struct grpc_stream *st = CONTAINER_OF(t, struct grpc_stream, deadline);
+
+        h2_conn_on_time(st->conn, st, expire);
+}
+
+bool grpc_stream_is_stalled(const struct grpc_stream *st, uint64_t now_ns) {
+        return st->id != 0 && !st->is_reset && st->is_answered && st->out.bytes > 0 &&
+               now_ns > st->progress_ns &&
                now_ns - st->progress_ns >= h2_conn_limits(st->conn)->write_stall_ns;
 }
 
-bool grpc_stream_is_overdue(const struct grpc_stream *st, uint64_t now_ns) {
-        return st->id != 0 && !st->is_reset &&
-               (now_ns >= st->call.deadline_ns || is_stalled(st, now_ns));
-}
-
-void grpc_stream_on_tick(struct grpc_stream *st, uint64_t now_ns) {
-        if (is_stalled(st, now_ns)) {
-                h2_conn_count_rejected(st->conn, GRPC_LIMIT_WRITE_STALL);
-                reset(st, H2_CANCEL);
-        } else {
-                expire(st);
-        }
+void grpc_stream_stop(struct grpc_stream *st) {
+        h2_conn_count_rejected(st->conn, GRPC_LIMIT_WRITE_STALL);
+        reset(st, H2_CANCEL);
 }

@@ -19,6 +19,7 @@
 #include "grpc/grpc_frame.h"
 #include "grpc/grpc_limits.h"
 #include "grpc/send_queue.h"
+#include "net/loop_timer.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -93,6 +94,7 @@ struct grpc_stream {
         struct str         text;       /* in arena, encoded */
         uint64_t           bytes_in, bytes_out;
         uint64_t           progress_ns; /* bytes were last taken from `out` */
+        struct loop_timer  deadline;    /* armed at call.deadline_ns until the call is answered */
 
         _Alignas(16) char arena_bytes[GRPC_ARENA_BYTES]; /* last: not cleared */
 };
@@ -107,9 +109,9 @@ size_t grpc_stream_on_bytes(struct grpc_stream *st, struct str bytes, struct buf
 void grpc_stream_on_end(struct grpc_stream *st);
 /* The HTTP/2 stream is gone. */
 void grpc_stream_on_closed(struct grpc_stream *st);
-/* A deadline has passed, or the client does not read: on_tick is to be called, which sees to it. */
-bool grpc_stream_is_overdue(const struct grpc_stream *st, uint64_t now_ns);
-void grpc_stream_on_tick(struct grpc_stream *st, uint64_t now_ns);
+/* The client does not read what is left of its answer: stop() resets the stream. */
+bool grpc_stream_is_stalled(const struct grpc_stream *st, uint64_t now_ns);
+void grpc_stream_stop(struct grpc_stream *st);
 /* After a flush: the socket has taken much, or all. */
 void grpc_stream_on_due(struct grpc_stream *st);
 void grpc_stream_set_pause(struct grpc_stream *st, enum grpc_pause pause, bool is_on);

@@ -218,15 +218,12 @@ void h2_conn_flush_soon(struct h2_conn *c, bool is_alone) {
         }
         if (!list_is_linked(&c->unflushed_node))
                 list_append(&home->unflushed, &c->unflushed_node);
-        if (!home->is_flush_posted)
-                mailbox_post(home->mailbox, &home->flush);
-        home->is_flush_posted = true;
+        loop_put_off(home->net.loop, &home->flush);
 }
 
-static void on_flush(struct mail *m) {
-        struct h2_loop *home = CONTAINER_OF(m, struct h2_loop, flush);
+static void on_flush(struct loop_chore *chore) {
+        struct h2_loop *home = CONTAINER_OF(chore, struct h2_loop, flush);
 
-        home->is_flush_posted = false;
         while (!list_is_empty(&home->unflushed)) {
                 struct h2_conn *c = LIST_ENTRY(list_first(&home->unflushed), struct h2_conn,
                                                unflushed_node);
@@ -472,11 +469,11 @@ static bool check_write(struct h2_conn *c) {
         return false;
 }
 
-static struct grpc_stream *find_overdue(struct h2_conn *c) {
+static struct grpc_stream *find_stalled(struct h2_conn *c) {
         LIST_FOR_EACH(&c->streams, node) {
                 struct grpc_stream *st = LIST_ENTRY(node, struct grpc_stream, node);
 
-                if (grpc_stream_is_overdue(st, c->now_ns))
+                if (grpc_stream_is_stalled(st, c->now_ns))
                         return st;
         }
         return NULL;
@@ -521,13 +518,24 @@ static void on_tick(struct conn *net, uint64_t now_ns) {
         }
         c->is_busy = true;
         if (check_heads(c) && check_pace(c) && check_write(c)) {
-                while ((st = find_overdue(c)) != NULL)
-                        grpc_stream_on_tick(st, now_ns);
+                while ((st = find_stalled(c)) != NULL)
+                        grpc_stream_stop(st);
                 check_pings(c);
                 check_age(c);
         }
         c->is_busy = false;
         flush(c);
+}
+
+void h2_conn_on_time(struct h2_conn *c, struct grpc_stream *st,
+                     void (*see)(struct grpc_stream *st)) {
+        bool was_busy = c->is_busy;
+
+        c->now_ns = clock_now_ns();
+        c->is_busy = true; /* no flush may close the stream under us */
+        see(st);
+        c->is_busy = was_busy;
+        h2_conn_flush_soon(c, false);
 }
 
 /* ---- the beginning ---- */
@@ -546,7 +554,7 @@ void h2_loop_init(struct h2_loop *home, const struct grpc_server_options *o,
                   const struct str *paths) {
         home->options = o;
         home->paths = paths;
-        home->flush.deliver = on_flush;
+        home->flush.run = on_flush;
         list_init(&home->spares);
         list_init(&home->unflushed);
 }

@@ -14,7 +14,7 @@
  * One read buffer serves all connections of a loop: a session keeps no pointer into what it was
  * fed. Messages that lie in it hold a reference, and then the loop goes on behind them or takes
  * another buffer. What is to be written is gathered once per batch: after everything that one read
- * brought, or after the mails of one wake-up.
+ * brought, or before the loop waits again.
  *
  * Ownership.  h2_conn_open() makes it; it frees itself when its socket is closed and no handler has
  * one of its calls any more.
@@ -27,6 +27,7 @@
 #include "grpc/grpc_stream.h"
 #include "grpc/h2_flood.h"
 #include "net/conn.h"
+#include "net/loop.h"
 #include "net/mailbox.h"
 #include "net/net_server.h"
 
@@ -37,7 +38,6 @@
 struct grpc_server_options;
 struct h2_conn;
 struct h2_out;
-struct loop;
 struct nghttp2_session;
 
 #define H2_READ_BYTES ((size_t)64 << 10)
@@ -59,9 +59,8 @@ struct h2_loop {
         struct h2_out    *out;     /* owned; NULL until needed */
         struct list       spares;  /* struct grpc_stream */
         size_t            n_spares;
-        struct list       unflushed; /* struct h2_conn: a mail will flush them */
-        struct mail       flush;
-        bool              is_flush_posted;
+        struct list       unflushed; /* struct h2_conn: `flush` will see to them */
+        struct loop_chore flush;
 };
 
 enum h2_leaving {
@@ -139,6 +138,9 @@ void h2_conn_drain(struct h2_conn *c);
 void h2_conn_kill(struct h2_conn *c);
 
 /* For the streams. */
+/* The time that a stream was waiting for: what `see` says goes out in one write. */
+void h2_conn_on_time(struct h2_conn *c, struct grpc_stream *st,
+                     void (*see)(struct grpc_stream *st));
 void h2_conn_flush_soon(struct h2_conn *c, bool is_alone);
 /* The stream has neither the connection nor a handler any more. */
 void h2_conn_recycle(struct grpc_stream *st);

@@ -20,7 +20,7 @@ struct request *request_new(struct model *model) {
         arena_init(&req->arena, req->first_memory, sizeof(req->first_memory),
                    REQUEST_MAX_ARENA_BYTES);
         req->id = "";
-        req->queued.due_ns = CLOCK_NEVER;
+        req->queued.due.due_ns = CLOCK_NEVER;
         model_ref(model);
         req->model = model;
         return req;

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "base/due_heap.h"
 #include "base/error.h"
 #include "base/list.h"
 #include "config/data_type.h"
@@ -136,8 +137,7 @@ struct request {
         struct {
                 struct list_node  node;       /* in a level's waiting or delayed list */
                 struct request   *next;       /* in a batch or a list of refused ones */
-                uint64_t          due_ns;     /* CLOCK_NEVER = no timeout */
-                size_t            due_at;     /* place in the heap of due times */
+                struct due        due;        /* CLOCK_NEVER = no timeout */
                 uint64_t          level;      /* priority level in force */
                 bool              is_delayed; /* its timeout passed under DELAY */
         } queued; /* the scheduler's, valid while PENDING */

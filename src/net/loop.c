@@ -23,16 +23,30 @@ struct loop_group {
 static _Thread_local struct loop *current_loop;
 
 static void on_prepare(uv_prepare_t *prepare) {
-        CONTAINER_OF(prepare, struct loop, prepare)->before_wait();
+        struct loop *l = CONTAINER_OF(prepare, struct loop, prepare);
+
+        while (!list_is_empty(&l->chores)) {
+                struct loop_chore *c = LIST_ENTRY(list_first(&l->chores), struct loop_chore, node);
+
+                list_remove(&c->node);
+                c->run(c);
+        }
+        if (l->before_wait)
+                l->before_wait();
+}
+
+void loop_put_off(struct loop *l, struct loop_chore *c) {
+        assert(loop_is_current(l));
+        if (!list_is_linked(&c->node))
+                list_append(&l->chores, &c->node);
 }
 
 bool loop_before_wait(void (*call)(void)) {
         struct loop *l = current_loop;
 
-        if (!l)
+        if (!l || (l->before_wait && l->before_wait != call))
                 return false;
         l->before_wait = call;
-        uv_prepare_start(&l->prepare, on_prepare);
         return true;
 }
 
@@ -70,6 +84,7 @@ static void on_stop(struct mail *m) {
 
         uv_close((uv_handle_t *)&l->tick, NULL);
         uv_close((uv_handle_t *)&l->prepare, NULL);
+        loop_timers_close(l);
         mailbox_close(&l->mailbox);
 }
 
@@ -90,6 +105,9 @@ static struct error *loop_init(struct loop *l, const char *name, size_t index) {
         mailbox_init(&l->mailbox, &l->uv);
         uv_timer_init(&l->uv, &l->tick);
         uv_prepare_init(&l->uv, &l->prepare);
+        uv_prepare_start(&l->prepare, on_prepare);
+        loop_timers_init(l);
+        list_init(&l->chores);
         list_init(&l->conns);
         l->pool = buf_pool_new(POOL_KEPT_BYTES);
         l->index = index;
@@ -109,6 +127,7 @@ static void loop_done(struct loop *l, bool has_run) {
         rc = uv_loop_close(&l->uv);
         assert(rc == 0);
         (void)rc;
+        loop_timers_done(l);
         buf_pool_unref(l->pool);
         free(l->name);
 }

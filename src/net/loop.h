@@ -3,8 +3,9 @@
  *
  * Everything that belongs to a connection (parser, arena, timers, buffers) is touched by the
  * thread of its loop only, so nothing there is locked. Another thread reaches a loop through its
- * mailbox. One coarse timer per loop, running only while the loop has connections, drives every
- * time-out: a connection looks at the clock when it is ticked.
+ * mailbox. One coarse timer per loop, running only while the loop has connections, drives the
+ * time-outs of connections: a connection looks at the clock when it is ticked. What has to be on
+ * time has a timer of its own (net/loop_timer.h).
  *
  * Ownership.  loop_group_new() starts the threads; loop_group_free() ends them: by then every
  * listener and every connection on them must be closed and no other thread may post any more.
@@ -14,6 +15,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/list.h"
 #include "net/mailbox.h"
 
 #include <stdbool.h>
@@ -42,8 +44,22 @@ size_t           loop_n_conns(const struct loop *l);
 /* True on the thread of this loop. */
 bool             loop_is_current(const struct loop *l);
 
-/* `call` runs before each time that the calling thread's loop waits for events. False when this is
- * no loop's thread. */
+/* What a round of the loop puts off until it has seen everything that woke it: done once, before
+ * the loop waits again. Embedded; belongs to its owner again when `run` is called. */
+struct loop_chore;
+typedef void (*loop_chore_fn)(struct loop_chore *c);
+
+struct loop_chore {
+        struct list_node node; /* linked while it is put off */
+        loop_chore_fn    run;
+};
+
+/* Nothing when it is put off already. A chore may put off others, and itself: they are done in
+ * the same round. */
+void loop_put_off(struct loop *l, struct loop_chore *c);
+
+/* `call` runs before each time that the calling thread's loop waits for events, behind the chores.
+ * One per thread: false when this is no loop's thread, or another call is there. */
 bool loop_before_wait(void (*call)(void));
 
 /* Work that blocks (model load, directory scan) runs on one of a few helper threads, so that no

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/compiler.h"
+#include "base/due_heap.h"
 #include "base/list.h"
 #include "base/thread.h"
 #include "net/loop.h"
@@ -25,8 +26,13 @@ struct loop {
         uv_timer_t       tick;         /* runs while there are connections, and a little longer */
         unsigned         n_idle_ticks; /* since the last connection went */
         unsigned         n_ticks;
-        uv_prepare_t     prepare;      /* runs while there is `before_wait` */
-        void (*before_wait)(void);     /* may be NULL */
+        uv_prepare_t     prepare;      /* before each wait: what follows */
+        struct list      chores;       /* struct loop_chore, in the order they were put off */
+        void (*before_wait)(void);     /* NULL until somebody asks; after the chores */
+        uv_timer_t       alarm;        /* at the first of `timers`, or before it; see loop_timer.c */
+        uint64_t         alarm_ns;     /* CLOCK_NEVER = not set */
+        uint64_t         firing_ns;    /* 0 = not in the alarm's callback */
+        struct due_heap  timers;       /* struct loop_timer */
         struct list      conns;        /* struct conn */
         _Atomic size_t   n_conns;      /* length of `conns` */
         _Atomic size_t   n_dealt;      /* on their way here as a mail */
@@ -39,6 +45,10 @@ struct loop {
 
 void mailbox_init(struct mailbox *box, uv_loop_t *uv);
 void mailbox_close(struct mailbox *box); /* on the loop */
+
+void loop_timers_init(struct loop *l);
+void loop_timers_close(struct loop *l); /* on the loop */
+void loop_timers_done(struct loop *l);
 
 /* A connection came or went: keeps the tick running as long as it is needed. */
 void loop_conn_added(struct loop *l);

@@ -84,10 +84,10 @@ struct error *batch_queue_push(struct batch_queue *q, struct request *req, uint6
                 return queue_full(req);
 
         timeout_ns = queue_policy_timeout_ns(level->policy, req->timeout_us);
-        if (timeout_ns == 0 || __builtin_add_overflow(now_ns, timeout_ns, &req->queued.due_ns))
-                req->queued.due_ns = CLOCK_NEVER;
+        if (timeout_ns == 0 || __builtin_add_overflow(now_ns, timeout_ns, &req->queued.due.due_ns))
+                req->queued.due.due_ns = CLOCK_NEVER;
         /* The heap has exactly the requests whose due time is not "never". */
-        if (req->queued.due_ns != CLOCK_NEVER && !due_heap_push(&q->dues, req))
+        if (req->queued.due.due_ns != CLOCK_NEVER && !due_heap_push(&q->dues, &req->queued.due))
                 return error_new(ERR_UNAVAILABLE, "out of memory");
         req->queued.is_delayed = false;
         list_append(&level->waiting, &req->queued.node);
@@ -98,9 +98,9 @@ struct error *batch_queue_push(struct batch_queue *q, struct request *req, uint6
 
 static void unlink_request(struct batch_queue *q, struct queue_level *level, struct request *req) {
         list_remove(&req->queued.node);
-        if (req->queued.due_ns != CLOCK_NEVER)
-                due_heap_remove(&q->dues, req);
-        req->queued.due_ns = CLOCK_NEVER;
+        if (req->queued.due.due_ns != CLOCK_NEVER)
+                due_heap_remove(&q->dues, &req->queued.due);
+        req->queued.due.due_ns = CLOCK_NEVER;
         level->n--;
         q->n_waiting--;
         if (level->n == 0 && q->n_levels > MAX_IDLE_LEVELS)
@@ -117,14 +117,15 @@ bool batch_queue_remove(struct batch_queue *q, struct request *req) {
 struct request *batch_queue_expire(struct batch_queue *q, uint64_t now_ns) {
         struct request  *first = NULL;
         struct request **next = &first;
-        struct request  *req;
+        struct due      *due;
 
-        while ((req = due_heap_first(&q->dues)) != NULL && req->queued.due_ns <= now_ns) {
+        while ((due = due_heap_first(&q->dues)) != NULL && due->due_ns <= now_ns) {
+                struct request     *req = CONTAINER_OF(due, struct request, queued.due);
                 struct queue_level *level = find_level(q, req->queued.level);
 
                 if (level->policy->action == QUEUE_TIMEOUT_DELAY) {
-                        due_heap_remove(&q->dues, req);
-                        req->queued.due_ns = CLOCK_NEVER;
+                        due_heap_remove(&q->dues, &req->queued.due);
+                        req->queued.due.due_ns = CLOCK_NEVER;
                         req->queued.is_delayed = true;
                         list_remove(&req->queued.node);
                         list_append(&level->delayed, &req->queued.node);
@@ -139,9 +140,9 @@ struct request *batch_queue_expire(struct batch_queue *q, uint64_t now_ns) {
 }
 
 uint64_t batch_queue_next_due(const struct batch_queue *q) {
-        const struct request *req = due_heap_first(&q->dues);
+        const struct due *due = due_heap_first(&q->dues);
 
-        return req != NULL ? req->queued.due_ns : CLOCK_NEVER;
+        return due != NULL ? due->due_ns : CLOCK_NEVER;
 }
 
 /* A walk over the queue in the order of service. */

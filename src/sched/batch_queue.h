@@ -24,10 +24,10 @@
  */
 #pragma once
 
+#include "base/due_heap.h"
 #include "base/error.h"
 #include "base/list.h"
 #include "config/batch_policy.h"
-#include "sched/due_heap.h"
 
 #include <stdbool.h>
 #include <stdint.h>

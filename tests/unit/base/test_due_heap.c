@@ -7,37 +7,35 @@
 
 #include <stdlib.h>
 
+#include "base/compiler.h"
+#include "base/due_heap.h"
 #include "base/mem.h"
-#include "infer/request.h"
-#include "sched/due_heap.h"
 
 #define N 300
 
-/* Only their places in the heap are used: no request_new(). */
-static struct request *requests_new(void) {
-        struct request *requests = calloc(N, sizeof(*requests));
+static struct due *dues_new(void) {
+        struct due *dues = calloc(N, sizeof(*dues));
 
-        assert_non_null(requests);
-        return requests;
+        assert_non_null(dues);
+        return dues;
 }
 
-static void push(struct due_heap *h, struct request *req, uint64_t due_ns) {
-        req->queued.due_ns = due_ns;
-        assert_true(due_heap_push(h, req));
+static void push(struct due_heap *h, struct due *d, uint64_t due_ns) {
+        d->due_ns = due_ns;
+        assert_true(due_heap_push(h, d));
 }
 
-/* Every request knows its place, and no parent is due after its child. */
+/* Every member knows its place, and no parent is due after its child. */
 static void check(const struct due_heap *h) {
         for (size_t i = 0; i < h->n; i++) {
-                assert_int_equal(h->requests[i]->queued.due_at, i);
+                assert_int_equal(h->dues[i]->at, i);
                 if (i > 0)
-                        assert_true(h->requests[(i - 1) / 2]->queued.due_ns <=
-                                    h->requests[i]->queued.due_ns);
+                        assert_true(h->dues[(i - 1) / 2]->due_ns <= h->dues[i]->due_ns);
         }
 }
 
 static void test_soonest_first(void **state) {
-        struct request *r = requests_new();
+        struct due     *r = dues_new();
         struct due_heap h;
 
         (void)state;
@@ -58,7 +56,7 @@ static void test_soonest_first(void **state) {
 }
 
 static void test_removal_from_anywhere(void **state) {
-        struct request *r = requests_new();
+        struct due     *r = dues_new();
         struct due_heap h;
 
         (void)state;
@@ -80,7 +78,7 @@ static void test_removal_from_anywhere(void **state) {
 }
 
 static void test_random(void **state) {
-        struct request *r = requests_new();
+        struct due     *r = dues_new();
         bool            is_in[N] = { false };
         struct due_heap h;
         uint64_t        random = 88172645463325252;
@@ -103,11 +101,11 @@ static void test_random(void **state) {
                 n += is_in[at] ? (size_t)-1 : 1;
                 is_in[at] = !is_in[at];
                 for (size_t i = 0; i < N; i++)
-                        if (is_in[i] && r[i].queued.due_ns < soonest)
-                                soonest = r[i].queued.due_ns;
+                        if (is_in[i] && r[i].due_ns < soonest)
+                                soonest = r[i].due_ns;
                 assert_int_equal(h.n, n);
                 if (n > 0)
-                        assert_true(due_heap_first(&h)->queued.due_ns == soonest);
+                        assert_true(due_heap_first(&h)->due_ns == soonest);
                 if (step % 100 == 0)
                         check(&h);
         }
@@ -117,7 +115,7 @@ static void test_random(void **state) {
 
 /* Growing fails: the heap is as it was. */
 static void test_short_of_memory(void **state) {
-        struct request *r = requests_new();
+        struct due     *r = dues_new();
         struct due_heap h;
         size_t          n = 0;
 
@@ -125,7 +123,7 @@ static void test_short_of_memory(void **state) {
         due_heap_init(&h);
         mem_fail_after(2); /* the second array */
         while (n < N) {
-                r[n].queued.due_ns = N - n;
+                r[n].due_ns = N - n;
                 if (!due_heap_push(&h, &r[n]))
                         break;
                 n++;

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Timers and chores of a loop. Each test is a script that runs on the loop's thread; the test's
+ * own thread waits for its end. */
+#include "net/loop_timer.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "base/lock.h"
+#include "base/mem.h"
+#include "net/loop.h"
+
+#define MAX_FIRED 1024
+#define N_MANY 300
+
+struct script;
+typedef void (*script_fn)(struct script *s);
+
+struct numbered {
+        struct loop_timer timer;
+        struct script    *script;
+        int               number;
+        uint64_t          wanted_ns;
+};
+
+struct noted {
+        struct loop_chore chore;
+        struct script    *script;
+        int               number;
+        int               n_again;
+};
+
+struct script {
+        struct loop_group *loops;
+        struct loop       *loop;
+        struct mail        mail;
+        script_fn          begin;
+        struct numbered    timers[N_MANY];
+        struct noted       chores[3];
+
+        /* Written on the loop, read when it is over. */
+        int      fired[MAX_FIRED]; /* numbers, in order */
+        size_t   n_fired;
+        size_t   n_wanted;
+        bool     is_early, was_elsewhere;
+        uint64_t late_ns; /* the worst */
+
+        struct mutex lock;
+        struct cond  changed;
+        bool         is_over;
+};
+
+static void end(struct script *s) {
+        MUTEX_GUARD(&s->lock);
+
+        s->is_over = true;
+        cond_signal(&s->changed);
+}
+
+static void note(struct script *s, int number) {
+        if (!loop_is_current(s->loop))
+                s->was_elsewhere = true;
+        if (s->n_fired < MAX_FIRED)
+                s->fired[s->n_fired++] = number;
+        if (s->n_fired == s->n_wanted && !s->is_over)
+                end(s);
+}
+
+static void on_time(struct loop_timer *t) {
+        struct numbered *n = CONTAINER_OF(t, struct numbered, timer);
+        uint64_t         now_ns = clock_now_ns();
+
+        if (now_ns < n->wanted_ns)
+                n->script->is_early = true;
+        else
+                n->script->late_ns = MAX(n->script->late_ns, now_ns - n->wanted_ns);
+        note(n->script, n->number);
+}
+
+static void arm(struct script *s, int number, uint64_t in_us) {
+        struct numbered *n = &s->timers[number];
+
+        n->wanted_ns = clock_now_ns() + in_us * NS_PER_US;
+        if (!loop_timer_arm(s->loop, &n->timer, n->wanted_ns))
+                s->is_early = true;
+}
+
+static void on_mail(struct mail *m) {
+        struct script *s = CONTAINER_OF(m, struct script, mail);
+
+        s->begin(s);
+}
+
+/* Runs it on a loop until `n_wanted` have fired; the script may say another number. */
+static struct script *play(script_fn begin, size_t n_wanted) {
+        struct script *s = mem_zalloc(sizeof(*s));
+
+        mutex_init(&s->lock, LOCK_MAILBOX);
+        cond_init(&s->changed);
+        s->begin = begin;
+        s->n_wanted = n_wanted;
+        s->mail.deliver = on_mail;
+        for (int i = 0; i < N_MANY; i++) {
+                s->timers[i] = (struct numbered){ .script = s, .number = i };
+                loop_timer_init(&s->timers[i].timer, on_time);
+        }
+        assert_null(loop_group_new("test", 1, &s->loops));
+        s->loop = loop_group_get(s->loops, 0);
+        mailbox_post(loop_mailbox(s->loop), &s->mail);
+        mutex_lock(&s->lock);
+        while (!s->is_over)
+                cond_wait(&s->changed, &s->lock);
+        mutex_unlock(&s->lock);
+        loop_group_free(s->loops);
+        assert_int_equal(s->n_fired, s->n_wanted);
+        assert_false(s->is_early);
+        assert_false(s->was_elsewhere);
+        return s;
+}
+
+static void script_free(struct script *s) {
+        cond_done(&s->changed);
+        mutex_done(&s->lock);
+        free(s);
+}
+
+static void arm_three(struct script *s) {
+        arm(s, 0, 30000);
+        arm(s, 1, 10000);
+        arm(s, 2, 20000);
+}
+
+static void test_soonest_first(void **state UNUSED) {
+        struct script *s = play(arm_three, 3);
+
+        assert_int_equal(s->fired[0], 1);
+        assert_int_equal(s->fired[1], 2);
+        assert_int_equal(s->fired[2], 0);
+        for (int i = 0; i < 3; i++)
+                assert_false(loop_timer_is_armed(&s->timers[i].timer));
+        script_free(s);
+}
+
+/* The best of several: the machine may be busy. */
+static void test_on_time(void **state UNUSED) {
+        uint64_t best_ns = UINT64_MAX;
+
+        for (int i = 0; i < 5; i++) {
+                struct script *s = play(arm_three, 3);
+
+                best_ns = MIN(best_ns, s->late_ns);
+                script_free(s);
+        }
+        assert_true(best_ns < 5 * NS_PER_MS);
+}
+
+static void arm_past(struct script *s) {
+        s->timers[0].wanted_ns = 1;
+        if (!loop_timer_arm(s->loop, &s->timers[0].timer, 1))
+                s->is_early = true;
+}
+
+static void test_past(void **state UNUSED) {
+        script_free(play(arm_past, 1));
+}
+
+/* Cancelled ones do not fire, moved ones once, where they were moved to. */
+static void arm_and_change(struct script *s) {
+        arm(s, 0, 5000);
+        arm(s, 1, 5000);
+        arm(s, 2, 5000);
+        arm(s, 3, 15000);
+        loop_timer_cancel(&s->timers[0].timer);
+        loop_timer_cancel(&s->timers[0].timer); /* as often as one likes */
+        arm(s, 1, 10000);
+        if (!loop_timer_arm(s->loop, &s->timers[2].timer, CLOCK_NEVER))
+                s->is_early = true;
+}
+
+static void test_cancelled_and_moved(void **state UNUSED) {
+        struct script *s = play(arm_and_change, 2);
+
+        assert_int_equal(s->fired[0], 1);
+        assert_int_equal(s->fired[1], 3);
+        script_free(s);
+}
+
+static void on_time_cancel_next(struct loop_timer *t) {
+        struct numbered *n = CONTAINER_OF(t, struct numbered, timer);
+
+        loop_timer_cancel(&n->script->timers[1].timer);
+        on_time(t);
+}
+
+/* Both are due at the same moment: the first takes the second back. */
+static void arm_rivals(struct script *s) {
+        s->timers[0].timer.fire = on_time_cancel_next;
+        s->timers[0].wanted_ns = s->timers[1].wanted_ns = 1;
+        if (!loop_timer_arm(s->loop, &s->timers[0].timer, 1) ||
+            !loop_timer_arm(s->loop, &s->timers[1].timer, 2))
+                s->is_early = true;
+        arm(s, 2, 5000);
+}
+
+static void test_cancelled_by_another(void **state UNUSED) {
+        struct script *s = play(arm_rivals, 2);
+
+        assert_int_equal(s->fired[0], 0);
+        assert_int_equal(s->fired[1], 2);
+        script_free(s);
+}
+
+/* Armed for the past from its own callback, again and again: others get their turn. */
+static void on_time_again(struct loop_timer *t) {
+        struct numbered *n = CONTAINER_OF(t, struct numbered, timer);
+
+        on_time(t);
+        n->script->n_fired = MIN(n->script->n_fired, (size_t)MAX_FIRED / 2);
+        if (!loop_timer_arm(n->script->loop, t, 1))
+                n->script->is_early = true;
+}
+
+static void on_time_enough(struct loop_timer *t) {
+        struct numbered *n = CONTAINER_OF(t, struct numbered, timer);
+
+        n->script->n_wanted = n->script->n_fired + 1;
+        loop_timer_cancel(&n->script->timers[0].timer);
+        on_time(t);
+}
+
+static void arm_greedy(struct script *s) {
+        s->timers[0].timer.fire = on_time_again;
+        s->timers[1].timer.fire = on_time_enough;
+        arm(s, 0, 0);
+        arm(s, 1, 3000);
+}
+
+static void test_armed_again_at_once(void **state UNUSED) {
+        struct script *s = play(arm_greedy, 0);
+
+        assert_true(s->n_fired > 2);
+        assert_int_equal(s->fired[s->n_fired - 1], 1);
+        script_free(s);
+}
+
+/* In any order, a third cancelled: the rest fires in order. */
+static void arm_many(struct script *s) {
+        for (int i = 0; i < N_MANY; i++)
+                arm(s, i, (uint64_t)(i * 7919 % N_MANY) * 50);
+        for (int i = 0; i < N_MANY; i += 3)
+                loop_timer_cancel(&s->timers[i].timer);
+}
+
+static void test_many(void **state UNUSED) {
+        struct script *s = play(arm_many, N_MANY - N_MANY / 3);
+
+        for (size_t i = 1; i < s->n_fired; i++)
+                assert_true(s->timers[s->fired[i - 1]].wanted_ns <=
+                            s->timers[s->fired[i]].wanted_ns);
+        script_free(s);
+}
+
+/* ---- chores ---- */
+
+static void on_chore(struct loop_chore *c) {
+        struct noted *n = CONTAINER_OF(c, struct noted, chore);
+
+        if (n->n_again-- > 0)
+                loop_put_off(n->script->loop, c);
+        note(n->script, n->number);
+}
+
+static struct script *waiting_script; /* one loop at a time has it */
+
+static void on_wait(void) {
+        if (waiting_script && waiting_script->n_fired > 0 && !waiting_script->is_over)
+                note(waiting_script, 100);
+}
+
+static void another(void) {
+}
+
+/* Twice put off is done once; a chore that puts itself off is done in the same round; the call
+ * before the wait is behind all of them. */
+static void put_off(struct script *s) {
+        for (int i = 0; i < 3; i++)
+                s->chores[i] = (struct noted){ { .run = on_chore }, s, i, i == 1 };
+        waiting_script = s;
+        if (!loop_before_wait(on_wait) || !loop_before_wait(on_wait) ||
+            loop_before_wait(another))
+                s->is_early = true;
+        loop_put_off(s->loop, &s->chores[2].chore);
+        loop_put_off(s->loop, &s->chores[0].chore);
+        loop_put_off(s->loop, &s->chores[1].chore);
+        loop_put_off(s->loop, &s->chores[2].chore);
+}
+
+static void test_chores(void **state UNUSED) {
+        static const int wanted[] = { 2, 0, 1, 1, 100 };
+        struct script   *s;
+
+        assert_false(loop_before_wait(on_wait)); /* no loop's thread */
+        s = play(put_off, ARRAY_LEN(wanted));
+        waiting_script = NULL;
+        for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
+                assert_int_equal(s->fired[i], wanted[i]);
+        script_free(s);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_soonest_first),
+                cmocka_unit_test(test_on_time),
+                cmocka_unit_test(test_past),
+                cmocka_unit_test(test_cancelled_and_moved),
+                cmocka_unit_test(test_cancelled_by_another),
+                cmocka_unit_test(test_armed_again_at_once),
+                cmocka_unit_test(test_many),
+                cmocka_unit_test(test_chores),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
