@@ -105,6 +105,6 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response,
                                                const uint32_t send_flags,
                                                TRITONSERVER_Error *error) {
         API_NEEDS(response);
-        response_send(RESPONSE(response), send_flags, error_from_api(error));
-        return NULL;
+        return error_to_api(
+                response_send(RESPONSE(response), send_flags, error_from_api(error)));
 }

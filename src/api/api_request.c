@@ -187,8 +187,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
         req->on_response_userp = response_userp;
         /* A cancellation is that of one inference: a request that is used again is told anew where
          * its responses go, and with that it is a new one. */
-        atomic_store(&req->is_cancelled, false);
-        return NULL;
+        return error_to_api(request_renew_flow(req));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetStringParameter(

@@ -28,8 +28,8 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseModel(
         API_NEEDS(inference_response);
         API_NEEDS(model_name);
         API_NEEDS(model_version);
-        *model_name = RESPONSE(inference_response)->model->name;
-        *model_version = RESPONSE(inference_response)->model->version;
+        *model_name = RESPONSE(inference_response)->source.model->name;
+        *model_version = RESPONSE(inference_response)->source.model->version;
         return NULL;
 }
 
@@ -37,7 +37,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseId(
         struct TRITONSERVER_InferenceResponse *inference_response, const char **request_id) {
         API_NEEDS(inference_response);
         API_NEEDS(request_id);
-        *request_id = RESPONSE(inference_response)->id;
+        *request_id = RESPONSE(inference_response)->source.id;
         return NULL;
 }
 
@@ -126,7 +126,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseOutputClassificationLab
         API_NEEDS(inference_response);
         API_NEEDS(label);
         API_TRY(find_output(RESPONSE(inference_response), index, &o));
-        *label = labels_find(RESPONSE(inference_response)->model->labels, o->name, class_index);
+        *label = labels_find(RESPONSE(inference_response)->source.model->labels, o->name, class_index);
         return NULL;
 }
 

@@ -63,45 +63,6 @@ UNSUPPORTED(TRITONSERVER_ServerUnregisterModelRepository,
             (struct TRITONSERVER_Server *server, const char *repository_path))
 UNSUPPORTED(TRITONSERVER_ServerPollModelRepository, (struct TRITONSERVER_Server *server))
 
-/* ---- Many responses to one request ----------------------------------------------------------- */
-
-UNSUPPORTED(TRITONBACKEND_ResponseFactoryNew,
-            (TRITONBACKEND_ResponseFactory **factory, TRITONBACKEND_Request *request))
-UNSUPPORTED(TRITONBACKEND_ResponseFactoryDelete, (TRITONBACKEND_ResponseFactory *factory))
-UNSUPPORTED(TRITONBACKEND_ResponseFactorySendFlags,
-            (TRITONBACKEND_ResponseFactory *factory, const uint32_t send_flags))
-UNSUPPORTED(TRITONBACKEND_ResponseFactoryIsCancelled,
-            (TRITONBACKEND_ResponseFactory *factory, bool *is_cancelled))
-UNSUPPORTED(TRITONBACKEND_ResponseNewFromFactory,
-            (TRITONBACKEND_Response **response, TRITONBACKEND_ResponseFactory *factory))
-
-/* ---- Statistics of single responses ---------------------------------------------------------- */
-
-UNSUPPORTED(TRITONBACKEND_ModelInstanceResponseStatisticsNew,
-            (TRITONBACKEND_ModelInstanceResponseStatistics **response_statistics))
-UNSUPPORTED(TRITONBACKEND_ModelInstanceResponseStatisticsDelete,
-            (TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics))
-UNSUPPORTED(TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance,
-            (TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
-             TRITONBACKEND_ModelInstance *model_instance))
-UNSUPPORTED(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory,
-            (TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
-             TRITONBACKEND_ResponseFactory *response_factory))
-UNSUPPORTED(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart,
-            (TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
-             uint64_t response_start))
-UNSUPPORTED(TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart,
-            (TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
-             uint64_t compute_output_start))
-UNSUPPORTED(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd,
-            (TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
-             uint64_t response_end))
-UNSUPPORTED(TRITONBACKEND_ModelInstanceResponseStatisticsSetError,
-            (TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
-             TRITONSERVER_Error *error))
-UNSUPPORTED(TRITONBACKEND_ModelInstanceReportResponseStatistics,
-            (TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics))
-
 /* ---- State of a sequence --------------------------------------------------------------------- */
 
 UNSUPPORTED(TRITONBACKEND_StateNew,

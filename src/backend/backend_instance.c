@@ -118,3 +118,37 @@ void backend_instance_report_batch(struct backend_instance *in, uint64_t batch_s
                                    const struct request_times *times) {
         model_stats_execution(in->model->stats, batch_size, times);
 }
+
+static enum response_outcome outcome_of(const struct response_record *r) {
+        if (r->error != NULL)
+                return r->error->code == ERR_CANCELLED ? RESPONSE_CANCEL : RESPONSE_FAIL;
+        return r->output_start_ns == 0 ? RESPONSE_EMPTY : RESPONSE_SUCCESS;
+}
+
+static struct error *check_record(const struct response_record *r, bool has_outputs) {
+        const char *why = NULL;
+
+        if (r->instance == NULL)
+                why = "the response statistics have no model instance";
+        else if (r->factory == NULL)
+                why = "the response statistics have no response factory";
+        else if (has_outputs && r->start_ns > r->output_start_ns)
+                why = "Response start cannot happen after compute output start";
+        else if (has_outputs && r->output_start_ns > r->end_ns)
+                why = "Compute output start cannot happen after response end";
+        else if (r->start_ns > r->end_ns)
+                why = "Response start cannot happen after response end";
+        return why != NULL ? error_new(ERR_INVALID_ARG, "%s", why) : NULL;
+}
+
+struct error *backend_instance_report_response(const struct response_record *r) {
+        enum response_outcome outcome = outcome_of(r);
+        bool                  has_outputs = r->output_start_ns != 0 && outcome != RESPONSE_CANCEL;
+        uint64_t              infer_end_ns = has_outputs ? r->output_start_ns : r->end_ns;
+
+        TRY(check_record(r, has_outputs));
+        model_stats_response(r->instance->model->stats,
+                             atomic_fetch_add(&r->factory->source.flow->n_reported, 1), outcome,
+                             infer_end_ns - r->start_ns, r->end_ns - infer_end_ns);
+        return NULL;
+}

@@ -10,6 +10,7 @@
 #include "backend/backend_model.h"
 #include "infer/executor.h"
 #include "infer/request.h"
+#include "infer/response_factory.h"
 
 struct backend_instance {
         struct executor              executor;
@@ -44,3 +45,17 @@ void backend_instance_report(struct backend_instance *in, struct request *req, b
                              const struct request_times *times);
 void backend_instance_report_batch(struct backend_instance *in, uint64_t batch_size,
                                    const struct request_times *times);
+
+/* TRITONBACKEND_ModelInstanceResponseStatistics: one response, as its backend saw it. */
+struct response_record {
+        struct backend_instance *instance; /* borrowed, as the next ones; NULL = not set */
+        struct response_factory *factory;
+        const struct error      *error;
+        uint64_t                 start_ns;
+        uint64_t                 output_start_ns; /* 0 = it had no outputs */
+        uint64_t                 end_ns;
+};
+
+/* Counts it as the factory's next response. INVALID_ARG when something is missing or the times are
+ * not in order. */
+struct error *backend_instance_report_response(const struct response_record *record) NODISCARD;

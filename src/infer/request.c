@@ -21,6 +21,8 @@ struct request *request_new(struct model *model) {
                    REQUEST_MAX_ARENA_BYTES);
         req->id = "";
         req->queued.due.due_ns = CLOCK_NEVER;
+        response_flow_init(&req->own_flow, req);
+        req->flow = &req->own_flow;
         model_ref(model);
         req->model = model;
         return req;
@@ -32,7 +34,9 @@ void request_free(struct request *req) {
         response_slot_unref(req->slot);
         model_unref(req->model);
         arena_done(&req->arena);
-        free(req);
+        if (req->flow != &req->own_flow)
+                response_flow_unref(req->flow);
+        response_flow_unref(&req->own_flow); /* frees the request, unless responses are left */
 }
 
 static struct error *out_of_memory(const struct request *req) {
@@ -197,18 +201,35 @@ struct error *request_error(const struct request *req, enum error_code code, con
         return err;
 }
 
+struct error *request_renew_flow(struct request *req) {
+        struct response_flow *flow = response_flow_renew(req->flow);
+
+        if (flow == NULL)
+                return request_error(req, ERR_UNAVAILABLE, "out of memory");
+        if (flow != req->flow && req->flow != &req->own_flow)
+                response_flow_unref(req->flow);
+        req->flow = flow;
+        return NULL;
+}
+
+struct error *request_limit_responses(struct request *req, const struct response_limits *limits) {
+        if (!response_flow_limit(req->flow, limits))
+                return request_error(req, ERR_UNAVAILABLE, "out of memory");
+        return NULL;
+}
+
 void request_cancel(struct request *req) {
         struct scheduler *scheduler = req->model->scheduler;
 
         /* Both sequentially consistent: a scheduler that is just taking the request writes the
          * state, then reads the flag. */
-        atomic_store(&req->is_cancelled, true);
+        response_flow_cancel(req->flow);
         if (scheduler != NULL && atomic_load(&req->state) == REQUEST_PENDING)
                 scheduler->ops->cancel(scheduler, req);
 }
 
 bool request_is_cancelled(const struct request *req) {
-        return atomic_load_explicit(&req->is_cancelled, memory_order_acquire);
+        return response_flow_is_cancelled(req->flow);
 }
 
 void request_release(struct request *req, uint32_t flags) {
@@ -228,10 +249,12 @@ void request_refuse(struct request *req, const struct error *why, enum failure_r
 
         struct error *err = response_new(req, &response);
 
-        if (err == NULL)
-                response_send(response, RESPONSE_FINAL, why);
-        else
-                request_send_flags(req, RESPONSE_FINAL);
-        error_free(err);
+        if (err != NULL) {
+                error_free(err);
+                err = request_send_flags(req, RESPONSE_FINAL);
+        } else {
+                err = response_send(response, RESPONSE_FINAL, why);
+        }
+        error_free(err); /* a backend has answered it already, then failed */
         request_release(req, REQUEST_RELEASE_ALL);
 }

@@ -12,7 +12,8 @@
  * Ownership.  One owner at a time: front end, scheduler, backend. request_release() gives it back
  * to the front end through its callback; request_free() ends it. Input bytes are borrowed from
  * the front end until the release. It holds a reference to its model.
- * Threads.  The owner's; only request_cancel() and request_is_cancelled() are for any thread.
+ * Threads.  The owner's; only request_cancel() and request_is_cancelled() are for any thread, and
+ * what its responses share (response_flow.h), which outlives it.
  */
 #pragma once
 
@@ -24,6 +25,7 @@
 #include "infer/buffer_attributes.h"
 #include "infer/parameter.h"
 #include "infer/response_allocator.h"
+#include "infer/response_flow.h"
 #include "observe/model_stats.h"
 
 #include <stdatomic.h>
@@ -106,7 +108,7 @@ typedef void (*response_complete_fn)(struct response *response, uint32_t flags, 
 struct request {
         struct model         *model; /* ref */
         _Atomic int           state; /* enum request_state */
-        _Atomic bool          is_cancelled;
+        struct response_flow *flow;  /* ref: of this use of the request */
 
         const char           *id; /* never NULL */
         uint32_t              flags;
@@ -150,10 +152,13 @@ struct request {
         struct arena_room        correlation_room;
         struct arena_room        output_names_room;
 
+        /* The first flow; its reference is that of the request's memory. */
+        struct response_flow own_flow;
+
         struct arena arena;
         /* The whole stays below the 1032 bytes up to which malloc serves freed blocks again without
          * searching; one or two inputs fit. */
-        char first_memory[560] __attribute__((aligned(16)));
+        char first_memory[512] __attribute__((aligned(16)));
 };
 
 /* Takes a reference to the model. NULL when memory is short. */
@@ -188,7 +193,15 @@ struct request_input *request_input_at(const struct request *req, uint32_t index
 struct error *request_error(const struct request *req, enum error_code code, const char *format, ...)
         PRINTF_LIKE(3, 4) COLD;
 
-/* Marks it cancelled and takes it out of its scheduler's queue if it waits there. */
+/* For the next inference with this request, which is not in use: what is left of the last one, be
+ * it cancelled or still answering, is no concern of the new one. */
+struct error *request_renew_flow(struct request *req) NODISCARD;
+/* Bounds the responses that exist at once, for this inference and those to come. */
+struct error *request_limit_responses(struct request *req, const struct response_limits *limits)
+        NODISCARD;
+
+/* Marks it cancelled and takes it out of its scheduler's queue if it waits there. Responses that
+ * come after the release are cancelled, too. */
 void request_cancel(struct request *req);
 bool request_is_cancelled(const struct request *req);
 

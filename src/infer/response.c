@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "infer/response.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/output_shape.h"
@@ -14,52 +15,67 @@ static struct error *out_of_memory(void) {
         return error_new(ERR_UNAVAILABLE, "out of memory for a response");
 }
 
-struct error *response_new(struct request *req, struct response **ret) {
-        struct response *r = try_alloc(sizeof(*r));
+static bool copy_id(struct response *r, const char *id) {
+        size_t len = strlen(id) + 1;
+        char  *copy;
 
-        if (r == NULL)
+        r->source.id = "";
+        if (len == 1)
+                return true;
+        copy = arena_try_alloc(&r->arena, len);
+        if (copy == NULL)
+                return false;
+        r->source.id = memcpy(copy, id, len);
+        return true;
+}
+
+static struct error *tell_allocator(const struct response_source *s) {
+        if (s->allocator == NULL || s->allocator->start == NULL)
+                return NULL;
+        return s->allocator->start((struct response_allocator *)s->allocator, s->allocator_userp);
+}
+
+struct error *response_new_from(const struct response_source *source, struct response **ret) {
+        struct response *r;
+        struct error    *err;
+
+        /* What waits for the responses of earlier requests is not written meanwhile, and those
+         * may be the same backend's to make: with a slot nobody waits for room. */
+        response_flow_enter(source->flow, source->slot == NULL);
+        r = try_alloc(sizeof(*r));
+        if (r == NULL) {
+                response_flow_leave(source->flow, 0);
                 return out_of_memory();
+        }
         memset(r, 0, offsetof(struct response, arena));
         arena_init(&r->arena, r->first_memory, sizeof(r->first_memory), RESPONSE_MAX_ARENA_BYTES);
-        model_ref(req->model);
-        r->model = req->model;
-        r->allocator = req->allocator;
-        r->allocator_userp = req->allocator_userp;
-        r->on_response = req->on_response;
-        r->on_response_userp = req->on_response_userp;
-        r->id = "";
-        if (*req->id != '\0') {
-                size_t len = strlen(req->id) + 1;
-                char  *copy = arena_try_alloc(&r->arena, len);
-
-                if (copy == NULL) {
-                        response_free(r);
-                        return out_of_memory();
-                }
-                r->id = memcpy(copy, req->id, len);
-        }
-        if (req->slot != NULL) {
-                response_slot_ref(req->slot);
-                r->slot = req->slot;
-        }
-        if (r->allocator != NULL && r->allocator->start != NULL) {
-                struct error *err = r->allocator->start((struct response_allocator *)r->allocator,
-                                                        r->allocator_userp);
-                if (err != NULL) {
-                        response_free(r);
-                        return err;
-                }
+        r->source = *source;
+        model_ref(r->source.model);
+        response_flow_ref(r->source.flow);
+        if (r->source.slot != NULL)
+                response_slot_ref(r->source.slot);
+        err = copy_id(r, source->id) ? tell_allocator(source) : out_of_memory();
+        if (err != NULL) {
+                response_free(r);
+                return err;
         }
         *ret = r;
         return NULL;
 }
 
+struct error *response_new(const struct request *req, struct response **ret) {
+        struct response_source source = response_source_of(req);
+
+        return response_new_from(&source, ret);
+}
+
 static void release_buffer(struct response *r, struct response_output *o) {
-        if (!o->has_buffer || r->allocator->release == NULL)
+        const struct response_allocator *a = r->source.allocator;
+
+        if (!o->has_buffer || a->release == NULL)
                 return;
-        error_free(r->allocator->release((struct response_allocator *)r->allocator, o->base,
-                                         o->userp, o->byte_size, o->attributes.memory_type,
-                                         o->attributes.memory_id));
+        error_free(a->release((struct response_allocator *)a, o->base, o->userp, o->byte_size,
+                              o->attributes.memory_type, o->attributes.memory_id));
 }
 
 void response_free(struct response *r) {
@@ -68,8 +84,10 @@ void response_free(struct response *r) {
         for (struct response_output *o = r->first_output; o != NULL; o = o->next)
                 release_buffer(r, o);
         error_free(r->error);
-        response_slot_unref(r->slot);
-        model_unref(r->model);
+        response_slot_unref(r->source.slot);
+        response_flow_leave(r->source.flow, r->n_bytes);
+        response_flow_unref(r->source.flow);
+        model_unref(r->source.model);
         arena_done(&r->arena);
         free(r);
 }
@@ -103,7 +121,7 @@ struct error *response_add_output(struct response *r, const char *name, enum dat
                                  name, n_dims, REQUEST_MAX_DIMS);
         o = arena_try_alloc(&r->arena, sizeof(*o));
         name_copy = o != NULL ? arena_try_alloc(&r->arena, name_bytes) : NULL;
-        cap_dims = output_shape_max_dims(r->model->io, name, n_dims);
+        cap_dims = output_shape_max_dims(r->source.model->io, name, n_dims);
         shape = name_copy != NULL ? arena_try_alloc(&r->arena, cap_dims * sizeof(*shape)) : NULL;
         if (shape == NULL)
                 return out_of_memory();
@@ -112,7 +130,7 @@ struct error *response_add_output(struct response *r, const char *name, enum dat
         o->type = type;
         o->shape = shape;
         o->response = r;
-        o->n_dims = output_shape_restore(r->model->io, name, dims, n_dims, shape);
+        o->n_dims = output_shape_restore(r->source.model->io, name, dims, n_dims, shape);
         if (r->last_output != NULL)
                 r->last_output->next = o;
         else
@@ -125,29 +143,32 @@ struct error *response_add_output(struct response *r, const char *name, enum dat
 
 struct error *response_output_buffer(struct response_output *o, uint64_t byte_size,
                                      enum memory_type *type, int64_t *id, void **ret) {
-        struct response *r = o->response;
-        enum memory_type actual_type = *type;
-        int64_t          actual_id = *id;
+        struct response                 *r = o->response;
+        const struct response_allocator *a = r->source.allocator;
+        void                            *userp = r->source.allocator_userp;
+        enum memory_type                 actual_type = *type;
+        int64_t                          actual_id = *id;
 
         if (o->has_buffer)
                 return error_new(ERR_ALREADY_EXISTS,
                                  "allocated buffer for output '%s' already exists", o->name);
-        if (r->allocator == NULL)
+        if (a == NULL)
                 return error_new(ERR_INTERNAL, "no response allocator is set for output '%s'",
                                  o->name);
-        TRY(r->allocator->alloc((struct response_allocator *)r->allocator, o->name, byte_size, *type,
-                                *id, r->allocator_userp, &o->base, &o->userp, &actual_type,
-                                &actual_id));
+        TRY(a->alloc((struct response_allocator *)a, o->name, byte_size, *type, *id, userp,
+                     &o->base, &o->userp, &actual_type, &actual_id));
         if (o->base == NULL && byte_size > 0)
                 return error_new(ERR_UNAVAILABLE, "no memory was given for output '%s'", o->name);
         o->has_buffer = true;
         o->byte_size = byte_size;
+        r->n_bytes += byte_size;
+        response_flow_add_bytes(r->source.flow, byte_size);
         o->attributes = (struct buffer_attributes){ .memory_type = actual_type,
                                                     .memory_id = actual_id,
                                                     .byte_size = byte_size };
-        if (r->allocator->attributes != NULL)
-                TRY(r->allocator->attributes((struct response_allocator *)r->allocator, o->name,
-                                             &o->attributes, r->allocator_userp, o->userp));
+        if (a->attributes != NULL)
+                TRY(a->attributes((struct response_allocator *)a, o->name, &o->attributes, userp,
+                                  o->userp));
         *type = actual_type;
         *id = actual_id;
         *ret = o->base;
@@ -158,18 +179,53 @@ struct error *response_add_parameter(struct response *r, const struct parameter 
         return parameter_list_add(&r->parameters, &r->arena, p) ? NULL : out_of_memory();
 }
 
-void response_send(struct response *r, uint32_t flags, const struct error *why) {
-        if (why != NULL)
-                r->error = error_copy(why);
-        if (r->slot != NULL)
-                response_slot_send(r->slot, r, flags);
-        else
-                r->on_response(r, flags, r->on_response_userp);
+static COLD struct error *sent_after_final(const struct response_source *s) {
+        return error_new(ERR_INVALID_ARG,
+                         "[request id: %s] model '%s' sent a response after the final one",
+                         *s->id != '\0' ? s->id : "<id_unknown>", s->model->name);
 }
 
-void request_send_flags(struct request *req, uint32_t flags) {
-        if (req->slot != NULL)
-                response_slot_send_flags(req->slot, req, flags);
+/* A decoupled model's first response: how long the client waited for it. */
+static void count_first(const struct response_source *s) {
+        uint64_t start_ns = s->flow->start_ns;
+
+        if (start_ns != 0 &&
+            atomic_fetch_add_explicit(&s->flow->n_sent, 1, memory_order_relaxed) == 0)
+                model_stats_first_response(s->model->stats, clock_now_ns() - start_ns);
+}
+
+struct error *response_send(struct response *r, uint32_t flags, const struct error *why) {
+        const struct response_source *s = &r->source;
+
+        if (UNLIKELY(!response_flow_may_send(s->flow, (flags & RESPONSE_FINAL) != 0))) {
+                struct error *err = sent_after_final(s);
+
+                response_free(r);
+                return err;
+        }
+        if (why != NULL)
+                r->error = error_copy(why);
+        if (s->model->is_decoupled)
+                count_first(s);
+        if (s->slot != NULL)
+                response_slot_send(s->slot, r, flags);
         else
-                req->on_response(NULL, flags, req->on_response_userp);
+                s->on_response(r, flags, s->on_response_userp);
+        return NULL;
+}
+
+struct error *response_source_send_flags(const struct response_source *s, uint32_t flags) {
+        if (UNLIKELY(!response_flow_may_send(s->flow, (flags & RESPONSE_FINAL) != 0)))
+                return sent_after_final(s);
+        if (s->slot != NULL)
+                response_slot_send_flags(s->slot, s, flags);
+        else
+                s->on_response(NULL, flags, s->on_response_userp);
+        return NULL;
+}
+
+struct error *request_send_flags(const struct request *req, uint32_t flags) {
+        struct response_source source = response_source_of(req);
+
+        return response_source_send_flags(&source, flags);
 }

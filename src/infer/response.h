@@ -31,26 +31,48 @@ struct response_output {
         struct response_output  *next;
 };
 
-struct response {
-        struct model                    *model; /* ref */
-        const char                      *id;
+/* Where the responses of one request belong. A request is one, a factory has a copy. */
+struct response_source {
+        struct model                    *model;
+        struct response_flow            *flow;
+        struct response_slot            *slot; /* NULL unless the model preserves ordering */
         const struct response_allocator *allocator;
         void                            *allocator_userp;
         response_complete_fn             on_response;
         void                            *on_response_userp;
-        struct response_slot            *slot; /* ref */
-        struct error                    *error; /* owned */
+        const char                      *id; /* of the request */
+};
+
+struct response {
+        struct response_source           source; /* holds model, flow, slot; id in arena */
+        struct error                    *error;  /* owned */
         struct response_output          *first_output;
         struct response_output          *last_output;
         uint32_t                         n_outputs;
         struct parameter_list            parameters;
-        struct response                 *next; /* waiting in a slot */
+        uint64_t                         n_bytes; /* of all outputs that have memory */
+        struct response                 *next;    /* waiting in a slot */
         uint32_t                         send_flags; /* waiting in a slot */
         struct arena                     arena;
         char                             first_memory[512] __attribute__((aligned(16)));
 };
 
-struct error *response_new(struct request *req, struct response **ret);
+static inline struct response_source response_source_of(const struct request *req) {
+        return (struct response_source){
+                .model = req->model,
+                .flow = req->flow,
+                .slot = req->slot,
+                .allocator = req->allocator,
+                .allocator_userp = req->allocator_userp,
+                .on_response = req->on_response,
+                .on_response_userp = req->on_response_userp,
+                .id = req->id,
+        };
+}
+
+/* Takes references and copies of its own. May wait for room, see response_flow.h. */
+struct error *response_new_from(const struct response_source *source, struct response **ret);
+struct error *response_new(const struct request *req, struct response **ret);
 void          response_free(struct response *response);
 
 /* The configuration's reshape is undone here. */
@@ -64,7 +86,11 @@ struct response_output *response_output_at(const struct response *response, uint
 struct response_output *response_find_output(const struct response *response, const char *name);
 struct error *response_add_parameter(struct response *response, const struct parameter *p);
 
-/* Takes the response; `why` (copied, may be NULL) becomes its status. */
-void response_send(struct response *response, uint32_t flags, const struct error *why);
-/* A flags-only answer of this request: no response, on_response(NULL, flags). */
-void request_send_flags(struct request *req, uint32_t flags);
+/* Takes the response, whatever happens; `why` (copied, may be NULL) becomes its status. An error
+ * when FINAL was sent before: then the response is dropped. */
+struct error *response_send(struct response *response, uint32_t flags, const struct error *why)
+        NODISCARD;
+/* A flags-only answer: no response, on_response(NULL, flags). The same error. */
+struct error *response_source_send_flags(const struct response_source *source, uint32_t flags)
+        NODISCARD;
+struct error *request_send_flags(const struct request *req, uint32_t flags) NODISCARD;

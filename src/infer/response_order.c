@@ -78,7 +78,8 @@ static bool take_locked(struct response_order *order, struct departure *ret) {
                         if (slot->first == NULL)
                                 slot->last = NULL;
                         r->next = NULL;
-                        *ret = (struct departure){ r->on_response, r->on_response_userp, r,
+                        *ret = (struct departure){ r->source.on_response,
+                                                   r->source.on_response_userp, r,
                                                    r->send_flags, NULL };
                         return true;
                 }
@@ -151,12 +152,12 @@ void response_slot_send(struct response_slot *slot, struct response *response, u
         response_order_unref(order);
 }
 
-void response_slot_send_flags(struct response_slot *slot, const struct request *req,
+void response_slot_send_flags(struct response_slot *slot, const struct response_source *s,
                               uint32_t flags) {
         struct response_order *order = slot->order;
 
         if ((flags & RESPONSE_FINAL) == 0) {
-                req->on_response(NULL, flags, req->on_response_userp);
+                s->on_response(NULL, flags, s->on_response_userp);
                 return;
         }
         mutex_lock(&order->lock);
@@ -166,8 +167,8 @@ void response_slot_send_flags(struct response_slot *slot, const struct request *
         }
         ref_get(&order->ref);
         response_slot_ref(slot);
-        slot->final_flags = (struct departure){ req->on_response, req->on_response_userp, NULL,
-                                                flags, slot };
+        slot->final_flags = (struct departure){ s->on_response, s->on_response_userp, NULL, flags,
+                                                slot };
         slot->has_ended = true;
         mutex_unlock(&order->lock);
         deliver(order);

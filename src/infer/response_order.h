@@ -12,10 +12,10 @@
 
 #include <stdint.h>
 
-struct request;
 struct response;
 struct response_order;
 struct response_slot;
+struct response_source;
 
 struct response_order *response_order_new(void);
 void                   response_order_unref(struct response_order *order);
@@ -26,7 +26,7 @@ void                  response_slot_unref(struct response_slot *slot); /* NULL i
 
 /* Takes the response. */
 void response_slot_send(struct response_slot *slot, struct response *response, uint32_t flags);
-/* Flags without a response, for the request's completion. FINAL comes after all that waits in
+/* Flags without a response, for the completion of the slot's request. FINAL comes after all that waits in
  * the slot; other flags alone say nothing and come at once. */
-void response_slot_send_flags(struct response_slot *slot, const struct request *req,
+void response_slot_send_flags(struct response_slot *slot, const struct response_source *source,
                               uint32_t flags);

@@ -154,10 +154,11 @@ void model_stats_response(struct model_stats *s, uint32_t index, enum response_o
         item = response_at_locked(&s->responses, index);
         if (item == NULL)
                 return;
-        if (outcome == RESPONSE_SUCCESS || outcome == RESPONSE_FAIL) {
+        /* As the reference counts: an output phase only where there was one. */
+        if (outcome != RESPONSE_CANCEL)
                 add_one(&item->compute_infer, compute_infer_ns);
+        if (outcome == RESPONSE_SUCCESS || (outcome == RESPONSE_FAIL && compute_output_ns > 0))
                 add_one(&item->compute_output, compute_output_ns);
-        }
         switch (outcome) {
         case RESPONSE_SUCCESS: add_one(&item->success, all_ns); break;
         case RESPONSE_FAIL: add_one(&item->fail, all_ns); break;

@@ -208,7 +208,7 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
         atomic_store(&req->state, REQUEST_PENDING);
         model_stats_pending(s->model->stats, 1);
         /* request_cancel() writes the flag, then reads the state: one of the two sees the other. */
-        if (UNLIKELY(atomic_load(&req->is_cancelled))) {
+        if (UNLIKELY(atomic_load(&req->flow->is_cancelled))) {
                 batch_queue_remove(&s->queue, req);
                 mutex_unlock(&s->lock);
                 refuse_cancelled(s, req);

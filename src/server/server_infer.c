@@ -6,6 +6,19 @@
 #include "infer/request.h"
 #include "infer/request_check.h"
 
+/* The responses of an earlier use may still come; a cancellation before this one holds. */
+static struct error *begin_flow(struct request *req) {
+        bool was_cancelled = request_is_cancelled(req);
+
+        if (atomic_load_explicit(&req->state, memory_order_relaxed) == REQUEST_RELEASED) {
+                TRY(request_renew_flow(req));
+                if (was_cancelled)
+                        response_flow_cancel(req->flow);
+        }
+        req->flow->start_ns = req->times.request_start_ns;
+        return NULL;
+}
+
 struct error *server_infer(struct server *s, struct request *req) {
         struct model *model = req->model;
         struct error *err;
@@ -21,6 +34,7 @@ struct error *server_infer(struct server *s, struct request *req) {
                                  "the request is in use by an inference that has not released it");
         req->times.request_start_ns = clock_now_ns();
         TRY(request_prepare(req));
+        TRY(begin_flow(req));
 
         /* Before the scheduler has it: afterwards it may be released and gone at any moment. */
         atomic_fetch_add_explicit(&model->n_in_flight, 1, memory_order_relaxed);

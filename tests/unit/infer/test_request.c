@@ -424,7 +424,7 @@ static void on_response(struct response *r, uint32_t flags, void *userp) {
         if (r == NULL)
                 return;
         notes->n_responses++;
-        snprintf(notes->id, sizeof(notes->id), "%s", r->id);
+        snprintf(notes->id, sizeof(notes->id), "%s", r->source.id);
         if (r->error != NULL) {
                 notes->code = r->error->code;
                 snprintf(notes->message, sizeof(notes->message), "%s", r->error->message);
@@ -491,6 +491,7 @@ static void test_refuse(void **state) {
 
         /* No memory for a response: the flags still come. */
         note_into(o.req, &notes);
+        assert_ok(request_renew_flow(o.req), "renew");
         mem_fail_after(1);
         request_refuse(o.req, &why, FAILURE_REJECTED);
         mem_fail_after(0);

@@ -134,11 +134,11 @@ static void test_outlives_its_request(void **state) {
         assert_ok(request_set_id(f.req, "the id"), "id");
         r = new_response(&f);
         request_free(STEAL(f.req));
-        assert_string_equal(r->id, "the id");
-        assert_ptr_equal(r->model, &f.fake->model);
+        assert_string_equal(r->source.id, "the id");
+        assert_ptr_equal(r->source.model, &f.fake->model);
         assert_null(r->error);
         assert_null(response_output_at(r, 0));
-        response_send(r, RESPONSE_FINAL, NULL);
+        assert_ok(response_send(r, RESPONSE_FINAL, NULL), "send");
         assert_int_equal(f.n_received, 1);
         assert_ptr_equal(f.received, r);
         assert_int_equal(f.flags, RESPONSE_FINAL);
@@ -153,14 +153,14 @@ static void test_send_with_an_error(void **state) {
 
         (void)state;
         open_front(&f);
-        response_send(new_response(&f), 0, &why);
+        assert_ok(response_send(new_response(&f), 0, &why), "send");
         assert_int_equal(f.flags, 0);
         assert_int_equal(f.received->error->code, ERR_NOT_FOUND);
         assert_string_equal(f.received->error->message, "not here");
         assert_ptr_not_equal(f.received->error, &why); /* a copy */
         response_free(f.received);
 
-        request_send_flags(f.req, RESPONSE_FINAL);
+        assert_ok(request_send_flags(f.req, RESPONSE_FINAL), "flags");
         assert_int_equal(f.n_received, 2);
         assert_null(f.received);
         assert_int_equal(f.flags, RESPONSE_FINAL);
@@ -381,7 +381,7 @@ static void test_no_memory_was_given(void **state) {
         r = new_response(&f);
         y = add_output(r, "Y", DATA_TYPE_FP32, (int64_t[]){ 1, 6 }, 2);
         assert_error(ask(y, 24, &memory), ERR_UNAVAILABLE, "no memory was given for output 'Y'");
-        r->allocator = NULL;
+        r->source.allocator = NULL;
         assert_error(ask(y, 24, &memory), ERR_INTERNAL,
                      "no response allocator is set for output 'Y'");
         response_free(r);
@@ -469,7 +469,7 @@ static void test_short_of_memory(void **state) {
                 if (err != NULL)
                         assert_out_of_memory(err);
                 else
-                        assert_string_equal(r->id, id);
+                        assert_string_equal(r->source.id, id);
                 response_free(r);
         } while (err != NULL && n < 100);
         assert_in_range(n, 4, 99);

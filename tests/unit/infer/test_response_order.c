@@ -37,11 +37,18 @@ static void note(char c) {
         desk->arrived[n + 1] = '\0';
 }
 
+/* Takes err; what was refused is seen as "x". */
+static void note_refusal(struct error *err) {
+        if (err != NULL)
+                note('x');
+        error_free(err);
+}
+
 static void send(struct request *req, uint32_t flags) {
         struct response *r;
 
         assert_ok(response_new(req, &r), req->id);
-        response_send(r, flags, NULL);
+        note_refusal(response_send(r, flags, NULL));
 }
 
 static void on_response(struct response *r, uint32_t flags, void *userp) {
@@ -52,7 +59,7 @@ static void on_response(struct response *r, uint32_t flags, void *userp) {
         if (r == NULL) {
                 note(is_final ? '!' : '.');
         } else {
-                assert_true(r->id[0] == name && r->id[1] == '\0');
+                assert_true(r->source.id[0] == name && r->source.id[1] == '\0');
                 note(is_final ? (char)(name - 'a' + 'A') : name);
         }
         response_free(r);
@@ -89,7 +96,8 @@ static void close_desk(struct desk *d) {
 }
 
 /* a0 sends a response of request a, A0 a FINAL one; a! flags alone, FINAL; a. flags alone;
- * a- lets the slot go. Each step may be followed by "=..." : all that has arrived since the last. */
+ * a- lets the slot go. What is refused arrives as x. Each step may be followed by "=..." : all
+ * that has arrived since the last. */
 static void play(const char *story) {
         struct desk d;
         size_t      n_seen = 0;
@@ -108,8 +116,10 @@ static void play(const char *story) {
                         struct request *req = d.requests[(*at | 32) - 'a'];
 
                         switch (at[1]) {
-                        case '!': request_send_flags(req, RESPONSE_FINAL); break;
-                        case '.': request_send_flags(req, 0); break;
+                        case '!':
+                                note_refusal(request_send_flags(req, RESPONSE_FINAL));
+                                break;
+                        case '.': note_refusal(request_send_flags(req, 0)); break;
                         case '-': let_slot_go(req); break;
                         default: send(req, *at < 'a' ? RESPONSE_FINAL : 0); break;
                         }
@@ -155,10 +165,10 @@ static void test_flags_alone(void **state) {
 /* After FINAL nobody expects anything. */
 static void test_nothing_after_final(void **state) {
         (void)state;
-        play("A0 =A a0 = A0 = a! = B0 =B");
-        play("B0 b0 B0 b! = A0 =AB");
-        play("b! b! B0 = A0 =A!");
-        play("a! =! a0 = a! =");
+        play("A0 =A a0 =x A0 =x a! =x a. =x B0 =B");
+        play("B0 b0 B0 b! =xxx A0 =AB");
+        play("b! b! B0 =xx A0 =A!");
+        play("a! =! a0 =x a! =x");
 }
 
 /* The slot of a request that is freed without an answer. */
@@ -250,10 +260,10 @@ static void send_crowd(void *arg) {
 
                 for (unsigned n = 0; n <= i % 3; n++)
                         if (response_new(req, &r) == NULL)
-                                response_send(r, n == i % 3 && i % 5 < 3 ? RESPONSE_FINAL : 0,
-                                              NULL);
+                                error_free(response_send(
+                                        r, n == i % 3 && i % 5 < 3 ? RESPONSE_FINAL : 0, NULL));
                 if (i % 5 == 3)
-                        request_send_flags(req, RESPONSE_FINAL);
+                        error_free(request_send_flags(req, RESPONSE_FINAL));
                 let_slot_go(req);
         }
 }

@@ -202,6 +202,7 @@ static void test_responses(void **state) {
         model_stats_response(stats, 0, RESPONSE_SUCCESS, 10, 3);
         model_stats_response(stats, 0, RESPONSE_SUCCESS, 20, 4);
         model_stats_response(stats, 6, RESPONSE_FAIL, 5, 1);
+        model_stats_response(stats, 6, RESPONSE_FAIL, 3, 0);
         model_stats_response(stats, 2, RESPONSE_EMPTY, 100, 0);
         model_stats_response(stats, 2, RESPONSE_CANCEL, 7, 0);
         model_stats_response(stats, 4095, RESPONSE_SUCCESS, 1, 1);
@@ -214,14 +215,14 @@ static void test_responses(void **state) {
         EXPECT_PAIR(s.responses[0].success, 2, 37);
         EXPECT_PAIR(s.responses[0].fail, 0, 0);
         assert_int_equal(s.responses[1].index, 2);
-        EXPECT_PAIR(s.responses[1].compute_infer, 0, 0);
+        EXPECT_PAIR(s.responses[1].compute_infer, 1, 100);
         EXPECT_PAIR(s.responses[1].compute_output, 0, 0);
         EXPECT_PAIR(s.responses[1].empty_response, 1, 100);
         EXPECT_PAIR(s.responses[1].cancel, 1, 7);
         assert_int_equal(s.responses[2].index, 6);
-        EXPECT_PAIR(s.responses[2].compute_infer, 1, 5);
+        EXPECT_PAIR(s.responses[2].compute_infer, 2, 8);
         EXPECT_PAIR(s.responses[2].compute_output, 1, 1);
-        EXPECT_PAIR(s.responses[2].fail, 1, 6);
+        EXPECT_PAIR(s.responses[2].fail, 2, 9);
         EXPECT_PAIR(s.responses[2].success, 0, 0);
         assert_int_equal(s.responses[3].index, 4095);
         EXPECT_PAIR(s.responses[3].success, 1, 2);

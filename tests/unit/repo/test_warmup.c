@@ -62,9 +62,11 @@ static void answer(struct recorder *r, struct request *req, bool fails) {
         assert_int_equal(type, MEMORY_CPU);
         assert_int_equal(id, 0);
         memset(bytes, 1, 8);
-        response_send(response, r->sends_flags ? 0 : RESPONSE_FINAL, fails ? &boom : NULL);
+        assert_ok(response_send(response, r->sends_flags ? 0 : RESPONSE_FINAL,
+                                fails ? &boom : NULL),
+                  "send");
         if (r->sends_flags)
-                request_send_flags(req, RESPONSE_FINAL);
+                assert_ok(request_send_flags(req, RESPONSE_FINAL), "flags");
         request_release(req, REQUEST_RELEASE_ALL);
 }
 

@@ -193,7 +193,7 @@ static inline void lab_execute(struct executor *base, struct request **requests,
                 struct response *r;
 
                 error_free(response_new(requests[i], &r)); /* none without short memory */
-                response_send(r, RESPONSE_FINAL, NULL);
+                error_free(response_send(r, RESPONSE_FINAL, NULL));
         }
         mutex_lock(&lab->lock);
         e->n_answered++;

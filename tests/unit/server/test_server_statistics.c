@@ -142,7 +142,7 @@ static void test_responses_of_a_decoupled_model(void **state) {
                 "\"compute_output\":{\"count\":2,\"ns\":6},\"success\":{\"count\":1,\"ns\":15},"
                 "\"fail\":{\"count\":1,\"ns\":21},\"empty_response\":" NO_COUNT
                 ",\"cancel\":" NO_COUNT "},"
-                "\"2\":{\"compute_infer\":" NO_COUNT ",\"compute_output\":" NO_COUNT
+                "\"2\":{\"compute_infer\":{\"count\":1,\"ns\":4},\"compute_output\":" NO_COUNT
                 ",\"success\":" NO_COUNT ",\"fail\":" NO_COUNT
                 ",\"empty_response\":{\"count\":1,\"ns\":4},"
                 "\"cancel\":{\"count\":1,\"ns\":3}}},"

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "infer/response_factory.h"
+
+#include "base/mem.h"
+#include "infer/model.h"
+#include "infer/response_order.h"
+
+#include <string.h>
+
+struct error *response_factory_new(struct request *req, struct response_factory **ret) {
+        struct response_factory *f;
+        size_t                   id_bytes = strlen(req->id) + 1;
+
+        f = try_alloc(sizeof(*f) + id_bytes);
+        if (f == NULL)
+                return error_new(ERR_UNAVAILABLE, "out of memory for a response factory");
+        f->source = response_source_of(req);
+        f->source.id = memcpy(f->id, req->id, id_bytes);
+        model_ref(f->source.model);
+        response_flow_ref(f->source.flow);
+        if (f->source.slot != NULL)
+                response_slot_ref(f->source.slot);
+        atomic_fetch_add_explicit(&f->source.model->n_in_flight, 1, memory_order_relaxed);
+        *ret = f;
+        return NULL;
+}
+
+void response_factory_free(struct response_factory *f) {
+        if (f == NULL)
+                return;
+        response_slot_unref(f->source.slot);
+        response_flow_unref(f->source.flow);
+        atomic_fetch_sub_explicit(&f->source.model->n_in_flight, 1, memory_order_relaxed);
+        model_unref(f->source.model);
+        free(f);
+}
+
+struct error *response_factory_respond(struct response_factory *f, struct response **ret) {
+        return response_new_from(&f->source, ret);
+}
+
+struct error *response_factory_send_flags(struct response_factory *f, uint32_t flags) {
+        return response_source_send_flags(&f->source, flags);
+}

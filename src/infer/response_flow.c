@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "infer/response_flow.h"
+
+#include "base/lock.h"
+#include "base/mem.h"
+
+struct response_window {
+        struct response_limits limits; /* never changes */
+        _Atomic uint32_t       n_responses;
+        _Atomic uint64_t       n_bytes;
+        _Atomic uint32_t       n_waiting;
+        struct mutex           lock; /* rank LOCK_MAILBOX; held while waiting */
+        struct cond            room; /* signalled when a response went or the client gave up */
+};
+
+static _Thread_local bool may_not_wait;
+
+void response_flow_allow_wait(bool allow) {
+        may_not_wait = !allow;
+}
+
+void response_flow_init(struct response_flow *f, void *memory) {
+        ref_init(&f->ref);
+        atomic_init(&f->is_cancelled, false);
+        atomic_init(&f->has_ended, false);
+        atomic_init(&f->n_sent, 0);
+        atomic_init(&f->n_reported, 0);
+        f->start_ns = 0;
+        f->window = NULL;
+        f->memory = memory;
+}
+
+static void window_free(struct response_window *w) {
+        if (w == NULL)
+                return;
+        cond_done(&w->room);
+        mutex_done(&w->lock);
+        free(w);
+}
+
+bool response_flow_limit(struct response_flow *f, const struct response_limits *limits) {
+        struct response_window *w = f->window;
+
+        if (w == NULL) {
+                w = try_alloc(sizeof(*w));
+                if (w == NULL)
+                        return false;
+                atomic_init(&w->n_responses, 0);
+                atomic_init(&w->n_bytes, 0);
+                atomic_init(&w->n_waiting, 0);
+                mutex_init(&w->lock, LOCK_MAILBOX);
+                cond_init(&w->room);
+                f->window = w;
+        }
+        w->limits = *limits;
+        return true;
+}
+
+struct response_flow *response_flow_renew(struct response_flow *f) {
+        struct response_flow *other;
+
+        /* Whoever else held it is done with it for good: nobody but the request gives it out. */
+        if (atomic_load_explicit(&f->ref.count, memory_order_acquire) == 1) {
+                atomic_store(&f->is_cancelled, false);
+                atomic_store(&f->has_ended, false);
+                atomic_store(&f->n_sent, 0);
+                atomic_store(&f->n_reported, 0);
+                return f;
+        }
+        other = try_alloc(sizeof(*other));
+        if (other == NULL)
+                return NULL;
+        response_flow_init(other, other);
+        if (f->window != NULL && !response_flow_limit(other, &f->window->limits)) {
+                response_flow_unref(other);
+                return NULL;
+        }
+        return other;
+}
+
+void response_flow_unref(struct response_flow *f) {
+        if (f == NULL || !ref_put(&f->ref))
+                return;
+        window_free(f->window);
+        free(f->memory);
+}
+
+static void wake(struct response_window *w) {
+        MUTEX_GUARD(&w->lock);
+        cond_broadcast(&w->room);
+}
+
+void response_flow_cancel(struct response_flow *f) {
+        atomic_store(&f->is_cancelled, true);
+        if (f->window != NULL)
+                wake(f->window);
+}
+
+static bool has_room(const struct response_window *w) {
+        uint32_t n = atomic_load(&w->n_responses);
+
+        return n == 0 ||
+               (n < w->limits.max_responses && atomic_load(&w->n_bytes) < w->limits.max_bytes);
+}
+
+void response_flow_enter(struct response_flow *f, bool may_wait) {
+        struct response_window *w = f->window;
+
+        if (LIKELY(w == NULL))
+                return;
+        MUTEX_GUARD(&w->lock);
+        if (may_wait && !may_not_wait) {
+                /* Told first, then looked at; who leaves does it the other way round. */
+                atomic_fetch_add(&w->n_waiting, 1);
+                while (!has_room(w) && !atomic_load(&f->is_cancelled))
+                        cond_wait(&w->room, &w->lock);
+                atomic_fetch_sub(&w->n_waiting, 1);
+        }
+        atomic_fetch_add(&w->n_responses, 1);
+}
+
+void response_flow_add_bytes(struct response_flow *f, uint64_t n_bytes) {
+        if (f->window != NULL)
+                atomic_fetch_add(&f->window->n_bytes, n_bytes);
+}
+
+void response_flow_leave(struct response_flow *f, uint64_t n_bytes) {
+        struct response_window *w = f->window;
+
+        if (LIKELY(w == NULL))
+                return;
+        atomic_fetch_sub(&w->n_bytes, n_bytes);
+        atomic_fetch_sub(&w->n_responses, 1);
+        if (atomic_load(&w->n_waiting) > 0)
+                wake(w);
+}

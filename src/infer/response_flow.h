@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What all responses of one inference share: whether they have ended, whether the client still
+ * wants them, and how many may exist at once.
+ *
+ * A request has one for each time it is used. Responses and factories hold it as well, since they
+ * outlive the request: who cancels, the backend that asks, and the last response all meet here.
+ *
+ * Responses come as the backend likes, any number of them, and end with the first FINAL. What is
+ * sent after that is refused: nobody waits for it any more, and its callback may be gone.
+ *
+ * With a window, making a response waits until there is room: until the front end has deleted
+ * enough of those it was given. So a front end that deletes a response once it is written bounds
+ * what a slow reader costs, and the backend goes at the reader's pace. A cancellation ends all
+ * waiting. Threads that deliver responses themselves (event loops) never wait.
+ *
+ * Ownership.  Counted. The one inside a request keeps the request's memory, and no more than that.
+ * Threads.  Any. Deleting a response takes the window's lock only when somebody waits for room.
+ */
+#pragma once
+
+#include "base/ref.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct response_window;
+
+struct response_flow {
+        struct ref              ref;
+        _Atomic bool            is_cancelled;
+        _Atomic bool            has_ended; /* FINAL was sent */
+        _Atomic uint32_t        n_sent;    /* responses */
+        _Atomic uint32_t        n_reported; /* in the statistics of responses */
+        uint64_t                start_ns;   /* of the request; 0 = not known */
+        struct response_window *window;     /* owned; NULL: no bound */
+        void                   *memory;     /* owned: what this is part of */
+};
+
+/* How many responses that were made and not deleted a request may have, and how many bytes of
+ * outputs. One response is always possible. */
+struct response_limits {
+        uint32_t max_responses; /* > 0 */
+        uint64_t max_bytes;     /* > 0 */
+};
+
+/* `memory` is freed with the last reference. */
+void response_flow_init(struct response_flow *f, void *memory);
+/* For an inference that has not begun. False when memory is short. */
+bool response_flow_limit(struct response_flow *f, const struct response_limits *limits);
+/* One for the next inference like f: f itself when nobody else holds it, else a new one that takes
+ * the place of this reference. Cancellation is not taken over. NULL, with f as it was, when memory
+ * is short. */
+struct response_flow *response_flow_renew(struct response_flow *f);
+
+static inline void response_flow_ref(struct response_flow *f) {
+        ref_get(&f->ref);
+}
+void response_flow_unref(struct response_flow *f); /* NULL is fine */
+
+void response_flow_cancel(struct response_flow *f);
+
+static inline bool response_flow_is_cancelled(const struct response_flow *f) {
+        return atomic_load_explicit(&f->is_cancelled, memory_order_acquire);
+}
+
+/* Before something is sent: false when it must not be, because all has been said. */
+static inline bool response_flow_may_send(struct response_flow *f, bool is_final) {
+        if (is_final)
+                return !atomic_exchange_explicit(&f->has_ended, true, memory_order_acq_rel);
+        return !atomic_load_explicit(&f->has_ended, memory_order_acquire);
+}
+
+/* A response is made: waits for room if it may. */
+void response_flow_enter(struct response_flow *f, bool may_wait);
+/* An output of a response got memory. */
+void response_flow_add_bytes(struct response_flow *f, uint64_t n_bytes);
+/* A response with so many bytes is deleted. */
+void response_flow_leave(struct response_flow *f, uint64_t n_bytes);
+
+/* Whether the calling thread may wait for room (at first it may). */
+void response_flow_allow_wait(bool allow);
