@@ -14,6 +14,7 @@
 
 DEFINE_API_TYPE(TRITONSERVER_Server, server)
 DEFINE_API_TYPE(TRITONSERVER_ServerOptions, server_options)
+DEFINE_API_TYPE(NESO_ReadyWatch, notice_watch)
 DEFINE_API_TYPE(TRITONSERVER_InferenceRequest, request)
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerNew(struct TRITONSERVER_Server **server,
@@ -245,6 +246,22 @@ struct TRITONSERVER_Error *NESO_ThreadAllowInlineExecution(bool allow) {
 
 struct TRITONSERVER_Error *NESO_ThreadWakeInstances(void) {
         wake_hold_flush();
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_ReadyWatchNew(struct NESO_ReadyWatch    **watch,
+                                              struct TRITONSERVER_Server *server,
+                                              NESO_ReadyWatchFn_t changed, void *userp) {
+        API_NEEDS(watch);
+        API_NEEDS(server);
+        API_NEEDS(changed);
+        *watch = notice_watch_to_api(
+                notice_watch_new(&server_from_api(server)->ready, changed, userp));
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_ReadyWatchDelete(struct NESO_ReadyWatch *watch) {
+        notice_watch_free(notice_watch_from_api(watch));
         return NULL;
 }
 

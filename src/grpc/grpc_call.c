@@ -367,8 +367,12 @@ struct mailbox *grpc_call_mailbox(const struct grpc_call *call) {
         return call->stream->conn->home->mailbox;
 }
 
+struct loop *grpc_call_loop(const struct grpc_call *call) {
+        return call->stream->conn->home->net.loop;
+}
+
 bool grpc_call_is_on_loop(const struct grpc_call *call) {
-        return loop_is_current(call->stream->conn->home->net.loop);
+        return loop_is_current(grpc_call_loop(call));
 }
 
 struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call) {

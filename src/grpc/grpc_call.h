@@ -43,6 +43,7 @@ struct TRITONSERVER_Server;
 struct grpc_call;
 struct grpc_service;
 struct grpc_stream;
+struct loop;
 struct loop_work;
 
 typedef void (*grpc_call_fn)(struct grpc_call *call);
@@ -155,6 +156,7 @@ const char *grpc_call_peer(const struct grpc_call *call);
 void             grpc_call_post(struct grpc_call *call, grpc_call_fn fn);
 /* For several under way: mails of the handler's own. */
 struct mailbox  *grpc_call_mailbox(const struct grpc_call *call);
+struct loop     *grpc_call_loop(const struct grpc_call *call); /* for timers */
 bool             grpc_call_is_on_loop(const struct grpc_call *call);
 /* Runs work that blocks (a model load) beside the loop, then `done` on it. */
 void             grpc_call_offload(struct grpc_call *call, struct loop_work *work);

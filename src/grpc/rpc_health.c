@@ -4,17 +4,17 @@
 #include "grpc/rpc_health.h"
 
 #include "base/clock.h"
-#include "base/timer.h"
 #include "codec/pb_build.h"
 #include "frontend/core_error.h"
 #include "frontend/model_version.h"
 #include "grpc/grpc_service.h"
 #include "grpc/rpc_control.h"
-#include "grpc/rpc_infer.h"
 #include "grpc/rpc_map.h"
 #include "grpc_service.pb-c.h"
 #include "health.pb-c.h"
+#include "net/loop_timer.h"
 
+#include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
 #include <stdatomic.h>
@@ -75,12 +75,12 @@ struct error *rpc_health_check(struct grpc_call *call, const ProtobufCMessage *r
 
 /* One Watch; in the arena of its call. */
 struct watch {
-        struct timer         timer;
-        struct timer_thread *thread;    /* borrowed: the service's */
-        struct grpc_call    *call;      /* borrowed: holds this */
-        _Atomic bool         is_posted; /* a look is on its way to the loop */
-        bool                 is_ended;
-        bool                 was_told, was_ready;
+        struct NESO_ReadyWatch *ready;     /* owned; NULL once it has ended */
+        struct loop_timer       timer;     /* for what nobody tells */
+        struct grpc_call       *call;      /* borrowed: holds this */
+        struct error           *failure;   /* owned: why it has ended */
+        _Atomic bool            is_posted; /* a look is on its way to the loop */
+        bool                    was_told, was_ready;
 };
 
 /* A watch may go on for months, so the arena is not touched: the call copies the few bytes. */
@@ -99,8 +99,25 @@ static void tell(struct watch *w, bool is_ready) {
         grpc_call_send(w->call, &part, 1);
 }
 
-/* Tells what has changed, and looks again later. A server that is exiting says so by an error,
- * and its watchers must not hold it up. */
+static void finish(struct watch *w) {
+        struct grpc_call *call = w->call;
+
+        if (w->failure)
+                grpc_call_fail(call, STEAL(w->failure));
+        else
+                grpc_call_finish(call, GRPC_CANCELLED, NULL);
+}
+
+/* With a look on its way the call must stay until it has come. */
+static void end(struct watch *w) {
+        loop_timer_cancel(&w->timer);
+        core_error_drop(NESO_ReadyWatchDelete(STEAL(w->ready)));
+        if (!atomic_load(&w->is_posted))
+                finish(w);
+}
+
+/* Tells what has changed. A server that is exiting says so by an error, and its watchers must not
+ * hold it up. */
 static void look(struct watch *w) {
         struct TRITONSERVER_Server *core = w->call->core;
         bool                        is_live = false, is_ready = false;
@@ -109,48 +126,53 @@ static void look(struct watch *w) {
         if (!err)
                 err = core_error_take(TRITONSERVER_ServerIsReady(core, &is_ready));
         tell(w, !err && is_ready);
-        if (err) {
-                w->is_ended = true;
-                grpc_call_fail(w->call, err);
-                return;
-        }
-        timer_arm(w->thread, &w->timer, clock_now_ns() + RPC_HEALTH_WATCH_NS);
+        w->failure = err;
+        if (err)
+                end(w);
+        else if (!loop_timer_arm(grpc_call_loop(w->call), &w->timer,
+                                 clock_now_ns() + RPC_HEALTH_LOOK_NS))
+                return; /* short of memory: the next change is told all the same */
 }
 
 static void on_posted(struct grpc_call *call) {
         struct watch *w = call->pending;
 
-        atomic_store(&w->is_posted, false);
-        if (w->is_ended)
-                grpc_call_finish(call, GRPC_CANCELLED, NULL);
-        else
+        atomic_store(&w->is_posted, false); /* first: a change from here on posts again */
+        if (w->ready)
                 look(w);
+        else
+                finish(w);
 }
 
-/* On the timer's thread. */
-static void on_time(struct timer *t) {
-        struct watch *w = CONTAINER_OF(t, struct watch, timer);
+/* On any thread. */
+static void on_change(void *userp) {
+        struct watch *w = userp;
 
-        atomic_store(&w->is_posted, true);
-        grpc_call_post(w->call, on_posted);
+        if (!atomic_exchange(&w->is_posted, true))
+                grpc_call_post(w->call, on_posted);
+}
+
+static void on_time(struct loop_timer *t) {
+        look(CONTAINER_OF(t, struct watch, timer));
 }
 
 void rpc_health_watch(struct grpc_call *call, struct str message UNUSED, struct buf *owner UNUSED) {
         struct watch *w = ARENA_NEW(&call->arena, struct watch);
+        struct error *err;
 
-        timer_init(&w->timer, on_time);
-        w->thread = rpc_infer_timers(call->service->infer);
+        loop_timer_init(&w->timer, on_time);
         w->call = call;
         call->pending = w;
-        look(w);
+        err = core_error_take(NESO_ReadyWatchNew(&w->ready, call->core, on_change, w));
+        if (err)
+                grpc_call_fail(call, err);
+        else
+                look(w);
 }
 
 void rpc_health_end_watch(struct grpc_call *call) {
         struct watch *w = call->pending;
 
-        w->is_ended = true;
-        timer_cancel(w->thread, &w->timer);
-        /* With a look on its way the call must stay until it has come. */
-        if (!atomic_load(&w->is_posted))
-                grpc_call_finish(call, GRPC_CANCELLED, NULL);
+        if (w->ready)
+                end(w);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* grpc.health.v1.Health/Watch: the server's state now, and again whenever it has changed.
+/* grpc.health.v1.Health/Watch: the server's state now, and again as soon as it has changed.
  *
- * The C API tells readiness when it is asked and never by itself, so a watch asks now and then: a
- * question without a lock above the model's. It ends with UNAVAILABLE when the server exits.
+ * The core calls when its state or a model's changes, and the watch asks what it is now. What a
+ * backend says of its instances (TRITONBACKEND_ModelInstanceReady) nobody announces, so a watch
+ * also asks now and then. It ends with UNAVAILABLE when the server exits.
  *
  * Ownership.  A watch lives in the arena of its call.
- * Threads.  The call's loop; a timer's thread says when to look.
+ * Threads.  The call's loop; the core's callback, on any thread, posts to it.
  */
 #pragma once
 
@@ -13,7 +14,7 @@
 #include "grpc/grpc_call.h"
 
 /* Orchestrators that poll ask every few seconds. */
-#define RPC_HEALTH_WATCH_NS NS_PER_S
+#define RPC_HEALTH_LOOK_NS (5 * NS_PER_S)
 
 void rpc_health_watch(struct grpc_call *call, struct str message, struct buf *owner);
 void rpc_health_end_watch(struct grpc_call *call); /* on_abort */

@@ -2,14 +2,12 @@
 #include "grpc/rpc_infer.h"
 
 #include "base/mem.h"
-#include "base/timer.h"
 #include "frontend/header_forward.h"
 #include "grpc/rpc_inference.h"
 
 struct grpc_infer {
         struct infer_core     core;
         struct header_forward forward;
-        struct timer_thread  *timers; /* owned */
 };
 
 /* ---- what the methods share ---- */
@@ -18,8 +16,6 @@ struct error *rpc_infer_new(const struct rpc_infer_options *o, struct grpc_infer
         struct grpc_infer *s = mem_zalloc(sizeof(*s));
         struct error      *err = header_forward_init(&s->forward, o->header_forward_pattern);
 
-        if (!err)
-                err = timer_thread_new(&s->timers);
         if (!err)
                 err = infer_core_init(&s->core, o->core);
         if (err) {
@@ -34,7 +30,6 @@ void rpc_infer_free(struct grpc_infer *s) {
         if (!s)
                 return;
         infer_core_done(&s->core);
-        timer_thread_free(s->timers);
         header_forward_done(&s->forward);
         free(s);
 }
@@ -45,10 +40,6 @@ const struct infer_core *rpc_infer_core(const struct grpc_infer *s) {
 
 const struct header_forward *rpc_infer_header_forward(const struct grpc_infer *s) {
         return &s->forward;
-}
-
-struct timer_thread *rpc_infer_timers(const struct grpc_infer *s) {
-        return s->timers;
 }
 
 /* ---- ModelInfer ---- */

@@ -16,7 +16,6 @@
 struct grpc_infer;
 struct header_forward;
 struct infer_core;
-struct timer_thread;
 struct TRITONSERVER_Server;
 
 struct rpc_infer_options {
@@ -29,8 +28,6 @@ void          rpc_infer_free(struct grpc_infer *s); /* NULL is fine; no call in 
 
 const struct infer_core     *rpc_infer_core(const struct grpc_infer *s);
 const struct header_forward *rpc_infer_header_forward(const struct grpc_infer *s);
-/* For methods that look at something now and then. */
-struct timer_thread *rpc_infer_timers(const struct grpc_infer *s);
 
 /* The method. */
 void rpc_infer(struct grpc_call *call, struct str message, struct buf *owner);

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "base/notice.h"
 #include "repo/repo_table.h"
 
 struct repo {
@@ -13,3 +14,9 @@ struct repo {
         unsigned          n_load_threads;
         struct repo_table table;
 };
+
+/* Behind each change of versions' states; the table's lock is free. */
+static inline void repo_tell_changed(struct repo *r) {
+        if (r->parts.ready != NULL)
+                notice_announce(r->parts.ready);
+}

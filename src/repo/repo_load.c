@@ -76,6 +76,7 @@ static void plan_model(struct repo *r, struct load_plan *plan, struct repo_entry
                                         VERSION_LOADING, NULL, NULL);
                 mutex_unlock(&r->table.lock);
         }
+        repo_tell_changed(r);
 }
 
 /* All versions of a model succeed or none is served. */
@@ -105,6 +106,7 @@ static void settle(struct repo *r, struct load_plan *plan, struct load_job *job)
         if (!is_ready)
                 released = job->model;
         mutex_unlock(&r->table.lock);
+        repo_tell_changed(r);
         if (!is_ready)
                 plan->has_failed = true;
         if (released != NULL)
@@ -231,6 +233,7 @@ void repo_unload_all(struct repo *r) {
                         repo_entry_find_version_locked(e, models[i]->version), VERSION_UNAVAILABLE,
                         "unloaded", NULL);
                 mutex_unlock(&r->table.lock);
+                repo_tell_changed(r);
                 model_stats_hide(models[i]->stats);
                 model_unref(held);
                 model_unref(models[i]);

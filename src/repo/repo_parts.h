@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 struct backend_registry;
+struct notice;
 struct reaper;
 struct stats_board;
 struct timer_thread;
@@ -15,6 +16,7 @@ struct repo_parts {
         struct stats_board      *board;
         struct timer_thread     *timers;
         struct reaper           *reaper;
+        struct notice           *ready;             /* told of changed states; NULL = nobody cares */
         void                    *server;            /* TRITONSERVER_Server, for backends */
         bool                     auto_complete;     /* configurations may be absent or partial */
         const char              *config_name;       /* --model-config-name; "" = config.pbtxt */

@@ -66,6 +66,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                            .board = s->board,
                            .timers = s->timers,
                            .reaper = s->reaper,
+                           .ready = &s->ready,
                            .server = s,
                            .auto_complete = !o->strict_model_config,
                            .config_name = o->model_config_name },
@@ -107,6 +108,7 @@ struct error *server_new(const struct server_options *o, struct server **ret) {
         struct error  *err;
 
         atomic_init(&s->state, SERVER_INITIALIZING);
+        notice_init(&s->ready);
         s->id = mem_strdup(o->id);
         s->strict_readiness = o->strict_readiness;
         atomic_init(&s->exit_timeout_s, o->exit_timeout_s);
@@ -123,6 +125,7 @@ struct error *server_new(const struct server_options *o, struct server **ret) {
         }
         error_free(err);
         atomic_store(&s->state, SERVER_READY);
+        notice_announce(&s->ready);
         *ret = s;
         return NULL;
 }
@@ -157,6 +160,7 @@ struct error *server_stop(struct server *s) {
         if (atomic_exchange(&s->state, SERVER_EXITING) == SERVER_EXITING &&
             reaper_wait(s->reaper, 0) == 0)
                 return NULL; /* stopped before */
+        notice_announce(&s->ready);
         log_info("Waiting for in-flight requests to complete.");
         repo_stop_all(s->repo);
         log_info("Timeout %u: Found %llu model versions that have in-flight inferences", timeout_s,
@@ -179,6 +183,7 @@ void server_free(struct server *s) {
                 stats_board_free(s->board);
         if (s->metrics != NULL)
                 metric_registry_free(s->metrics);
+        notice_done(&s->ready);
         free(s->id);
         free(s);
 }

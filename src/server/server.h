@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/notice.h"
 #include "infer/message.h"
 #include "server/server_options.h"
 
@@ -33,6 +34,7 @@ struct server {
         char                    *id;    /* owned */
         bool                     strict_readiness;
         _Atomic uint32_t         exit_timeout_s;
+        struct notice            ready; /* told when server, model or version changed its state */
         struct metric_registry  *metrics;  /* owned */
         struct core_metrics     *core;     /* owned; CPU, memory pool, refusals */
         struct stats_board      *board;    /* owned */

@@ -498,13 +498,25 @@ static void test_statistics(void **state) {
         assert_ok(TRITONSERVER_MetricsDelete(metrics));
 }
 
+static unsigned n_changes;
+
+static void on_change(void *userp) {
+        assert_ptr_equal(userp, &n_changes);
+        n_changes++;
+}
+
 static void test_stopped(void **state) {
+        struct NESO_ReadyWatch               *watch;
         struct TRITONSERVER_InferenceRequest *request = NULL;
         struct TRITONSERVER_Error            *err;
         bool                                  flag = true;
 
         (void)state;
+        assert_ok(NESO_ReadyWatchNew(&watch, server, on_change, &n_changes));
+        assert_int_equal(n_changes, 0);
         assert_ok(TRITONSERVER_ServerStop(server));
+        assert_true(n_changes > 0);
+        assert_ok(NESO_ReadyWatchDelete(watch));
         err = TRITONSERVER_ServerIsReady(server, &flag);
         assert_non_null(err);
         assert_string_equal(TRITONSERVER_ErrorMessage(err), "Server exiting");

@@ -56,6 +56,29 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadAllowInlineExecution
  * Never fails. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadWakeInstances(void);
 
+/* Tells when what TRITONSERVER_ServerIsLive(), TRITONSERVER_ServerIsReady() and
+ * TRITONSERVER_ServerModelIsReady() say may have changed: the server begins to exit, a version of
+ * a model begins to load, is ready, has failed or is unloaded. What it is now, `changed` asks for
+ * itself. It is not told what backends say of their instances (TRITONBACKEND_ModelInstanceReady).
+ *
+ * `changed` runs on the thread that made the change, which may be any, with no lock held, and
+ * possibly several times at once; it must not block, and changes that follow each other quickly
+ * may be told as one. A change after NESO_ReadyWatchNew() has returned is not missed.
+ *
+ * NESO_ReadyWatchDelete() waits for calls that are running: when it returns, `userp` is not used
+ * any more. So it must not be called within `changed`, nor with a lock that `changed` takes. It is
+ * called before the server is deleted; NULL is fine.
+ *
+ * INVALID_ARG when `watch`, `server` or `changed` is NULL. */
+struct NESO_ReadyWatch;
+typedef void (*NESO_ReadyWatchFn_t)(void *userp);
+
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ReadyWatchNew(
+        struct NESO_ReadyWatch **watch, struct TRITONSERVER_Server *server,
+        NESO_ReadyWatchFn_t changed, void *userp);
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ReadyWatchDelete(
+        struct NESO_ReadyWatch *watch);
+
 /* Counts one request that a front end refused because of a limit of its own (a body too large,
  * too many connections): adds 1 to the counter neso_rejected_total{limit="<limit>"}, which
  * TRITONSERVER_ServerMetrics() reports. `limit` is the limit's name, copied; use a fixed set of

@@ -5,9 +5,9 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include <pthread.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "grpc/fake_call.h"
 #include "net/loop.h"
@@ -17,24 +17,18 @@ struct fake_call fake_call;
 /* ---- the loop ---- */
 
 struct mailbox {
-        pthread_mutex_t lock;
-        pthread_cond_t  arrived;
-        struct mail    *first, *last;
+        struct mail *first, *last;
 };
 
-static struct mailbox mails = { .lock = PTHREAD_MUTEX_INITIALIZER,
-                                .arrived = PTHREAD_COND_INITIALIZER };
+static struct mailbox mails;
 
 void mailbox_post(struct mailbox *box, struct mail *m) {
-        pthread_mutex_lock(&box->lock);
         m->next = NULL;
         if (box->first)
                 box->last->next = m;
         else
                 box->first = m;
         box->last = m;
-        pthread_cond_signal(&box->arrived);
-        pthread_mutex_unlock(&box->lock);
 }
 
 /* This is no loop's thread. */
@@ -43,35 +37,41 @@ bool loop_before_wait(void (*call)(void)) {
         return false;
 }
 
-static struct mail *take(bool waits) {
-        struct mail *m;
+void loop_timer_init(struct loop_timer *t, loop_timer_fn fire) {
+        *t = (struct loop_timer){ .fire = fire };
+}
 
-        pthread_mutex_lock(&mails.lock);
-        while (waits && !mails.first)
-                pthread_cond_wait(&mails.arrived, &mails.lock);
-        m = mails.first;
+bool loop_timer_arm(struct loop *l, struct loop_timer *t, uint64_t due_ns) {
+        assert_null(l);
+        assert_true(due_ns > clock_now_ns());
+        assert_true(!fake_call.timer || fake_call.timer == t);
+        fake_call.timer = fake_call.has_no_timers ? NULL : t;
+        return !fake_call.has_no_timers;
+}
+
+void loop_timer_cancel(struct loop_timer *t) {
+        if (fake_call.timer == t)
+                fake_call.timer = NULL;
+}
+
+void fake_call_let_time_pass(void) {
+        struct loop_timer *t = STEAL(fake_call.timer);
+
+        assert_non_null(t);
+        t->fire(t);
+}
+
+static struct mail *take(void) {
+        struct mail *m = mails.first;
+
         if (m)
                 mails.first = m->next;
-        pthread_mutex_unlock(&mails.lock);
         return m;
 }
 
 void fake_call_deliver(void) {
-        for (struct mail *m = take(false); m; m = take(false))
+        for (struct mail *m = take(); m; m = take())
                 m->deliver(m);
-}
-
-void fake_call_wait(void) {
-        struct mail *m = take(true);
-
-        m->deliver(m);
-}
-
-void fake_call_await_mail(void) {
-        pthread_mutex_lock(&mails.lock);
-        while (!mails.first)
-                pthread_cond_wait(&mails.arrived, &mails.lock);
-        pthread_mutex_unlock(&mails.lock);
 }
 
 void fake_call_run_work(void) {
@@ -97,6 +97,7 @@ void fake_call_done(void) {
         assert_int_equal(fake_call.n_finished, 1);
         assert_null(mails.first);
         assert_null(fake_call.work);
+        assert_null(fake_call.timer);
         strbuf_done(&fake_call.text);
         for (size_t i = 0; i < ARRAY_LEN(fake_call.messages); i++)
                 strbuf_done(&fake_call.messages[i]);
@@ -187,6 +188,10 @@ void grpc_call_post(struct grpc_call *call, grpc_call_fn fn) {
 
 struct mailbox *grpc_call_mailbox(const struct grpc_call *call UNUSED) {
         return &mails;
+}
+
+struct loop *grpc_call_loop(const struct grpc_call *call UNUSED) {
+        return NULL;
 }
 
 struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call UNUSED) {

@@ -2,13 +2,14 @@
 /* A call of the tests' own: the functions of grpc_call.h, shadowing those of the transport. What
  * methods send is kept, and mails are delivered when the test says so.
  *
- * One call at a time, on one thread; timers' threads may post.
+ * One call at a time, on one thread.
  */
 #pragma once
 
 #include "base/strbuf.h"
 #include "grpc/grpc_call.h"
 #include "grpc/grpc_service.h"
+#include "net/loop_timer.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,6 +26,8 @@ struct fake_call {
         unsigned            n_pauses, n_resumes;
         grpc_call_fn        on_send; /* NULL; called within grpc_call_send() */
         struct loop_work   *work;    /* offloaded and not yet run */
+        struct loop_timer  *timer;   /* the one that is armed */
+        bool                has_no_timers; /* no memory for any */
 };
 
 extern struct fake_call fake_call;
@@ -35,10 +38,8 @@ void fake_call_done(void);
 
 /* Delivers everything that was posted, and what that posts. */
 void fake_call_deliver(void);
-/* Waits for one mail of another thread, and delivers it. */
-void fake_call_wait(void);
-/* Waits until there is one, and leaves it. */
-void fake_call_await_mail(void);
+/* Fires the timer. */
+void fake_call_let_time_pass(void);
 /* Runs what was offloaded, and its end. */
 void fake_call_run_work(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Health/Watch against a core that says what the test wants, with the real timer. */
+/* Health/Watch against a core, and a loop's timer, that do what the test wants. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,16 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compiler.h"
 #include "base/mem.h"
-#include "base/timer.h"
 #include "grpc/fake_call.h"
 #include "grpc/rpc_health.h"
-#include "grpc/rpc_infer.h"
 #include "health.pb-c.h"
 
+#include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
-static bool is_ready, is_exiting;
+static bool is_ready, is_exiting, cannot_watch;
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerIsLive(struct TRITONSERVER_Server *s, bool *live) {
         (void)s;
@@ -34,18 +34,45 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerIsReady(struct TRITONSERVER_Server
         return NULL;
 }
 
+/* The one watch of a test; NULL when there is none. */
+static NESO_ReadyWatchFn_t on_change;
+static void               *on_change_userp;
+
+struct TRITONSERVER_Error *NESO_ReadyWatchNew(struct NESO_ReadyWatch    **watch,
+                                              struct TRITONSERVER_Server *s,
+                                              NESO_ReadyWatchFn_t changed, void *userp) {
+        (void)s;
+        if (cannot_watch)
+                return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, "no watch");
+        assert_null(on_change);
+        on_change = changed;
+        on_change_userp = userp;
+        *watch = (struct NESO_ReadyWatch *)(void *)&on_change;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_ReadyWatchDelete(struct NESO_ReadyWatch *watch) {
+        assert_ptr_equal(watch, &on_change);
+        assert_non_null(on_change);
+        on_change = NULL;
+        return NULL;
+}
+
+static void change(void) {
+        on_change(on_change_userp);
+}
+
 static int setup(void **state) {
         (void)state;
         is_ready = true;
-        is_exiting = false;
+        is_exiting = cannot_watch = false;
         fake_call_init();
-        assert_null(rpc_infer_new(&(struct rpc_infer_options){ 0 }, &fake_call.service.infer));
         return 0;
 }
 
 static int teardown(void **state) {
         (void)state;
-        rpc_infer_free(fake_call.service.infer);
+        assert_null(on_change);
         fake_call_done();
         return 0;
 }
@@ -72,25 +99,69 @@ static void watch_tells_changes(void **state) {
         rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
         assert_int_equal(fake_call.n_messages, 1);
         assert_int_equal(told(0), SERVING);
-        fake_call_wait(); /* a look: nothing has changed */
+        change(); /* of something else */
+        fake_call_deliver();
         assert_int_equal(fake_call.n_messages, 1);
         is_ready = false;
-        fake_call_wait();
+        change();
+        change(); /* the second finds a look on its way */
+        fake_call_deliver();
         assert_int_equal(fake_call.n_messages, 2);
         assert_int_equal(told(1), NOT_SERVING);
         rpc_health_end_watch(&fake_call.call);
         assert_int_equal(fake_call.code, GRPC_CANCELLED);
 }
 
+/* What a backend says of its instances is announced by nobody. */
+static void watch_looks_now_and_then(void **state) {
+        (void)state;
+        rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
+        fake_call_let_time_pass();
+        assert_int_equal(fake_call.n_messages, 1);
+        is_ready = false;
+        fake_call_let_time_pass();
+        assert_int_equal(told(1), NOT_SERVING);
+        fake_call.has_no_timers = true; /* no memory: changes are told all the same */
+        fake_call_let_time_pass();
+        is_ready = true;
+        change();
+        fake_call_deliver();
+        assert_int_equal(told(2), SERVING);
+        rpc_health_end_watch(&fake_call.call);
+}
+
 static void watch_ends_with_the_server(void **state) {
         (void)state;
         rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
         is_exiting = true;
-        fake_call_wait();
+        change();
+        fake_call_deliver();
         assert_int_equal(fake_call.n_messages, 2);
         assert_int_equal(told(1), NOT_SERVING);
         assert_int_equal(fake_call.code, GRPC_UNAVAILABLE);
         assert_string_equal(strbuf_cstr(&fake_call.text), "Server exiting");
+}
+
+/* The timer sees the end first, and a look is on its way. */
+static void watch_ends_with_a_look_on_its_way(void **state) {
+        (void)state;
+        rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
+        is_exiting = true;
+        change();
+        fake_call_let_time_pass();
+        assert_int_equal(fake_call.n_finished, 0);
+        rpc_health_end_watch(&fake_call.call); /* and the client goes */
+        assert_int_equal(fake_call.n_finished, 0);
+        fake_call_deliver();
+        assert_int_equal(fake_call.code, GRPC_UNAVAILABLE);
+}
+
+static void watch_that_cannot_be_made(void **state) {
+        (void)state;
+        cannot_watch = true;
+        rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
+        assert_int_equal(fake_call.code, GRPC_INTERNAL);
+        assert_int_equal(fake_call.n_messages, 0);
 }
 
 static void watch_of_a_server_that_is_exiting(void **state) {
@@ -110,11 +181,11 @@ static void aborted_at_once(void **state) {
         assert_int_equal(fake_call.n_finished, 1);
 }
 
-/* The timer has posted, and the client goes before the loop gets to it. */
+/* A change was posted, and the client goes before the loop gets to it. */
 static void aborted_with_a_look_on_its_way(void **state) {
         (void)state;
         rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
-        fake_call_await_mail();
+        change();
         rpc_health_end_watch(&fake_call.call);
         assert_int_equal(fake_call.n_finished, 0); /* the mail is in the call */
         fake_call_deliver();
@@ -127,7 +198,10 @@ static void aborted_with_a_look_on_its_way(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 TEST(watch_tells_changes),
+                TEST(watch_looks_now_and_then),
                 TEST(watch_ends_with_the_server),
+                TEST(watch_ends_with_a_look_on_its_way),
+                TEST(watch_that_cannot_be_made),
                 TEST(watch_of_a_server_that_is_exiting),
                 TEST(aborted_at_once),
                 TEST(aborted_with_a_look_on_its_way),

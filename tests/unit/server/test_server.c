@@ -11,6 +11,7 @@
 #include "backend/probe.h"
 #include "base/thread.h"
 #include "infer/fake_model.h"
+#include "repo/repo.h"
 #include "server/server_place.h"
 
 static void test_starts_and_stops(void **state) {
@@ -47,6 +48,43 @@ static void test_starts_and_stops(void **state) {
         assert_int_equal(log_lines_count("I successfully unloaded 'm' version 1"), 1);
         assert_ok(server_stop(p.server), "stop again");
         assert_int_equal(log_lines_count("I All models are stopped, unloading models"), 1);
+        log_lines_end();
+        server_place_end(&p);
+}
+
+struct seen {
+        struct server *server;
+        unsigned       n_calls;
+        bool           was_live, was_model_ready; /* at the last of them */
+};
+
+static void on_change(void *userp) {
+        struct seen *seen = userp;
+
+        seen->n_calls++;
+        seen->was_live = server_is_live(seen->server);
+        seen->was_model_ready = repo_version_is_ready(seen->server->repo, "m", -1);
+}
+
+/* Told of its own end first, then of each model's. */
+static void test_changes_are_told(void **state) {
+        struct server_place  p;
+        struct seen          seen = { .was_live = true };
+        struct notice_watch *watch;
+
+        (void)state;
+        server_place_begin(&p);
+        server_place_add(&p, "m", SERVER_PLACE_CONFIG, 1);
+        log_lines_begin();
+        server_place_start(&p);
+        seen.server = p.server;
+        watch = notice_watch_new(&p.server->ready, on_change, &seen);
+        assert_int_equal(seen.n_calls, 0);
+        assert_ok(server_stop(p.server), "stop");
+        assert_int_equal(seen.n_calls, 2);
+        assert_false(seen.was_live);
+        assert_false(seen.was_model_ready);
+        notice_watch_free(watch);
         log_lines_end();
         server_place_end(&p);
 }
@@ -236,6 +274,7 @@ static void test_stop_has_a_deadline(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_starts_and_stops),
+                cmocka_unit_test(test_changes_are_told),
                 cmocka_unit_test(test_missing_features_are_refused),
                 cmocka_unit_test(test_a_failed_model_ends_the_start),
                 cmocka_unit_test(test_a_failed_model_among_others),

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "base/mem.h"
+#include "base/notice.h"
+#include "base/thread.h"
+
+#include <stdatomic.h>
+
+static void count(void *userp) {
+        atomic_fetch_add((_Atomic unsigned *)userp, 1);
+}
+
+static void test_all_are_told_once(void **state UNUSED) {
+        struct notice        n;
+        struct notice_watch *w[3];
+        _Atomic unsigned     calls[3] = { 0 };
+
+        notice_init(&n);
+        notice_announce(&n); /* to nobody */
+        for (int i = 0; i < 3; i++)
+                w[i] = notice_watch_new(&n, count, &calls[i]);
+        notice_announce(&n);
+        notice_watch_free(w[1]);
+        notice_announce(&n);
+        notice_announce(&n);
+        assert_int_equal(calls[0], 3);
+        assert_int_equal(calls[1], 1);
+        assert_int_equal(calls[2], 3);
+        notice_watch_free(w[0]);
+        notice_watch_free(w[2]);
+        notice_watch_free(NULL);
+        notice_announce(&n);
+        assert_int_equal(calls[0], 3);
+        notice_done(&n);
+}
+
+/* A callback announces, makes a watch, and frees another one. */
+struct busy {
+        struct notice       *notice;
+        struct notice_watch *other, *made;
+        _Atomic unsigned     n_calls, n_others, n_made;
+};
+
+static void change_everything(void *userp) {
+        struct busy *b = userp;
+
+        if (atomic_fetch_add(&b->n_calls, 1) > 0)
+                return;
+        notice_watch_free(STEAL(b->other));
+        b->made = notice_watch_new(b->notice, count, &b->n_made);
+        notice_announce(b->notice);
+}
+
+static void test_changes_from_a_callback(void **state UNUSED) {
+        struct notice        n;
+        struct busy          b = { .notice = &n };
+        struct notice_watch *w;
+
+        notice_init(&n);
+        w = notice_watch_new(&n, change_everything, &b);
+        b.other = notice_watch_new(&n, count, &b.n_others);
+        notice_announce(&n);
+        assert_int_equal(b.n_calls, 2);
+        assert_int_equal(b.n_others, 0);
+        assert_int_equal(b.n_made, 1);
+        notice_watch_free(w);
+        notice_watch_free(b.made);
+        notice_done(&n);
+}
+
+/* One thread is inside the callback when another frees the watch. */
+struct held {
+        struct notice        notice;
+        struct notice_watch *watch;
+        struct thread        announcer, freer;
+        struct mutex         lock; /* rank LOCK_MODEL; guards what follows */
+        struct cond          changed;
+        bool                 is_inside, may_leave, has_left;
+        bool                 was_freed_inside;
+};
+
+static void stay(void *userp) {
+        struct held *h = userp;
+        MUTEX_GUARD(&h->lock);
+
+        h->is_inside = true;
+        cond_broadcast(&h->changed);
+        while (!h->may_leave)
+                cond_wait(&h->changed, &h->lock);
+        h->has_left = true;
+}
+
+static void announce(void *arg) {
+        notice_announce(&((struct held *)arg)->notice);
+}
+
+static void free_watch(void *arg) {
+        struct held *h = arg;
+
+        notice_watch_free(h->watch);
+        MUTEX_GUARD(&h->lock);
+        h->was_freed_inside = !h->has_left;
+}
+
+static bool is_unlinked(struct notice *n) {
+        MUTEX_GUARD(&n->lock);
+
+        return list_is_empty(&n->watches);
+}
+
+static void test_free_waits_for_the_callback(void **state UNUSED) {
+        struct held *h = mem_zalloc(sizeof(*h));
+
+        notice_init(&h->notice);
+        mutex_init(&h->lock, LOCK_MODEL);
+        cond_init(&h->changed);
+        h->watch = notice_watch_new(&h->notice, stay, h);
+        assert_null(thread_start(&h->announcer, "announcer", announce, h));
+        mutex_lock(&h->lock);
+        while (!h->is_inside)
+                cond_wait(&h->changed, &h->lock);
+        mutex_unlock(&h->lock);
+        assert_null(thread_start(&h->freer, "freer", free_watch, h));
+        while (!is_unlinked(&h->notice)) /* the moment before it waits */
+                ;
+        mutex_lock(&h->lock);
+        h->may_leave = true;
+        cond_broadcast(&h->changed);
+        mutex_unlock(&h->lock);
+        thread_join(&h->announcer);
+        thread_join(&h->freer);
+        assert_false(h->was_freed_inside);
+        notice_done(&h->notice);
+        cond_done(&h->changed);
+        mutex_done(&h->lock);
+        free(h);
+}
+
+/* Threads that announce while watches come and go: nobody misses the last change. */
+#define N_ROUNDS 2000
+
+static void announce_often(void *arg) {
+        for (int i = 0; i < N_ROUNDS; i++)
+                notice_announce(arg);
+}
+
+static void test_threads(void **state UNUSED) {
+        struct notice        n;
+        struct thread        announcers[3] = { 0 };
+        _Atomic unsigned     calls = 0, passing = 0;
+        struct notice_watch *w;
+
+        notice_init(&n);
+        w = notice_watch_new(&n, count, &calls);
+        for (size_t i = 0; i < ARRAY_LEN(announcers); i++)
+                assert_null(thread_start(&announcers[i], "announcer", announce_often, &n));
+        for (int i = 0; i < N_ROUNDS; i++)
+                notice_watch_free(notice_watch_new(&n, count, &passing));
+        for (size_t i = 0; i < ARRAY_LEN(announcers); i++)
+                thread_join(&announcers[i]);
+        /* Changes that come while it is told of one may be told together. */
+        assert_in_range(calls, 1, 3 * N_ROUNDS);
+        unsigned before = calls;
+
+        notice_announce(&n);
+        assert_int_equal(calls, before + 1);
+        notice_watch_free(w);
+        notice_done(&n);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_all_are_told_once),
+                cmocka_unit_test(test_changes_from_a_callback),
+                cmocka_unit_test(test_free_waits_for_the_callback),
+                cmocka_unit_test(test_threads),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
