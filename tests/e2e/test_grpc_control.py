@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Every method but inference: answers, errors, who may; and that HTTP says the same."""
+import time
+
 import grpc
 import pytest
 import requests
 from google.protobuf import descriptor_pb2, json_format
 
 from conftest import Server, require_build, write_repository
+from gate import Gate, gated
 from grpc_stubs import SECONDS, Client, Stub, client, open_channel, stubs  # noqa: F401
 from test_http_endpoints import MODELS as HTTP_MODELS
 from test_http_endpoints import identity, tensor
@@ -95,19 +98,34 @@ def test_health_service(server, partial, stubs):
 
 
 def test_watch_ends_with_the_server(tmp_path, stubs):
-    """An open watch tells that the server goes, and does not hold it up."""
-    write_repository(tmp_path, {"simple": MODELS["simple"]})
+    """Open watches tell at once that the server goes, while a request still holds it up, and do not
+    hold it up themselves."""
+    write_repository(tmp_path, {"held": gated('backend: "testing"\n' + tensor("input", "INPUT0", "TYPE_FP32", [-1])
+                                        + tensor("output", "OUTPUT0", "TYPE_FP32", [-1]))})
     running = Server(tmp_path)
-    with open_channel(running) as channel:
-        watch = Stub(channel, stubs.health, "Health").Watch(stubs.health.HealthCheckRequest(),
-                                                            timeout=SECONDS)
-        assert next(watch).status == stubs.health.HealthCheckResponse.SERVING
-        statuses = []
+    serving = stubs.health.HealthCheckResponse
+    with open_channel(running) as channel, Gate(running, "held") as gate:
+        client = Client(channel, stubs)
+        held = client.ModelInfer.future(
+            client.request("held", [("INPUT0", "FP32", [1])], [bytes(4)]), timeout=SECONDS)
+        gate.wait()
+        health = Stub(channel, stubs.health, "Health")
+        watches = [health.Watch(stubs.health.HealthCheckRequest(), timeout=SECONDS)
+                   for _ in range(5)]
+        for watch in watches:
+            assert next(watch).status == serving.SERVING
+        began = time.monotonic()
         running.process.terminate()
-        with pytest.raises(grpc.RpcError) as caught:
-            statuses.extend(reply.status for reply in watch)
-        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
-        assert statuses in ([], [stubs.health.HealthCheckResponse.NOT_SERVING])
+        for watch in watches:
+            statuses = []
+            with pytest.raises(grpc.RpcError) as caught:
+                statuses.extend(reply.status for reply in watch)
+            assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+            assert statuses == [serving.NOT_SERVING]
+        assert time.monotonic() - began < 0.5
+        assert running.process.poll() is None
+        gate.open()
+        assert held.result().model_name == "held"
     assert running.process.wait(15) == 0, running.text()
     running.stop()
 

@@ -17,6 +17,8 @@ import grpc
 import pytest
 
 from conftest import ROOT, Server, write_repository
+from frames import (ACK, CALM, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, LIVE, PING,
+                    PREFACE, RST_STREAM, SETTINGS, Raw, call, field, frame, head)
 
 BACKENDS = ["identity"]
 MODELS = {
@@ -29,13 +31,6 @@ OPTIONS = ["--grpc-restricted-protocol=trace,logging:admin=s3cret",
            "--grpc-max-message-size=67108864",
            "--grpc-max-header-bytes=4096",
            "--grpc-header-timeout-ms=500"]
-
-LIVE = "/inference.GRPCInferenceService/ServerLive"
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, CONTINUATION = 0, 1, 3, 4, 6, 7, 9
-END_STREAM = ACK = 1
-END_HEADERS = 4
-CALM = 0xb
 
 
 @pytest.fixture(scope="session")
@@ -211,78 +206,6 @@ def test_curl(server, tmp_path):
 
 
 # ---- hostile clients ----
-
-def frame(kind, flags, stream, payload=b""):
-    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
-
-
-def field(name, value):
-    def text(t):
-        assert len(t) < 127
-        return bytes([len(t)]) + t
-    return b"\0" + text(name.encode()) + text(value.encode())
-
-
-def head(path=LIVE, **more):
-    fields = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "localhost",
-              "content-type": "application/grpc", "te": "trailers", **more}
-    return b"".join(field(name, value) for name, value in fields.items())
-
-
-def call(stream, message=b"", **more):
-    prefix = b"\0" + struct.pack(">I", len(message))
-    return (frame(HEADERS, END_HEADERS, stream, head(**more)) +
-            frame(DATA, END_STREAM, stream, prefix + message))
-
-
-class Raw:
-    """A connection that says what it likes."""
-
-    def __init__(self, server, greeting=PREFACE + frame(SETTINGS, 0, 0) + frame(SETTINGS, ACK, 0)):
-        self.socket = socket.create_connection(("127.0.0.1", server.port("grpc")), 30)
-        self.send(greeting)
-
-    def send(self, text):
-        try:
-            self.socket.sendall(text)
-        except OSError:
-            pass  # ended by the server: what it said is there to be read
-
-    def read_exactly(self, n):
-        got = b""
-        while len(got) < n:
-            try:
-                more = self.socket.recv(n - len(got))
-            except ConnectionResetError:
-                return None
-            if not more:
-                return None
-            got += more
-        return got
-
-    def frames(self):
-        """(type, flags, stream, payload) until the connection ends."""
-        while (start := self.read_exactly(9)) is not None:
-            length = int.from_bytes(start[:3], "big")
-            payload = self.read_exactly(length)
-            if payload is None:
-                return
-            yield start[3], start[4], int.from_bytes(start[5:9], "big"), payload
-
-    def goaway(self):
-        """Code and text of the last GOAWAY; the connection ends behind it."""
-        last = None
-        for kind, _, _, payload in self.frames():
-            if kind == GOAWAY:
-                last = (int.from_bytes(payload[4:8], "big"), payload[8:].decode())
-        return last
-
-    def has_answer(self, stream):
-        for kind, flags, of, _ in self.frames():
-            if kind == HEADERS and flags & END_STREAM and of == stream:
-                return True
-        return False
-
 
 @pytest.fixture
 def raw(server):
