@@ -10,12 +10,16 @@
 # onnxruntime-node (pinned by its checksum, its scripts are not run) and the C header is taken from
 # Debian 13's package without installing it; both go to .deps/onnxruntime of this tree. The C API
 # is versioned, so that a header of an older release fits a newer library.
+#
+# gRPC for Node, a client of the end-to-end tests, is what tests/e2e/node/package-lock.json pins; it
+# goes to .deps/node. Nothing else needs it: where it cannot be fetched, its tests are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly ORT_VERSION=1.23.2
 readonly ORT_SHA512=OBTsG0W8ddBVOeVVVychpVBS87A9YV5sa2hJ6lc025T97Le+J4v++PwSC4XFs1C62SWyNdof0Mh4KvnZgtt4aw==
 readonly ORT_DIR=.deps/onnxruntime
+readonly NODE_DIR=.deps/node
 
 # shellcheck disable=SC1091
 debian=$(. /etc/os-release && echo "${VERSION_ID:-0}")
@@ -151,5 +155,27 @@ install_onnxruntime() {
         trap - EXIT
 }
 
+# Idempotent by the lock file, which is there only beside all that it names.
+install_node_client() {
+        local wanted=tests/e2e/node work
+        cmp -s "$wanted/package-lock.json" "$NODE_DIR/package-lock.json" && return 0
+
+        echo "setup: fetching gRPC for Node"
+        mkdir -p .deps
+        work=$(mktemp -d "$PWD/.deps/node.XXXXXX")
+        if cp "$wanted/package.json" "$wanted/package-lock.json" "$work/" &&
+                (cd "$work" && npm ci --silent --ignore-scripts --no-audit --no-fund \
+                        --fetch-retries=1 >/dev/null </dev/null); then
+                rm -rf "$NODE_DIR"
+                chmod 755 "$work"
+                mv "$work" "$NODE_DIR"
+        else
+                rm -rf "$work"
+                echo "setup: npm could not fetch @grpc/grpc-js and @grpc/proto-loader; without" \
+                        "them tests/e2e/test_node_grpc.py is skipped, and nothing else" >&2
+        fi
+}
+
 install_packages
 install_onnxruntime
+install_node_client
