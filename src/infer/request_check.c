@@ -98,9 +98,10 @@ static bool is_shape_tensor(const struct model_io_set *io, const struct request_
 }
 
 static struct error *check_batch(struct request *req) {
-        const struct model_io_set *io = req->model->io;
-        int64_t                    batch = -1; /* not known yet */
-        uint32_t                   at = 0;
+        const struct model_io_set  *io = req->model->io;
+        const struct request_input *first = NULL; /* the others must have its batch */
+        int64_t                     batch = 0;
+        uint32_t                    at = 0;
 
         req->batch_size = 0;
         if (io->max_batch_size == 0)
@@ -113,21 +114,22 @@ static struct error *check_batch(struct request *req) {
                                              "input '%s' has no shape but model requires batch "
                                              "dimension for '%s'",
                                              in->name, model_name(req));
-                if (in->given_shape[0] < 0)
-                        continue; /* told below, by the check of the whole shape */
-                if (batch < 0)
+                if (first == NULL) {
+                        first = in;
                         batch = in->given_shape[0];
+                }
                 if (in->given_shape[0] != batch)
                         return request_error(req, ERR_INVALID_ARG,
                                              "input '%s' batch size does not match other inputs "
                                              "for '%s'",
                                              in->name, model_name(req));
         }
-        if (batch > (int64_t)io->max_batch_size)
+        /* For the reference a negative batch is a very large one. */
+        if (batch < 0 || batch > (int64_t)io->max_batch_size)
                 return request_error(req, ERR_INVALID_ARG,
                                      "inference request batch-size must be <= %u for '%s'",
                                      io->max_batch_size, model_name(req));
-        req->batch_size = batch > 0 ? (uint64_t)batch : 0;
+        req->batch_size = (uint64_t)batch;
         return NULL;
 }
 

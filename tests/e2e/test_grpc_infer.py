@@ -281,8 +281,13 @@ CORE_FAULTS = {
     "batch": (one("batched", fp32(1), shape=[5, 1]),
               "inference request batch-size must be <= 4 for 'batched'"),
     "negative batch": (one("batched", fp32(1), shape=[-1, 1]),
-                       "All input dimensions should be specified for input 'INPUT0' for model "
-                       "'batched', got [-1,1]"),
+                       "inference request batch-size must be <= 4 for 'batched'"),
+    "negative dimension": (one("batched", fp32(1), shape=[1, -1]),
+                           "All input dimensions should be specified for input 'INPUT0' for model "
+                           "'batched', got [1,-1]"),
+    "negative dimension, no batches": (one("id_fp32", fp32(1), shape=[-1]),
+                                       "All input dimensions should be specified for input "
+                                       "'INPUT0' for model 'id_fp32', got [-1]"),
     "short": (one("id_fp32", b"ab"),
               "input byte size mismatch for input 'INPUT0' for model 'id_fp32'. Expected 4, got 2"),
 }

@@ -209,12 +209,15 @@ static void test_batch_dimension(void **state) {
                   NO_ID "inference request batch-size must be <= 8 for 'm'" },
                 { "INPUT0 INT32 9x16; INPUT1 INT32 8x16", /* told first */
                   NO_ID "input 'INPUT1' batch size does not match other inputs for 'm'" },
-                { "INPUT0 INT32 -1x16 =4; INPUT1 INT32 2x16", NO_ID
-                  "All input dimensions should be specified for input 'INPUT0' for model 'm', "
-                  "got [-1,16]" },
-                { "INPUT0 INT32 2x16; INPUT1 INT32 -1x16 =4", NO_ID
-                  "All input dimensions should be specified for input 'INPUT1' for model 'm', "
-                  "got [-1,16]" },
+                { "INPUT0 INT32 -1x16 =4; INPUT1 INT32 -1x16 =4",
+                  NO_ID "inference request batch-size must be <= 8 for 'm'" },
+                { "INPUT0 INT32 -9223372036854775808x16 =4; "
+                  "INPUT1 INT32 -9223372036854775808x16 =4",
+                  NO_ID "inference request batch-size must be <= 8 for 'm'" },
+                { "INPUT0 INT32 -1x16 =4; INPUT1 INT32 2x16",
+                  NO_ID "input 'INPUT1' batch size does not match other inputs for 'm'" },
+                { "INPUT0 INT32 2x16; INPUT1 INT32 -1x16 =4",
+                  NO_ID "input 'INPUT1' batch size does not match other inputs for 'm'" },
         };
 
         (void)state;
