@@ -47,6 +47,7 @@ GENERATED = {
 # Beginning of a third party's header -> the folder it belongs to, and whether one file has to do.
 THIRD_PARTY = {
     "uv.h": ("src/net", True),
+    "openssl/evp.h": ("src/base", True),
     "openssl/": ("src/net", True),
     "llhttp": ("src/http", True),
     "nghttp2/": ("src/grpc", True),

@@ -271,3 +271,12 @@ struct TRITONSERVER_Error *NESO_ServerObserveRejected(struct TRITONSERVER_Server
         API_NEEDS(limit);
         return error_to_api(core_metrics_count_rejected(server_from_api(server)->core, limit));
 }
+
+struct TRITONSERVER_Error *NESO_ServerObserveKeyRefused(struct TRITONSERVER_Server *server,
+                                                        const char *key, const char *reason) {
+        API_NEEDS(server);
+        API_NEEDS(key);
+        API_NEEDS(reason);
+        return error_to_api(
+                core_metrics_count_key_refused(server_from_api(server)->core, key, reason));
+}

@@ -52,6 +52,8 @@ void access_log_write(void *owner, const struct http_access *a) {
         put_text(&w, "path", a->path);
         if (a->model.len > 0)
                 put_text(&w, "model", a->model);
+        if (a->key.len > 0)
+                put_text(&w, "key", a->key);
         put_number(&w, "status", a->status);
         put_number(&w, "bytes_in", a->bytes_in);
         put_number(&w, "bytes_out", a->bytes_out);

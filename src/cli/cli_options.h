@@ -31,6 +31,7 @@ struct cli_options {
         bool             disable_auto_complete;
         bool             strict_model_config;
         bool             strict_readiness;
+        const char      *api_key_file; /* NULL = no keys are asked for */
         const char      *model_config_name;
         int64_t          model_load_threads;
         int64_t          model_load_retries;

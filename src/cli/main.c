@@ -3,6 +3,7 @@
  */
 #include "base/compiler.h"
 #include "base/file.h"
+#include "cli/endpoint_list.h"
 #include "cli/option_parse.h"
 #include "cli/serve.h"
 #include "triton/core/neso.h"
@@ -28,6 +29,23 @@ static int print_options(int argc, char **argv) {
         return 0;
 }
 
+static int print_endpoints(int argc, char **argv) {
+        AUTO_STRBUF text = { 0 };
+        bool        is_json = argc > 1 && strcmp(argv[1], "--json") == 0;
+
+        if (argc > 2 || (argc > 1 && !is_json)) {
+                fprintf(stderr, "Usage: neso endpoints [--json]\n");
+                return 1;
+        }
+        strbuf_init(&text, 0);
+        if (is_json)
+                endpoint_list_print_json(&text);
+        else
+                endpoint_list_print(&text);
+        fputs(strbuf_cstr(&text), stdout);
+        return 0;
+}
+
 struct command {
         const char *name;
         const char *help;
@@ -37,6 +55,8 @@ struct command {
 static const struct command commands[] = {
         { "serve", "serve models; `neso serve --help` lists the options", serve_main },
         { "options", "print the options of serve as Markdown", print_options },
+        { "endpoints", "print what can be asked of the server, and the group of each (--json)",
+          print_endpoints },
         { "version", "print the version", print_version },
 };
 

@@ -41,6 +41,10 @@ static const struct option_row server_rows[] = {
         { .name = "strict-readiness", .kind = OPTION_BOOL, .offset = AT(strict_readiness),
           .argument = "<boolean>", .default_text = "true",
           .help = "Ready only when every model is; false: ready when the server answers." },
+        { .name = "api-key-file", .kind = OPTION_TEXT, .offset = AT(api_key_file),
+          .argument = "<path>", .refuses_empty = true,
+          .help = "Who may use which endpoints and models (docs/security.md); read again on "
+                  "SIGHUP." },
 };
 
 static const struct option_row models_rows[] = {

@@ -9,6 +9,7 @@
 #include "cli/core_options.h"
 #include "cli/option_parse.h"
 #include "cli/serve_grpc.h"
+#include "cli/serve_keys.h"
 #include "cli/signals.h"
 #include "frontend/core_error.h"
 #include "frontend/endpoint.h"
@@ -24,7 +25,8 @@
 struct serve {
         struct cli_options          options;
         struct TRITONSERVER_Server *core;
-        struct endpoint_policy      policy;
+        struct serve_keys           keys;
+        struct endpoint_policy      policy; /* of HTTP and of the metrics port */
         struct http_infer          *infer;
         struct http_server         *http;
         struct serve_grpc           grpc;
@@ -123,7 +125,7 @@ static struct error *start_metrics(struct serve *s) {
         options.port = (uint16_t)o->metrics_port;
         options.n_threads = 1;
         options.routes = http_metrics_routes();
-        options.service = (struct http_service){ .core = s->core };
+        options.service = (struct http_service){ .core = s->core, .policy = &s->policy };
         options.on_rejected = on_rejected;
         options.owner = s;
         TRY(http_server_new(&options, &s->metrics));
@@ -172,6 +174,9 @@ static struct error *check_options(const struct cli_options *o) {
 static struct error *read_policy(struct serve *s) {
         const struct cli_texts *apis = &s->options.http_restricted_api;
 
+        TRY(serve_keys_open(&s->keys, &s->options));
+        serve_keys_apply(&s->keys, &s->policy);
+        serve_keys_apply(&s->keys, &s->grpc.policy);
         for (size_t i = 0; i < apis->n_items; i++)
                 TRY(endpoint_policy_add(&s->policy, apis->items[i], "api", ""));
         return NULL;
@@ -184,6 +189,7 @@ static struct error *start(struct serve *s) {
                 TRY(serve_grpc_prepare(&s->grpc, &s->options));
         s->logs_access = strcmp(s->options.log_format, "json") == 0;
         TRY(start_core(s));
+        serve_keys_start(&s->keys, s->core);
         if (s->options.allow_grpc)
                 TRY(serve_grpc_start(&s->grpc, s->core, s->logs_access));
         if (s->options.allow_http)
@@ -209,6 +215,7 @@ static void end_http(struct http_server **server, uint64_t deadline_ns) {
 
 static void free_all(struct serve *s) {
         endpoint_policy_done(&s->policy);
+        serve_keys_done(&s->keys);
         serve_grpc_done(&s->grpc);
         http_infer_free(s->infer);
         cli_options_done(&s->options);
@@ -245,13 +252,20 @@ static int fail(struct serve *s, struct error *err) {
         return 1;
 }
 
+/* SIGHUP: what may change while serving is read again. */
+static void on_hangup(void *owner) {
+        struct serve *s = owner;
+
+        serve_keys_reload(&s->keys);
+}
+
 static int run(struct serve *s) {
         struct error *err = start(s);
         int           number;
 
         if (err != NULL)
                 return fail(s, err);
-        number = signals_wait();
+        number = signals_wait(on_hangup, s);
         printf("Signal (%d) received.\n", number);
         fflush(stdout);
         return stop(s);

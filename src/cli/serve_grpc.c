@@ -71,6 +71,7 @@ static void on_access(void *owner, const struct grpc_access *a) {
                 .peer = a->peer,
                 .method = STR_LIT("GRPC"),
                 .path = a->path,
+                .key = a->key,
                 .status = a->code,
                 .bytes_in = a->bytes_in,
                 .bytes_out = a->bytes_out,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cli/signals.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stddef.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@ void signals_block(void) {
 
         signal(SIGPIPE, SIG_IGN);
         stop_signals(&set);
+        sigaddset(&set, SIGHUP);
         pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
@@ -29,16 +29,23 @@ static void end_at_once(int number) {
         _exit(1);
 }
 
-int signals_wait(void) {
+int signals_wait(void (*on_hangup)(void *owner), void *owner) {
         struct sigaction action = { .sa_handler = end_at_once };
         sigset_t         set;
         int              number;
 
         stop_signals(&set);
-        while (sigwait(&set, &number) == EINTR)
-                ;
+        sigaddset(&set, SIGHUP);
+        for (;;) {
+                if (sigwait(&set, &number) != 0)
+                        continue;
+                if (number != SIGHUP)
+                        break;
+                on_hangup(owner);
+        }
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
+        stop_signals(&set);
         pthread_sigmask(SIG_UNBLOCK, &set, NULL);
         return number;
 }

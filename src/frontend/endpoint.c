@@ -13,10 +13,34 @@ static const char *const group_names[N_ENDPOINT_GROUPS] = {
         [ENDPOINT_STATISTICS] = "statistics",
         [ENDPOINT_TRACE] = "trace",
         [ENDPOINT_LOGGING] = "logging",
+        [ENDPOINT_METRICS] = "metrics",
 };
 
 const char *endpoint_group_name(enum endpoint_group group) {
-        return group < N_ENDPOINT_GROUPS ? group_names[group] : "open";
+        return endpoint_group_is_valid(group) ? group_names[group] : "none";
+}
+
+bool endpoint_group_is_valid(enum endpoint_group group) {
+        return group > ENDPOINT_NONE && group < N_ENDPOINT_GROUPS;
+}
+
+bool endpoint_group_find(struct str name, enum endpoint_group *ret) {
+        for (size_t i = ENDPOINT_NONE + 1; i < N_ENDPOINT_GROUPS; i++) {
+                if (str_is(name, group_names[i])) {
+                        *ret = (enum endpoint_group)i;
+                        return true;
+                }
+        }
+        return false;
+}
+
+const char *endpoint_group_suggest(struct str word) {
+        return str_suggest(word, group_names + 1, N_ENDPOINT_GROUPS - 1);
+}
+
+bool endpoint_group_spans_models(enum endpoint_group group) {
+        return group == ENDPOINT_MODEL_REPOSITORY || group == ENDPOINT_STATISTICS ||
+               group == ENDPOINT_TRACE || group == ENDPOINT_METRICS;
 }
 
 void endpoint_policy_init(struct endpoint_policy *p) {
@@ -33,11 +57,10 @@ void endpoint_policy_done(struct endpoint_policy *p) {
 
 static struct error *add_rule(struct endpoint_policy *p, struct str group, struct str header,
                               struct str value, const char *kind, const char *prefix) {
-        size_t i = 0;
+        enum endpoint_group i;
 
-        while (i < N_ENDPOINT_GROUPS && !str_is(group, group_names[i]))
-                i++;
-        if (i == N_ENDPOINT_GROUPS)
+        /* gRPC has no metrics: a rule for them would be without effect. */
+        if (!endpoint_group_find(group, &i) || (i == ENDPOINT_METRICS && prefix[0] != '\0'))
                 return error_new(ERR_INVALID_ARG, "unknown restricted %s '%.*s' ", kind,
                                  STR_ARG(group));
         if (p->rules[i].header)
@@ -70,7 +93,7 @@ struct error *endpoint_policy_add(struct endpoint_policy *p, const char *text, c
 
 const struct endpoint_rule *endpoint_policy_find(const struct endpoint_policy *p,
                                                  enum endpoint_group group) {
-        if (!p || group >= N_ENDPOINT_GROUPS || !p->rules[group].header)
+        if (!p || !endpoint_group_is_valid(group) || !p->rules[group].header)
                 return NULL;
         return &p->rules[group];
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The groups of endpoints, and who may use them: one table for every protocol.
+/* The groups of endpoints, and the headers that the administrator ties to them ("restricted
+ * APIs"): a request without the header is refused.
  *
- * The administrator ties a group to a secret header ("restricted APIs"); a request without it is
- * refused. Each protocol's route table names the group of each route, and one check per request
- * looks here, so that no front end can forget it for one of its routes.
+ * Each protocol's table names the group of each of its routes; a server whose table has a row
+ * without one does not start. access.h holds the one check that looks here.
  *
- * Ownership.  endpoint_policy_done() frees what rules hold.
+ * Ownership.  endpoint_policy_done() frees what rules hold; the keys are borrowed.
  * Threads.  Filled at start, then constant.
  */
 #pragma once
@@ -15,8 +15,12 @@
 #include "base/str.h"
 
 #include <stdbool.h>
+#include <stdint.h>
+
+struct api_keys;
 
 enum endpoint_group {
+        ENDPOINT_NONE, /* what a row says that forgot its group: nobody may */
         ENDPOINT_HEALTH,
         ENDPOINT_METADATA,
         ENDPOINT_INFERENCE,
@@ -26,22 +30,32 @@ enum endpoint_group {
         ENDPOINT_STATISTICS,
         ENDPOINT_TRACE,
         ENDPOINT_LOGGING,
+        ENDPOINT_METRICS,
         N_ENDPOINT_GROUPS,
-        /* Metrics and the like: no rule can be given. */
-        ENDPOINT_OPEN = N_ENDPOINT_GROUPS,
 };
 
 struct endpoint_rule {
-        char *header; /* owned; NULL = the group is open to everybody */
+        char *header; /* owned; NULL = no header is asked for */
         char *value;  /* owned */
 };
 
+/* What is asked of the requests of one front end. */
 struct endpoint_policy {
         struct endpoint_rule rules[N_ENDPOINT_GROUPS];
+        struct api_keys     *keys; /* borrowed; NULL = no key file: no keys are asked for */
+        /* NULL = nobody counts. `reason` is static: "missing", "unknown", "group", "model". */
+        void (*on_key_refused)(void *owner, const char *key, const char *reason);
+        void  *owner; /* borrowed: the callback's */
 };
 
-/* The name users write: "health", "shared-memory", ... */
+/* The name users write: "health", "shared-memory", ...; "none" for what is no group. */
 const char *endpoint_group_name(enum endpoint_group group);
+bool        endpoint_group_find(struct str name, enum endpoint_group *ret);
+/* The name nearest to that word, if one is near; else NULL. */
+const char *endpoint_group_suggest(struct str word);
+bool        endpoint_group_is_valid(enum endpoint_group group);
+/* Endpoints of such a group that name no model speak of all models at once. */
+bool        endpoint_group_spans_models(enum endpoint_group group);
 
 void endpoint_policy_init(struct endpoint_policy *p);
 void endpoint_policy_done(struct endpoint_policy *p);

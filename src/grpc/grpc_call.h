@@ -31,7 +31,7 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/str.h"
-#include "frontend/endpoint.h"
+#include "frontend/access.h"
 #include "grpc/grpc_status.h"
 #include "net/mailbox.h"
 
@@ -106,6 +106,8 @@ struct grpc_call {
          * looked at, nothing else. NULL at the start of each call. */
         grpc_call_fn     on_sent;
         enum grpc_abort  abort_reason;
+
+        struct access    access; /* checked before a handler sees the call */
 
         /* Private to grpc_call.c and grpc_stream.c. */
         struct grpc_stream *stream;

@@ -66,6 +66,15 @@ static void measure_paths(struct grpc_server *s) {
                 s->paths[i] = str_of(table->rows[i].path);
 }
 
+/* Who may use a method that is in no group would be left open. */
+static struct error *check_methods(const struct grpc_method_table *table) {
+        for (size_t i = 0; i < table->n_rows; i++)
+                if (!endpoint_group_is_valid(table->rows[i].group))
+                        return error_new(ERR_INTERNAL, "the method '%s' is in no group of endpoints",
+                                         table->rows[i].path);
+        return NULL;
+}
+
 struct error *grpc_server_new(const struct grpc_server_options *o, struct grpc_server **ret) {
         struct grpc_server             *s = mem_zalloc(sizeof(*s));
         const struct net_server_options net = {
@@ -84,7 +93,9 @@ struct error *grpc_server_new(const struct grpc_server_options *o, struct grpc_s
         s->options = *o;
         s->options.address = NULL;
         measure_paths(s);
-        err = net_server_new(&net, &server_ops, &s->net);
+        err = check_methods(&o->methods);
+        if (!err)
+                err = net_server_new(&net, &server_ops, &s->net);
         if (err) {
                 free(s->paths);
                 free(s);

@@ -28,6 +28,7 @@
 struct grpc_access {
         const char    *peer;
         struct str     path;
+        struct str     key; /* the name of the API key; ptr NULL when there was none */
         enum grpc_code code;
         uint64_t       bytes_in;  /* of messages, as received */
         uint64_t       bytes_out; /* of messages, as sent */

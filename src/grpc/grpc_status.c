@@ -73,6 +73,16 @@ static size_t first_character(struct str text) {
         return n > 0 ? n : 1;
 }
 
+enum grpc_code grpc_code_of_access(enum access_verdict verdict) {
+        switch (verdict) {
+        case ACCESS_GRANTED: break;
+        case ACCESS_NO_HEADER: return GRPC_UNAVAILABLE; /* as the reference answers */
+        case ACCESS_NO_KEY: return GRPC_UNAUTHENTICATED;
+        case ACCESS_NOT_ALLOWED: return GRPC_PERMISSION_DENIED;
+        }
+        return GRPC_OK;
+}
+
 struct str grpc_message_encode(struct arena *a, struct str text) {
         static const char hex[] = "0123456789ABCDEF";
         size_t            len = 0;

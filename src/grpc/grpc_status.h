@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "frontend/access.h"
 
 /* Numbers of the gRPC protocol. */
 enum grpc_code {
@@ -38,6 +39,7 @@ const char    *grpc_code_name(enum grpc_code code);
 /* "0" .. "16". */
 struct str     grpc_code_digits(enum grpc_code code);
 enum grpc_code grpc_code_of_error(enum error_code code);
+enum grpc_code grpc_code_of_access(enum access_verdict verdict);
 
 /* Percent-encoded as the protocol wants it ("PROTOCOL-HTTP2, Status-Message"): space to tilde but
  * for "%" stand for themselves. Cut, between characters, where it would become too long. Returns

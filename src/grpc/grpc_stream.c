@@ -154,18 +154,31 @@ static const struct grpc_method *find_method(const struct h2_loop *home, struct 
         return NULL;
 }
 
-/* False: it has been answered. */
-static bool check_rule(struct grpc_stream *st) {
-        struct grpc_call           *call = &st->call;
-        const struct endpoint_rule *rule;
+static void field_at(const void *of, size_t at, struct str *ret_name, struct str *ret_value) {
+        const struct grpc_call *call = of;
 
-        rule = endpoint_policy_find(call->service->policy, call->method->group);
-        if (!rule || endpoint_rule_allows(rule, grpc_call_metadata(call, rule->header)))
+        *ret_name = call->metadata[at].name;
+        *ret_value = call->metadata[at].value;
+}
+
+/* The one place where a call is let through. False: it has been answered. */
+static bool check_access(struct grpc_stream *st) {
+        struct grpc_call            *call = &st->call;
+        const struct access_question question = {
+                .group = call->method->group,
+                .noun = "protocol",
+                .field = field_at,
+                .call = call,
+                .n_fields = call->n_metadata,
+                .arena = &call->arena,
+        };
+        const char         *text;
+        enum access_verdict verdict =
+                access_check(call->service->policy, &question, &call->access, &text);
+
+        if (LIKELY(verdict == ACCESS_GRANTED))
                 return true;
-        grpc_stream_refuse(st, GRPC_UNAVAILABLE,
-                           arena_printf(&call->arena,
-                                        "This protocol is restricted, expecting header '%s'",
-                                        rule->header));
+        grpc_stream_refuse(st, grpc_code_of_access(verdict), text);
         return false;
 }
 
@@ -232,7 +245,7 @@ void grpc_stream_on_headers(struct grpc_stream *st) {
                 grpc_stream_refuse(st, GRPC_UNIMPLEMENTED, "unknown method");
                 return;
         }
-        if (!check_rule(st) || !check_encoding(st) || !check_timeout(st))
+        if (!check_access(st) || !check_encoding(st) || !check_timeout(st))
                 return;
         if (call->method->is_compressible)
                 st->encoding_out = grpc_encoding_choose(st->conn->home->options->compression,

@@ -52,6 +52,7 @@ static void log_access(const struct grpc_stream *st) {
         access = (struct grpc_access){
                 .peer = grpc_call_peer(&st->call),
                 .path = st->call.path,
+                .key = access_key_name(&st->call.access),
                 .code = st->code,
                 .bytes_in = st->bytes_in,
                 .bytes_out = st->bytes_out,
@@ -68,6 +69,7 @@ void h2_conn_recycle(struct grpc_stream *st) {
         if (st->call.on_sent)
                 st->call.on_sent(&st->call);
         log_access(st);
+        access_done(&st->call.access);
         list_remove(&st->node);
         c->n_streams--;
         arena_done(&st->call.arena);

@@ -78,6 +78,13 @@ static struct error *prepare(struct rpc_inference *i, struct str message, struct
         return rpc_inference_fill(i);
 }
 
+/* Takes the error, whose text it is. */
+static void refuse_access(struct grpc_call *grpc, enum access_verdict verdict, struct error *err) {
+        AUTO_ERROR gone = err;
+
+        grpc_call_finish(grpc, grpc_code_of_access(verdict), gone->message);
+}
+
 void rpc_infer(struct grpc_call *grpc, struct str message, struct buf *owner) {
         struct rpc_inference *i = arena_alloc(&grpc->arena, sizeof(*i));
         struct error         *err;
@@ -90,7 +97,10 @@ void rpc_infer(struct grpc_call *grpc, struct str message, struct buf *owner) {
         if (!err)
                 return; /* it may have been answered already */
         rpc_inference_done(i);
-        grpc_call_fail(grpc, err);
+        if (i->verdict == ACCESS_GRANTED)
+                grpc_call_fail(grpc, err);
+        else
+                refuse_access(grpc, i->verdict, err);
 }
 
 void rpc_infer_cancel(struct grpc_call *grpc) {

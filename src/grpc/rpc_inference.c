@@ -28,6 +28,7 @@ void rpc_inference_init(struct rpc_inference *i, struct grpc_call *grpc, struct 
         i->arena = arena;
         i->bytes = NULL;
         i->version = -1;
+        i->verdict = ACCESS_GRANTED;
         i->is_decoupled = false;
         i->wire = (struct infer_wire){ .model_name = "", .model_version = "" };
         infer_request_init(&i->wire.request);
@@ -70,6 +71,14 @@ static struct error *tell_exit(const struct rpc_inference *i, struct error *err)
                                                "accepting new requests.");
 }
 
+static struct error *check_access(struct rpc_inference *i) {
+        const char *text;
+
+        i->verdict = access_check_model(&i->grpc->access, str_of(i->wire.model_name), i->arena,
+                                        &text);
+        return LIKELY(i->verdict == ACCESS_GRANTED) ? NULL : error_new_text(ERR_UNAVAILABLE, text);
+}
+
 struct error *rpc_inference_read(struct rpc_inference *i, struct str message, struct buf *owner) {
         struct infer_source source = {
                 .message = message,
@@ -81,6 +90,7 @@ struct error *rpc_inference_read(struct rpc_inference *i, struct str message, st
                 buf_ref(owner);
         i->bytes = owner;
         TRY(infer_decode(&source, &i->wire));
+        TRY(check_access(i));
         TRY(model_version_read(str_of(i->wire.model_version), &i->version));
         return tell_exit(i, find_model(i));
 }

@@ -23,6 +23,7 @@ struct rpc_inference {
         struct buf       *bytes; /* ref: of the message; NULL when it is empty */
         struct infer_wire wire;
         int64_t           version;
+        enum access_verdict verdict; /* GRANTED, or why read() failed */
         bool              is_decoupled; /* the model; known once prepare() has found it */
         struct infer_call call;
 };
@@ -31,7 +32,8 @@ struct rpc_inference {
 void rpc_inference_init(struct rpc_inference *i, struct grpc_call *grpc, struct arena *arena,
                         void *owner, infer_call_fn on_done);
 
-/* Reads the message and finds the model. In the order of the reference: syntax, version, model. */
+/* Reads the message and finds the model. In the order of the reference: syntax, version, model;
+ * before the model is looked for it is seen whether the caller may use it. */
 struct error *rpc_inference_read(struct rpc_inference *i, struct str message, struct buf *owner)
         NODISCARD;
 /* Makes the request of the C API: parameters, metadata, tensors. */

@@ -42,21 +42,27 @@ enum rpc {
 struct control_row {
         const ProtobufCMessageDescriptor *request;
         rpc_answer_fn                     answer;
+        size_t                            model_at; /* its `const char *` in the request; 0: none */
 };
 
 #define REQUEST(type) &inference__##type##_request__descriptor
+#define MODEL(type, field) offsetof(Inference__##type##Request, field)
 
 static const struct control_row control_rows[N_RPCS] = {
         [RPC_SERVER_LIVE] = { REQUEST(server_live), rpc_server_live },
         [RPC_SERVER_READY] = { REQUEST(server_ready), rpc_server_ready },
-        [RPC_MODEL_READY] = { REQUEST(model_ready), rpc_model_ready },
+        [RPC_MODEL_READY] = { REQUEST(model_ready), rpc_model_ready, MODEL(ModelReady, name) },
         [RPC_SERVER_METADATA] = { REQUEST(server_metadata), rpc_server_metadata },
-        [RPC_MODEL_METADATA] = { REQUEST(model_metadata), rpc_model_metadata },
-        [RPC_MODEL_CONFIG] = { REQUEST(model_config), rpc_model_config },
-        [RPC_MODEL_STATISTICS] = { REQUEST(model_statistics), rpc_model_statistics },
+        [RPC_MODEL_METADATA] = { REQUEST(model_metadata), rpc_model_metadata,
+                                 MODEL(ModelMetadata, name) },
+        [RPC_MODEL_CONFIG] = { REQUEST(model_config), rpc_model_config, MODEL(ModelConfig, name) },
+        [RPC_MODEL_STATISTICS] = { REQUEST(model_statistics), rpc_model_statistics,
+                                   MODEL(ModelStatistics, name) },
         [RPC_REPOSITORY_INDEX] = { REQUEST(repository_index), rpc_repository_index },
-        [RPC_REPOSITORY_LOAD] = { REQUEST(repository_model_load), rpc_repository_load },
-        [RPC_REPOSITORY_UNLOAD] = { REQUEST(repository_model_unload), rpc_repository_unload },
+        [RPC_REPOSITORY_LOAD] = { REQUEST(repository_model_load), rpc_repository_load,
+                                  MODEL(RepositoryModelLoad, model_name) },
+        [RPC_REPOSITORY_UNLOAD] = { REQUEST(repository_model_unload), rpc_repository_unload,
+                                    MODEL(RepositoryModelUnload, model_name) },
         [RPC_SYSTEM_SHM_STATUS] = { REQUEST(system_shared_memory_status), rpc_system_shm_status },
         [RPC_SYSTEM_SHM_REGISTER] = { REQUEST(system_shared_memory_register),
                                       rpc_system_shm_register },
@@ -66,7 +72,8 @@ static const struct control_row control_rows[N_RPCS] = {
         [RPC_CUDA_SHM_REGISTER] = { REQUEST(cuda_shared_memory_register), rpc_cuda_shm_register },
         [RPC_CUDA_SHM_UNREGISTER] = { REQUEST(cuda_shared_memory_unregister),
                                       rpc_cuda_shm_unregister },
-        [RPC_TRACE_SETTING] = { REQUEST(trace_setting), rpc_trace_setting },
+        [RPC_TRACE_SETTING] = { REQUEST(trace_setting), rpc_trace_setting,
+                                MODEL(TraceSetting, model_name) },
         [RPC_LOG_SETTINGS] = { REQUEST(log_settings), rpc_log_settings },
         [RPC_HEALTH_CHECK] = { &grpc__health__v1__health_check_request__descriptor,
                                rpc_health_check },
@@ -152,17 +159,44 @@ static const struct grpc_method methods[N_RPCS] = {
                                      .on_abort = rpc_reflection_abort },
 };
 
+/* Which model the request is about is in its message; "" when it names none. */
+static struct str model_of(const struct control_row *row, const ProtobufCMessage *request) {
+        const char *name = "";
+
+        if (row->model_at > 0)
+                memcpy(&name, (const char *)request + row->model_at, sizeof(name));
+        return str_of(name);
+}
+
 static void on_control(struct grpc_call *call, struct str message, struct buf *owner UNUSED) {
         const struct control_row *row = &control_rows[call->method - methods];
         ProtobufCMessage         *request, *answer = NULL;
         struct error *err = rpc_map_request(row->request, message, &call->arena, &request);
+        const char   *text;
 
-        if (!err)
+        if (!err) {
+                enum access_verdict verdict = access_check_model(
+                        &call->access, model_of(row, request), &call->arena, &text);
+
+                if (UNLIKELY(verdict != ACCESS_GRANTED)) {
+                        grpc_call_finish(call, grpc_code_of_access(verdict), text);
+                        return;
+                }
                 err = row->answer(call, request, &answer);
+        }
         if (err)
                 grpc_call_fail(call, err);
         else if (answer)
                 rpc_map_reply(call, answer);
+}
+
+bool rpc_table_names_model(size_t row) {
+        return row == RPC_MODEL_INFER || row == RPC_MODEL_STREAM_INFER ||
+               control_rows[row].model_at > 0;
+}
+
+const ProtobufCMessageDescriptor *rpc_table_request(size_t row) {
+        return control_rows[row].request;
 }
 
 struct grpc_method_table rpc_table(void) {

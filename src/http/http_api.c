@@ -82,5 +82,5 @@ static const struct http_route rows[] = {
 };
 
 struct http_route_table http_api_routes(void) {
-        return (struct http_route_table){ rows, ARRAY_LEN(rows), NULL };
+        return (struct http_route_table){ .rows = rows, .n_rows = ARRAY_LEN(rows) };
 }

@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/str.h"
+#include "frontend/access.h"
 #include "net/mailbox.h"
 
 #include <stdbool.h>
@@ -98,6 +99,8 @@ struct http_call {
          * call may be looked at, not answered. NULL at the start of each call. */
         http_call_fn     on_sent;
         bool             is_aborted; /* the client has gone */
+
+        struct access     access; /* checked before a handler sees the call */
 
         /* Private to http_conn.c. */
         struct http_conn *conn;

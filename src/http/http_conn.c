@@ -30,6 +30,7 @@ static void free_conn(struct http_conn *c) {
         http_chunks_drop(c);
         buf_unref(c->body_buf);
         buf_unref(c->call.body_buf);
+        access_done(&c->call.access);
         arena_done(&c->call.arena);
         http_message_free(c->message);
         free(c->peer);
@@ -107,6 +108,7 @@ static void log_access(struct http_conn *c) {
                 .method = call->method_text,
                 .path = call->path,
                 .model = call->model,
+                .key = access_key_name(&call->access),
                 .status = c->out.status,
                 .bytes_in = c->bytes_in,
                 .bytes_out = c->out.bytes,
@@ -121,6 +123,7 @@ static void clear_call(struct http_conn *c) {
         struct arena arena = c->call.arena;
 
         buf_unref(c->call.body_buf);
+        access_done(&c->call.access);
         arena_reset(&arena);
         c->call = (struct http_call){
                 .arena = arena,

@@ -82,19 +82,67 @@ static void refuse_method(struct http_conn *c, const struct http_route *row) {
         http_call_reply(call, &reply);
 }
 
+static void field_at(const void *call, size_t at, struct str *ret_name, struct str *ret_value) {
+        const struct http_call  *http = call;
+        const struct http_header field = http_message_header(http->conn->message, http->head, at);
+
+        *ret_name = field.name;
+        *ret_value = field.value;
+}
+
+/* RFC 9110, 15.5.2: a 401 says how to do better. */
+static void refuse_access(struct http_call *call, enum access_verdict verdict, const char *message,
+                          const char *content_type) {
+        static const struct http_header how = { { "WWW-Authenticate", 16 }, { "Bearer", 6 } };
+        struct str                      text = http_call_print_error(call, message);
+        const struct http_part          part = { text.ptr, text.len, NULL };
+        const struct http_reply         reply = {
+                        .status = verdict == ACCESS_NO_KEY ? 401 : 403,
+                        .content_type = content_type,
+                        .headers = &how,
+                        .n_headers = verdict == ACCESS_NO_KEY,
+                        .parts = &part,
+                        .n_parts = 1,
+        };
+
+        http_call_reply(call, &reply);
+}
+
+/* The one place where a request is let through; else it has been answered. */
+static bool may_use(struct http_conn *c, enum endpoint_group group, const char *refusal_type) {
+        struct http_call            *call = &c->call;
+        const struct access_question question = {
+                .group = group,
+                .knows_model = true,
+                .model = call->model,
+                .noun = "API",
+                .field = field_at,
+                .call = call,
+                .n_fields = call->n_headers,
+                .arena = &call->arena,
+        };
+        const char         *text;
+        enum access_verdict verdict =
+                access_check(c->server->options.service.policy, &question, &call->access, &text);
+
+        if (LIKELY(verdict == ACCESS_GRANTED))
+                return true;
+        refuse_access(call, verdict, text, refusal_type);
+        return false;
+}
+
 /* True when the call may go to its row's handler; else it has been answered. */
 static bool check_route(struct http_conn *c) {
         const struct http_route_table *table = &c->server->options.routes;
         struct http_call              *call = &c->call;
         struct http_captures           found = { 0 };
         enum http_route_verdict        verdict;
-        const struct endpoint_rule    *rule;
         const struct http_route       *row = NULL;
 
         verdict = http_route_find(table, call->method, call->path, &row, &found);
         if (verdict == HTTP_ROUTE_NOT_FOUND) {
                 if (table->fallback)
-                        return true;
+                        return may_use(c, table->fallback_group, NULL);
                 http_call_reply_refusal(call, 404, "Not Found", NULL);
                 return false;
         }
@@ -102,15 +150,8 @@ static bool check_route(struct http_conn *c) {
         call->model = found.model;
         call->version = found.version;
         call->region = found.region;
-        rule = endpoint_policy_find(c->server->options.service.policy, row->group);
-        if (rule && !endpoint_rule_allows(rule, http_call_header(call, rule->header))) {
-                char *text = arena_printf(&call->arena,
-                                          "This API is restricted, expecting header '%s'",
-                                          rule->header);
-
-                http_call_reply_refusal(call, 403, text, row->refusal_type);
+        if (!may_use(c, row->group, row->refusal_type))
                 return false;
-        }
         if (verdict == HTTP_ROUTE_WRONG_METHOD) {
                 refuse_method(c, row);
                 return false;

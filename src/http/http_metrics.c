@@ -35,9 +35,10 @@ static void on_other_path(struct http_call *call) {
 }
 
 static const struct http_route metrics_rows[] = {
-        { "/metrics", HTTP_METHOD_GET, ENDPOINT_OPEN, METRICS_TYPE, on_metrics },
+        { "/metrics", HTTP_METHOD_GET, ENDPOINT_METRICS, METRICS_TYPE, on_metrics },
 };
 
 struct http_route_table http_metrics_routes(void) {
-        return (struct http_route_table){ metrics_rows, ARRAY_LEN(metrics_rows), on_other_path };
+        return (struct http_route_table){ metrics_rows, ARRAY_LEN(metrics_rows), on_other_path,
+                                          ENDPOINT_METRICS };
 }

@@ -32,6 +32,7 @@ struct http_route_table {
         size_t                   n_rows;
         /* What an unknown path gets; NULL = 404 {"error":"Not Found"}. */
         http_call_fn             fallback;
+        enum endpoint_group      fallback_group; /* when there is a fallback */
 };
 
 struct http_captures {
@@ -49,5 +50,8 @@ enum http_route_verdict http_route_find(const struct http_route_table *table,
                                         enum http_method method, struct str path,
                                         const struct http_route **ret_row,
                                         struct http_captures *ret_captures);
+
+/* INTERNAL names a row that is in no group of endpoints: who may use it would be left open. */
+struct error *http_route_check(const struct http_route_table *table) NODISCARD;
 
 bool http_route_matches(const char *pattern, struct str path, struct http_captures *ret);

@@ -67,7 +67,9 @@ struct error *http_server_new(const struct http_server_options *o, struct http_s
 
         s->options = *o;
         s->options.address = NULL;
-        err = net_server_new(&net, &server_ops, &s->net);
+        err = http_route_check(&o->routes);
+        if (!err)
+                err = net_server_new(&net, &server_ops, &s->net);
         if (err) {
                 free(s);
                 return err;

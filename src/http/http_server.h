@@ -30,6 +30,7 @@
 struct http_access {
         const char *peer;
         struct str  method, path, model;
+        struct str  key; /* the name of the API key; ptr NULL when there was none */
         unsigned    status;
         uint64_t    bytes_in;  /* head and body as received */
         uint64_t    bytes_out; /* head and body as written */

@@ -7,6 +7,8 @@ const char *http_status_phrase(unsigned status) {
                 return "OK";
         case 400:
                 return "Bad Request";
+        case 401:
+                return "Unauthorized";
         case 403:
                 return "Forbidden";
         case 404:

@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #define MAX_LIMIT_NAMES 64
+#define MAX_KEY_SERIES 16384 /* four reasons for each key that a file may hold */
 #define PROC_FILE_MAX ((size_t)4 << 20) /* a line per CPU, and one with a number per interrupt */
 
 struct cpu_times {
@@ -22,11 +23,13 @@ struct cpu_times {
 struct core_metrics {
         struct metric_registry     *registry; /* borrowed: the server */
         struct metric_collector    *collector;
-        struct metric_family       *rejected; /* owned */
+        struct metric_family       *rejected;    /* owned */
+        struct metric_family       *key_refused; /* owned */
         struct core_metrics_options options;
 
-        struct mutex     limits_lock; /* rank LOCK_MAILBOX; guards `limits` */
+        struct mutex     limits_lock; /* rank LOCK_MAILBOX; guards the maps */
         struct map       limits;      /* struct metric, owned, by limit */
+        struct map       key_series;  /* struct metric, owned, by "<reason> <key>" */
 
         /* The collector's, which the registry serialises. */
         uint64_t         read_at_ns;
@@ -124,23 +127,33 @@ struct core_metrics *core_metrics_new(struct metric_registry *r,
         m->options = *options;
         mutex_init(&m->limits_lock, LOCK_MAILBOX);
         map_init(&m->limits);
+        map_init(&m->key_series);
         /* Our own fixed name and text: opening cannot be refused. */
         error_free(metric_family_open(r, METRIC_COUNTER, "neso_rejected_total",
                                       "Requests and connections refused because of a limit",
                                       &m->rejected));
+        error_free(metric_family_open(r, METRIC_COUNTER, "neso_api_key_refused_total",
+                                      "Requests refused because of their API key",
+                                      &m->key_refused));
         m->collector = metric_collector_add(r, false, collect, m);
         return m;
 }
 
-void core_metrics_free(struct core_metrics *m) {
+static void free_metrics(struct map *metrics) {
         const struct map_entry *e;
         size_t                  at = 0;
 
-        metric_collector_remove(m->registry, m->collector);
-        while ((e = map_next(&m->limits, &at)) != NULL)
+        while ((e = map_next(metrics, &at)) != NULL)
                 metric_free(e->value);
-        map_done(&m->limits);
+        map_done(metrics);
+}
+
+void core_metrics_free(struct core_metrics *m) {
+        metric_collector_remove(m->registry, m->collector);
+        free_metrics(&m->limits);
+        free_metrics(&m->key_series);
         error_free(metric_family_close(m->rejected));
+        error_free(metric_family_close(m->key_refused));
         mutex_done(&m->limits_lock);
         free(m);
 }
@@ -157,6 +170,24 @@ struct error *core_metrics_count_rejected(struct core_metrics *m, const char *li
                                          MAX_LIMIT_NAMES);
                 TRY(metric_new(m->rejected, &label, 1, NULL, 0, &metric));
                 map_set(&m->limits, str_of(limit), metric);
+        }
+        return metric_increment(metric, 1);
+}
+
+struct error *core_metrics_count_key_refused(struct core_metrics *m, const char *key,
+                                             const char *reason) {
+        const struct metric_label labels[] = { { "key", key }, { "reason", reason } };
+        AUTO_CHARS                series = mem_printf("%s %s", reason, key);
+        struct metric            *metric;
+
+        MUTEX_GUARD(&m->limits_lock);
+        metric = map_find(&m->key_series, str_of(series));
+        if (metric == NULL) {
+                if (map_size(&m->key_series) >= MAX_KEY_SERIES)
+                        return error_new(ERR_INVALID_ARG, "more than %d refusals of keys to count",
+                                         MAX_KEY_SERIES);
+                TRY(metric_new(m->key_refused, labels, ARRAY_LEN(labels), NULL, 0, &metric));
+                map_set(&m->key_series, str_of(series), metric);
         }
         return metric_increment(metric, 1);
 }

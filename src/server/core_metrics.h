@@ -28,3 +28,6 @@ void                 core_metrics_free(struct core_metrics *m);
 
 /* neso_rejected_total{limit="<limit>"} + 1. */
 struct error *core_metrics_count_rejected(struct core_metrics *m, const char *limit) NODISCARD;
+/* neso_api_key_refused_total{key="<key>",reason="<reason>"} + 1. */
+struct error *core_metrics_count_key_refused(struct core_metrics *m, const char *key,
+                                             const char *reason) NODISCARD;

@@ -479,6 +479,9 @@ static void test_statistics(void **state) {
         size_t                       byte_size;
         static const char            success[] =
                 "nv_inference_request_success{model=\"twin\",version=\"1\"} 4\n";
+        static const char refused[] =
+                "neso_api_key_refused_total{key=\"someone\",reason=\"group\"} 2\n"
+                "neso_api_key_refused_total{key=\"\",reason=\"missing\"} 1\n";
         static const char rejected[] = "neso_rejected_total{limit=\"of the test\"} 1\n";
 
         (void)state;
@@ -490,11 +493,15 @@ static void test_statistics(void **state) {
         assert_ok(TRITONSERVER_MessageDelete(message));
 
         assert_ok(NESO_ServerObserveRejected(server, "of the test"));
+        assert_ok(NESO_ServerObserveKeyRefused(server, "someone", "group"));
+        assert_ok(NESO_ServerObserveKeyRefused(server, "someone", "group"));
+        assert_ok(NESO_ServerObserveKeyRefused(server, "", "missing"));
         assert_ok(TRITONSERVER_ServerMetrics(server, &metrics));
         assert_ok(TRITONSERVER_MetricsFormatted(metrics, TRITONSERVER_METRIC_PROMETHEUS, &base,
                                                 &byte_size));
         assert_non_null(memmem(base, byte_size, success, strlen(success)));
         assert_non_null(memmem(base, byte_size, rejected, strlen(rejected)));
+        assert_non_null(memmem(base, byte_size, refused, strlen(refused)));
         assert_ok(TRITONSERVER_MetricsDelete(metrics));
 }
 

@@ -88,10 +88,10 @@ static void end_chat(struct grpc_call *call) {
 }
 
 static const struct grpc_method rows[] = {
-        { .path = "/e", .group = ENDPOINT_OPEN, .is_compressible = true, .on_message = echo },
-        { .path = "/f", .group = ENDPOINT_OPEN, .on_message = fail },
-        { .path = "/h", .group = ENDPOINT_OPEN, .on_message = hold, .on_abort = release },
-        { .path = "/c", .group = ENDPOINT_OPEN, .is_client_stream = true, .is_server_stream = true,
+        { .path = "/e", .group = ENDPOINT_HEALTH, .is_compressible = true, .on_message = echo },
+        { .path = "/f", .group = ENDPOINT_HEALTH, .on_message = fail },
+        { .path = "/h", .group = ENDPOINT_HEALTH, .on_message = hold, .on_abort = release },
+        { .path = "/c", .group = ENDPOINT_HEALTH, .is_client_stream = true, .is_server_stream = true,
           .on_open = open_chat, .on_message = chat, .on_half_close = end_chat,
           .on_abort = end_chat },
 };

@@ -88,6 +88,16 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ReadyWatchDelete(
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerObserveRejected(
         struct TRITONSERVER_Server *server, const char *limit);
 
+/* Counts one request that a front end refused because of its API key: adds 1 to the counter
+ * neso_api_key_refused_total{key="<key>",reason="<reason>"}, which TRITONSERVER_ServerMetrics()
+ * reports. `key` is the key's name (never the key), "" when none was given or it is unknown;
+ * `reason` is why ("missing", "unknown", "group", "model"). Both are copied; use fixed sets of
+ * names, since each new pair is a new series.
+ *
+ * INVALID_ARG when an argument is NULL, or beyond 16384 series. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerObserveKeyRefused(
+        struct TRITONSERVER_Server *server, const char *key, const char *reason);
+
 #ifdef __cplusplus
 }
 #endif

@@ -45,23 +45,45 @@ static int run_child(void (*run)(void), char *text, size_t size) {
         return status;
 }
 
+static void on_hangup(void *owner) {
+        unsigned *n = owner;
+
+        if (n)
+                ++*n;
+}
+
+/* Each is told, and then the wait goes on. */
+static void hangups(void) {
+        unsigned n = 0;
+        sigset_t pending;
+
+        signals_block();
+        kill(getpid(), SIGHUP);
+        kill(getpid(), SIGTERM); /* taken later: sigwait() gives the lower number first */
+        if (signals_wait(on_hangup, &n) != SIGTERM || n != 1)
+                _exit(2);
+        kill(getpid(), SIGHUP); /* while stopping: not the end */
+        sigpending(&pending);
+        _exit(sigismember(&pending, SIGHUP) ? 0 : 3);
+}
+
 /* The first one is returned, whichever it is. */
 static void wait_for_term(void) {
         signals_block();
         kill(getpid(), SIGTERM);
-        _exit(signals_wait() == SIGTERM ? 0 : 2);
+        _exit(signals_wait(on_hangup, NULL) == SIGTERM ? 0 : 2);
 }
 
 static void wait_for_int(void) {
         signals_block();
         kill(getpid(), SIGINT);
-        _exit(signals_wait() == SIGINT ? 0 : 2);
+        _exit(signals_wait(on_hangup, NULL) == SIGINT ? 0 : 2);
 }
 
 static void two_signals(void) {
         signals_block();
         kill(getpid(), SIGTERM);
-        if (signals_wait() != SIGTERM)
+        if (signals_wait(on_hangup, NULL) != SIGTERM)
                 _exit(2);
         kill(getpid(), SIGINT);
         for (;;)
@@ -103,6 +125,16 @@ static void test_second_signal(void **state) {
         assert_string_equal(text, "Second signal received. Exiting immediately.\n");
 }
 
+static void test_hangup(void **state) {
+        char text[256];
+        int  status = run_child(hangups, text, sizeof(text));
+
+        (void)state;
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        assert_string_equal(text, "");
+}
+
 static void test_broken_pipe(void **state) {
         char text[256];
         int  status = run_child(broken_pipe, text, sizeof(text));
@@ -116,6 +148,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_first_signal),
                 cmocka_unit_test(test_second_signal),
+                cmocka_unit_test(test_hangup),
                 cmocka_unit_test(test_broken_pipe),
         };
 

@@ -21,7 +21,8 @@ static void test_rules(void **state UNUSED) {
         assert_string_equal(endpoint_policy_find(&p, ENDPOINT_HEALTH)->header,
                             "triton-grpc-protocol-probe");
         assert_null(endpoint_policy_find(&p, ENDPOINT_METADATA));
-        assert_null(endpoint_policy_find(&p, ENDPOINT_OPEN));
+        assert_null(endpoint_policy_find(&p, ENDPOINT_NONE));
+        assert_null(endpoint_policy_find(&p, N_ENDPOINT_GROUPS));
         assert_null(endpoint_policy_find(NULL, ENDPOINT_INFERENCE));
 
         assert_true(endpoint_rule_allows(rule, STR_LIT("a=b:c")));
@@ -84,7 +85,32 @@ static void test_bad_rules(void **state UNUSED) {
 static void test_names(void **state UNUSED) {
         assert_string_equal(endpoint_group_name(ENDPOINT_SHARED_MEMORY), "shared-memory");
         assert_string_equal(endpoint_group_name(ENDPOINT_LOGGING), "logging");
-        assert_string_equal(endpoint_group_name(ENDPOINT_OPEN), "open");
+        assert_string_equal(endpoint_group_name(ENDPOINT_NONE), "none");
+        assert_string_equal(endpoint_group_name(N_ENDPOINT_GROUPS), "none");
+        for (enum endpoint_group g = ENDPOINT_NONE + 1; g < N_ENDPOINT_GROUPS; g++) {
+                enum endpoint_group found = ENDPOINT_NONE;
+
+                assert_true(endpoint_group_is_valid(g));
+                assert_true(endpoint_group_find(str_of(endpoint_group_name(g)), &found));
+                assert_int_equal(found, g);
+        }
+        assert_false(endpoint_group_is_valid(ENDPOINT_NONE));
+        assert_false(endpoint_group_is_valid(N_ENDPOINT_GROUPS));
+        assert_string_equal(endpoint_group_suggest(STR_LIT("inferense")), "inference");
+        assert_null(endpoint_group_suggest(STR_LIT("everything")));
+}
+
+/* Metrics can be restricted where they are served. */
+static void test_metrics(void **state UNUSED) {
+        struct endpoint_policy p;
+        AUTO_ERROR             err = NULL;
+
+        endpoint_policy_init(&p);
+        assert_null(endpoint_policy_add(&p, "metrics:k=v", "api", ""));
+        assert_string_equal(endpoint_policy_find(&p, ENDPOINT_METRICS)->value, "v");
+        endpoint_policy_done(&p);
+        err = endpoint_policy_add(&p, "metrics:k=v", "protocol", "triton-grpc-protocol-");
+        assert_string_equal(err->message, "unknown restricted protocol 'metrics' ");
 }
 
 int main(void) {
@@ -93,6 +119,7 @@ int main(void) {
                 cmocka_unit_test(test_long_values),
                 cmocka_unit_test(test_bad_rules),
                 cmocka_unit_test(test_names),
+                cmocka_unit_test(test_metrics),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

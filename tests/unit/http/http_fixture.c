@@ -144,12 +144,12 @@ static void starve(struct http_call *call) {
 static const struct http_route rows[] = {
         { "/v2/models/{m}/infer", HTTP_METHOD_POST, ENDPOINT_INFERENCE, NULL, tell },
         { "/v2/models/{m}/versions/{v}/infer", HTTP_METHOD_POST, ENDPOINT_INFERENCE, NULL, tell },
-        { "/echo", HTTP_METHOD_POST, ENDPOINT_OPEN, HTTP_JSON, echo },
-        { "/later", HTTP_METHOD_GET, ENDPOINT_OPEN, NULL, later },
-        { "/big", HTTP_METHOD_GET, ENDPOINT_OPEN, NULL, big },
-        { "/chunks", HTTP_METHOD_GET, ENDPOINT_OPEN, NULL, chunks },
-        { "/fields", HTTP_METHOD_GET, ENDPOINT_OPEN, NULL, fields },
-        { "/starve", HTTP_METHOD_GET, ENDPOINT_OPEN, NULL, starve },
+        { "/echo", HTTP_METHOD_POST, ENDPOINT_HEALTH, HTTP_JSON, echo },
+        { "/later", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, later },
+        { "/big", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, big },
+        { "/chunks", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, chunks },
+        { "/fields", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, fields },
+        { "/starve", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, starve },
         { "/both", HTTP_METHOD_GET, ENDPOINT_TRACE, HTTP_JSON, later },
         { "/both", HTTP_METHOD_POST, ENDPOINT_TRACE, HTTP_JSON, echo },
 };
@@ -185,7 +185,7 @@ void fixture_init(struct fixture *f) {
         http_server_options_init(&f->options);
         f->options.address = "127.0.0.1";
         f->options.n_threads = 2;
-        f->options.routes = (struct http_route_table){ rows, ARRAY_LEN(rows), NULL };
+        f->options.routes = (struct http_route_table){ .rows = rows, .n_rows = ARRAY_LEN(rows) };
         f->options.service.policy = &f->policy;
         f->options.service.max_input_bytes = f->options.limits.input_bytes;
         f->options.on_rejected = on_rejected;

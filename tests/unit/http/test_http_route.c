@@ -30,7 +30,7 @@ static const struct http_route rows[] = {
         [9] = { "/v2/repository/{*}/models/{m}/load", P, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON,
                 handler },
 };
-static const struct http_route_table table = { rows, ARRAY_LEN(rows), NULL };
+static const struct http_route_table table = { .rows = rows, .n_rows = ARRAY_LEN(rows) };
 
 struct row {
         enum http_method        method;

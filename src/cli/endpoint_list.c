@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cli/endpoint_list.h"
+
+#include "codec/json_writer.h"
+#include "frontend/endpoint.h"
+#include "grpc/rpc_table.h"
+#include "http/http_server.h"
+
+struct endpoint_entry {
+        const char         *protocol, *method, *path;
+        enum endpoint_group group;
+        bool                names_model;
+};
+
+typedef void (*entry_fn)(void *out, const struct endpoint_entry *e);
+
+static const char *method_name(enum http_method method) {
+        switch (method) {
+        case HTTP_METHOD_GET: return "GET";
+        case HTTP_METHOD_POST: return "POST";
+        case HTTP_METHOD_HEAD: return "HEAD";
+        case HTTP_METHOD_OTHER: break;
+        }
+        return "*";
+}
+
+static void visit_http(const char *protocol, const struct http_route_table *table, entry_fn entry,
+                       void *out) {
+        for (size_t i = 0; i < table->n_rows; i++) {
+                const struct http_route *row = &table->rows[i];
+
+                entry(out, &(struct endpoint_entry){
+                                   .protocol = protocol,
+                                   .method = method_name(row->method),
+                                   .path = row->pattern,
+                                   .group = row->group,
+                                   .names_model = strstr(row->pattern, "{m}") != NULL,
+                           });
+        }
+        if (table->fallback)
+                entry(out, &(struct endpoint_entry){
+                                   .protocol = protocol,
+                                   .method = "*",
+                                   .path = "/{*}",
+                                   .group = table->fallback_group,
+                           });
+}
+
+static void visit_grpc(entry_fn entry, void *out) {
+        const struct grpc_method_table table = rpc_table();
+
+        for (size_t i = 0; i < table.n_rows; i++)
+                entry(out, &(struct endpoint_entry){
+                                   .protocol = "grpc",
+                                   .method = "POST",
+                                   .path = table.rows[i].path,
+                                   .group = table.rows[i].group,
+                                   .names_model = rpc_table_names_model(i),
+                           });
+}
+
+static void visit_all(entry_fn entry, void *out) {
+        const struct http_route_table api = http_api_routes(), metrics = http_metrics_routes();
+
+        visit_http("http", &api, entry, out);
+        visit_http("metrics", &metrics, entry, out);
+        visit_grpc(entry, out);
+}
+
+static const char *models_of(const struct endpoint_entry *e) {
+        if (e->names_model)
+                return "one";
+        return endpoint_group_spans_models(e->group) ? "all" : "none";
+}
+
+static void put_line(void *out, const struct endpoint_entry *e) {
+        strbuf_printf(out, "%-8s %-4s %-62s %-16s %s\n", e->protocol, e->method, e->path,
+                      endpoint_group_name(e->group), models_of(e));
+}
+
+void endpoint_list_print(struct strbuf *out) {
+        visit_all(put_line, out);
+}
+
+static void put_member(struct json_writer *w, const char *key, const char *text) {
+        json_key(w, key);
+        json_put_string(w, text);
+}
+
+static void put_object(void *out, const struct endpoint_entry *e) {
+        struct json_writer *w = out;
+
+        json_begin_object(w);
+        put_member(w, "protocol", e->protocol);
+        put_member(w, "method", e->method);
+        put_member(w, "path", e->path);
+        put_member(w, "group", endpoint_group_name(e->group));
+        put_member(w, "models", models_of(e));
+        json_end_object(w);
+}
+
+void endpoint_list_print_json(struct strbuf *out) {
+        struct json_writer w;
+
+        json_writer_init(&w, out);
+        json_begin_array(&w);
+        visit_all(put_object, &w);
+        json_end_array(&w);
+        strbuf_putc(out, '\n');
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/digest.h"
+
+struct row {
+        enum digest_kind kind;
+        struct str       text;
+        const char      *hex;
+};
+
+/* From RFC 1321, A.5, and FIPS 180-4's examples. */
+static const struct row rows[] = {
+        { DIGEST_SHA256, { "", 0 },
+          "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" },
+        { DIGEST_SHA256, { "abc", 3 },
+          "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" },
+        { DIGEST_SHA256, { "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56 },
+          "248D6A61D20638B8E5C026930C3E6039A33CE45964FF2167F6ECEDD419DB06C1" },
+        { DIGEST_MD5, { "", 0 }, "d41d8cd98f00b204e9800998ecf8427e" },
+        { DIGEST_MD5, { "message digest", 14 }, "f96b697d7cb7938d525a2f31aaf161d0" },
+};
+
+static void test_known(void **state UNUSED) {
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                unsigned char want[DIGEST_MAX_BYTES], found[DIGEST_MAX_BYTES];
+                size_t        n = digest_bytes(rows[i].kind);
+
+                assert_true(digest_read_hex(str_of(rows[i].hex), want, n));
+                assert_null(digest_of(rows[i].kind, rows[i].text, found));
+                assert_memory_equal(found, want, n);
+        }
+}
+
+/* Cut anywhere, the bytes give the same digest. */
+static void test_pieces(void **state UNUSED) {
+        static const char text[] = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+        unsigned char     want[DIGEST_MAX_BYTES], found[DIGEST_MAX_BYTES];
+        size_t            len = sizeof(text) - 1;
+
+        assert_null(digest_of(DIGEST_SHA256, str_range(text, len), want));
+        for (size_t cut = 0; cut <= len; cut++) {
+                AUTO_DIGEST d = { 0 };
+
+                assert_null(digest_init(&d, DIGEST_SHA256));
+                digest_add(&d, text, cut);
+                digest_add(&d, text + cut, len - cut);
+                assert_null(digest_finish(&d, found));
+                assert_memory_equal(found, want, DIGEST_SHA256_BYTES);
+        }
+}
+
+static void test_unfinished(void **state UNUSED) {
+        struct digest d;
+
+        assert_null(digest_init(&d, DIGEST_MD5));
+        digest_add(&d, "abc", 3);
+        digest_done(&d);
+        digest_done(&d);
+}
+
+static void test_hex(void **state UNUSED) {
+        unsigned char bytes[2] = { 0 };
+
+        assert_true(digest_read_hex(STR_LIT("0aF9"), bytes, 2));
+        assert_int_equal(bytes[0], 0x0a);
+        assert_int_equal(bytes[1], 0xf9);
+        assert_false(digest_read_hex(STR_LIT("0aF"), bytes, 2));
+        assert_false(digest_read_hex(STR_LIT("0aF90"), bytes, 2));
+        assert_false(digest_read_hex(STR_LIT("0ag9"), bytes, 2));
+        assert_false(digest_read_hex(STR_LIT("0a 9"), bytes, 2));
+        assert_false(digest_read_hex(STR_LIT(""), bytes, 2));
+}
+
+static void test_equal(void **state UNUSED) {
+        static const unsigned char a[] = { 1, 2, 3 }, b[] = { 1, 2, 0x83 }, c[] = { 0, 2, 3 };
+
+        assert_true(digest_equal(a, a, 3));
+        assert_true(digest_equal(a, b, 2));
+        assert_false(digest_equal(a, b, 3));
+        assert_false(digest_equal(a, c, 3));
+        assert_true(digest_equal(a, c, 0));
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_known),      cmocka_unit_test(test_pieces),
+                cmocka_unit_test(test_unfinished), cmocka_unit_test(test_hex),
+                cmocka_unit_test(test_equal),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
