@@ -213,7 +213,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestTrace(TRITONBACKEND_Request *request,
                                                TRITONSERVER_InferenceTrace **trace) {
         API_NEEDS(request);
         API_NEEDS(trace);
-        *trace = NULL; /* not traced: no trace can be made yet */
+        *trace = (TRITONSERVER_InferenceTrace *)REQUEST(request)->trace; /* NULL: not traced */
         return NULL;
 }
 

@@ -21,39 +21,6 @@ static COLD struct TRITONSERVER_Error *unsupported(const char *function) {
                 return unsupported(#function);                                                     \
         }
 
-/* ---- Traces ---------------------------------------------------------------------------------- */
-
-UNSUPPORTED(TRITONSERVER_InferenceTraceNew,
-            (struct TRITONSERVER_InferenceTrace **trace, TRITONSERVER_InferenceTraceLevel level,
-             uint64_t parent_id, TRITONSERVER_InferenceTraceActivityFn_t activity_fn,
-             TRITONSERVER_InferenceTraceReleaseFn_t release_fn, void *trace_userp))
-UNSUPPORTED(TRITONSERVER_InferenceTraceTensorNew,
-            (struct TRITONSERVER_InferenceTrace **trace, TRITONSERVER_InferenceTraceLevel level,
-             uint64_t parent_id, TRITONSERVER_InferenceTraceActivityFn_t activity_fn,
-             TRITONSERVER_InferenceTraceTensorActivityFn_t tensor_activity_fn,
-             TRITONSERVER_InferenceTraceReleaseFn_t release_fn, void *trace_userp))
-UNSUPPORTED(TRITONSERVER_InferenceTraceReportActivity,
-            (struct TRITONSERVER_InferenceTrace *trace, uint64_t timestamp,
-             const char *activity_name))
-UNSUPPORTED(TRITONSERVER_InferenceTraceDelete, (struct TRITONSERVER_InferenceTrace *trace))
-UNSUPPORTED(TRITONSERVER_InferenceTraceId,
-            (struct TRITONSERVER_InferenceTrace *trace, uint64_t *id))
-UNSUPPORTED(TRITONSERVER_InferenceTraceParentId,
-            (struct TRITONSERVER_InferenceTrace *trace, uint64_t *parent_id))
-UNSUPPORTED(TRITONSERVER_InferenceTraceModelName,
-            (struct TRITONSERVER_InferenceTrace *trace, const char **model_name))
-UNSUPPORTED(TRITONSERVER_InferenceTraceModelVersion,
-            (struct TRITONSERVER_InferenceTrace *trace, int64_t *model_version))
-UNSUPPORTED(TRITONSERVER_InferenceTraceRequestId,
-            (struct TRITONSERVER_InferenceTrace *trace, const char **request_id))
-UNSUPPORTED(TRITONSERVER_InferenceTraceSpawnChildTrace,
-            (struct TRITONSERVER_InferenceTrace *trace,
-             struct TRITONSERVER_InferenceTrace **child_trace))
-UNSUPPORTED(TRITONSERVER_InferenceTraceSetContext,
-            (struct TRITONSERVER_InferenceTrace *trace, const char *trace_context))
-UNSUPPORTED(TRITONSERVER_InferenceTraceContext,
-            (struct TRITONSERVER_InferenceTrace *trace, const char **trace_context))
-
 /* ---- Model repositories ---------------------------------------------------------------------- */
 
 UNSUPPORTED(TRITONSERVER_ServerRegisterModelRepository,

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "infer/trace.h"
 #include "observe/model_stats.h"
 
 static struct backend_instance *self(struct executor *e) {
@@ -96,6 +97,13 @@ void backend_instance_free(struct backend_instance *in) {
         free(in);
 }
 
+static void report_trace(struct trace *t, const struct request_times *times) {
+        trace_report(t, TRACE_COMPUTE_START, times->exec_start_ns);
+        trace_report(t, TRACE_COMPUTE_INPUT_END, times->compute_start_ns);
+        trace_report(t, TRACE_COMPUTE_OUTPUT_START, times->compute_end_ns);
+        trace_report(t, TRACE_COMPUTE_END, times->exec_end_ns);
+}
+
 void backend_instance_report(struct backend_instance *in, struct request *req, bool is_success,
                              const struct request_times *times) {
         struct request_times *t = &req->times;
@@ -104,6 +112,8 @@ void backend_instance_report(struct backend_instance *in, struct request *req, b
         t->compute_start_ns = times->compute_start_ns;
         t->compute_end_ns = times->compute_end_ns;
         t->exec_end_ns = times->exec_end_ns;
+        if (UNLIKELY(req->trace != NULL))
+                report_trace(req->trace, times);
         t->request_end_ns = times->exec_end_ns; /* reported when its outputs are delivered */
         if (is_success)
                 model_stats_success(in->model->stats, t, MAX(req->batch_size, 1));

@@ -6,6 +6,7 @@
 #include "infer/model.h"
 #include "infer/response.h"
 #include "infer/response_order.h"
+#include "infer/trace.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -236,6 +237,10 @@ void request_release(struct request *req, uint32_t flags) {
         struct model *model = req->model;
 
         response_slot_unref(STEAL(req->slot));
+        if (UNLIKELY(req->trace != NULL)) {
+                trace_report(req->trace, TRACE_REQUEST_END, clock_now_ns());
+                trace_unref(STEAL(req->trace));
+        }
         atomic_store_explicit(&req->state, REQUEST_RELEASED, memory_order_release);
         atomic_fetch_sub_explicit(&model->n_in_flight, 1, memory_order_relaxed);
         req->on_release(req, flags, req->on_release_userp);

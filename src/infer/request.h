@@ -37,6 +37,7 @@ struct model_io;
 struct request;
 struct response;
 struct response_slot;
+struct trace;
 
 /* Limits of what a request may name; generous, they only bound memory. */
 #define REQUEST_MAX_DIMS 64
@@ -136,6 +137,7 @@ struct request {
 
         struct request_times  times;
         struct response_slot *slot; /* ref; NULL unless the model preserves ordering */
+        struct trace         *trace; /* ref; NULL unless this inference is traced */
         struct {
                 struct list_node  node;       /* in a level's waiting or delayed list */
                 struct request   *next;       /* in a batch or a list of refused ones */
@@ -158,7 +160,7 @@ struct request {
         struct arena arena;
         /* The whole stays below the 1032 bytes up to which malloc serves freed blocks again without
          * searching; one or two inputs fit. */
-        char first_memory[512] __attribute__((aligned(16)));
+        char first_memory[496] __attribute__((aligned(16)));
 };
 
 /* Takes a reference to the model. NULL when memory is short. */

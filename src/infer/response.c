@@ -6,6 +6,7 @@
 #include "infer/model.h"
 #include "infer/output_shape.h"
 #include "infer/response_order.h"
+#include "infer/trace.h"
 
 #include <string.h>
 
@@ -54,6 +55,8 @@ struct error *response_new_from(const struct response_source *source, struct res
         response_flow_ref(r->source.flow);
         if (r->source.slot != NULL)
                 response_slot_ref(r->source.slot);
+        if (UNLIKELY(r->source.trace != NULL))
+                trace_ref(r->source.trace);
         err = copy_id(r, source->id) ? tell_allocator(source) : out_of_memory();
         if (err != NULL) {
                 response_free(r);
@@ -85,6 +88,7 @@ void response_free(struct response *r) {
                 release_buffer(r, o);
         error_free(r->error);
         response_slot_unref(r->source.slot);
+        trace_unref(r->source.trace);
         response_flow_leave(r->source.flow, r->n_bytes);
         response_flow_unref(r->source.flow);
         model_unref(r->source.model);
@@ -205,6 +209,10 @@ struct error *response_send(struct response *r, uint32_t flags, const struct err
         }
         if (why != NULL)
                 r->error = error_copy(why);
+        if (UNLIKELY(s->trace != NULL)) {
+                trace_report_outputs(r);
+                trace_unref(STEAL(r->source.trace));
+        }
         if (s->model->is_decoupled)
                 count_first(s);
         if (s->slot != NULL)

@@ -36,6 +36,7 @@ struct response_source {
         struct model                    *model;
         struct response_flow            *flow;
         struct response_slot            *slot; /* NULL unless the model preserves ordering */
+        struct trace                    *trace; /* NULL unless the inference is traced */
         const struct response_allocator *allocator;
         void                            *allocator_userp;
         response_complete_fn             on_response;
@@ -44,7 +45,7 @@ struct response_source {
 };
 
 struct response {
-        struct response_source           source; /* holds model, flow, slot; id in arena */
+        struct response_source           source; /* holds model, flow, slot, trace; id in arena */
         struct error                    *error;  /* owned */
         struct response_output          *first_output;
         struct response_output          *last_output;
@@ -62,6 +63,7 @@ static inline struct response_source response_source_of(const struct request *re
                 .model = req->model,
                 .flow = req->flow,
                 .slot = req->slot,
+                .trace = req->trace,
                 .allocator = req->allocator,
                 .allocator_userp = req->allocator_userp,
                 .on_response = req->on_response,

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/response_order.h"
+#include "infer/trace.h"
 
 #include <string.h>
 
@@ -20,6 +21,8 @@ struct error *response_factory_new(struct request *req, struct response_factory 
         response_flow_ref(f->source.flow);
         if (f->source.slot != NULL)
                 response_slot_ref(f->source.slot);
+        if (UNLIKELY(f->source.trace != NULL))
+                trace_ref(f->source.trace);
         atomic_fetch_add_explicit(&f->source.model->n_in_flight, 1, memory_order_relaxed);
         *ret = f;
         return NULL;
@@ -29,6 +32,7 @@ void response_factory_free(struct response_factory *f) {
         if (f == NULL)
                 return;
         response_slot_unref(f->source.slot);
+        trace_unref(f->source.trace);
         response_flow_unref(f->source.flow);
         atomic_fetch_sub_explicit(&f->source.model->n_in_flight, 1, memory_order_relaxed);
         model_unref(f->source.model);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/request.h"
+#include "infer/trace.h"
 
 void instance_init(struct instance *in, struct pull_scheduler *s, struct executor *executor) {
         *in = (struct instance){ .scheduler = s, .executor = executor };
@@ -32,6 +33,8 @@ uint64_t instance_run(struct instance *in, struct request *first, uint32_t n, bo
         reserve(in, n);
         for (struct request *req = first; req != NULL; req = req->queued.next) {
                 atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_relaxed);
+                if (UNLIKELY(req->trace != NULL))
+                        trace_report_inputs(req, TRACE_TENSOR_BACKEND_INPUT);
                 in->batch[at++] = req;
         }
         model_stats_pending(stats, -(int)n);

@@ -26,6 +26,7 @@ struct repo;
 struct request;
 struct stats_board;
 struct timer_thread;
+struct trace;
 
 enum server_state { SERVER_INITIALIZING, SERVER_READY, SERVER_EXITING };
 
@@ -57,6 +58,9 @@ bool server_is_ready(struct server *s);
 
 /* A request against its model, then to its scheduler. The caller keeps it on error. */
 struct error *server_infer(struct server *s, struct request *req) NODISCARD;
+/* The same with a trace, which is taken whatever happens: on error it is released at once. Only
+ * one that another inference holds is left alone. */
+struct error *server_infer_traced(struct server *s, struct request *req, struct trace *t) NODISCARD;
 
 /* A new reference. UNAVAILABLE "Server not ready" before and after the server's life. */
 struct error *server_get_model(struct server *s, const char *name, int64_t version,

@@ -79,6 +79,13 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ReadyWatchNew(
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ReadyWatchDelete(
         struct NESO_ReadyWatch *watch);
 
+/* In the callback of a TRITONSERVER_TRACE_CUSTOM_ACTIVITY: the name that was given to
+ * TRITONSERVER_InferenceTraceReportActivity(). Lent for the callback; NULL outside of one.
+ *
+ * INVALID_ARG when an argument is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceTraceCustomActivity(
+        struct TRITONSERVER_InferenceTrace *trace, const char **activity_name);
+
 /* Counts one request that a front end refused because of a limit of its own (a body too large,
  * too many connections): adds 1 to the counter neso_rejected_total{limit="<limit>"}, which
  * TRITONSERVER_ServerMetrics() reports. `limit` is the limit's name, copied; use a fixed set of

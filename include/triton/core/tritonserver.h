@@ -498,9 +498,9 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceMode
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceRequestId(
         struct TRITONSERVER_InferenceTrace *trace, const char **request_id);
 
-/* A new trace with this one as its parent, and the same level and callbacks; for a further
+/* A new trace with this one as its parent, and the same level, context and callbacks; for a further
  * inference made on behalf of this one. It is the caller's until it is given to
- * TRITONSERVER_ServerInferAsync(). */
+ * TRITONSERVER_ServerInferAsync(). The parent is not released before all children are deleted. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceSpawnChildTrace(
         struct TRITONSERVER_InferenceTrace *trace,
         struct TRITONSERVER_InferenceTrace **child_trace);
@@ -1110,10 +1110,11 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModelA
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_ServerMetrics(
         struct TRITONSERVER_Server *server, struct TRITONSERVER_Metrics **metrics);
 
-/* Checks a request against its model, queues it and returns. On success the request (and
- * `trace`, which may be NULL) belongs to the server until its release callback; the callbacks
- * may come before this function returns. On failure nothing is called and both stay the
- * caller's.
+/* Checks a request against its model, queues it and returns. On success the request belongs to the
+ * server until its release callback; the callbacks may come before this function returns. On
+ * failure the request stays the caller's and its callbacks are not called. `trace` may be NULL. It
+ * is taken in both cases: its release callback comes exactly once, on failure before this function
+ * returns. A trace that another inference still holds is refused and left alone.
  *
  * INVALID_ARG when the request does not fit the model, UNAVAILABLE when the model is not ready,
  * its queue is full or the server stops. Failures that come later arrive in a response. */

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "infer/trace.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "infer/model.h"
+#include "infer/request.h"
+#include "infer/response.h"
+
+#include <string.h>
+
+#define TIMESTAMP_LEVELS (TRACE_LEVEL_MIN | TRACE_LEVEL_MAX | TRACE_LEVEL_TIMESTAMPS)
+
+static _Atomic uint64_t last_id;
+
+/* What this thread is just telling of. */
+static _Thread_local const char *custom_name;
+
+static struct error *out_of_memory(void) {
+        return error_new(ERR_UNAVAILABLE, "out of memory for a trace");
+}
+
+static char *try_copy(const char *text) {
+        size_t bytes = strlen(text) + 1;
+        char  *copy = try_alloc(bytes);
+
+        return copy != NULL ? memcpy(copy, text, bytes) : NULL;
+}
+
+/* Replaces *place by a copy. */
+static struct error *keep_text(char **place, const char *text) {
+        char *copy = try_copy(text);
+
+        if (copy == NULL)
+                return out_of_memory();
+        free(*place);
+        *place = copy;
+        return NULL;
+}
+
+struct trace *trace_new(const struct trace_options *o) {
+        struct trace *t = try_zalloc(sizeof(*t));
+
+        if (t == NULL)
+                return NULL;
+        t->options = *o;
+        t->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
+        return t;
+}
+
+static void free_all(struct trace *t) {
+        trace_unref(t->parent);
+        free(t->model_name);
+        free(t->request_id);
+        free(t->context);
+        free(t);
+}
+
+struct error *trace_free(struct trace *t) {
+        if (t == NULL)
+                return NULL;
+        if (atomic_load_explicit(&t->n_holders, memory_order_acquire) > 0)
+                return error_new(ERR_INVALID_ARG,
+                                 "the trace is in use by an inference that has not released it");
+        free_all(t);
+        return NULL;
+}
+
+/* False when no inference holds it. */
+static bool hold_running(struct trace *t) {
+        uint32_t n = atomic_load(&t->n_holders);
+
+        while (n > 0)
+                if (atomic_compare_exchange_weak(&t->n_holders, &n, n + 1))
+                        return true;
+        return false;
+}
+
+struct trace *trace_spawn(struct trace *t) {
+        struct trace_options o = t->options;
+        struct trace        *child;
+
+        o.parent_id = t->id;
+        child = trace_new(&o);
+        if (child == NULL)
+                return NULL;
+        child->parent = hold_running(t) ? t : NULL;
+        if (t->context == NULL)
+                return child;
+        child->context = try_copy(t->context);
+        if (child->context == NULL) {
+                free_all(child);
+                return NULL;
+        }
+        return child;
+}
+
+struct error *trace_set_context(struct trace *t, const char *context) {
+        if (context != NULL)
+                return keep_text(&t->context, context);
+        free(t->context);
+        t->context = NULL;
+        return NULL;
+}
+
+struct error *trace_begin(struct trace *t, struct request *req) {
+        uint32_t      nobody = 0;
+        struct error *err;
+
+        if (!atomic_compare_exchange_strong(&t->n_holders, &nobody, 1))
+                return error_new(ERR_INVALID_ARG,
+                                 "the trace is in use by an inference that has not released it");
+        err = keep_text(&t->model_name, req->model->name);
+        if (err == NULL)
+                err = keep_text(&t->request_id, req->id);
+        if (err != NULL) {
+                atomic_store(&t->n_holders, 0);
+                return err;
+        }
+        t->model_version = req->model->version;
+        req->trace = t;
+        return NULL;
+}
+
+void trace_refuse(struct request *req) {
+        struct trace *t = STEAL(req->trace);
+
+        trace_report(t, TRACE_REQUEST_END, clock_now_ns());
+        trace_unref(t);
+}
+
+void trace_ref(struct trace *t) {
+        atomic_fetch_add_explicit(&t->n_holders, 1, memory_order_relaxed);
+}
+
+void trace_unref(struct trace *t) {
+        if (t != NULL && atomic_fetch_sub_explicit(&t->n_holders, 1, memory_order_acq_rel) == 1)
+                t->options.on_release(t, t->options.userp);
+}
+
+void trace_report(struct trace *t, enum trace_activity activity, uint64_t timestamp_ns) {
+        if ((t->options.level & TIMESTAMP_LEVELS) != 0)
+                t->options.on_activity(t, (int)activity, timestamp_ns, t->options.userp);
+}
+
+void trace_report_custom(struct trace *t, const char *name, uint64_t timestamp_ns) {
+        const char *outer = custom_name;
+
+        custom_name = name;
+        trace_report(t, TRACE_CUSTOM_ACTIVITY, timestamp_ns);
+        custom_name = outer;
+}
+
+const char *trace_custom_name(void) {
+        return custom_name;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static void report_input(struct trace *t, const struct request_input *in,
+                         enum trace_activity activity, const void *base) {
+        const struct input_chunk *first = in->first_chunk;
+
+        t->options.on_tensor(t, (int)activity, in->name, (int)in->type, base, in->byte_size,
+                             in->shape, in->n_dims,
+                             first != NULL ? (int)first->attributes.memory_type : 0,
+                             first != NULL ? first->attributes.memory_id : 0, t->options.userp);
+}
+
+/* Chunks without a host policy, one behind the other. NULL when memory is short. */
+static char *gather(const struct request_input *in) {
+        char *all = try_alloc(in->byte_size);
+        char *at = all;
+
+        for (const struct input_chunk *c = in->first_chunk; all != NULL && c != NULL; c = c->next) {
+                if (c->host_policy != NULL)
+                        continue;
+                memcpy(at, c->base, c->attributes.byte_size);
+                at += c->attributes.byte_size;
+        }
+        return all;
+}
+
+void trace_report_inputs(const struct request *req, enum trace_activity activity) {
+        struct trace *t = req->trace;
+
+        if (!trace_wants_tensors(t))
+                return;
+        for (const struct request_input *in = req->first_input; in != NULL; in = in->next) {
+                if (in->byte_size == 0 || in->first_chunk->next == NULL) {
+                        report_input(t, in, activity,
+                                     in->byte_size > 0 ? in->first_chunk->base : NULL);
+                        continue;
+                }
+                char *all = gather(in);
+
+                if (all != NULL)
+                        report_input(t, in, activity, all);
+                else
+                        log_warn("input '%s' is missing in trace %llu: out of memory", in->name,
+                                    (unsigned long long)t->id);
+                free(all);
+        }
+}
+
+void trace_report_outputs(const struct response *r) {
+        struct trace *t = r->source.trace;
+
+        if (!trace_wants_tensors(t))
+                return;
+        for (const struct response_output *o = r->first_output; o != NULL; o = o->next)
+                t->options.on_tensor(t, TRACE_TENSOR_BACKEND_OUTPUT, o->name, (int)o->type,
+                                     o->base, o->byte_size, o->shape, o->n_dims,
+                                     (int)o->attributes.memory_type, o->attributes.memory_id,
+                                     t->options.userp);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is told of one inference while it happens: TRITONSERVER_InferenceTrace is this.
+ *
+ * A program makes a trace, gives it to TRITONSERVER_ServerInferAsync(), and hears of each point of
+ * the inference through its callbacks, on the thread that is just there. A request without a trace
+ * pays one look at a pointer at each of these points.
+ *
+ * Ownership.  The program's until trace_begin() succeeds. From then on it is counted: the request
+ * holds it until it is released, each response of that request until it is sent, each factory of
+ * responses, and each child that was spawned meanwhile until that is deleted. The last trace_unref()
+ * calls the release callback, exactly once, and the trace is the program's again. So the callbacks
+ * of children come before the release of their parent.
+ * Threads.  The activity callbacks of one trace may run at the same time on several threads: a
+ * response may be sent while the request is being released. The context is the program's to guard.
+ */
+#pragma once
+
+#include "base/compiler.h"
+#include "base/error.h"
+#include "config/data_type.h"
+#include "infer/memory.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct request;
+struct response;
+struct trace;
+
+/* The numbers are those of the C API. */
+enum trace_level {
+        TRACE_LEVEL_MIN = 1, /* older names of TIMESTAMPS */
+        TRACE_LEVEL_MAX = 2,
+        TRACE_LEVEL_TIMESTAMPS = 4,
+        TRACE_LEVEL_TENSORS = 8,
+};
+
+enum trace_activity {
+        TRACE_REQUEST_START,
+        TRACE_QUEUE_START,
+        TRACE_COMPUTE_START,
+        TRACE_COMPUTE_INPUT_END,
+        TRACE_COMPUTE_OUTPUT_START,
+        TRACE_COMPUTE_END,
+        TRACE_REQUEST_END,
+        TRACE_TENSOR_QUEUE_INPUT,
+        TRACE_TENSOR_BACKEND_INPUT,
+        TRACE_TENSOR_BACKEND_OUTPUT,
+        TRACE_CUSTOM_ACTIVITY,
+};
+
+/* The C API's own types, with its enums as int: this layer does not see the public header. */
+typedef void (*trace_activity_fn)(struct trace *t, int activity, uint64_t timestamp_ns,
+                                  void *userp);
+typedef void (*trace_tensor_fn)(struct trace *t, int activity, const char *name, int type,
+                                const void *base, size_t byte_size, const int64_t *shape,
+                                uint64_t n_dims, int memory_type, int64_t memory_id, void *userp);
+typedef void (*trace_release_fn)(struct trace *t, void *userp);
+
+struct trace_options {
+        uint32_t          level; /* of enum trace_level, or'ed */
+        uint64_t          parent_id;
+        trace_activity_fn on_activity;
+        trace_tensor_fn   on_tensor; /* NULL: no tensors, whatever the level says */
+        trace_release_fn  on_release;
+        void             *userp;
+};
+
+struct trace {
+        struct trace_options options;
+        uint64_t             id; /* from 1, in the order of making */
+        struct trace        *parent; /* ref, while an inference holds it; NULL = none */
+        _Atomic uint32_t     n_holders; /* 0 = the program's */
+
+        char   *model_name; /* owned; "" before it is given to a request, as below */
+        int64_t model_version;
+        char   *request_id; /* owned */
+        char   *context;    /* owned; NULL when none was set */
+};
+
+/* NULL when memory is short. */
+struct trace *trace_new(const struct trace_options *o) NODISCARD;
+/* INVALID_ARG while an inference holds it. NULL is fine. */
+struct error *trace_free(struct trace *t) NODISCARD;
+/* A child with the same level, callbacks and context. NULL when memory is short. */
+struct trace *trace_spawn(struct trace *t) NODISCARD;
+/* NULL takes the context away. */
+struct error *trace_set_context(struct trace *t, const char *context) NODISCARD;
+
+/* The request takes the trace, and with it who runs. On error the trace is still the caller's. */
+struct error *trace_begin(struct trace *t, struct request *req) NODISCARD;
+/* The request of a trace that begun was refused: the end is told and the trace let go. */
+void trace_refuse(struct request *req);
+
+void trace_ref(struct trace *t);
+void trace_unref(struct trace *t); /* NULL is fine; may call the release callback */
+
+static inline bool trace_wants_tensors(const struct trace *t) {
+        return (t->options.level & TRACE_LEVEL_TENSORS) != 0 && t->options.on_tensor != NULL;
+}
+
+void trace_report(struct trace *t, enum trace_activity activity, uint64_t timestamp_ns);
+/* A point of the backend's own. */
+void trace_report_custom(struct trace *t, const char *name, uint64_t timestamp_ns);
+/* In the callback of a CUSTOM_ACTIVITY, on its thread: the name. NULL elsewhere. */
+const char *trace_custom_name(void);
+
+/* All inputs of a request that is traced; all outputs of a response that is. */
+void trace_report_inputs(const struct request *req, enum trace_activity activity);
+void trace_report_outputs(const struct response *response);
