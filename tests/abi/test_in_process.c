@@ -218,7 +218,8 @@ static void add_input(struct TRITONSERVER_InferenceRequest *request, const char 
 }
 
 /* Sends the request and waits until its response and the request itself have come back. */
-static struct TRITONSERVER_InferenceResponse *infer(struct TRITONSERVER_InferenceRequest *request) {
+static struct TRITONSERVER_InferenceResponse *infer_traced(
+        struct TRITONSERVER_InferenceRequest *request, struct TRITONSERVER_InferenceTrace *trace) {
         struct timespec deadline;
         int             rc = 0;
 
@@ -227,7 +228,7 @@ static struct TRITONSERVER_InferenceResponse *infer(struct TRITONSERVER_Inferenc
         seen.n_final = seen.n_responses = seen.n_released = seen.release_flags = 0;
         pthread_mutex_unlock(&seen.lock);
 
-        assert_ok(TRITONSERVER_ServerInferAsync(server, request, NULL));
+        assert_ok(TRITONSERVER_ServerInferAsync(server, request, trace));
 
         clock_gettime(CLOCK_REALTIME, &deadline);
         deadline.tv_sec += TIMEOUT_S;
@@ -243,6 +244,10 @@ static struct TRITONSERVER_InferenceResponse *infer(struct TRITONSERVER_Inferenc
         assert_int_equal(seen.release_flags, TRITONSERVER_REQUEST_RELEASE_ALL);
         assert_non_null(seen.response);
         return seen.response;
+}
+
+static struct TRITONSERVER_InferenceResponse *infer(struct TRITONSERVER_InferenceRequest *request) {
+        return infer_traced(request, NULL);
 }
 
 static void assert_output(struct TRITONSERVER_InferenceResponse *response, const char *wanted_name,
@@ -512,6 +517,177 @@ static void on_change(void *userp) {
         n_changes++;
 }
 
+/* ---- traces --------------------------------------------------------------------------------- */
+
+/* What one trace told; guarded by the lock of `seen`. */
+struct told {
+        char     activities[512]; /* initials, such as "RQ" */
+        uint64_t times[16];
+        char     tensors[512];
+        unsigned n_activities;
+        unsigned n_released;
+};
+
+static void on_activity(struct TRITONSERVER_InferenceTrace *trace,
+                        TRITONSERVER_InferenceTraceActivity activity, uint64_t timestamp_ns,
+                        void *userp) {
+        struct told *told = userp;
+        const char  *name = NULL;
+
+        assert_ok(NESO_InferenceTraceCustomActivity(trace, &name));
+        pthread_mutex_lock(&seen.lock);
+        told->times[told->n_activities++ % 16] = timestamp_ns;
+        strncat(told->activities, name ? name : TRITONSERVER_InferenceTraceActivityString(activity),
+                64);
+        strcat(told->activities, " ");
+        pthread_mutex_unlock(&seen.lock);
+}
+
+static void on_tensor(struct TRITONSERVER_InferenceTrace *trace,
+                      TRITONSERVER_InferenceTraceActivity activity, const char *name,
+                      TRITONSERVER_DataType datatype, const void *base, size_t byte_size,
+                      const int64_t *shape, uint64_t dim_count, TRITONSERVER_MemoryType memory_type,
+                      int64_t memory_type_id, void *userp) {
+        struct told *told = userp;
+        size_t       len;
+
+        (void)trace, (void)memory_type_id;
+        pthread_mutex_lock(&seen.lock);
+        len = strlen(told->tensors);
+        snprintf(told->tensors + len, sizeof(told->tensors) - len, "%d %s %s [%lld,%lld]/%llu %zu %g; ",
+                 (int)activity - 7, name, TRITONSERVER_DataTypeString(datatype),
+                 (long long)shape[0], (long long)shape[1], (unsigned long long)dim_count, byte_size,
+                 memory_type == TRITONSERVER_MEMORY_CPU ? ((const float *)base)[2] : -1.0f);
+        pthread_mutex_unlock(&seen.lock);
+}
+
+static void on_trace_release(struct TRITONSERVER_InferenceTrace *trace, void *userp) {
+        struct told *told = userp;
+
+        (void)trace;
+        pthread_mutex_lock(&seen.lock);
+        told->n_released++;
+        pthread_cond_signal(&seen.changed);
+        pthread_mutex_unlock(&seen.lock);
+}
+
+static void wait_for_trace(struct told *told) {
+        struct timespec deadline;
+        int             rc = 0;
+
+        clock_gettime(CLOCK_REALTIME, &deadline);
+        deadline.tv_sec += TIMEOUT_S;
+        pthread_mutex_lock(&seen.lock);
+        while (rc == 0 && told->n_released == 0)
+                rc = pthread_cond_timedwait(&seen.changed, &seen.lock, &deadline);
+        pthread_mutex_unlock(&seen.lock);
+        assert_int_equal(told->n_released, 1);
+}
+
+/* Times, then tensors, then both, with one trace each. */
+static void test_traced(void **state) {
+        static const float values[3] = { 1.0f, 2.0f, 3.5f };
+        static const char  all_times[] = "REQUEST_START QUEUE_START COMPUTE_START COMPUTE_INPUT_END "
+                                         "COMPUTE_OUTPUT_START COMPUTE_END REQUEST_END ";
+        static const char  all_tensors[] = "0 INPUT0 FP32 [1,3]/2 12 3.5; 0 INPUT1 FP32 [1,3]/2 12 3.5; "
+                                          "1 INPUT0 FP32 [1,3]/2 12 3.5; 1 INPUT1 FP32 [1,3]/2 12 3.5; "
+                                          "2 OUTPUT0 FP32 [1,3]/2 12 3.5; "
+                                          "2 OUTPUT1 FP32 [1,3]/2 12 3.5; ";
+        uint64_t last_id = 0;
+
+        (void)state;
+        for (int level = 4; level <= 12; level += 4) {
+                struct TRITONSERVER_InferenceRequest  *request = new_request();
+                struct TRITONSERVER_InferenceResponse *response;
+                struct TRITONSERVER_InferenceTrace    *trace;
+                struct told                            told = { 0 };
+                const char                            *text;
+                uint64_t                               id;
+                int64_t                                version;
+
+                assert_ok(TRITONSERVER_InferenceTraceTensorNew(
+                        &trace, (TRITONSERVER_InferenceTraceLevel)level, 41, on_activity, on_tensor,
+                        on_trace_release, &told));
+                assert_ok(TRITONSERVER_InferenceTraceModelName(trace, &text));
+                assert_string_equal(text, "");
+                assert_ok(TRITONSERVER_InferenceRequestSetId(request, "traced"));
+                add_input(request, "INPUT0", values, 1);
+                add_input(request, "INPUT1", values, 1);
+                response = infer_traced(request, trace);
+                wait_for_trace(&told);
+                assert_string_equal(told.activities, (level & 4) ? all_times : "");
+                assert_string_equal(told.tensors, (level & 8) ? all_tensors : "");
+                for (unsigned i = 1; i < told.n_activities; i++)
+                        assert_true(told.times[i - 1] <= told.times[i]);
+
+                assert_ok(TRITONSERVER_InferenceTraceId(trace, &id));
+                assert_true(id > last_id);
+                last_id = id;
+                assert_ok(TRITONSERVER_InferenceTraceParentId(trace, &id));
+                assert_int_equal(id, 41);
+                assert_ok(TRITONSERVER_InferenceTraceModelName(trace, &text));
+                assert_string_equal(text, "twin");
+                assert_ok(TRITONSERVER_InferenceTraceModelVersion(trace, &version));
+                assert_int_equal(version, 1);
+                assert_ok(TRITONSERVER_InferenceTraceRequestId(trace, &text));
+                assert_string_equal(text, "traced");
+                assert_ok(TRITONSERVER_InferenceTraceDelete(trace));
+                assert_ok(TRITONSERVER_InferenceResponseDelete(response));
+                assert_ok(TRITONSERVER_InferenceRequestDelete(request));
+        }
+}
+
+/* A refusal gives the trace back as well, once, and before the call returns. */
+static void test_traced_refusal(void **state) {
+        struct TRITONSERVER_InferenceRequest *request = new_request();
+        struct TRITONSERVER_InferenceTrace   *trace;
+        struct told                           told = { 0 };
+
+        (void)state;
+        assert_ok(TRITONSERVER_InferenceTraceNew(&trace, TRITONSERVER_TRACE_LEVEL_TIMESTAMPS, 0,
+                                                 on_activity, on_trace_release, &told));
+        assert_error(TRITONSERVER_ServerInferAsync(server, request, trace),
+                     TRITONSERVER_ERROR_INVALID_ARG,
+                     "[request id: <id_unknown>] expected 2 inputs but got 0 inputs for model "
+                     "'twin'. Got input(s) [], but missing required input(s) ['INPUT0','INPUT1']. "
+                     "Please provide all required input(s).");
+        assert_int_equal(told.n_released, 1);
+        assert_string_equal(told.activities, "REQUEST_START REQUEST_END ");
+        assert_ok(TRITONSERVER_InferenceTraceDelete(trace));
+        assert_ok(TRITONSERVER_InferenceRequestDelete(request));
+}
+
+static void test_child_trace(void **state) {
+        struct TRITONSERVER_InferenceTrace *trace, *child;
+        struct told                         told = { 0 };
+        const char                         *text = "not asked";
+        uint64_t                            id, parent_id;
+
+        (void)state;
+        assert_ok(TRITONSERVER_InferenceTraceNew(&trace, TRITONSERVER_TRACE_LEVEL_MAX, 0,
+                                                 on_activity, on_trace_release, &told));
+        assert_ok(TRITONSERVER_InferenceTraceContext(trace, &text));
+        assert_null(text);
+        assert_ok(TRITONSERVER_InferenceTraceSetContext(trace, "{\"traceparent\":\"x\"}"));
+        assert_ok(TRITONSERVER_InferenceTraceSpawnChildTrace(trace, &child));
+        assert_ok(TRITONSERVER_InferenceTraceSetContext(trace, "changed"));
+        assert_ok(TRITONSERVER_InferenceTraceContext(child, &text));
+        assert_string_equal(text, "{\"traceparent\":\"x\"}");
+        assert_ok(TRITONSERVER_InferenceTraceId(trace, &id));
+        assert_ok(TRITONSERVER_InferenceTraceParentId(child, &parent_id));
+        assert_int_equal(parent_id, id);
+        assert_ok(TRITONSERVER_InferenceTraceId(child, &parent_id));
+        assert_true(parent_id > id);
+
+        assert_ok(TRITONSERVER_InferenceTraceReportActivity(child, 17, "OF_MINE"));
+        assert_string_equal(told.activities, "OF_MINE ");
+        assert_int_equal(told.times[0], 17);
+        assert_int_equal(told.n_released, 0);
+        assert_ok(TRITONSERVER_InferenceTraceDelete(child));
+        assert_ok(TRITONSERVER_InferenceTraceDelete(trace));
+        assert_int_equal(told.n_released, 0);
+}
+
 static void test_stopped(void **state) {
         struct NESO_ReadyWatch               *watch;
         struct TRITONSERVER_InferenceRequest *request = NULL;
@@ -542,7 +718,9 @@ int main(int argc, char **argv) {
                 cmocka_unit_test(test_ready),         cmocka_unit_test(test_metadata),
                 cmocka_unit_test(test_infer),         cmocka_unit_test(test_infer_again),
                 cmocka_unit_test(test_unknown_model), cmocka_unit_test(test_refused),
-                cmocka_unit_test(test_statistics),    cmocka_unit_test(test_stopped),
+                cmocka_unit_test(test_statistics),    cmocka_unit_test(test_traced),
+                cmocka_unit_test(test_traced_refusal), cmocka_unit_test(test_child_trace),
+                cmocka_unit_test(test_stopped),
         };
 
         if (argc != 2) {
