@@ -543,6 +543,7 @@ static void on_activity(struct TRITONSERVER_InferenceTrace *trace,
         pthread_mutex_unlock(&seen.lock);
 }
 
+/* The signature of the C API's callback. */
 static void on_tensor(struct TRITONSERVER_InferenceTrace *trace,
                       TRITONSERVER_InferenceTraceActivity activity, const char *name,
                       TRITONSERVER_DataType datatype, const void *base, size_t byte_size,
