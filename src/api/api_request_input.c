@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "api/api_types.h"
 
+#include "infer/model.h"
 #include "infer/request.h"
+
+#include "triton/core/neso.h"
 
 DEFINE_API_TYPE(TRITONSERVER_InferenceRequest, request)
 
@@ -98,4 +101,26 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveAllInputData(
         API_NEEDS(inference_request);
         API_NEEDS(name);
         return error_to_api(request_remove_bytes(REQUEST(inference_request), name));
+}
+
+struct TRITONSERVER_Error *NESO_InferenceRequestModelInput(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *name,
+        TRITONSERVER_DataType *datatype, const int64_t **shape, uint64_t *dim_count,
+        bool *is_batched) {
+        const struct model_io_set *io;
+        const struct model_io     *input;
+
+        API_NEEDS(inference_request);
+        API_NEEDS(name);
+        API_NEEDS(datatype);
+        API_NEEDS(shape);
+        API_NEEDS(dim_count);
+        API_NEEDS(is_batched);
+        io = REQUEST(inference_request)->model->io;
+        input = model_io_find_input(io, str_of(name), 0);
+        *datatype = input != NULL ? (TRITONSERVER_DataType)input->type : TRITONSERVER_TYPE_INVALID;
+        *shape = input != NULL ? input->dims : NULL;
+        *dim_count = input != NULL ? input->n_dims : 0;
+        *is_batched = io->max_batch_size > 0;
+        return NULL;
 }

@@ -197,6 +197,12 @@ void infer_call_cancel(struct infer_call *c) {
                 core_error_drop(TRITONSERVER_InferenceRequestCancel(c->request));
 }
 
+struct TRITONSERVER_InferenceResponse *infer_call_first_response(struct infer_call *c,
+                                                                 uint32_t          *ret_n) {
+        *ret_n = atomic_load(&c->n_responses);
+        return c->unary;
+}
+
 struct error *infer_call_get_response(struct infer_call                      *c,
                                       struct TRITONSERVER_InferenceResponse **ret) {
         uint32_t n = atomic_load(&c->n_responses);

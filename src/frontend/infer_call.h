@@ -114,6 +114,10 @@ void infer_call_cancel(struct infer_call *c);
 struct error *infer_call_get_response(struct infer_call                      *c,
                                       struct TRITONSERVER_InferenceResponse **ret) NODISCARD;
 
+/* The same for whom any number will do: the first one, borrowed, NULL when there was none. */
+struct TRITONSERVER_InferenceResponse *infer_call_first_response(struct infer_call *c,
+                                                                 uint32_t          *ret_n);
+
 /* The response as a plain struct, with each output's form and classes as `q` asked; the failure it
  * carries instead, if it does. Borrows from `response` and `q`. */
 struct error *infer_response_read(struct TRITONSERVER_InferenceResponse *response,

@@ -202,6 +202,32 @@ static enum conn_write write_compressed(struct http_conn *c, const struct http_r
         return http_answer_write(c, &dressed, false);
 }
 
+/* The whole body as one chunk, and the end behind it. */
+static enum conn_write write_one_chunk(struct http_conn *c, const struct http_reply *reply) {
+        struct arena     *arena = &c->call.arena;
+        struct http_reply dressed = *reply;
+        struct http_part *parts = arena_alloc(arena, (reply->n_parts + 2) * sizeof(*parts));
+        size_t            bytes = 0, n = 1;
+
+        for (size_t i = 0; i < reply->n_parts; i++) {
+                parts[n++] = reply->parts[i];
+                bytes += reply->parts[i].len;
+        }
+        parts[0].ptr = arena_printf(arena, "%zx\r\n", bytes);
+        parts[0].len = strlen(parts[0].ptr);
+        parts[0].buf = NULL;
+        parts[n++] = (struct http_part){ "\r\n0\r\n\r\n", sizeof("\r\n0\r\n\r\n") - 1, NULL };
+        dressed.parts = parts;
+        dressed.n_parts = n;
+        return http_answer_write(c, &dressed, true);
+}
+
+static enum conn_write write_plain(struct http_conn *c, const struct http_reply *reply) {
+        if (reply->is_chunked && reply->n_parts > 0 && !c->out.is_http10)
+                return write_one_chunk(c, reply);
+        return http_answer_write(c, reply, false);
+}
+
 static enum http_encoding accepted_encoding(const struct http_call *call) {
         struct str accept = http_call_find(call, HTTP_NAME_ACCEPT_ENCODING);
 
@@ -219,7 +245,7 @@ void http_call_reply(struct http_call *call, const struct http_reply *reply) {
                        c->has_ended;
         if (reply->is_compressible)
                 encoding = accepted_encoding(call);
-        rc = encoding == HTTP_ENCODING_IDENTITY ? http_answer_write(c, reply, false)
+        rc = encoding == HTTP_ENCODING_IDENTITY ? write_plain(c, reply)
                                                 : write_compressed(c, reply, encoding);
         if (rc == CONN_WRITE_PENDING) {
                 http_conn_enter(c, HTTP_CONN_WRITE, HTTP_PHASE_WRITE, call->send_start_ns);

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every path of the API, in one table. */
+#include "http/http_generate.h"
 #include "http/http_handlers.h"
 #include "http/http_infer.h"
 #include "http/http_server.h"
-
-static void refuse_generate(struct http_call *call) {
-        http_call_reply_refusal(call, 501, "the generate extension is not supported yet",
-                                HTTP_JSON);
-}
 
 static void refuse_trace(struct http_call *call) {
         http_call_reply_refusal(call, 501, "the trace extension is not supported yet", HTTP_JSON);
@@ -38,10 +34,12 @@ static const struct http_route rows[] = {
         { VERSION "/config", GET, ENDPOINT_MODEL_CONFIG, HTTP_JSON, http_metadata_config },
         { MODEL "/stats", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_statistics },
         { VERSION "/stats", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_statistics },
-        { MODEL "/generate", POST, ENDPOINT_INFERENCE, HTTP_JSON, refuse_generate },
-        { VERSION "/generate", POST, ENDPOINT_INFERENCE, HTTP_JSON, refuse_generate },
-        { MODEL "/generate_stream", POST, ENDPOINT_INFERENCE, HTTP_JSON, refuse_generate },
-        { VERSION "/generate_stream", POST, ENDPOINT_INFERENCE, HTTP_JSON, refuse_generate },
+        { MODEL "/generate", POST, ENDPOINT_INFERENCE, HTTP_JSON, http_generate_post },
+        { VERSION "/generate", POST, ENDPOINT_INFERENCE, HTTP_JSON, http_generate_post },
+        { MODEL "/generate_stream", POST, ENDPOINT_INFERENCE, HTTP_JSON,
+          http_generate_stream_post },
+        { VERSION "/generate_stream", POST, ENDPOINT_INFERENCE, HTTP_JSON,
+          http_generate_stream_post },
         { MODEL "/trace/setting", GET, ENDPOINT_TRACE, HTTP_JSON, refuse_trace },
         { MODEL "/trace/setting", POST, ENDPOINT_TRACE, HTTP_JSON, refuse_trace },
 

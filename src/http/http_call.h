@@ -126,6 +126,7 @@ struct http_reply {
         const struct http_part   *parts; /* the array is used during the call only */
         size_t                    n_parts;
         bool                      is_compressible; /* Accept-Encoding is honoured */
+        bool                      is_chunked; /* a body as one chunk; not when compressed */
         bool                      close;           /* end the connection after this answer */
 };
 

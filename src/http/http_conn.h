@@ -145,7 +145,7 @@ void http_conn_refuse(struct http_conn *c, unsigned status, enum http_limit limi
                       const char *text);
 
 /* http_answer.c: head and parts of an answer to the socket; takes the parts' buffers. Chunked:
- * the head says so, and the parts must be none. */
+ * the head says so, and the parts are framed already, if there are any. */
 enum conn_write http_answer_write(struct http_conn *c, const struct http_reply *reply,
                                   bool is_chunked);
 void            http_answer_release(struct http_conn *c); /* drops what a write held */

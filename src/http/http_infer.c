@@ -146,17 +146,15 @@ static struct error *check_model(const struct infer_call *c) {
         return NULL;
 }
 
-static struct error *forward_headers(struct pending_infer *p) {
-        const struct header_forward *f = &p->http->service->infer->forward;
-        struct http_call            *http = p->http;
+struct error *http_infer_forward_headers(struct http_call *http, struct infer_request *q) {
+        const struct header_forward *f = &http->service->infer->forward;
         const struct http_header    *headers;
 
         if (!f->has_pattern)
                 return NULL;
         headers = http_call_headers(http);
         for (size_t i = 0; i < http->n_headers; i++)
-                TRY(header_forward_add(f, headers[i].name, headers[i].value, &http->arena,
-                                       &p->request));
+                TRY(header_forward_add(f, headers[i].name, headers[i].value, &http->arena, q));
         return NULL;
 }
 
@@ -173,7 +171,7 @@ static struct error *read_request(struct pending_infer *p, size_t json_bytes) {
 
         TRY(http_infer_decode(&source, &p->request));
         TRY(shared_memory_check_request(&p->request));
-        TRY(forward_headers(p));
+        TRY(http_infer_forward_headers(http, &p->request));
         return infer_call_fill(&p->call, &p->request);
 }
 

@@ -203,7 +203,7 @@ static void read_document(struct http_infer_reading *d, struct error **errors, b
 }
 
 /* Too deep nesting is told without a place, as the reference does. */
-static struct error *syntax_error(const struct json_reader *json) {
+struct error *http_infer_syntax_error(const struct json_reader *json) {
         if (str_starts(str_of(json_error_text(json)), STR_LIT("JSON nesting depth")))
                 return error_new_text(ERR_INVALID_ARG, json_error_text(json));
         return error_new(ERR_INVALID_ARG, "failed to parse the request JSON buffer: %s at %zu",
@@ -232,7 +232,7 @@ static struct error *decode_json(const struct http_infer_source *s, struct infer
         read_document(&d, errors, is_seen);
         if (json_failed(&d.json)) {
                 error_free(take_first(errors));
-                return syntax_error(&d.json);
+                return http_infer_syntax_error(&d.json);
         }
 
         if (!is_seen[PART_INPUTS])

@@ -19,6 +19,7 @@
 #include "http/http_call.h"
 
 #include "base/strbuf.h"
+#include "codec/json_writer.h"
 
 struct http_infer_body {
         struct http_part *parts; /* in arena; each holds a reference on its buf */
@@ -36,3 +37,7 @@ void http_infer_body_done(struct http_infer_body *body);
 
 /* The JSON alone. An overflow of `out` is for the caller to ask. */
 struct error *http_infer_print(const struct infer_response *r, struct strbuf *out) NODISCARD;
+/* Pieces of it: name and value; the elements as a flat array. */
+void          http_infer_put_parameter(struct json_writer *w, const struct infer_parameter *p);
+struct error *http_infer_put_elements(struct strbuf *out, const struct infer_output *output)
+        NODISCARD;

@@ -42,7 +42,7 @@ static void store_number(struct json_number n, struct infer_parameter *p) {
         p->value.integer = (int64_t)(n.is_negative ? 0 - n.magnitude : n.magnitude);
 }
 
-static struct error *read_free_parameter(struct http_infer_reading *d, struct str key) {
+struct error *http_infer_read_free_parameter(struct http_infer_reading *d, struct str key) {
         struct infer_parameter  p = { 0 };
         struct infer_parameter *slot;
         struct error           *err = http_infer_copy_text(d, "parameters", key, &p.name);
@@ -94,7 +94,7 @@ static struct error *read_parameter(struct http_infer_reading *d, struct str key
                                  "parameter keys starting with 'triton_' are reserved for Triton "
                                  "usage and should not be specified.");
         }
-        return read_free_parameter(d, key);
+        return http_infer_read_free_parameter(d, key);
 }
 
 struct error *http_infer_read_parameters(struct http_infer_reading *d) {

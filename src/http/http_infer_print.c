@@ -38,7 +38,7 @@ static void put_text(struct strbuf *out, const char *text) {
         json_quote(out, str_of(text));
 }
 
-static void put_parameter(struct json_writer *w, const struct infer_parameter *p) {
+void http_infer_put_parameter(struct json_writer *w, const struct infer_parameter *p) {
         json_key(w, p->name);
         switch (p->type) {
         case TRITONSERVER_PARAMETER_INT: json_put_i64(w, p->value.integer); break;
@@ -57,7 +57,7 @@ static void put_parameters(struct strbuf *out, const struct infer_response *r) {
         json_writer_init(&w, out);
         json_begin_object(&w);
         for (uint32_t i = 0; i < r->n_parameters; i++)
-                put_parameter(&w, &r->parameters[i]);
+                http_infer_put_parameter(&w, &r->parameters[i]);
         json_end_object(&w);
 }
 
@@ -81,7 +81,7 @@ static struct error *put_strings(struct json_writer *w, const struct infer_outpu
         return NULL;
 }
 
-static struct error *put_elements(struct strbuf *out, const struct infer_output *output) {
+struct error *http_infer_put_elements(struct strbuf *out, const struct infer_output *output) {
         enum json_element  element;
         struct json_writer w;
 
@@ -121,7 +121,7 @@ static struct error *put_output(struct strbuf *out, const struct infer_output *o
                 break;
         case INFER_OUTPUT_JSON:
                 PUT(out, "],\"data\":");
-                TRY(put_elements(out, output));
+                TRY(http_infer_put_elements(out, output));
                 PUT(out, "}");
                 break;
         case INFER_OUTPUT_SHARED_MEMORY: PUT(out, "]}"); break;

@@ -352,13 +352,25 @@ static void test_infer(void **state) {
         static const float values1[6] = { 7.0f, 8.0f, 9.0f, -0.0f, 1e-30f, 12.0f };
         struct TRITONSERVER_InferenceRequest  *request = new_request();
         struct TRITONSERVER_InferenceResponse *response;
-        bool                                   is_decoupled = true;
+        bool                                   is_decoupled = true, is_batched;
+        TRITONSERVER_DataType                  type;
+        const int64_t                         *shape;
+        uint64_t                               n_dims;
         const char                            *text = NULL;
         int64_t                                version = 0;
 
         (void)state;
         assert_ok(NESO_InferenceRequestIsDecoupled(request, &is_decoupled));
         assert_false(is_decoupled);
+        assert_ok(NESO_InferenceRequestModelInput(request, "INPUT1", &type, &shape, &n_dims,
+                                                  &is_batched));
+        assert_int_equal(type, TRITONSERVER_TYPE_FP32);
+        assert_int_equal(n_dims, 1);
+        assert_int_equal(shape[0], 3);
+        assert_true(is_batched);
+        assert_ok(NESO_InferenceRequestModelInput(request, "OUTPUT1", &type, &shape, &n_dims,
+                                                  &is_batched));
+        assert_int_equal(type, TRITONSERVER_TYPE_INVALID);
         assert_ok(TRITONSERVER_InferenceRequestSetId(request, "first"));
         add_input(request, "INPUT0", values0, 2);
         add_input(request, "INPUT1", values1, 2);

@@ -38,6 +38,19 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_LogLine(const char *line, 
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestIsDecoupled(
         struct TRITONSERVER_InferenceRequest *inference_request, bool *is_decoupled);
 
+/* What the model of a request says of its input `name`: data type, and dimensions of the
+ * configuration, -1 being any size; without the batch dimension, which `is_batched` tells to come
+ * in front of them. A `datatype` of TRITONSERVER_TYPE_INVALID: the model has no such input. `shape`
+ * lives as long as the request. It is the very model that the request will run on, also when
+ * another version has taken its place meanwhile; and no JSON is made to be read again, as
+ * TRITONSERVER_ServerModelMetadata() does.
+ *
+ * INVALID_ARG when an argument is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestModelInput(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *name,
+        TRITONSERVER_DataType *datatype, const int64_t **shape, uint64_t *dim_count,
+        bool *is_batched);
+
 /* Whether the calling thread may run models itself (off at first): with `allow`,
  * TRITONSERVER_ServerInferAsync() may execute a small model before it returns, and the callbacks
  * of the request then run within it, on this thread. That spares two hops between threads. A

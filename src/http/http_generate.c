@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "http/http_generate.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/strbuf.h"
+#include "frontend/core_error.h"
+#include "frontend/infer_call.h"
+#include "frontend/model_version.h"
+#include "http/http_generate_decode.h"
+#include "http/http_generate_print.h"
+#include "http/http_infer.h"
+#include "http/http_service.h"
+#include "http/http_status.h"
+
+#include "triton/core/neso.h"
+
+#define EVENT_STREAM "text/event-stream; charset=utf-8"
+
+/* Up to here a text lives in the arena: a buffer of the pool is a page at least. */
+#define MAX_TEXT_IN_ARENA 4096
+
+/* One request on its way; in the arena of its http_call. */
+struct pending_generate {
+        struct http_call    *http; /* borrowed: it holds this */
+        struct strbuf        text; /* of one response */
+        struct arena         scratch; /* of one response */
+        bool                 is_stream;
+        bool                 has_begun; /* a stream: status and headers are sent */
+        struct infer_request request;
+        struct infer_call    call;
+};
+
+/* Ends what the request holds beside its arena. */
+static void drop(struct pending_generate *p) {
+        infer_call_done(&p->call);
+        infer_request_done(&p->request);
+        strbuf_done(&p->text);
+        arena_done(&p->scratch);
+}
+
+/* ---- the text of an answer ---- */
+
+static void open_text(struct pending_generate *p) {
+        strbuf_clear(&p->text);
+        if (p->is_stream)
+                strbuf_puts(&p->text, "data: ");
+}
+
+static void put_error(struct pending_generate *p, const char *message) {
+        open_text(p);
+        http_generate_print_error(message, &p->text);
+}
+
+static struct error *put_response(struct pending_generate               *p,
+                                  struct TRITONSERVER_InferenceResponse *response) {
+        struct infer_response r;
+
+        open_text(p);
+        TRY(infer_response_read(response, &p->request, &p->scratch, &r));
+        TRY(http_generate_print(&r, &p->scratch, &p->text));
+        if (p->text.overflowed)
+                return error_new(ERR_INTERNAL, "the response is too large for JSON");
+        return NULL;
+}
+
+/* What the response says, or the failure that it carries or meets; the status for it. */
+static unsigned put_outcome(struct pending_generate               *p,
+                            struct TRITONSERVER_InferenceResponse *response) {
+        AUTO_ERROR err = put_response(p, response);
+
+        arena_reset(&p->scratch);
+        if (err)
+                put_error(p, err->message);
+        if (p->is_stream)
+                strbuf_puts(&p->text, "\n\n");
+        return err ? http_status_of_code(err->code) : 200;
+}
+
+/* ---- generate_stream ---- */
+
+static void send_head(struct pending_generate *p, unsigned status) {
+        const struct http_reply head = { .status = status, .content_type = EVENT_STREAM };
+
+        p->has_begun = true;
+        http_call_begin_chunks(p->http, &head);
+}
+
+static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceResponse *response) {
+        struct pending_generate *p = c->options.owner;
+        unsigned                 status = put_outcome(p, response);
+        struct str               text = strbuf_str(&p->text);
+        const struct http_part   event = { text.ptr, text.len, NULL };
+
+        if (!p->has_begun)
+                send_head(p, status);
+        http_call_send_chunk(p->http, &event);
+}
+
+static void on_stream_done(struct infer_call *c) {
+        struct pending_generate *p = c->options.owner;
+        struct http_call        *http = p->http;
+
+        if (!p->has_begun) /* a model may have nothing to say */
+                send_head(p, 200);
+        drop(p);
+        http_call_end_chunks(http);
+}
+
+/* ---- generate ---- */
+
+/* The text in memory that lives until the answer is written. */
+static struct error *take_text(struct pending_generate *p, struct http_part *ret) {
+        struct str  text = strbuf_str(&p->text);
+        struct buf *holder = NULL;
+        char       *memory;
+
+        if (text.len <= MAX_TEXT_IN_ARENA) {
+                memory = arena_try_alloc(&p->http->arena, text.len);
+        } else {
+                holder = buf_new(http_call_buf_pool(p->http), text.len);
+                memory = holder ? holder->bytes : NULL;
+        }
+        if (!memory)
+                return error_new(ERR_UNAVAILABLE, "out of memory for the response of %zu bytes",
+                                 text.len);
+        memcpy(memory, text.ptr, text.len);
+        *ret = (struct http_part){ memory, text.len, holder };
+        return NULL;
+}
+
+static unsigned status_of(struct TRITONSERVER_InferenceResponse *response) {
+        AUTO_ERROR err = core_error_take(TRITONSERVER_InferenceResponseError(response));
+
+        return err ? http_status_of_code(err->code) : 200;
+}
+
+static unsigned put_only_response(struct pending_generate *p) {
+        struct TRITONSERVER_InferenceResponse *first;
+        uint32_t                               n;
+
+        first = infer_call_first_response(&p->call, &n);
+        if (n == 1)
+                return put_outcome(p, first);
+        put_error(p, "generate expects model to produce exactly 1 response, use generate stream "
+                     "for model that generates various number of responses");
+        return first ? status_of(first) : 200;
+}
+
+static void on_done(struct infer_call *c) {
+        struct pending_generate *p = c->options.owner;
+        struct http_call        *http = p->http;
+        struct http_part         part;
+        struct http_reply        reply = {
+                       .content_type = HTTP_JSON,
+                       .parts = &part,
+                       .n_parts = 1,
+                       .is_chunked = true,
+        };
+        struct error *err;
+
+        reply.status = put_only_response(p);
+        err = take_text(p, &part);
+        drop(p);
+        if (err)
+                http_call_reply_error(http, err, HTTP_JSON);
+        else
+                http_call_reply(http, &reply);
+}
+
+/* ---- the request ---- */
+
+static void on_abort(struct http_call *http) {
+        struct pending_generate *p = http->pending;
+
+        infer_call_cancel(&p->call);
+}
+
+static struct error *find_input(void *owner, const char *name, struct http_generate_input *ret) {
+        struct pending_generate *p = owner;
+
+        return core_error_take(NESO_InferenceRequestModelInput(p->call.request, name,
+                                                               &ret->datatype, &ret->dims,
+                                                               &ret->n_dims, &ret->is_batched));
+}
+
+static struct error *open_model(struct pending_generate *p) {
+        struct http_call *http = p->http;
+        int64_t           version;
+
+        TRY(model_version_read(http->version, &version));
+        return infer_call_open(&p->call, http_call_model(http), version);
+}
+
+static struct error *check_encoding(const struct http_call *http) {
+        struct str encoding = http_call_find(http, HTTP_NAME_CONTENT_ENCODING);
+
+        if (encoding.len == 0 || STR_IS(encoding, "identity"))
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "Unsupported content-encoding, only 'identity' is supported.");
+}
+
+static struct error *read_request(struct pending_generate *p) {
+        struct http_call                 *http = p->http;
+        const struct http_generate_source source = {
+                .body = http->body,
+                .max_input_bytes = http->service->max_input_bytes,
+                .arena = &http->arena,
+                .pool = http_call_buf_pool(http),
+                .find = find_input,
+                .owner = p,
+        };
+
+        TRY(open_model(p));
+        TRY(check_encoding(http));
+        TRY(http_generate_decode(&source, &p->request));
+        TRY(http_infer_forward_headers(http, &p->request));
+        return infer_call_fill(&p->call, &p->request);
+}
+
+static struct error *start(struct pending_generate *p) {
+        struct http_call *http = p->http;
+        struct error     *err = read_request(p);
+
+        if (err)
+                return err;
+        http->pending = p;
+        http->on_abort = on_abort;
+        err = infer_call_start(&p->call, NULL);
+        if (err)
+                http->on_abort = NULL;
+        return err; /* without one it may have been answered already */
+}
+
+static void post(struct http_call *http, bool is_stream) {
+        struct pending_generate  *p = arena_alloc(&http->arena, sizeof(*p));
+        struct infer_call_options options = {
+                .core = http_infer_core(http->service->infer),
+                .mailbox = http_call_mailbox(http),
+                .pool = http_call_buf_pool(http),
+                .on_done = is_stream ? on_stream_done : on_done,
+                .on_response = is_stream ? on_response : NULL,
+                .owner = p,
+        };
+        struct error *err;
+
+        p->http = http;
+        p->is_stream = is_stream;
+        p->has_begun = false;
+        strbuf_init(&p->text, 0);
+        arena_init(&p->scratch, NULL, 0, 0);
+        infer_request_init(&p->request);
+        infer_call_init(&p->call, &options);
+        err = start(p);
+        if (!err)
+                return;
+        drop(p);
+        http_call_reply_error(http, err, HTTP_JSON);
+}
+
+void http_generate_post(struct http_call *call) {
+        post(call, false);
+}
+
+void http_generate_stream_post(struct http_call *call) {
+        post(call, true);
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "http/http_generate_decode.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "frontend/datatype.h"
+#include "http/http_infer_reading.h"
+
+struct generate_reading {
+        struct http_infer_reading          infer; /* the state of the functions we share */
+        const struct http_generate_source *source;
+        size_t                             tensor_bytes; /* of all inputs so far */
+        bool                               has_id;
+};
+
+static struct error *no_memory(void) {
+        return error_new(ERR_UNAVAILABLE, "out of memory for the request");
+}
+
+/* ---- shapes ---- */
+
+static struct error *refuse_shape(const struct infer_input *in) {
+        return error_new(ERR_INVALID_ARG,
+                         "The schema can not convert input '%s' to tensor with proper shape",
+                         in->name);
+}
+
+/* `shape` holds the model's dimensions and gets the tensor's. */
+static struct error *divide(const struct infer_input *in, int64_t *shape, size_t n_elements) {
+        size_t left = n_elements;
+
+        for (uint32_t i = 0; i < in->n_dims; i++) {
+                if (shape[i] < 0)
+                        continue;
+                if (shape[i] == 0 || left % (size_t)shape[i] != 0)
+                        return refuse_shape(in);
+                left /= (size_t)shape[i];
+        }
+        for (uint32_t i = in->n_dims; i-- > 0;) {
+                if (shape[i] >= 0)
+                        continue;
+                shape[i] = (int64_t)left;
+                left = 1;
+        }
+        return left == 1 ? NULL : refuse_shape(in);
+}
+
+static struct error *make_shape(struct generate_reading *g, const struct http_generate_input *model,
+                                struct infer_input *in, size_t n_elements) {
+        size_t   n_dims = (size_t)model->n_dims + model->is_batched;
+        int64_t *shape = arena_try_alloc(g->source->arena, (n_dims + 1) * sizeof(*shape));
+
+        if (!shape)
+                return no_memory();
+        shape[0] = -1;
+        if (model->n_dims > 0)
+                memcpy(shape + model->is_batched, model->dims, model->n_dims * sizeof(*shape));
+        in->shape = shape;
+        in->n_dims = (uint32_t)n_dims;
+        return divide(in, shape, n_elements);
+}
+
+/* ---- tensors ---- */
+
+/* A value as an array: `text` itself, or a scalar in brackets. */
+static struct error *open_array(struct generate_reading *g, struct str text,
+                                struct json_reader *ret) {
+        char *copy;
+
+        if (text.len > 0 && text.ptr[0] == '[') {
+                json_reader_init(ret, text);
+                return NULL;
+        }
+        copy = arena_try_alloc(g->source->arena, text.len + 2);
+        if (!copy)
+                return no_memory();
+        copy[0] = '[';
+        memcpy(copy + 1, text.ptr, text.len);
+        copy[text.len + 1] = ']';
+        json_reader_init(ret, str_range(copy, text.len + 2));
+        return NULL;
+}
+
+static size_t count_elements(struct json_reader r) {
+        size_t n = 0;
+
+        json_enter_array(&r);
+        while (json_next_element(&r)) {
+                json_skip(&r);
+                n++;
+        }
+        return n;
+}
+
+static struct error *check_size(const struct generate_reading *g, const struct infer_input *in,
+                                size_t bytes) {
+        size_t max = g->source->max_input_bytes;
+        size_t sum;
+
+        if (size_add(g->tensor_bytes, bytes, &sum) && sum <= max)
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "request size of %zu bytes with input '%s' of size %zu bytes exceeds the "
+                         "maximum allowed input size of %zu. Use --http-max-input-size to increase "
+                         "the limit.",
+                         g->tensor_bytes + bytes, in->name, bytes, max);
+}
+
+static struct error *read_elements(struct generate_reading *g,
+                                   const struct http_generate_input *model, struct str text,
+                                   struct infer_input *in) {
+        struct json_reader json;
+        size_t             n;
+
+        TRY(open_array(g, text, &json));
+        n = count_elements(json);
+        TRY(make_shape(g, model, in, n));
+        /* Not too large for the product: each element is a character of the text. */
+        TRY(check_size(g, in, n * datatype_bytes(in->datatype)));
+        TRY(http_infer_read_tensor(&g->infer, &json, in));
+        TRY(check_size(g, in, in->bytes.len)); /* BYTES have no size before */
+        g->tensor_bytes += in->bytes.len;
+        return NULL;
+}
+
+static struct error *read_tensor(struct generate_reading *g, const char *name,
+                                 const struct http_generate_input *model) {
+        struct http_infer_reading *d = &g->infer;
+        struct str                 text = json_skip(&d->json);
+        struct infer_input        *in;
+        enum json_element          element;
+
+        if (json_failed(&d->json))
+                return NULL;
+        if (model->datatype != TRITONSERVER_TYPE_BYTES &&
+            !datatype_json_element(model->datatype, &element))
+                return error_new(ERR_INVALID_ARG, "input '%s' has unsupported datatype %s", name,
+                                 datatype_name(model->datatype));
+        TRY(infer_request_add_input(d->request, g->source->arena, &in));
+        in->name = name;
+        in->datatype = model->datatype;
+        in->datatype_name = datatype_name(model->datatype);
+        return read_elements(g, model, text, in);
+}
+
+/* ---- members ---- */
+
+static struct error *read_named(struct generate_reading *g, struct str key) {
+        struct http_infer_reading *d = &g->infer;
+        struct http_generate_input model;
+        const char                *name;
+        struct error              *err = http_infer_copy_text(d, "parameters", key, &name);
+
+        if (!err)
+                err = g->source->find(g->source->owner, name, &model);
+        if (err) {
+                json_skip(&d->json);
+                return err;
+        }
+        if (model.datatype != TRITONSERVER_TYPE_INVALID)
+                return read_tensor(g, name, &model);
+        return http_infer_read_free_parameter(d, key);
+}
+
+/* The id of the request; what it is beside that is decided as for any other member. */
+static struct error *read_id(struct generate_reading *g) {
+        struct http_infer_reading *d = &g->infer;
+        struct http_generate_input model;
+        struct json_reader         before = d->json;
+
+        if (g->has_id)
+                return read_named(g, STR_LIT("id"));
+        g->has_id = true;
+        TRY(g->source->find(g->source->owner, "id", &model));
+        /* As a tensor it may be of any type. */
+        if (json_peek(&d->json) == JSON_STRING || model.datatype == TRITONSERVER_TYPE_INVALID)
+                TRY(http_infer_read_text(d, "id", &d->request->id));
+        d->json = before;
+        return read_named(g, STR_LIT("id"));
+}
+
+static struct error *read_nested(struct generate_reading *g) {
+        struct http_infer_reading *d = &g->infer;
+        struct http_generate_input model;
+        struct error              *first = NULL;
+        struct str                 key;
+
+        first = g->source->find(g->source->owner, "parameters", &model);
+        if (!first && model.datatype != TRITONSERVER_TYPE_INVALID)
+                first = error_new(ERR_INVALID_ARG, "Keyword 'parameters' for nested schema also "
+                                                   "given as input tensor name");
+        if (!first && json_peek(&d->json) != JSON_OBJECT)
+                first = error_new(ERR_INVALID_ARG, "Expected JSON object for keyword: "
+                                                   "'parameters': attempt to access JSON "
+                                                   "non-object as object");
+        if (first) {
+                json_skip(&d->json);
+                return first;
+        }
+        json_enter_object(&d->json);
+        while (json_next_key(&d->json, g->source->arena, &key)) {
+                if (first)
+                        json_skip(&d->json);
+                else
+                        first = read_named(g, key);
+        }
+        return error_wrap(first, "Converting keyword: 'parameters'");
+}
+
+static struct error *read_member(struct generate_reading *g, struct str key) {
+        if (STR_IS(key, "id"))
+                return read_id(g);
+        if (STR_IS(key, "parameters"))
+                return read_nested(g);
+        return read_named(g, key);
+}
+
+static struct error *read_document(struct generate_reading *g) {
+        struct json_reader *json = &g->infer.json;
+        struct error       *first = NULL;
+        struct str          key;
+
+        if (!json_try_enter(json, JSON_OBJECT)) {
+                json_skip(json);
+                json_read_end(json);
+                return error_new(ERR_INVALID_ARG, "attempt to get members for non-object");
+        }
+        while (json_next_key(json, g->source->arena, &key)) {
+                if (first)
+                        json_skip(json);
+                else
+                        first = read_member(g, key);
+        }
+        json_read_end(json);
+        return first;
+}
+
+struct error *http_generate_decode(const struct http_generate_source *source,
+                                   struct infer_request *ret) {
+        /* The size of a tensor is judged here, not where it is read. */
+        const struct http_infer_source shared = {
+                .body = source->body,
+                .json_bytes = source->body.len,
+                .max_input_bytes = SIZE_MAX,
+                .arena = source->arena,
+                .pool = source->pool,
+        };
+        struct generate_reading g = { .infer = { .source = &shared, .request = ret },
+                                      .source = source };
+        struct error           *err;
+
+        infer_request_init(ret);
+        if (source->body.len > source->max_input_bytes)
+                return error_new(ERR_INVALID_ARG,
+                                 "request JSON size of %zu bytes exceeds the maximum allowed input "
+                                 "size of %zu bytes. Use --http-max-input-size to increase the "
+                                 "limit.",
+                                 source->body.len, source->max_input_bytes);
+        json_reader_init(&g.infer.json, source->body);
+        err = read_document(&g);
+        if (json_failed(&g.infer.json)) {
+                error_free(err);
+                err = http_infer_syntax_error(&g.infer.json);
+        }
+        if (err)
+                infer_request_done(ret);
+        return err;
+}

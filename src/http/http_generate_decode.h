@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The body of a generate request ("Triton, generate extension"): one JSON object whose members are
+ * inputs and parameters by name.
+ *
+ *     {"id":"1","text_input":"Hello","stop":["a","b"],"parameters":{"max_tokens":20}}
+ *
+ * A member that is named as an input of the model becomes that tensor, any other a parameter of the
+ * request; those of the object "parameters" are taken like those beside it. "id" is the request's
+ * id, too. Tensors come without a shape: a scalar is one element, an array as many as it has. They
+ * are divided over the model's dimensions: fixed ones take what they need, the innermost variable
+ * one takes the rest, and each other one is 1.
+ *
+ *     dims [-1,-1,4], 8 elements -> shape [1,2,4]
+ *
+ * As in an infer request, a fault of syntax is told before any other; of others the first one is.
+ * All are the client's: INVALID_ARG.
+ *
+ * Ownership.  The decoded request borrows from the body and the arena; infer_request_done() gives
+ * back the buffers of converted tensors. On an error nothing is left to give back.
+ * Threads.  One owner at a time.
+ */
+#pragma once
+
+#include "frontend/infer_message.h"
+
+/* What the model says of an input. */
+struct http_generate_input {
+        TRITONSERVER_DataType datatype; /* INVALID: the model has no such input */
+        const int64_t        *dims;     /* borrowed during the call; -1 = any size */
+        uint64_t              n_dims;
+        bool                  is_batched; /* one more dimension, of any size, in front */
+};
+
+typedef struct error *(*http_generate_find_fn)(void *owner, const char *name,
+                                               struct http_generate_input *ret);
+
+struct http_generate_source {
+        struct str            body;
+        size_t                max_input_bytes; /* --http-max-input-size: JSON, tensors together */
+        struct arena         *arena;           /* borrowed */
+        struct buf_pool      *pool;            /* borrowed; may be NULL */
+        http_generate_find_fn find;
+        void                 *owner; /* borrowed: of find */
+};
+
+struct error *http_generate_decode(const struct http_generate_source *source,
+                                   struct infer_request *ret) NODISCARD;
