@@ -162,8 +162,8 @@ struct str http_call_print_error(struct http_call *call, const char *message);
 /* An answer in pieces (Transfer-Encoding: chunked; for HTTP/1.0 until the connection closes).
  * `begin` sends status and headers with the first part(s), `send` queues one more chunk and takes
  * the part's buf, `end` ends the call as http_call_reply() does. What the client has not yet read
- * is kept, up to `max_unsent_bytes` of the limits; beyond, the client counts as gone. A part
- * without `buf` is copied. */
+ * is kept, up to `unsent_bytes` of the limits; beyond, or when it reads nothing for `idle_time_ns`,
+ * it counts as gone. A part without `buf` is copied. */
 void http_call_begin_chunks(struct http_call *call, const struct http_reply *reply);
 void http_call_send_chunk(struct http_call *call, const struct http_part *part);
 void http_call_end_chunks(struct http_call *call);

@@ -86,6 +86,14 @@ static bool is_gone(const struct http_conn *c) {
         return !c->net || conn_is_closing(c->net);
 }
 
+/* While the handler works, a peer is slow only if something waits to be read by it. */
+static void watch_reader(struct http_conn *c) {
+        enum http_phase phase = conn_is_writing(c->net) ? HTTP_PHASE_WRITE : HTTP_PHASE_HANDLER;
+
+        if (c->state == HTTP_CONN_CALL && c->pace.phase != phase)
+                http_pace_enter(&c->pace, phase, clock_now_ns());
+}
+
 void http_chunks_flush(struct http_conn *c) {
         enum conn_write rc = CONN_WRITE_DONE;
 
@@ -112,7 +120,9 @@ void http_chunks_flush(struct http_conn *c) {
         if (rc == CONN_WRITE_FAILED) {
                 http_conn_close(c);
                 http_chunks_flush(c);
+                return;
         }
+        watch_reader(c);
 }
 
 void http_call_begin_chunks(struct http_call *call, const struct http_reply *reply) {

@@ -574,9 +574,6 @@ def test_wrong_method(server, method, path, _, content_type, wrong):
 
 
 @pytest.mark.parametrize("method, path, text", [
-    ("POST", "/v2/models/simple/generate", "the generate extension is not supported yet"),
-    ("POST", "/v2/models/simple/versions/1/generate_stream",
-     "the generate extension is not supported yet"),
     ("GET", "/v2/trace/setting", "the trace extension is not supported yet"),
     ("POST", "/v2/models/simple/trace/setting", "the trace extension is not supported yet"),
     *(("POST", f"/v2/{kind}sharedmemory/region/r/{what}",

@@ -11,6 +11,8 @@
 #include "base/mem.h"
 #include "frontend/fake_core.h"
 
+#include "triton/core/neso.h"
+
 struct fake_core fake;
 
 #define RECORD(...) strbuf_printf(&fake.calls, __VA_ARGS__)
@@ -110,7 +112,25 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestCancel(
         struct TRITONSERVER_InferenceRequest *request) {
         request->is_cancelled = true;
+        if (fake.cancel)
+                fake.cancel(request);
         return NULL;
+}
+
+/* Every model has one input, "INPUT": one text. */
+struct TRITONSERVER_Error *NESO_InferenceRequestModelInput(
+        struct TRITONSERVER_InferenceRequest *request, const char *name,
+        TRITONSERVER_DataType *datatype, const int64_t **shape, uint64_t *dim_count,
+        bool *is_batched) {
+        static const int64_t one = 1;
+        bool                 is_input = strcmp(name, "INPUT") == 0;
+
+        (void)request;
+        *datatype = is_input ? TRITONSERVER_TYPE_BYTES : TRITONSERVER_TYPE_INVALID;
+        *shape = &one;
+        *dim_count = is_input ? 1 : 0;
+        *is_batched = false;
+        return answer("ModelInput");
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetId(

@@ -33,7 +33,7 @@ struct TRITONSERVER_InferenceRequest {
         void                                      *response_userp;
         struct TRITONSERVER_ResponseAllocator     *allocator;
         void                                      *allocator_userp;
-        bool                                       is_cancelled;
+        _Atomic bool                               is_cancelled;
 };
 
 struct TRITONSERVER_InferenceResponse {
@@ -52,6 +52,7 @@ typedef void (*fake_run_fn)(struct TRITONSERVER_InferenceRequest *request);
 struct fake_core {
         struct strbuf calls;  /* what was set on the request, one line each */
         fake_run_fn   run;    /* ServerInferAsync */
+        fake_run_fn   cancel; /* after InferenceRequestCancel; NULL: nothing */
         const char   *refuse; /* the call of this name fails */
         _Atomic int   n_requests, n_responses, n_errors;
         pthread_t     thread;

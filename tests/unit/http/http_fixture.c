@@ -125,6 +125,21 @@ static void chunks(struct http_call *call) {
         http_call_end_chunks(call);
 }
 
+/* Begins an answer, and goes on until the client has gone. */
+static void endless(struct http_call *call) {
+        const struct http_reply reply = { .status = 200 };
+
+        http_call_begin_chunks(call, &reply);
+        call->on_abort = http_call_end_chunks;
+        for (int i = 0; i < 3000; i++) {
+                struct buf      *b = buf_new(http_call_buf_pool(call), 4096);
+                struct http_part part = { b->bytes, 4096, b };
+
+                memset(b->bytes, 'e', 4096);
+                http_call_send_chunk(call, &part);
+        }
+}
+
 static void fields(struct http_call *call) {
         struct http_header extra[40];
         struct http_reply  reply = { .status = 200, .headers = extra, .n_headers = 40 };
@@ -148,6 +163,7 @@ static const struct http_route rows[] = {
         { "/later", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, later },
         { "/big", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, big },
         { "/chunks", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, chunks },
+        { "/endless", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, endless },
         { "/fields", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, fields },
         { "/starve", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, starve },
         { "/both", HTTP_METHOD_GET, ENDPOINT_TRACE, HTTP_JSON, later },

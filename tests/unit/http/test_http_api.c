@@ -227,10 +227,6 @@ static void test_what_is_not_there_yet(void **state UNUSED) {
                 { "POST /v2/models/simple/trace/setting", "{}", 501,
                   "{\"error\":\"the trace extension is not supported yet\"}" },
                 { "POST /v2/models/simple/versions/1/trace/setting", "{}", 404, NOT_FOUND },
-                { "POST /v2/models/simple/generate", "{}", 501,
-                  "{\"error\":\"the generate extension is not supported yet\"}" },
-                { "POST /v2/models/simple/versions/1/generate_stream", "{}", 501,
-                  "{\"error\":\"the generate extension is not supported yet\"}" },
         };
 
         ask_all(rows, ARRAY_LEN(rows));

@@ -192,6 +192,24 @@ static void test_stalled_reader(void **state UNUSED) {
         fixture_done(&f);
 }
 
+/* The same when the answer comes in pieces and its end is not yet known. */
+static void test_stalled_reader_of_chunks(void **state UNUSED) {
+        struct fixture f;
+        int            fd;
+
+        fixture_init(&f);
+        f.options.limits.idle_time_ns = 100 * NS_PER_MS;
+        fixture_start(&f);
+        fd = client_open(&f);
+        client_say(fd, "GET /endless HTTP/1.1\r\n\r\n");
+        fixture_wait(&f, &f.n_access, 1); /* nothing is read meanwhile */
+        http_server_stop(f.server);
+        assert_int_equal(http_server_wait(f.server, SOON), 0);
+        assert_string_equal(strbuf_cstr(&f.rejected), "write_stall ");
+        close(fd);
+        fixture_done(&f);
+}
+
 static void test_too_many_connections(void **state UNUSED) {
         struct fixture f;
         int            fds[2], third;
@@ -372,6 +390,7 @@ int main(void) {
                 cmocka_unit_test(test_half_closed_client),
                 cmocka_unit_test(test_too_slow),
                 cmocka_unit_test(test_stalled_reader),
+                cmocka_unit_test(test_stalled_reader_of_chunks),
                 cmocka_unit_test(test_too_many_connections),
                 cmocka_unit_test(test_drain),
                 cmocka_unit_test(test_free_with_a_request_in_flight),
