@@ -57,6 +57,9 @@ MODELS.update({
             + tensors("input", ("INPUT0", "INT32", [-1]), ("text", "STRING", [1]))
             + tensors("output", ("OUTPUT0", "INT32", [-1]), ("answer", "STRING", [1]))),
     "testing": echo("INT32", [-1], backend="testing"),
+    "many": ('backend: "testing"\nmodel_transaction_policy { decoupled: true }\n'
+             + tensors("input", ("INPUT0", "INT32", [-1]))
+             + tensors("output", ("OUTPUT0", "INT32", [-1]), ("RESPONSE", "INT32", [1]))),
     "gated": gated(echo("INT32", [-1], backend="testing")),
 })
 
@@ -463,6 +466,76 @@ def test_failure_of_the_model(server, code, status):
     assert reply.status_code == status
     assert reply.headers["Content-Type"] == "text/event-stream; charset=utf-8"
     assert reply.text == 'data: {"error":"no luck"}\n\n'
+
+
+# ---- decoupled models ---------------------------------------------------------------------------
+
+EXACTLY_ONE = ("generate expects model to produce exactly 1 response, use generate stream for model "
+               "that generates various number of responses")
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 3000])
+def test_stream_of_responses(server, n):
+    reply = post(server, "many", {"INPUT0": [4, 5], "responses": n, "id": "x"}, "generate_stream")
+    assert reply.status_code == 200
+    assert reply.headers["Content-Type"] == "text/event-stream; charset=utf-8"
+    assert events(reply.text) == [
+        {"OUTPUT0": [4, 5], "RESPONSE": i, "id": "x", "model_name": "many", "model_version": "1"}
+        for i in range(n)]
+
+
+@pytest.mark.parametrize("n", [0, 2, 50])
+def test_generate_wants_one_response(server, n):
+    reply = post(server, "many", {"INPUT0": 4, "responses": n})
+    assert_chunked_error(reply, 200, EXACTLY_ONE)
+    # The first one decides the status.
+    if n > 0:
+        assert_chunked_error(post(server, "many", {"INPUT0": 4, "responses": n, "fail": "no",
+                                                   "fail_code": 4, "fail_at": 0}), 503, EXACTLY_ONE)
+
+
+def test_generate_of_a_decoupled_model(server):
+    reply = post(server, "many", {"INPUT0": 4, "responses": 1})
+    assert reply.status_code == 200 and reply.json()["RESPONSE"] == 0
+
+
+def test_failure_within_a_stream(server):
+    body = {"INPUT0": 4, "responses": 4, "fail": "no luck", "fail_code": 4}
+    reply = post(server, "many", {**body, "fail_at": 2}, "generate_stream")
+    assert reply.status_code == 200
+    assert [event.get("RESPONSE", event.get("error")) for event in events(reply.text)] == [
+        0, 1, "no luck", 3]
+    reply = post(server, "many", {**body, "fail_at": 0}, "generate_stream")
+    assert reply.status_code == 503
+    assert [event.get("RESPONSE", event.get("error")) for event in events(reply.text)] == [
+        "no luck", 1, 2, 3]
+
+
+def test_events_arrive_as_they_are_made(server):
+    """The second is made long after the first has been read."""
+    body = json.dumps({"INPUT0": 4, "responses": 2, "delay_ms": 300}).encode()
+    with Wire(server.http_port) as wire:
+        wire.send(request("POST", "/v2/models/many/generate_stream", body))
+        stream = wire.socket.makefile("rb")
+        assert read_head(stream)[0] == 200
+        assert b'"RESPONSE":0' in read_chunk(stream)
+        first = time.monotonic()
+        assert b'"RESPONSE":1' in read_chunk(stream)
+        assert time.monotonic() - first > 0.1
+        assert read_chunk(stream) is None
+
+
+def test_client_that_leaves_a_stream(server):
+    """The model is asked for more than it could make in the time of this test, and stops."""
+    body = json.dumps({"INPUT0": 4, "responses": 1000000, "delay_ms": 5}).encode()
+    with Wire(server.http_port) as wire:
+        wire.send(request("POST", "/v2/models/many/generate_stream", body))
+        stream = wire.socket.makefile("rb")
+        assert read_head(stream)[0] == 200
+        assert b'"RESPONSE":0' in read_chunk(stream)
+        stream.close()
+    # Its only instance is free again.
+    assert post(server, "many", {"INPUT0": 4, "responses": 1}).json()["RESPONSE"] == 0
 
 
 # ---- clients ------------------------------------------------------------------------------------

@@ -96,7 +96,8 @@ static void open_all(void) {
         fake.run = on_run;
         fake.cancel = on_cancel;
         fixture_init(&t.f);
-        t.f.options.routes = (struct http_route_table){ rows, ARRAY_LEN(rows), NULL };
+        t.f.options.routes = (struct http_route_table){ .rows = rows,
+                                                            .n_rows = ARRAY_LEN(rows) };
         assert_null(http_infer_new(&options, &t.f.options.service.infer));
         t.request = NULL;
 }
