@@ -91,6 +91,9 @@ struct cli_options {
         int64_t          metrics_port;
         double           metrics_interval_ms;
         struct cli_texts metrics_config;
+
+        /* shared memory */
+        bool             allow_client_shm;
 };
 
 void cli_options_init(struct cli_options *o); /* defaults */

@@ -337,9 +337,9 @@ static const struct option_row memory_rows[] = {
           .help = "Cores and NUMA nodes for instances.", .missing = "host policies" },
         { .name = "model-load-gpu-limit", .kind = OPTION_TEXTS, .argument = "<device:fraction>",
           .help = "GPU memory that models may fill.", .missing = "GPUs" },
-        { .name = "allow-client-shm", .kind = OPTION_BOOL, .argument = "<boolean>",
-          .default_text = "false", .help = "Let clients register shared memory.",
-          .missing = "shared memory", .harmless = "false" },
+        { .name = "allow-client-shm", .kind = OPTION_BOOL, .offset = AT(allow_client_shm),
+          .argument = "<boolean>", .default_text = "false",
+          .help = "Let clients register shared memory." },
 };
 
 static const struct option_group groups[] = {

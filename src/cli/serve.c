@@ -13,6 +13,7 @@
 #include "cli/signals.h"
 #include "frontend/core_error.h"
 #include "frontend/endpoint.h"
+#include "frontend/shared_memory.h"
 #include "http/http_infer.h"
 #include "http/http_server.h"
 #include "triton/core/neso.h"
@@ -27,6 +28,7 @@ struct serve {
         struct TRITONSERVER_Server *core;
         struct serve_keys           keys;
         struct endpoint_policy      policy; /* of HTTP and of the metrics port */
+        struct shared_memory       *shared_memory; /* for both protocols */
         struct http_infer          *infer;
         struct http_server         *http;
         struct serve_grpc           grpc;
@@ -87,6 +89,7 @@ static struct error *start_http(struct serve *s) {
         TRY(http_infer_new(
                 &(struct http_infer_options){
                         .core = s->core,
+                        .shared_memory = s->shared_memory,
                         .header_forward_pattern = o->http_header_forward_pattern },
                 &s->infer));
         http_server_options_init(&options);
@@ -100,6 +103,7 @@ static struct error *start_http(struct serve *s) {
         options.service = (struct http_service){ .core = s->core,
                                                  .policy = &s->policy,
                                                  .infer = s->infer,
+                                                 .shared_memory = s->shared_memory,
                                                  .max_input_bytes =
                                                          (size_t)o->http_max_input_bytes };
         options.on_rejected = on_rejected;
@@ -187,11 +191,13 @@ static struct error *start(struct serve *s) {
         TRY(read_policy(s));
         if (s->options.allow_grpc)
                 TRY(serve_grpc_prepare(&s->grpc, &s->options));
+        if (s->options.allow_client_shm)
+                TRY(shared_memory_new(&s->shared_memory));
         s->logs_access = strcmp(s->options.log_format, "json") == 0;
         TRY(start_core(s));
         serve_keys_start(&s->keys, s->core);
         if (s->options.allow_grpc)
-                TRY(serve_grpc_start(&s->grpc, s->core, s->logs_access));
+                TRY(serve_grpc_start(&s->grpc, s->core, s->shared_memory, s->logs_access));
         if (s->options.allow_http)
                 TRY(start_http(s));
         if (s->options.allow_metrics)
@@ -218,6 +224,7 @@ static void free_all(struct serve *s) {
         serve_keys_done(&s->keys);
         serve_grpc_done(&s->grpc);
         http_infer_free(s->infer);
+        shared_memory_free(s->shared_memory);
         cli_options_done(&s->options);
 }
 

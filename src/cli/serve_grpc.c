@@ -83,7 +83,7 @@ static void on_access(void *owner, const struct grpc_access *a) {
 }
 
 struct error *serve_grpc_start(struct serve_grpc *g, struct TRITONSERVER_Server *core,
-                               bool logs_access) {
+                               struct shared_memory *shared_memory, bool logs_access) {
         const struct cli_options  *o = g->options;
         struct grpc_server_options options;
 
@@ -91,6 +91,7 @@ struct error *serve_grpc_start(struct serve_grpc *g, struct TRITONSERVER_Server 
         TRY(rpc_infer_new(
                 &(struct rpc_infer_options){
                         .core = core,
+                        .shared_memory = shared_memory,
                         .header_forward_pattern = o->grpc_header_forward_pattern },
                 &g->infer));
         grpc_server_options_init(&options);
@@ -106,6 +107,7 @@ struct error *serve_grpc_start(struct serve_grpc *g, struct TRITONSERVER_Server 
                 .core = core,
                 .policy = &g->policy,
                 .infer = g->infer,
+                .shared_memory = shared_memory,
                 .max_message_bytes = (size_t)o->grpc_max_message_bytes,
         };
         options.on_rejected = on_rejected;

@@ -20,6 +20,7 @@ struct TRITONSERVER_Server;
 struct cli_options;
 struct grpc_infer;
 struct grpc_server;
+struct shared_memory;
 
 struct serve_grpc {
         const struct cli_options   *options; /* borrowed */
@@ -33,7 +34,7 @@ struct serve_grpc {
 void          serve_grpc_init(struct serve_grpc *g);
 struct error *serve_grpc_prepare(struct serve_grpc *g, const struct cli_options *o) NODISCARD;
 struct error *serve_grpc_start(struct serve_grpc *g, struct TRITONSERVER_Server *core,
-                               bool logs_access) NODISCARD;
+                               struct shared_memory *shared_memory, bool logs_access) NODISCARD;
 /* Closes the port and waits for the calls until the deadline. Nothing when it was not started. */
 void          serve_grpc_stop(struct serve_grpc *g, uint64_t deadline_ns);
 void          serve_grpc_done(struct serve_grpc *g);

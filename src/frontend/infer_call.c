@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "frontend/core_error.h"
+#include "frontend/shm_region.h"
 #include "net/loop.h"
 
 #include "triton/core/neso.h"
@@ -119,8 +120,9 @@ static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint
 void infer_call_init(struct infer_call *c, const struct infer_call_options *options) {
         c->options = *options;
         c->request = NULL;
+        c->regions = NULL;
         c->targets = NULL;
-        c->n_targets = 0;
+        c->n_regions = c->n_targets = 0;
         c->unary = NULL;
         c->is_started = false;
         c->is_final_response = false;
@@ -141,6 +143,9 @@ void infer_call_done(struct infer_call *c) {
                 core_error_drop(TRITONSERVER_InferenceRequestDelete(c->request));
         c->unary = NULL;
         c->request = NULL;
+        for (size_t i = 0; i < c->n_regions; i++)
+                shm_region_unref(c->regions[i]);
+        c->n_regions = c->n_targets = 0;
 }
 
 struct error *infer_call_open(struct infer_call *c, const char *model, int64_t version) {
@@ -150,12 +155,6 @@ struct error *infer_call_open(struct infer_call *c, const char *model, int64_t v
                 TRITONSERVER_InferenceRequestSetReleaseCallback(c->request, on_release, c)));
         return core_error_take(TRITONSERVER_InferenceRequestSetResponseCallback(
                 c->request, c->options.core->allocator, c, on_response, c));
-}
-
-void infer_call_set_targets(struct infer_call *c, const struct infer_call_target *targets,
-                            size_t n_targets) {
-        c->targets = targets;
-        c->n_targets = n_targets;
 }
 
 static void wake_instances(void) {

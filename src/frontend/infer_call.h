@@ -40,14 +40,18 @@
 /* A cache line: backends write outputs with vector instructions. */
 #define INFER_CALL_ALIGNMENT 64
 
+struct shared_memory;
+struct shm_region;
+
 /* What the calls of one front end share. Constant; used from any thread. */
 struct infer_core {
         struct TRITONSERVER_Server            *server;    /* borrowed */
         struct TRITONSERVER_ResponseAllocator *allocator; /* owned */
+        struct shared_memory *shared_memory; /* borrowed; NULL = there are no regions */
 };
 
-struct error *infer_core_init(struct infer_core *core, struct TRITONSERVER_Server *server)
-        NODISCARD;
+struct error *infer_core_init(struct infer_core *core, struct TRITONSERVER_Server *server,
+                              struct shared_memory *shared_memory) NODISCARD;
 void infer_core_done(struct infer_core *core); /* no call may be in flight */
 
 struct infer_call;
@@ -60,7 +64,7 @@ typedef void (*infer_call_response_fn)(struct infer_call                     *ca
 /* Memory of the client's for an output, in a shared-memory region. */
 struct infer_call_target {
         const char *output; /* borrowed: the request's */
-        void       *memory; /* borrowed: held by the protocol until on_done() */
+        void       *memory; /* borrowed: a region's, which the call holds */
         size_t      bytes;
 };
 
@@ -76,7 +80,9 @@ struct infer_call_options {
 struct infer_call {
         struct infer_call_options             options;
         struct TRITONSERVER_InferenceRequest *request; /* owned */
-        const struct infer_call_target       *targets; /* borrowed until on_done() */
+        struct shm_region                   **regions; /* in arena; each a ref */
+        struct infer_call_target             *targets; /* in arena */
+        size_t                                n_regions;
         size_t                                n_targets;
         bool                                  is_started;
         bool is_final_response; /* in on_response(): it came with the FINAL flag */
@@ -98,10 +104,13 @@ void infer_call_done(struct infer_call *c);
 
 /* version -1 = the highest that is ready. Errors are the core's: unknown model and the like. */
 struct error *infer_call_open(struct infer_call *c, const char *model, int64_t version) NODISCARD;
-/* Inputs in shared memory must have been given their bytes; `q` is borrowed until on_done(). */
+/* Gives inputs and outputs that are in shared memory their places there, and holds the regions
+ * until infer_call_done(). Inputs first, each in its order; errors name the region. Bytes that the
+ * core checks one by one are copied, since the client could change them behind its back. */
+struct error *infer_call_find_regions(struct infer_call *c, struct infer_request *q,
+                                      struct arena *arena) NODISCARD;
+/* `q` is borrowed until on_done(). */
 struct error *infer_call_fill(struct infer_call *c, const struct infer_request *q) NODISCARD;
-void          infer_call_set_targets(struct infer_call *c, const struct infer_call_target *targets,
-                                     size_t n_targets);
 /* On success on_done() follows, perhaps before this returns: the caller does not touch the call
  * again. `trace` may be NULL and is taken on success. */
 struct error *infer_call_start(struct infer_call *c, struct TRITONSERVER_InferenceTrace *trace)
@@ -117,6 +126,9 @@ struct error *infer_call_get_response(struct infer_call                      *c,
 /* The same for whom any number will do: the first one, borrowed, NULL when there was none. */
 struct TRITONSERVER_InferenceResponse *infer_call_first_response(struct infer_call *c,
                                                                  uint32_t          *ret_n);
+
+/* With a response in hand: an error when memory of a region was missing while the model ran. */
+struct error *infer_call_check_regions(const struct infer_call *c) NODISCARD;
 
 /* The response as a plain struct, with each output's form and classes as `q` asked; the failure it
  * carries instead, if it does. Borrows from `response` and `q`. */

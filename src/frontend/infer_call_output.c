@@ -40,7 +40,7 @@ static struct error *get_memory(struct infer_call *c, const char *output, size_t
 
         *ret_holder = NULL;
         if (target && bytes > target->bytes)
-                return error_new(ERR_INVALID_ARG,
+                return error_new(ERR_INTERNAL,
                                  "shared memory size specified with the request for output '%s' "
                                  "(%zu bytes) should be at least %zu bytes to hold the results",
                                  output, target->bytes, bytes);
@@ -96,10 +96,12 @@ static struct TRITONSERVER_Error *on_query(struct TRITONSERVER_ResponseAllocator
         return NULL;
 }
 
-struct error *infer_core_init(struct infer_core *core, struct TRITONSERVER_Server *server) {
+struct error *infer_core_init(struct infer_core *core, struct TRITONSERVER_Server *server,
+                              struct shared_memory *shared_memory) {
         struct error *err;
 
         core->server = server;
+        core->shared_memory = shared_memory;
         TRY(core_error_take(
                 TRITONSERVER_ResponseAllocatorNew(&core->allocator, on_alloc, on_free, NULL)));
         err = core_error_take(

@@ -8,17 +8,17 @@
  */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 
 struct TRITONSERVER_Server;
 struct endpoint_policy;
 struct grpc_infer;
+struct shared_memory;
 
 struct grpc_service {
         struct TRITONSERVER_Server   *core;   /* borrowed */
         const struct endpoint_policy *policy; /* borrowed; NULL = nothing restricted */
         struct grpc_infer            *infer;  /* borrowed; state of the infer methods */
+        struct shared_memory         *shared_memory; /* borrowed; NULL = none, and no changes */
         size_t                        max_message_bytes; /* of one request message, plain */
-        bool                          allow_client_shm;  /* --allow-client-shm */
 };

@@ -17,7 +17,7 @@ struct error *rpc_infer_new(const struct rpc_infer_options *o, struct grpc_infer
         struct error      *err = header_forward_init(&s->forward, o->header_forward_pattern);
 
         if (!err)
-                err = infer_core_init(&s->core, o->core);
+                err = infer_core_init(&s->core, o->core, o->shared_memory);
         if (err) {
                 rpc_infer_free(s);
                 return err;

@@ -16,10 +16,12 @@
 struct grpc_infer;
 struct header_forward;
 struct infer_core;
+struct shared_memory;
 struct TRITONSERVER_Server;
 
 struct rpc_infer_options {
         struct TRITONSERVER_Server *core;                   /* borrowed */
+        struct shared_memory       *shared_memory;          /* borrowed; NULL = no regions */
         const char                 *header_forward_pattern; /* NULL or "" = forward none */
 };
 

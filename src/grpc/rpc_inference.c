@@ -5,7 +5,6 @@
 #include "frontend/header_forward.h"
 #include "frontend/infer_classes.h"
 #include "frontend/model_version.h"
-#include "frontend/shared_memory.h"
 #include "grpc/grpc_service.h"
 #include "grpc/rpc_infer.h"
 
@@ -112,7 +111,7 @@ static struct error *fill(struct rpc_inference *i) {
         TRY(STEAL(i->wire.parameter_fault));
         TRY(forward_metadata(i));
         TRY(STEAL(i->wire.tensor_fault));
-        TRY(shared_memory_check_request(q));
+        TRY(infer_call_find_regions(&i->call, q, i->arena));
         return infer_call_fill(&i->call, q);
 }
 
@@ -132,6 +131,7 @@ struct error *rpc_inference_encode(const struct rpc_inference            *i,
         struct infer_response      r;
         struct error              *err;
 
+        TRY(infer_call_check_regions(&i->call));
         TRY(infer_response_read(response, &i->wire.request, arena, &r));
         infer_classes_init(&classes);
         err = infer_classes_replace(&classes, i->grpc->core, response, &r, arena);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The shared memory extensions, as far as they go: frontend/shared_memory.h. */
+/* The shared memory extensions: frontend/shared_memory.h. */
 #include "grpc/rpc_control.h"
 
 #include "codec/pb_build.h"
@@ -7,52 +7,121 @@
 #include "grpc/grpc_service.h"
 #include "grpc_service.pb-c.h"
 
-static struct error *refuse(const struct grpc_call *call) {
-        return shared_memory_refuse_change(call->service->allow_client_shm);
+#define STATUS_OUT Inference__SystemSharedMemoryStatusResponse
+#define REGION_OUT Inference__SystemSharedMemoryStatusResponse__RegionStatus
+#define ENTRY_OUT Inference__SystemSharedMemoryStatusResponse__RegionsEntry
+
+/* ---- status ---- */
+
+static struct error *add_region(STATUS_OUT *answer, const struct shared_memory_entry *e,
+                                struct arena *arena) {
+        ProtobufCMessage *message;
+        REGION_OUT       *status;
+        ENTRY_OUT        *entry;
+
+        TRY(pb_message_new(
+                &inference__system_shared_memory_status_response__regions_entry__descriptor, arena,
+                &message));
+        entry = (void *)message;
+        TRY(pb_message_new(
+                &inference__system_shared_memory_status_response__region_status__descriptor, arena,
+                &message));
+        status = (void *)message;
+        entry->key = status->name = (char *)e->name; /* nobody writes to it */
+        entry->value = status;
+        status->key = (char *)e->key;
+        status->offset = e->offset;
+        status->byte_size = e->byte_size;
+        answer->regions[answer->n_regions++] = entry;
+        return NULL;
 }
 
 struct error *rpc_system_shm_status(struct grpc_call *call, const ProtobufCMessage *request,
                                     ProtobufCMessage **ret_answer) {
         const Inference__SystemSharedMemoryStatusRequest *q =
                 RPC_REQUEST(Inference__SystemSharedMemoryStatusRequest, request);
+        struct shared_memory_entry *entries;
+        STATUS_OUT                 *answer;
+        size_t                      n;
 
-        TRY(shared_memory_find("system", str_of(q->name)));
-        return pb_message_new(&inference__system_shared_memory_status_response__descriptor,
-                              &call->arena, ret_answer);
+        TRY(shared_memory_list(call->service->shared_memory, SHARED_MEMORY_SYSTEM, str_of(q->name),
+                               &call->arena, &entries, &n));
+        TRY(pb_message_new(&inference__system_shared_memory_status_response__descriptor,
+                           &call->arena, ret_answer));
+        answer = (void *)*ret_answer;
+        answer->regions =
+                arena_try_alloc(&call->arena, MAX(n, 1) * sizeof(answer->regions[0]));
+        if (!answer->regions)
+                return pb_out_of_memory();
+        for (size_t i = 0; i < n; i++)
+                TRY(add_region(answer, &entries[i], &call->arena));
+        return NULL;
 }
 
-struct error *rpc_system_shm_register(struct grpc_call       *call,
-                                      const ProtobufCMessage *request UNUSED,
-                                      ProtobufCMessage      **ret_answer UNUSED) {
-        return refuse(call);
-}
-
-struct error *rpc_system_shm_unregister(struct grpc_call       *call,
-                                        const ProtobufCMessage *request UNUSED,
-                                        ProtobufCMessage      **ret_answer UNUSED) {
-        return refuse(call);
-}
-
+/* There are none. */
 struct error *rpc_cuda_shm_status(struct grpc_call *call, const ProtobufCMessage *request,
                                   ProtobufCMessage **ret_answer) {
         const Inference__CudaSharedMemoryStatusRequest *q =
                 RPC_REQUEST(Inference__CudaSharedMemoryStatusRequest, request);
+        struct shared_memory_entry *entries;
+        size_t                      n;
 
-        TRY(shared_memory_find("cuda", str_of(q->name)));
+        TRY(shared_memory_list(call->service->shared_memory, SHARED_MEMORY_CUDA, str_of(q->name),
+                               &call->arena, &entries, &n));
         return pb_message_new(&inference__cuda_shared_memory_status_response__descriptor,
+                              &call->arena, ret_answer);
+}
+
+/* ---- changes ---- */
+
+struct error *rpc_system_shm_register(struct grpc_call *call, const ProtobufCMessage *request,
+                                      ProtobufCMessage **ret_answer) {
+        const Inference__SystemSharedMemoryRegisterRequest *q =
+                RPC_REQUEST(Inference__SystemSharedMemoryRegisterRequest, request);
+        struct shm_place place = {
+                .name = q->name,
+                .key = q->key,
+                .offset = q->offset,
+                .byte_size = q->byte_size,
+        };
+
+        TRY(shared_memory_check_change(call->service->shared_memory));
+        TRY(shared_memory_register(call->service->shared_memory, &place));
+        return pb_message_new(&inference__system_shared_memory_register_response__descriptor,
+                              &call->arena, ret_answer);
+}
+
+static struct error *unregister(struct grpc_call *call, enum shared_memory_kind kind,
+                                const char *name) {
+        struct shared_memory *m = call->service->shared_memory;
+
+        TRY(shared_memory_check_change(m));
+        if (name[0] != '\0')
+                shared_memory_unregister(m, kind, str_of(name));
+        else
+                shared_memory_unregister_all(m, kind);
+        return NULL;
+}
+
+struct error *rpc_system_shm_unregister(struct grpc_call *call, const ProtobufCMessage *request,
+                                        ProtobufCMessage **ret_answer) {
+        TRY(unregister(call, SHARED_MEMORY_SYSTEM,
+                       RPC_REQUEST(Inference__SystemSharedMemoryUnregisterRequest, request)->name));
+        return pb_message_new(&inference__system_shared_memory_unregister_response__descriptor,
                               &call->arena, ret_answer);
 }
 
 /* Said before the switch that allows shared memory is looked at. */
 struct error *rpc_cuda_shm_register(struct grpc_call *call UNUSED, const ProtobufCMessage *request,
                                     ProtobufCMessage **ret_answer UNUSED) {
-        return error_new(ERR_INVALID_ARG,
-                         "failed to register CUDA shared memory region: '%s', GPUs not supported",
-                         RPC_REQUEST(Inference__CudaSharedMemoryRegisterRequest, request)->name);
+        return shared_memory_refuse_cuda(
+                RPC_REQUEST(Inference__CudaSharedMemoryRegisterRequest, request)->name);
 }
 
-struct error *rpc_cuda_shm_unregister(struct grpc_call       *call,
-                                      const ProtobufCMessage *request UNUSED,
-                                      ProtobufCMessage      **ret_answer UNUSED) {
-        return refuse(call);
+struct error *rpc_cuda_shm_unregister(struct grpc_call *call, const ProtobufCMessage *request,
+                                      ProtobufCMessage **ret_answer) {
+        TRY(unregister(call, SHARED_MEMORY_CUDA,
+                       RPC_REQUEST(Inference__CudaSharedMemoryUnregisterRequest, request)->name));
+        return pb_message_new(&inference__cuda_shared_memory_unregister_response__descriptor,
+                              &call->arena, ret_answer);
 }

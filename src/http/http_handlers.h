@@ -34,7 +34,10 @@ void http_repository_named(struct http_call *call); /* load, unload with a repos
 /* http_shm.c */
 void http_shm_system_status(struct http_call *call);
 void http_shm_cuda_status(struct http_call *call);
-void http_shm_change(struct http_call *call); /* register, unregister */
+void http_shm_system_register(struct http_call *call);
+void http_shm_cuda_register(struct http_call *call);
+void http_shm_system_unregister(struct http_call *call);
+void http_shm_cuda_unregister(struct http_call *call);
 
 /* http_logging.c */
 void http_logging_get(struct http_call *call);

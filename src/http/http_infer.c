@@ -7,7 +7,6 @@
 #include "frontend/infer_call.h"
 #include "frontend/infer_classes.h"
 #include "frontend/model_version.h"
-#include "frontend/shared_memory.h"
 #include "http/http_infer_decode.h"
 #include "http/http_infer_encode.h"
 #include "http/http_service.h"
@@ -33,7 +32,7 @@ struct error *http_infer_new(const struct http_infer_options *o, struct http_inf
         struct error      *err = header_forward_init(&h->forward, o->header_forward_pattern);
 
         if (!err)
-                err = infer_core_init(&h->core, o->core);
+                err = infer_core_init(&h->core, o->core, o->shared_memory);
         if (err) {
                 http_infer_free(h);
                 return err;
@@ -98,6 +97,7 @@ static struct error *make_answer(struct pending_infer *p, struct http_infer_body
         struct error                          *err;
 
         TRY(infer_call_get_response(&p->call, &core_response));
+        TRY(infer_call_check_regions(&p->call));
         TRY(infer_response_read(core_response, &p->request, &http->arena, &response));
         infer_classes_init(&classes);
         err = infer_classes_replace(&classes, http->core, core_response, &response, &http->arena);
@@ -170,7 +170,7 @@ static struct error *read_request(struct pending_infer *p, size_t json_bytes) {
         };
 
         TRY(http_infer_decode(&source, &p->request));
-        TRY(shared_memory_check_request(&p->request));
+        TRY(infer_call_find_regions(&p->call, &p->request, &http->arena));
         TRY(http_infer_forward_headers(http, &p->request));
         return infer_call_fill(&p->call, &p->request);
 }

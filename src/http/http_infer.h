@@ -23,10 +23,12 @@ struct http_infer;
 struct header_forward;
 struct infer_core;
 struct infer_request;
+struct shared_memory;
 struct TRITONSERVER_Server;
 
 struct http_infer_options {
         struct TRITONSERVER_Server *core;                   /* borrowed */
+        struct shared_memory       *shared_memory;          /* borrowed; NULL = no regions */
         const char                 *header_forward_pattern; /* NULL or "" = forward none */
 };
 

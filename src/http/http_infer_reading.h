@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Private to the files that decode an infer request: the state they share.
+/* Private to the files that decode an infer request: the state they share. (And its scalars, to
+ * http_shm_decode.c.)
  *
  * Every read_* function consumes one JSON value whatever it is, so that the walk can go on after
  * a fault and find a syntax error further on. A fault of syntax is not an error here: it sticks in

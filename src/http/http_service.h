@@ -8,17 +8,17 @@
  */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 
 struct TRITONSERVER_Server;
 struct endpoint_policy;
 struct http_infer;
+struct shared_memory;
 
 struct http_service {
         struct TRITONSERVER_Server   *core;             /* borrowed */
         const struct endpoint_policy *policy;           /* borrowed; NULL = nothing restricted */
         struct http_infer            *infer;            /* borrowed; state of the infer handlers */
-        size_t                        max_input_bytes;  /* --http-max-input-size */
-        bool                          allow_client_shm; /* --allow-client-shm */
+        struct shared_memory         *shared_memory;   /* borrowed; NULL = none, and no changes */
+        size_t                        max_input_bytes; /* --http-max-input-size */
 };

@@ -128,7 +128,6 @@ TRY_HELP = "`neso serve --help` lists all options.\n"
     (["--host-policy=a,cpu-cores=0-1"], "--host-policy: host policies is not supported yet\n"),
     (["--model-namespacing=true"],
      "--model-namespacing: model namespacing is not supported yet\n"),
-    (["--allow-client-shm=true"], "--allow-client-shm: shared memory is not supported yet\n"),
     (["--cuda-memory-pool-byte-size=0:1"],
      "--cuda-memory-pool-byte-size: GPUs is not supported yet\n"),
 ])

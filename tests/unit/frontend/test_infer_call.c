@@ -212,7 +212,7 @@ static void open_fixture(struct fixture *f, fake_run_fn run, infer_call_response
         f->pool = buf_pool_new(1 << 20);
         options.pool = f->pool;
         infer_request_init(&f->request);
-        assert_null(infer_core_init(&f->core, NULL));
+        assert_null(infer_core_init(&f->core, NULL, NULL));
         infer_call_init(&f->call, &options);
 }
 
@@ -462,7 +462,8 @@ static void test_output_memory(void **state) {
 
         (void)state;
         open_fixture(&f, run_keep, NULL);
-        infer_call_set_targets(&f.call, &target, 1);
+        f.call.targets = &target;
+        f.call.n_targets = 1;
         assert_null(infer_call_open(&f.call, "model", -1));
         assert_null(infer_call_start(&f.call, NULL));
 
@@ -483,7 +484,7 @@ static void test_output_memory(void **state) {
         assert_string_equal(err->message,
                             "shared memory size specified with the request for output 'shm' (64 "
                             "bytes) should be at least 65 bytes to hold the results");
-        assert_int_equal(err->code, ERR_INVALID_ARG);
+        assert_int_equal(err->code, ERR_INTERNAL);
         error_free(err);
 
         for (size_t i = 0; i < 4; i++)

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "base/mem.h"
+#include "http/http_shm_decode.h"
+
+static void test_bodies(void **state) {
+        static const struct row {
+                const char *body;
+                const char *key;
+                uint64_t    offset, byte_size;
+        } rows[] = {
+                { "{\"key\":\"/k\",\"byte_size\":64}", "/k", 0, 64 },
+                { "{\"byte_size\":64,\"offset\":4096,\"key\":\"/k\"}", "/k", 4096, 64 },
+                { " {\"x\":{\"key\":1},\"key\":\"a\\u0062\\\"\",\"byte_size\":0} ", "ab\"", 0, 0 },
+                { "{\"key\":\"\",\"byte_size\":18446744073709551615,"
+                  "\"offset\":18446744073709551615}",
+                  "", UINT64_MAX, UINT64_MAX },
+                { "{\"key\":\"1\",\"key\":\"2\",\"byte_size\":1,\"byte_size\":\"x\"}", "1", 0, 1 },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct shm_place place = { .name = "r" };
+                struct arena     arena;
+
+                arena_init(&arena, NULL, 0, 0);
+                assert_null(http_shm_decode(str_of(rows[i].body), &arena, &place));
+                assert_string_equal(place.key, rows[i].key);
+                assert_int_equal(place.offset, rows[i].offset);
+                assert_int_equal(place.byte_size, rows[i].byte_size);
+                assert_string_equal(place.name, "r");
+                arena_done(&arena);
+        }
+}
+
+static void test_faults(void **state) {
+#define NO_KEY "Shared memory register request has no 'key' field"
+#define NO_SIZE "Shared memory register request has no 'byte_size' field"
+#define PARSE(what, type)                                                                          \
+        "Unable to parse '" what "': attempt to access JSON non-" type " as " type
+        static const struct row {
+                const char *body;
+                const char *text;
+        } rows[] = {
+                { "{}", NO_KEY },
+                { "3", NO_KEY },
+                { "[]", NO_KEY },
+                { "null", NO_KEY },
+                { "{\"byte_size\":\"x\",\"offset\":-1}", NO_KEY },
+                { "{\"key\":\"/k\"}", NO_SIZE },
+                { "{\"key\":3,\"offset\":-1}", PARSE("key", "string") },
+                { "{\"key\":null,\"byte_size\":1}", PARSE("key", "string") },
+                { "{\"key\":\"a\\u0000b\",\"byte_size\":1}",
+                  "Unable to parse 'key': the text contains a NUL character" },
+                { "{\"key\":\"/k\",\"offset\":-1}", PARSE("offset", "unsigned-integer") },
+                { "{\"key\":\"/k\",\"offset\":\"1\"}", PARSE("offset", "unsigned-integer") },
+                { "{\"key\":\"/k\",\"byte_size\":1.5}", PARSE("byte_size", "unsigned-integer") },
+                { "{\"key\":\"/k\",\"byte_size\":18446744073709551616}",
+                  PARSE("byte_size", "unsigned-integer") },
+                { "{\"key\":\"/k\",\"byte_size\":[1]}", PARSE("byte_size", "unsigned-integer") },
+                { "", "failed to parse the request JSON buffer: The document is empty. at 0" },
+                { "{\"key\":3",
+                  "failed to parse the request JSON buffer: Missing a comma or } after an object "
+                  "member. at 8" },
+                { "{\"key\":\"/k\",\"byte_size\":1}x",
+                  "failed to parse the request JSON buffer: The document root must not be followed "
+                  "by other values. at 26" },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct shm_place place = { .key = "before" };
+                struct arena     arena;
+                struct error    *err;
+
+                arena_init(&arena, NULL, 0, 0);
+                err = http_shm_decode(str_of(rows[i].body), &arena, &place);
+                assert_non_null(err);
+                assert_string_equal(err->message, rows[i].text);
+                assert_int_equal(err->code, ERR_INVALID_ARG);
+                assert_string_equal(place.key, "before");
+                error_free(err);
+                arena_done(&arena);
+        }
+}
+
+static void test_without_memory(void **state) {
+        struct shm_place place;
+        struct arena     arena;
+        struct error    *err;
+
+        (void)state;
+        arena_init(&arena, NULL, 0, 0);
+        mem_fail_after(1);
+        err = http_shm_decode(STR_LIT("{\"key\":\"/k\",\"byte_size\":1}"), &arena, &place);
+        mem_fail_after(0);
+        assert_non_null(err);
+        assert_int_equal(strncmp(err->message, "out of memory", 13), 0);
+        error_free(err);
+        arena_done(&arena);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_bodies),
+                cmocka_unit_test(test_faults),
+                cmocka_unit_test(test_without_memory),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
