@@ -25,18 +25,28 @@ static void *begin_thread(void *arg) {
         return NULL;
 }
 
+/* Signals that are sent are for the main thread. Those of a fault go to the thread that made it: if
+ * it blocked them, it would end the process without asking the handler. */
+static void signals_sent(sigset_t *set) {
+        static const int faults[] = { SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT };
+
+        sigfillset(set);
+        for (size_t i = 0; i < ARRAY_LEN(faults); i++)
+                sigdelset(set, faults[i]);
+}
+
 struct error *thread_start(struct thread *t, const char *name, thread_fn run, void *arg) {
         struct thread_begin *begin = mem_zalloc(sizeof(*begin));
-        sigset_t             all, before;
+        sigset_t             sent, before;
         int                  failure;
 
         begin->run = run;
         begin->arg = arg;
         memcpy(begin->name, name, strnlen(name, sizeof(begin->name) - 1));
 
-        /* A thread inherits the mask: signals are for the main thread's signalfd. */
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
+        /* A thread inherits the mask. */
+        signals_sent(&sent);
+        pthread_sigmask(SIG_SETMASK, &sent, &before);
         failure = pthread_create(&t->native, NULL, begin_thread, begin);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
 

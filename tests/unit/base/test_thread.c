@@ -41,6 +41,8 @@ static void test_name_and_signals(void **state) {
         assert_string_equal(seen.name, "instance model_");
         assert_int_equal(sigismember(&seen.mask, SIGTERM), 1);
         assert_int_equal(sigismember(&seen.mask, SIGUSR1), 1);
+        assert_int_equal(sigismember(&seen.mask, SIGSEGV), 0);
+        assert_int_equal(sigismember(&seen.mask, SIGBUS), 0);
         pthread_sigmask(SIG_SETMASK, NULL, &after);
         assert_int_equal(sigismember(&after, SIGTERM), sigismember(&before, SIGTERM));
 }
