@@ -593,9 +593,9 @@ def test_stream(server, client):
     with Object(raw + bytes(2 * PAGE)) as shm, Gate(server, "slow_stream") as gate:
         api.register("r", shm.key, 2 * PAGE)
         messages = [
-            api.request("slow_stream", "FP32", [2], ("r", 0, 8), ("r", 100, 8), id="1"),
+            api.request("id_fp32", "FP32", [2], ("r", 0, 8), ("r", 100, 8), id="1"),
             api.request("id_fp32", "FP32", [2], ("x", 0, 8), id="2"),
-            api.request("id_fp32", "FP32", [2], ("r", 0, 8), ("r", 200, 8), id="3"),
+            api.request("slow_stream", "FP32", [2], ("r", 0, 8), ("r", 200, 8), id="3"),
         ]
         stream = client.stream(messages)
         gate.wait()
