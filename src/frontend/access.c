@@ -212,6 +212,11 @@ enum access_verdict access_check_model(struct access *a, struct str model, struc
         return verdict;
 }
 
+bool access_hides_field(const struct access *a, struct str name) {
+        return UNLIKELY(a->keys != NULL) && (str_equal_nocase(name, STR_LIT("x-api-key")) ||
+                                             str_equal_nocase(name, STR_LIT("authorization")));
+}
+
 struct str access_key_name(const struct access *a) {
         return a->key ? str_of(a->key->name) : str_range(NULL, 0);
 }

@@ -65,6 +65,8 @@ enum access_verdict access_check(const struct endpoint_policy *policy,
 /* The model that a message of the request names; empty when it names none. */
 enum access_verdict access_check_model(struct access *a, struct str model, struct arena *arena,
                                        const char **ret_text) NODISCARD;
+/* Whether a field with that name may hold the key that was asked for: it is not for backends. */
+bool       access_hides_field(const struct access *a, struct str name);
 /* The key's name for the access log; ptr NULL when there is none. */
 struct str access_key_name(const struct access *a);
 void       access_done(struct access *a);

@@ -99,8 +99,9 @@ static struct error *forward_metadata(struct rpc_inference *i) {
         const struct grpc_call      *grpc = i->grpc;
 
         for (size_t k = 0; k < grpc->n_metadata; k++)
-                TRY(header_forward_add(f, grpc->metadata[k].name, grpc->metadata[k].value, i->arena,
-                                       &i->wire.request));
+                if (!access_hides_field(&grpc->access, grpc->metadata[k].name))
+                        TRY(header_forward_add(f, grpc->metadata[k].name, grpc->metadata[k].value,
+                                               i->arena, &i->wire.request));
         return NULL;
 }
 

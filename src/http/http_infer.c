@@ -154,7 +154,9 @@ struct error *http_infer_forward_headers(struct http_call *http, struct infer_re
                 return NULL;
         headers = http_call_headers(http);
         for (size_t i = 0; i < http->n_headers; i++)
-                TRY(header_forward_add(f, headers[i].name, headers[i].value, &http->arena, q));
+                if (!access_hides_field(&http->access, headers[i].name))
+                        TRY(header_forward_add(f, headers[i].name, headers[i].value, &http->arena,
+                                               q));
         return NULL;
 }
 

@@ -247,6 +247,9 @@ static void test_reload(void **state UNUSED) {
         begin(&f, FILE_TEXT);
         assert_int_equal(ask(&f, ENDPOINT_INFERENCE, fields, NULL, &a, &text), ACCESS_GRANTED);
         assert_int_equal(access_check_model(&a, STR_LIT("m"), &f.arena, &text), ACCESS_GRANTED);
+        assert_true(access_hides_field(&a, STR_LIT("Authorization")));
+        assert_true(access_hides_field(&a, STR_LIT("X-API-Key")));
+        assert_false(access_hides_field(&a, STR_LIT("x-api-keys")));
         reload(&f, "renamed " ONE " inference x*");
         assert_int_equal(access_check_model(&a, STR_LIT("m"), &f.arena, &text),
                          ACCESS_NOT_ALLOWED);
@@ -296,6 +299,7 @@ static void test_without_keys(void **state UNUSED) {
 
         assert_int_equal(access_check_model(&a, STR_LIT("m"), NULL, &text), ACCESS_GRANTED);
         assert_null(access_key_name(&a).ptr);
+        assert_false(access_hides_field(&a, STR_LIT("authorization")));
         access_done(&a);
 }
 
