@@ -23,7 +23,7 @@ struct serve_keys {
 struct error *serve_keys_open(struct serve_keys *k, const struct cli_options *o) NODISCARD;
 void          serve_keys_done(struct serve_keys *k);
 /* Says in the log what is in force, and counts refusals from now on. Before any front end starts. */
-void          serve_keys_start(struct serve_keys *k, struct TRITONSERVER_Server *core);
+void serve_keys_start(struct serve_keys *k, struct TRITONSERVER_Server *core);
 
 /* From now on the policy's front end asks for keys, if there is a file. */
 void serve_keys_apply(struct serve_keys *k, struct endpoint_policy *policy);

@@ -221,7 +221,7 @@ struct str access_key_name(const struct access *a) {
         return a->key ? str_of(a->key->name) : str_range(NULL, 0);
 }
 
-void access_done(struct access *a) {
+void access_release_keys(struct access *a) {
         api_keys_release(STEAL(a->keys));
         a->key = NULL;
 }

@@ -66,7 +66,12 @@ enum access_verdict access_check(const struct endpoint_policy *policy,
 enum access_verdict access_check_model(struct access *a, struct str model, struct arena *arena,
                                        const char **ret_text) NODISCARD;
 /* Whether a field with that name may hold the key that was asked for: it is not for backends. */
-bool       access_hides_field(const struct access *a, struct str name);
+bool access_hides_field(const struct access *a, struct str name);
 /* The key's name for the access log; ptr NULL when there is none. */
 struct str access_key_name(const struct access *a);
-void       access_done(struct access *a);
+void       access_release_keys(struct access *a);
+
+static inline void access_done(struct access *a) {
+        if (UNLIKELY(a->keys != NULL))
+                access_release_keys(a);
+}

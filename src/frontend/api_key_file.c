@@ -153,7 +153,8 @@ static struct error *read_groups(struct key_reader *r, struct str word, struct a
         enum endpoint_group group;
 
         if (word.len == 0)
-                return FAULT(r, word.ptr, "the groups of endpoints are missing; '*' is all of them");
+                return FAULT(r, word.ptr,
+                             "the groups of endpoints are missing; '*' is all of them");
         while (word.ptr) {
                 word = str_split(word, ',', &name);
                 if (str_is(name, "*")) {
@@ -199,8 +200,7 @@ static struct error *read_key(struct key_reader *r, struct str name, struct api_
         if (!*ret_is_anonymous)
                 TRY(read_digest(r, word, key));
         else if (r->keys->anonymous.name)
-                return FAULT(r, word.ptr,
-                             "line %u says already what requests without a key may do",
+                return FAULT(r, word.ptr, "line %u says already what requests without a key may do",
                              r->keys->anonymous.line);
         TRY(read_groups(r, take_word(r), key));
         TRY(read_models(r, take_word(r), key));

@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 
 struct api_keys {
-        char                        *path;    /* owned */
-        struct api_key_set *_Atomic  current; /* in `sets` */
-        struct mutex                 lock;    /* rank LOCK_MAILBOX; guards `sets` */
-        struct api_key_set          *sets;    /* owned; all that were made */
+        char                       *path;    /* owned */
+        struct api_key_set *_Atomic current; /* in `sets` */
+        struct mutex                lock;    /* rank LOCK_MAILBOX; guards `sets` */
+        struct api_key_set         *sets;    /* owned; all that were made */
 };
 
 static struct error *read_file(const char *path, struct api_key_file *ret) {

@@ -25,9 +25,9 @@ struct api_keys;
 
 /* One reading of the file. */
 struct api_key_set {
-        struct api_key_file     file;
-        _Atomic uint32_t        n_holders;
-        struct api_key_set     *next; /* all that were made */
+        struct api_key_file file;
+        _Atomic uint32_t    n_holders;
+        struct api_key_set *next; /* all that were made */
 };
 
 /* Reads the file: it must exist and say something. */
@@ -38,8 +38,8 @@ void          api_keys_free(struct api_keys *k); /* NULL is fine */
 struct error *api_keys_reload(struct api_keys *k) NODISCARD;
 
 /* Warnings of the administrator: whether others than the file's owner may write to it. */
-bool   api_keys_are_writable_by_others(const struct api_keys *k);
-size_t api_keys_count(struct api_keys *k);
+bool        api_keys_are_writable_by_others(const struct api_keys *k);
+size_t      api_keys_count(struct api_keys *k);
 const char *api_keys_path(const struct api_keys *k);
 
 struct api_key_set *api_keys_hold(struct api_keys *k);

@@ -274,8 +274,8 @@ bool http_intake_head(struct http_conn *c) {
                 http_pace_enter(&c->pace, HTTP_PHASE_HEAD, c->now_ns);
                 c->call.recv_start_ns = c->now_ns;
         }
-        verdict = http_message_parse_head(
-                c->message, str_range(c->in->bytes + c->in_at, c->in_len - c->in_at));
+        verdict = http_message_parse_head(c->message,
+                                          str_range(c->in->bytes + c->in_at, c->in_len - c->in_at));
         if (verdict == HTTP_PARSE_DONE)
                 return on_head(c);
         if (verdict == HTTP_PARSE_REFUSED) {

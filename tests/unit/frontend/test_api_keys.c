@@ -96,7 +96,7 @@ static void *look(void *argument) {
         struct crowd *c = argument;
 
         while (!atomic_load(&c->is_over)) {
-                struct api_key_set  *set = api_keys_hold(c->keys);
+                struct api_key_set   *set = api_keys_hold(c->keys);
                 const struct api_key *key = &set->file.keys[0];
 
                 if (strcmp(key->name, "first") == 0) {
