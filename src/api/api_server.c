@@ -242,8 +242,22 @@ struct TRITONSERVER_Error *NESO_InferenceRequestIsDecoupled(
         return NULL;
 }
 
+struct TRITONSERVER_Error *NESO_InferenceRequestLimitResponses(
+        struct TRITONSERVER_InferenceRequest *inference_request, uint32_t max_responses,
+        uint64_t max_bytes) {
+        const struct response_limits limits = { max_responses, max_bytes };
+
+        API_NEEDS(inference_request);
+        if (max_responses == 0 || max_bytes == 0)
+                return error_to_api(error_new(ERR_INVALID_ARG,
+                                              "the limits of responses must be greater than 0"));
+        return error_to_api(
+                request_limit_responses(request_from_api(inference_request), &limits));
+}
+
 struct TRITONSERVER_Error *NESO_ThreadAllowInlineExecution(bool allow) {
         pull_scheduler_allow_inline(allow);
+        response_flow_allow_wait(!allow);
         return NULL;
 }
 

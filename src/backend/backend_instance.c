@@ -52,6 +52,11 @@ static TRITONSERVER_InstanceGroupKind public_kind(Inference__ModelInstanceGroup_
         }
 }
 
+/* Answers for as long as it likes, and may have to wait for the client. */
+static bool is_decoupled(const struct backend_model *model) {
+        return model_config_is_decoupled(model->config);
+}
+
 struct error *backend_instance_new(const struct backend_instance_options *o,
                                    struct backend_instance **ret) {
         struct backend_instance *in = mem_zalloc(sizeof(*in));
@@ -65,7 +70,8 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
         in->group = o->group;
         in->executor = (struct executor){ .ops = &backend_executor_ops,
                                           .name = in->name,
-                                          .may_inline = o->model->backend->is_inline_safe,
+                                          .may_inline = o->model->backend->is_inline_safe &&
+                                                        !is_decoupled(o->model),
                                           .is_passive = o->group->passive };
         err = message_new_parsed(o->host_policy_json, &in->host_policy);
         if (err == NULL && initialise != NULL)

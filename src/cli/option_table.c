@@ -158,7 +158,8 @@ static const struct option_row grpc_rows[] = {
         { .name = "grpc-max-response-pool-size", .kind = OPTION_NUMBER,
           .offset = AT(grpc_max_responses), .argument = "<integer>", .min = 1,
           .max = 2147483647, .default_text = "2147483647",
-          .help = "Accepted; 64 MiB of unsent answers of a call are the limit here." },
+          .help = "Responses of a decoupled request that may wait to be written; its backend "
+                  "waits beyond." },
         { .name = "grpc-use-ssl", .kind = OPTION_BOOL, .argument = "<boolean>",
           .default_text = "false", .help = "Serve GRPC over TLS.", .missing = "TLS",
           .harmless = "false" },

@@ -14,21 +14,24 @@
 /* The ends that a started call waits for. */
 enum { PENDING_FINAL = 1, PENDING_RELEASE = 1, PENDING_RETURN = 1 };
 
-struct infer_call_response {
-        struct infer_call_response            *next;     /* owned: arrived before it */
-        struct TRITONSERVER_InferenceResponse *response; /* owned */
-        bool                                   is_final;
-};
+void infer_call_response_free(struct infer_call_response *r) {
+        if (!r)
+                return;
+        core_error_drop(TRITONSERVER_InferenceResponseDelete(r->response));
+        free(r);
+}
 
 static void free_responses(struct infer_call_response *r) {
         while (r) {
                 struct infer_call_response *next = r->next;
 
-                if (r->response)
-                        core_error_drop(TRITONSERVER_InferenceResponseDelete(r->response));
-                free(r);
+                infer_call_response_free(r);
                 r = next;
         }
+}
+
+struct infer_call_response *infer_call_keep_response(struct infer_call *c) {
+        return STEAL(c->current);
 }
 
 /* Streams: everything that came since the last time, oldest first. */
@@ -43,11 +46,13 @@ static void deliver_responses(struct infer_call *c) {
                 oldest = newest;
                 newest = next;
         }
-        for (struct infer_call_response *r = oldest; r; r = r->next) {
-                c->is_final_response = r->is_final;
-                c->options.on_response(c, r->response);
+        while (oldest) {
+                c->current = oldest;
+                c->is_final_response = oldest->is_final;
+                oldest = oldest->next;
+                c->options.on_response(c, c->current->response);
+                infer_call_response_free(STEAL(c->current));
         }
-        free_responses(oldest);
 }
 
 static void on_response_mail(struct mail *m) {
@@ -126,6 +131,7 @@ void infer_call_init(struct infer_call *c, const struct infer_call_options *opti
         c->unary = NULL;
         c->is_started = false;
         c->is_final_response = false;
+        c->current = NULL;
         c->response_mail = (struct mail){ .deliver = on_response_mail };
         c->done_mail = (struct mail){ .deliver = on_done_mail };
         atomic_init(&c->n_pending, PENDING_FINAL + PENDING_RELEASE + PENDING_RETURN);
@@ -176,7 +182,12 @@ static void introduce_thread(void) {
 }
 
 struct error *infer_call_start(struct infer_call *c, struct TRITONSERVER_InferenceTrace *trace) {
+        const struct infer_call_limits *limits = &c->options.limits;
+
         introduce_thread();
+        if (c->options.on_response && limits->max_responses > 0)
+                TRY(core_error_take(NESO_InferenceRequestLimitResponses(
+                        c->request, limits->max_responses, limits->max_bytes)));
         c->is_started = true;
         TRY(core_error_take(
                 TRITONSERVER_ServerInferAsync(c->options.core->server, c->request, trace)));

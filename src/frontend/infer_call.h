@@ -14,7 +14,9 @@
  *
  * A protocol that wants one response (unary) asks for it in on_done(); one that streams sets
  * on_response, which is called on the loop for each response as it comes, the last one before
- * on_done().
+ * on_done(). Its `limits` bound what a slow client costs: the backend waits before it makes more
+ * than that. A response counts until it is deleted, so a protocol that takes time to write one
+ * keeps it meanwhile (infer_call_keep_response()).
  *
  * Ownership.  The call is embedded in memory of the protocol (the arena of its request) and must
  * stay there until on_done(); so must the request's names and bytes. infer_call_done() frees what
@@ -55,7 +57,6 @@ struct error *infer_core_init(struct infer_core *core, struct TRITONSERVER_Serve
 void infer_core_done(struct infer_core *core); /* no call may be in flight */
 
 struct infer_call;
-struct infer_call_response;
 
 typedef void (*infer_call_fn)(struct infer_call *call);
 typedef void (*infer_call_response_fn)(struct infer_call                     *call,
@@ -68,12 +69,27 @@ struct infer_call_target {
         size_t      bytes;
 };
 
+/* What a streamed call may have waiting, from the backend to the socket. */
+struct infer_call_limits {
+        uint32_t max_responses;
+        uint64_t max_bytes;
+};
+
+/* One that arrived; after infer_call_keep_response() its keeper's. */
+struct infer_call_response {
+        struct infer_call_response            *next;     /* the keeper's */
+        struct TRITONSERVER_InferenceResponse *response; /* owned */
+        uint64_t                               mark;     /* the keeper's */
+        bool                                   is_final;
+};
+
 struct infer_call_options {
         const struct infer_core *core;    /* borrowed */
         struct mailbox          *mailbox; /* borrowed: of the loop the call runs on */
         struct buf_pool         *pool;    /* borrowed: of the same loop; outlives the call */
         infer_call_fn            on_done;
         infer_call_response_fn   on_response; /* NULL: unary */
+        struct infer_call_limits limits;      /* with on_response; 0 = none */
         void                    *owner;       /* borrowed: the protocol's request */
 };
 
@@ -86,6 +102,7 @@ struct infer_call {
         size_t                                n_targets;
         bool                                  is_started;
         bool is_final_response; /* in on_response(): it came with the FINAL flag */
+        struct infer_call_response *current; /* in on_response(), until it is kept */
 
         _Atomic uint32_t                       n_pending;   /* ends to come, callbacks running */
         _Atomic uint32_t                       n_responses; /* seen so far */
@@ -117,6 +134,11 @@ struct error *infer_call_start(struct infer_call *c, struct TRITONSERVER_Inferen
         NODISCARD;
 /* Asks the core to give up; on_done() still follows. Nothing before start. */
 void infer_call_cancel(struct infer_call *c);
+
+/* In on_response(): it stays until infer_call_response_free(), which may come after the call is
+ * done; outputs in the memory of the call itself are gone with that. */
+struct infer_call_response *infer_call_keep_response(struct infer_call *c);
+void infer_call_response_free(struct infer_call_response *r); /* NULL is fine */
 
 /* Unary, in on_done(): the one response, borrowed; INTERNAL "expected a single response, got <n>"
  * when there was none or several. The model's own failure is in the response. */

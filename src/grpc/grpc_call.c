@@ -282,6 +282,10 @@ size_t grpc_call_unsent_bytes(const struct grpc_call *call) {
         return call->stream->out.bytes;
 }
 
+uint64_t grpc_call_written_bytes(const struct grpc_call *call) {
+        return call->stream->bytes_out;
+}
+
 void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *message) {
         struct grpc_stream *st = call->stream;
         struct str          text = STR_LIT("");
@@ -329,9 +333,9 @@ void grpc_stream_emit(struct grpc_stream *st, size_t n, struct h2_out *out) {
         st->bytes_out += n;
         st->progress_ns = st->conn->now_ns;
         may_resume = (st->pauses & GRPC_PAUSE_UNSENT) && st->out.bytes <= l->unsent_pause_bytes / 2;
-        if (st->out.bytes == 0 && st->call.on_drained)
-                st->has_drained = true;
-        if (may_resume || st->has_drained)
+        if (st->call.on_written)
+                st->has_written = true;
+        if (may_resume || st->has_written)
                 st->is_due = st->conn->has_due = true;
 }
 

@@ -101,7 +101,7 @@ struct grpc_call {
         /* The handler's, from its first callback to finish. */
         struct list_node node;
         void            *pending;    /* borrowed */
-        grpc_call_fn     on_drained; /* all that was sent has gone to the socket; or NULL */
+        grpc_call_fn     on_written; /* some of what was sent has gone to the socket; or NULL */
         /* For traces: called on the loop once the end is written or given up; the call may be
          * looked at, nothing else. NULL at the start of each call. */
         grpc_call_fn     on_sent;
@@ -137,6 +137,8 @@ void grpc_call_add_trailing(struct grpc_call *call, struct str name, struct str 
 void   grpc_call_send(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts);
 /* Of all messages sent, what is not with the socket. */
 size_t grpc_call_unsent_bytes(const struct grpc_call *call);
+/* Of all messages sent, what is with the socket. */
+uint64_t grpc_call_written_bytes(const struct grpc_call *call);
 
 /* Ends the call: afterwards it belongs to the connection. `message` is copied; NULL = "". */
 void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *message);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct TRITONSERVER_Server;
 struct endpoint_policy;
@@ -21,4 +22,5 @@ struct grpc_service {
         struct grpc_infer            *infer;  /* borrowed; state of the infer methods */
         struct shared_memory         *shared_memory; /* borrowed; NULL = none, and no changes */
         size_t                        max_message_bytes; /* of one request message, plain */
+        uint32_t                      max_responses;     /* --grpc-max-response-pool-size; 0 = any */
 };

@@ -479,11 +479,11 @@ void grpc_stream_set_pause(struct grpc_stream *st, enum grpc_pause pause, bool i
 }
 
 void grpc_stream_on_due(struct grpc_stream *st) {
-        bool has_drained = st->has_drained;
+        bool has_written = st->has_written;
 
-        st->is_due = st->has_drained = false;
-        if (has_drained && st->call.on_drained && !st->is_answered)
-                st->call.on_drained(&st->call);
+        st->is_due = st->has_written = false;
+        if (has_written && st->call.on_written && !st->is_answered)
+                st->call.on_written(&st->call);
         if ((st->pauses & GRPC_PAUSE_UNSENT) &&
             st->out.bytes <= h2_conn_limits(st->conn)->unsent_pause_bytes / 2)
                 grpc_stream_set_pause(st, GRPC_PAUSE_UNSENT, false);

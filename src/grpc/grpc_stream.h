@@ -70,7 +70,7 @@ struct grpc_stream {
         bool is_delivering; /* inside a loop over its messages */
         bool is_reset;      /* by us */
         bool is_due;        /* grpc_stream_on_due() has something to do */
-        bool has_drained;   /* since on_drained was last called */
+        bool has_written;   /* since on_written was last called */
 
         /* Headers as they come. */
         struct str             http_method, content_type, timeout, encoding, accept_encoding;

@@ -3,6 +3,7 @@
 
 #include "base/list.h"
 #include "base/mem.h"
+#include "grpc/grpc_service.h"
 #include "grpc/rpc_inference.h"
 
 #include "triton/core/tritonserver.h"
@@ -18,6 +19,8 @@ struct stream {
         struct list       ordered; /* those that answer in order, oldest first */
         struct list       idle;    /* struct stream_request, owned, for reuse */
         struct arena      scratch; /* of one response */
+        struct infer_call_response *first_kept; /* owned; not yet with the socket, oldest first */
+        struct infer_call_response *last_kept;
         struct error     *failure; /* owned; the stream ends with it */
         size_t            n_users; /* active requests, callbacks that are running */
         size_t            n_active;
@@ -87,10 +90,40 @@ static void release(struct stream_request *r) {
         s->n_idle++;
 }
 
+/* ---- responses that are not written yet ---- */
+
+/* In on_response(), after the response was sent. `mark`: where its last byte is in all of the
+ * stream's. */
+static void keep_response(struct stream *s, struct infer_call *c) {
+        struct infer_call_response *r = infer_call_keep_response(c);
+
+        r->mark = grpc_call_written_bytes(s->call) + grpc_call_unsent_bytes(s->call);
+        r->next = NULL;
+        if (s->first_kept)
+                s->last_kept->next = r;
+        else
+                s->first_kept = r;
+        s->last_kept = r;
+}
+
+static void drop_kept(struct stream *s, uint64_t written) {
+        while (s->first_kept && s->first_kept->mark <= written) {
+                struct infer_call_response *r = s->first_kept;
+
+                s->first_kept = r->next;
+                infer_call_response_free(r);
+        }
+}
+
+static void on_written(struct grpc_call *call) {
+        drop_kept(call->pending, grpc_call_written_bytes(call));
+}
+
 /* ---- the end ---- */
 
 static void cancel_all(struct stream *s) {
         s->is_over = true;
+        drop_kept(s, UINT64_MAX);
         LIST_FOR_EACH(&s->active, node) {
                 infer_call_cancel(
                         &LIST_ENTRY(node, struct stream_request, by_stream)->inference.call);
@@ -115,7 +148,9 @@ static void finish(struct stream *s) {
         LIST_FOR_EACH(&s->idle, node) {
                 free_request(LIST_ENTRY(node, struct stream_request, by_stream));
         }
+        drop_kept(s, UINT64_MAX);
         arena_done(&s->scratch);
+        call->on_written = NULL;
         if (failure)
                 grpc_call_fail(call, failure);
         else
@@ -274,6 +309,8 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
         }
         send_parts(s, &parts);
         arena_reset(&s->scratch);
+        if (!s->is_over && grpc_call_unsent_bytes(s->call) > 0)
+                keep_response(s, c);
 }
 
 static void end_ordered(struct stream_request *r) {
@@ -312,11 +349,22 @@ static void on_done(struct infer_call *c) {
 
 /* ---- from the client ---- */
 
+static struct infer_call_limits get_limits(const struct stream *s) {
+        uint32_t max = s->call->service->max_responses;
+        uint32_t share = (uint32_t)MAX(RPC_STREAM_MAX_UNWRITTEN / s->n_active, 1);
+
+        return (struct infer_call_limits){
+                .max_responses = max > 0 ? MIN(max, share) : share,
+                .max_bytes = RPC_STREAM_MAX_UNWRITTEN_BYTES / s->n_active,
+        };
+}
+
 static struct error *prepare(struct stream_request *r, struct str message, struct buf *owner) {
         struct error *err = rpc_inference_read(&r->inference, message, owner);
 
         if (r->inference.is_decoupled) {
                 r->inference.call.options.on_response = on_response;
+                r->inference.call.options.limits = get_limits(r->stream);
         } else {
                 r->is_ordered = true;
                 list_append(&r->stream->ordered, &r->in_order);
@@ -349,6 +397,7 @@ void rpc_stream_open(struct grpc_call *call) {
         arena_init(&s->scratch, NULL, 0, 0);
         s->ends_with_errors = str_is(grpc_call_metadata(call, "triton_grpc_error"), "true");
         call->pending = s;
+        call->on_written = on_written;
 }
 
 void rpc_stream_read(struct grpc_call *call, struct str message, struct buf *owner) {

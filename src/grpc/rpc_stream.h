@@ -9,7 +9,9 @@
  * on; with the metadata `triton_grpc_error: true` a failure of the model ends the stream with its
  * status instead, once the other requests, which are cancelled, have ended.
  *
- * What is in flight is bounded: beyond, no further message is read.
+ * What is in flight is bounded: beyond, no further message is read. What decoupled models have
+ * answered and the client has not taken is bounded, too: each response is kept until it is with the
+ * socket, and the backend waits while too many are kept (infer_call.h).
  *
  * Ownership.  The stream is in the arena of its call. Each request is memory of its own, recycled
  * within the stream, which lasts until the last of them has ended.
@@ -23,6 +25,11 @@
 #define RPC_STREAM_MAX_REQUESTS 1024
 /* Of their messages; one may always be in flight. */
 #define RPC_STREAM_MAX_BYTES ((size_t)256 << 20)
+/* Of one request's responses, when it is the only one. The n-th of a stream gets the n-th part, so
+ * that all of them together stay within eight times that, the `unsent_bytes` of a call. A small
+ * output has a whole block of the buffer pool, 4 KiB, which is why they are counted, too. */
+#define RPC_STREAM_MAX_UNWRITTEN_BYTES ((size_t)8 << 20)
+#define RPC_STREAM_MAX_UNWRITTEN 1024
 
 void rpc_stream_open(struct grpc_call *call);
 void rpc_stream_read(struct grpc_call *call, struct str message, struct buf *owner);

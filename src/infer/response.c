@@ -42,15 +42,16 @@ struct error *response_new_from(const struct response_source *source, struct res
 
         /* What waits for the responses of earlier requests is not written meanwhile, and those
          * may be the same backend's to make: with a slot nobody waits for room. */
-        response_flow_enter(source->flow, source->slot == NULL);
+        response_flow_enter(source->flow, sizeof(*r), source->slot == NULL);
         r = try_alloc(sizeof(*r));
         if (r == NULL) {
-                response_flow_leave(source->flow, 0);
+                response_flow_leave(source->flow, sizeof(*r));
                 return out_of_memory();
         }
         memset(r, 0, offsetof(struct response, arena));
         arena_init(&r->arena, r->first_memory, sizeof(r->first_memory), RESPONSE_MAX_ARENA_BYTES);
         r->source = *source;
+        r->n_bytes = sizeof(*r);
         model_ref(r->source.model);
         response_flow_ref(r->source.flow);
         if (r->source.slot != NULL)

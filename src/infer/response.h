@@ -51,7 +51,7 @@ struct response {
         struct response_output          *last_output;
         uint32_t                         n_outputs;
         struct parameter_list            parameters;
-        uint64_t                         n_bytes; /* of all outputs that have memory */
+        uint64_t                         n_bytes; /* its own, and of outputs that have memory */
         struct response                 *next;    /* waiting in a slot */
         uint32_t                         send_flags; /* waiting in a slot */
         struct arena                     arena;

@@ -103,7 +103,7 @@ static bool has_room(const struct response_window *w) {
                (n < w->limits.max_responses && atomic_load(&w->n_bytes) < w->limits.max_bytes);
 }
 
-void response_flow_enter(struct response_flow *f, bool may_wait) {
+void response_flow_enter(struct response_flow *f, uint64_t n_bytes, bool may_wait) {
         struct response_window *w = f->window;
 
         if (LIKELY(w == NULL))
@@ -117,6 +117,7 @@ void response_flow_enter(struct response_flow *f, bool may_wait) {
                 atomic_fetch_sub(&w->n_waiting, 1);
         }
         atomic_fetch_add(&w->n_responses, 1);
+        atomic_fetch_add(&w->n_bytes, n_bytes);
 }
 
 void response_flow_add_bytes(struct response_flow *f, uint64_t n_bytes) {

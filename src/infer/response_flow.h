@@ -37,8 +37,8 @@ struct response_flow {
         void                   *memory;     /* owned: what this is part of */
 };
 
-/* How many responses that were made and not deleted a request may have, and how many bytes of
- * outputs. One response is always possible. */
+/* Of the responses that were made and not deleted: how many there may be, and how many bytes they
+ * and their outputs. One response is always possible. */
 struct response_limits {
         uint32_t max_responses; /* > 0 */
         uint64_t max_bytes;     /* > 0 */
@@ -71,11 +71,11 @@ static inline bool response_flow_may_send(struct response_flow *f, bool is_final
         return !atomic_load_explicit(&f->has_ended, memory_order_acquire);
 }
 
-/* A response is made: waits for room if it may. */
-void response_flow_enter(struct response_flow *f, bool may_wait);
-/* An output of a response got memory. */
+/* A response of so many bytes is made: waits for room if it may. */
+void response_flow_enter(struct response_flow *f, uint64_t n_bytes, bool may_wait);
+/* It grows: an output got memory. */
 void response_flow_add_bytes(struct response_flow *f, uint64_t n_bytes);
-/* A response with so many bytes is deleted. */
+/* A response that has come to so many bytes is deleted. */
 void response_flow_leave(struct response_flow *f, uint64_t n_bytes);
 
 /* Whether the calling thread may wait for room (at first it may). */

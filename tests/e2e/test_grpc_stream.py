@@ -248,7 +248,6 @@ def test_responses_of_several_decoupled_requests(client, decoupled):
     assert seen == {str(n): list(range(20)) for n in range(10)}
 
 
-@pytest.mark.skip("what a slow client costs is not bounded yet")
 def test_many_responses_take_no_memory(server, client, decoupled):
     """Long streams are usual for decoupled models; nothing is kept of what was sent."""
 

@@ -38,6 +38,22 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_LogLine(const char *line, 
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestIsDecoupled(
         struct TRITONSERVER_InferenceRequest *inference_request, bool *is_decoupled);
 
+/* Bounds what a decoupled model's responses cost while their reader is slow. Responses of the
+ * request that the backend has made and nobody has deleted yet count, each with its outputs and a
+ * little for itself; while there are `max_responses` of them or more, or `max_bytes` or more, the
+ * backend waits where it makes the next one. One response can always be made. So a program that
+ * calls TRITONSERVER_InferenceResponseDelete() when a response has reached its reader makes the
+ * backend go at that reader's pace. TRITONSERVER_InferenceRequestCancel() ends the waiting.
+ *
+ * To be called before TRITONSERVER_ServerInferAsync(), and holds for further uses of the request.
+ * Nothing waits on a thread that NESO_ThreadAllowInlineExecution() allows to run models, or for
+ * models that preserve the order of responses.
+ *
+ * INVALID_ARG when `inference_request` is NULL or a limit is 0. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestLimitResponses(
+        struct TRITONSERVER_InferenceRequest *inference_request, uint32_t max_responses,
+        uint64_t max_bytes);
+
 /* What the model of a request says of its input `name`: data type, and dimensions of the
  * configuration, -1 being any size; without the batch dimension, which `is_batched` tells to come
  * in front of them. A `datatype` of TRITONSERVER_TYPE_INVALID: the model has no such input. `shape`

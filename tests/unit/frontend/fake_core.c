@@ -117,6 +117,13 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestCancel(
         return NULL;
 }
 
+struct TRITONSERVER_Error *NESO_InferenceRequestLimitResponses(
+        struct TRITONSERVER_InferenceRequest *request, uint32_t max_responses, uint64_t max_bytes) {
+        (void)request;
+        RECORD("limit %u %llu\n", max_responses, (unsigned long long)max_bytes);
+        return NULL;
+}
+
 /* Every model has one input, "INPUT": one text. */
 struct TRITONSERVER_Error *NESO_InferenceRequestModelInput(
         struct TRITONSERVER_InferenceRequest *request, const char *name,

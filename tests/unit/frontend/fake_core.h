@@ -7,7 +7,7 @@
 
 #include "base/strbuf.h"
 
-#include "triton/core/tritonserver.h"
+#include "triton/core/neso.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -178,6 +178,7 @@ struct fixture {
         struct buf_pool     *pool;
         bool                 is_done;
         unsigned             n_streamed;
+        struct infer_call_response *kept; /* newest first */
 };
 
 static void on_done(struct infer_call *c) {
@@ -193,6 +194,21 @@ static void on_streamed(struct infer_call *c, struct TRITONSERVER_InferenceRespo
         assert_false(f->is_done);
         assert_int_equal(response->bytes, 100);
         f->n_streamed++;
+}
+
+/* All but the first. */
+static void on_streamed_keep(struct infer_call                     *c,
+                             struct TRITONSERVER_InferenceResponse *response) {
+        struct fixture             *f = c->options.owner;
+        struct infer_call_response *r;
+
+        if (f->n_streamed++ == 0)
+                return;
+        r = infer_call_keep_response(c);
+        assert_ptr_equal(r->response, response);
+        assert_null(infer_call_keep_response(c)); /* there is nothing more to keep */
+        r->next = f->kept;
+        f->kept = r;
 }
 
 static void open_fixture(struct fixture *f, fake_run_fn run, infer_call_response_fn on_response) {
@@ -349,6 +365,29 @@ static void test_stream(void **state) {
                 pthread_join(fake.thread, NULL);
                 close_fixture(&f);
         }
+}
+
+/* A kept response outlives its call, until its keeper has written it. */
+static void test_keep(void **state) {
+        struct fixture f;
+
+        (void)state;
+        open_fixture(&f, run_three, on_streamed_keep);
+        f.call.options.limits = (struct infer_call_limits){ 5, 1000 };
+        assert_null(infer_call_open(&f.call, "model", -1));
+        assert_null(infer_call_start(&f.call, NULL));
+        assert_non_null(strstr(strbuf_cstr(&fake.calls), "limit 5 1000\n"));
+        while (!f.is_done)
+                deliver_one(&f.box);
+        assert_int_equal(fake.n_responses, 2);
+        infer_call_done(&f.call);
+        assert_int_equal(fake.n_responses, 2);
+        assert_true(f.kept->is_final);
+        assert_false(f.kept->next->is_final);
+        infer_call_response_free(f.kept->next);
+        infer_call_response_free(f.kept);
+        infer_call_response_free(NULL);
+        close_fixture(&f);
 }
 
 static void test_cancel(void **state) {
@@ -564,6 +603,7 @@ int main(void) {
                 cmocka_unit_test(test_not_done_before_each_end),
                 cmocka_unit_test(test_number_of_responses),
                 cmocka_unit_test(test_stream),
+                cmocka_unit_test(test_keep),
                 cmocka_unit_test(test_cancel),
                 cmocka_unit_test(test_failures),
                 cmocka_unit_test(test_fill),

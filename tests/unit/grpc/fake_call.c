@@ -128,11 +128,21 @@ void grpc_call_send(struct grpc_call *call, const struct grpc_part *parts, size_
                         strbuf_put(&fake_call.messages[fake_call.n_messages %
                                                        ARRAY_LEN(fake_call.messages)],
                                    parts[i].ptr, parts[i].len);
+                fake_call.n_sent += parts[i].len;
                 buf_unref(parts[i].buf);
         }
         fake_call.n_messages += call->abort_reason == GRPC_ABORT_NONE;
         if (fake_call.on_send)
                 fake_call.on_send(call);
+}
+
+uint64_t grpc_call_written_bytes(const struct grpc_call *call) {
+        (void)call;
+        return fake_call.is_slow ? fake_call.n_written : fake_call.n_sent;
+}
+
+size_t grpc_call_unsent_bytes(const struct grpc_call *call) {
+        return fake_call.n_sent - (size_t)grpc_call_written_bytes(call);
 }
 
 void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *message) {

@@ -25,6 +25,9 @@ struct fake_call {
         bool                is_paused;
         unsigned            n_pauses, n_resumes;
         grpc_call_fn        on_send; /* NULL; called within grpc_call_send() */
+        bool                is_slow;   /* the client: what is sent waits */
+        size_t              n_sent;    /* bytes */
+        size_t              n_written; /* of these, when it is slow; the test's to say */
         struct loop_work   *work;    /* offloaded and not yet run */
         struct loop_timer  *timer;   /* the one that is armed */
         bool                has_no_timers; /* no memory for any */

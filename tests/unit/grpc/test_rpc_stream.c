@@ -249,6 +249,60 @@ static void flags_alone_for_those_who_ask(void **state) {
         assert_finished(GRPC_OK, "");
 }
 
+/* What is not with the socket yet is kept, and counts as the backend's until then. */
+static void a_slow_client_keeps_responses(void **state) {
+        size_t after_first;
+
+        (void)state;
+        fake_call.is_slow = true;
+        fake_call.service.max_responses = 7;
+        rpc_stream_open(&fake_call.call);
+        send_one("d", "x");
+        send_one("d", "y");
+        assert_non_null(strstr(strbuf_cstr(&fake.calls), "limit 7 8388608\n"));
+        assert_non_null(strstr(strbuf_cstr(&fake.calls), "limit 7 4194304\n"));
+        respond(0, NULL, 0);
+        fake_call_deliver();
+        after_first = fake_call.n_sent;
+        respond(1, NULL, 0);
+        respond(0, NULL, 0);
+        fake_call_deliver();
+        assert_int_equal(fake_call.n_messages, 3);
+        assert_int_equal(fake.n_responses, 3);
+
+        fake_call.n_written = after_first - 1;
+        fake_call.call.on_written(&fake_call.call);
+        assert_int_equal(fake.n_responses, 3);
+        fake_call.n_written = after_first;
+        fake_call.call.on_written(&fake_call.call);
+        assert_int_equal(fake.n_responses, 2);
+
+        /* Nobody waits any more when all have ended. */
+        answer(1, NULL);
+        answer(0, NULL);
+        assert_int_equal(fake.n_responses, 4);
+        rpc_stream_half_close(&fake_call.call);
+        assert_int_equal(fake.n_responses, 0);
+        assert_finished(GRPC_OK, "");
+}
+
+static void an_abort_lets_kept_responses_go(void **state) {
+        (void)state;
+        fake_call.is_slow = true;
+        rpc_stream_open(&fake_call.call);
+        send_one("d", "x");
+        respond(0, NULL, 0);
+        fake_call_deliver();
+        assert_int_equal(fake.n_responses, 1);
+        abort_call();
+        assert_int_equal(fake.n_responses, 0);
+        respond(0, NULL, 0);
+        fake_call_deliver();
+        assert_int_equal(fake.n_responses, 0);
+        answer(0, NULL);
+        assert_int_equal(fake_call.n_finished, 1);
+}
+
 static void a_failure_among_decoupled_responses(void **state) {
         (void)state;
         rpc_stream_open(&fake_call.call);
@@ -505,6 +559,8 @@ int main(void) {
                 TEST(decoupled_responses_go_out_as_they_come),
                 TEST(flags_alone_say_nothing),
                 TEST(flags_alone_for_those_who_ask),
+                TEST(a_slow_client_keeps_responses),
+                TEST(an_abort_lets_kept_responses_go),
                 TEST(a_failure_among_decoupled_responses),
                 TEST(others_answer_in_order),
                 TEST(decoupled_ones_wait_for_nobody),

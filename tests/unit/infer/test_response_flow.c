@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/lock.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "infer/response_flow.h"
+
+static struct response_flow *flow_new(const struct response_limits *limits) {
+        struct response_flow *f = mem_alloc(sizeof(*f));
+
+        response_flow_init(f, f);
+        if (limits != NULL)
+                assert_true(response_flow_limit(f, limits));
+        return f;
+}
+
+static void test_nothing_after_final(void **state) {
+        struct response_flow *f = flow_new(NULL);
+
+        (void)state;
+        assert_true(response_flow_may_send(f, false));
+        assert_true(response_flow_may_send(f, false));
+        assert_true(response_flow_may_send(f, true));
+        assert_false(response_flow_may_send(f, false));
+        assert_false(response_flow_may_send(f, true));
+        response_flow_unref(f);
+        response_flow_unref(NULL);
+}
+
+static void test_renew(void **state) {
+        struct response_flow *f = flow_new(&(struct response_limits){ 3, 100 });
+        struct response_flow *other;
+
+        (void)state;
+        /* Nobody else has it: it begins anew. */
+        assert_true(response_flow_may_send(f, true));
+        response_flow_cancel(f);
+        assert_ptr_equal(response_flow_renew(f), f);
+        assert_false(response_flow_is_cancelled(f));
+        assert_true(response_flow_may_send(f, false));
+
+        /* Somebody has: theirs stays as it is. */
+        response_flow_ref(f);
+        response_flow_cancel(f);
+        assert_true(response_flow_may_send(f, true));
+        other = response_flow_renew(f);
+        assert_ptr_not_equal(other, f);
+        assert_non_null(other->window); /* the same limits */
+        assert_false(response_flow_is_cancelled(other));
+        assert_true(response_flow_is_cancelled(f));
+        assert_true(response_flow_may_send(other, true));
+        response_flow_unref(other);
+        for (unsigned n = 1; n <= 2; n++) {
+                mem_fail_after(n);
+                assert_null(response_flow_renew(f));
+                mem_fail_after(0);
+        }
+        response_flow_unref(f);
+        response_flow_unref(f);
+}
+
+static void test_short_memory(void **state) {
+        struct response_flow *f = flow_new(NULL);
+
+        (void)state;
+        mem_fail_after(1);
+        assert_false(response_flow_limit(f, &(struct response_limits){ 1, 1 }));
+        mem_fail_after(0);
+        assert_null(f->window);
+        response_flow_unref(f);
+}
+
+/* ---- the window: a maker and a reader ---- */
+
+#define N_RESPONSES 2000
+#define RESPONSE_BYTES 10
+
+static struct {
+        struct response_flow *flow;
+        struct mutex          lock; /* rank LOCK_SERVER; guards all below */
+        struct cond           changed;
+        unsigned              n_made, n_deleted, most;
+} desk;
+
+static void make(void *arg) {
+        (void)arg;
+        for (unsigned i = 0; i < N_RESPONSES; i++) {
+                response_flow_enter(desk.flow, RESPONSE_BYTES, true);
+                MUTEX_GUARD(&desk.lock);
+                desk.n_made++;
+                if (desk.n_made - desk.n_deleted > desk.most)
+                        desk.most = desk.n_made - desk.n_deleted;
+                cond_signal(&desk.changed);
+        }
+}
+
+static void await_made(unsigned n) {
+        MUTEX_GUARD(&desk.lock);
+        while (desk.n_made < n)
+                cond_wait(&desk.changed, &desk.lock);
+}
+
+static void delete_one(uint64_t n_bytes) {
+        mutex_lock(&desk.lock);
+        desk.n_deleted++;
+        mutex_unlock(&desk.lock);
+        response_flow_leave(desk.flow, n_bytes);
+}
+
+static void open_desk(struct response_limits limits, struct thread *maker) {
+        desk.flow = flow_new(&limits);
+        desk.n_made = desk.n_deleted = desk.most = 0;
+        mutex_init(&desk.lock, LOCK_SERVER);
+        cond_init(&desk.changed);
+        assert_null(thread_start(maker, "maker", make, NULL));
+}
+
+static void close_desk(struct thread *maker) {
+        thread_join(maker);
+        assert_int_equal(desk.n_made, N_RESPONSES);
+        response_flow_unref(desk.flow);
+        cond_done(&desk.changed);
+        mutex_done(&desk.lock);
+}
+
+static void read_all(struct response_limits limits, unsigned expected_most) {
+        struct thread maker = { 0 };
+
+        open_desk(limits, &maker);
+        await_made(expected_most); /* as many as there is room for come without a reader */
+        for (unsigned i = 1; i <= N_RESPONSES; i++) {
+                await_made(i);
+                delete_one(RESPONSE_BYTES);
+        }
+        close_desk(&maker);
+        assert_int_equal(desk.most, expected_most);
+}
+
+static void test_window(void **state) {
+        (void)state;
+        read_all((struct response_limits){ 1, UINT64_MAX }, 1);
+        read_all((struct response_limits){ 3, UINT64_MAX }, 3);
+        read_all((struct response_limits){ UINT32_MAX, 1 }, 1); /* one is always possible */
+        read_all((struct response_limits){ UINT32_MAX, 4 * RESPONSE_BYTES }, 4);
+        read_all((struct response_limits){ UINT32_MAX, 4 * RESPONSE_BYTES + 1 }, 5);
+        read_all((struct response_limits){ 2, 4 * RESPONSE_BYTES }, 2);
+}
+
+static void test_outputs_count(void **state) {
+        struct thread maker = { 0 };
+
+        (void)state;
+        open_desk((struct response_limits){ UINT32_MAX, 2 * RESPONSE_BYTES }, &maker);
+        await_made(2);
+        response_flow_add_bytes(desk.flow, 5); /* of the second one */
+        delete_one(RESPONSE_BYTES);
+        await_made(3); /* 15 bytes were left */
+        delete_one(RESPONSE_BYTES + 5);
+        await_made(4);
+        for (unsigned i = 3; i <= N_RESPONSES; i++) {
+                await_made(i);
+                delete_one(RESPONSE_BYTES);
+        }
+        close_desk(&maker);
+        assert_int_equal(desk.most, 2);
+}
+
+/* Nobody reads: only the cancellation lets the maker go on. */
+static void test_cancel_ends_waiting(void **state) {
+        struct thread maker = { 0 };
+
+        (void)state;
+        open_desk((struct response_limits){ 2, UINT64_MAX }, &maker);
+        await_made(2);
+        assert_int_equal(desk.most, 2);
+        response_flow_cancel(desk.flow);
+        close_desk(&maker);
+        assert_int_equal(desk.most, N_RESPONSES);
+}
+
+static void test_some_never_wait(void **state) {
+        struct response_flow *f = flow_new(&(struct response_limits){ 1, 1 });
+
+        (void)state;
+        response_flow_enter(f, 1, true);
+        response_flow_enter(f, 1, false);
+        response_flow_allow_wait(false);
+        response_flow_enter(f, 1, true);
+        response_flow_allow_wait(true);
+        response_flow_unref(f);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_nothing_after_final),
+                cmocka_unit_test(test_renew),
+                cmocka_unit_test(test_short_memory),
+                cmocka_unit_test(test_window),
+                cmocka_unit_test(test_outputs_count),
+                cmocka_unit_test(test_cancel_ends_waiting),
+                cmocka_unit_test(test_some_never_wait),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
