@@ -18,6 +18,7 @@ struct file_stat {
         bool     is_regular;
         uint64_t size_bytes;
         int64_t  mtime_ns;
+        uint64_t inode; /* tells a file from one that took its name */
 };
 
 char *path_join(const char *directory, const char *name); /* owned by the caller */

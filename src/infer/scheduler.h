@@ -4,18 +4,28 @@
  * Ownership.  submit() takes the request on success and leaves it with the caller on error.
  * cancel() is called for a request that was submitted and may still be queued: a queued one is
  * answered CANCELLED and released at once, on the calling thread.
- * Threads.  submit() and cancel() may be called from any thread, stop() and free() from one.
+ * Executors come and go while it works, when a model's instance groups are changed: those that
+ * stay keep running.
+ *
+ * Threads.  submit() and cancel() may be called from any thread; of the rest one at a time.
  */
 #pragma once
 
 #include "base/error.h"
 
+struct executor;
 struct request;
 struct scheduler;
 
 struct scheduler_ops {
         struct error *(*submit)(struct scheduler *s, struct request *req);
         void (*cancel)(struct scheduler *s, struct request *req);
+        /* One more that may run batches; borrowed until it is removed or the scheduler freed. On
+         * error (no thread to be had) it is not used. */
+        struct error *(*add_executor)(struct scheduler *s, struct executor *e);
+        /* Returns when it has run its last batch. What is queued is left to the others: one at
+         * least must be there when requests are to be served. */
+        void (*remove_executor)(struct scheduler *s, struct executor *e);
         /* No new requests from now on; what is queued still runs. */
         void (*stop)(struct scheduler *s);
         /* Waits for instances to end; nothing may be queued or running. */

@@ -7,6 +7,7 @@
 #include "config/config_check.h"
 #include "config/config_fill.h"
 #include "config/config_normalize.h"
+#include "repo/override.h"
 #include "repo/repo_parts.h"
 
 #include <string.h>
@@ -28,8 +29,8 @@ static char *find_config(const struct repo_parts *parts, const char *directory) 
         return NULL;
 }
 
-static struct error *read_config(const struct repo_parts *parts, const char *directory,
-                                 struct model_config **ret) {
+static struct error *read_file(const struct repo_parts *parts, const char *directory,
+                               struct model_config **ret) {
         AUTO_CHARS  path = find_config(parts, directory);
         AUTO_STRBUF text = { 0 };
 
@@ -46,6 +47,28 @@ static struct error *read_config(const struct repo_parts *parts, const char *dir
         TRY(file_read(path, MODEL_CONFIG_TEXT_MAX_BYTES, &text));
         return error_wrap(model_config_read_text(strbuf_str(&text), path, ret),
                           "failed to read text proto from %s", path);
+}
+
+static struct error *read_config(const struct repo_parts *parts, const struct model_source *source,
+                                 struct model_config **ret) {
+        if (source->config_json != NULL)
+                return model_config_read_json(str_of(source->config_json), ret);
+        return read_file(parts, source->directory, ret);
+}
+
+/* Instance groups and the version policy can change while a model serves: what remains tells
+ * whether it has to be loaded again. */
+static struct error *print_essence(const struct model_config *config, char **ret) {
+        AUTO_MODEL_CONFIG bare = NULL;
+        AUTO_STRBUF       text = { 0 };
+
+        strbuf_init(&text, MODEL_CONFIG_ARENA_MAX_BYTES);
+        TRY(model_config_copy(config, &bare));
+        bare->pb->n_instance_group = 0;
+        bare->pb->version_policy = NULL;
+        TRY(model_config_print_json(bare, MODEL_CONFIG_VERSION, &text));
+        *ret = strbuf_take(&text);
+        return NULL;
 }
 
 static bool is_directory(const char *parent, const char *name) {
@@ -96,12 +119,13 @@ static struct error *scan_versions(const char *directory, struct version_scan *s
         return NULL;
 }
 
-static struct error *read_all(const struct repo_parts *parts, struct model_files *f,
-                              struct version_scan *scan) {
+static struct error *read_all(const struct repo_parts *parts, const struct model_source *source,
+                              struct model_files *f, struct version_scan *scan) {
         AUTO_CHARS first = NULL;
 
         TRY(scan_versions(f->directory, scan, &first));
-        TRY(read_config(parts, f->directory, &f->config));
+        TRY(read_config(parts, source, &f->config));
+        TRY(print_essence(f->config, &f->essence));
         TRY(fill_from_first(f->config, f->name, first));
         TRY(model_config_normalize(f->config));
         TRY(model_config_check(f->config));
@@ -111,16 +135,18 @@ static struct error *read_all(const struct repo_parts *parts, struct model_files
         return version_policy_pick(f->config, scan, &f->versions);
 }
 
-struct error *model_files_read(const struct repo_parts *parts, const char *directory,
-                               const char *name, struct model_files *ret) {
-        struct model_files  f = { .name = mem_strdup(name), .directory = mem_strdup(directory) };
+struct error *model_files_read(const struct repo_parts *parts, const struct model_source *source,
+                               struct model_files *ret) {
+        struct model_files  f = { .name = mem_strdup(source->name),
+                                  .directory = mem_strdup(source->directory),
+                                  .override = override_files_ref(source->override) };
         struct version_scan scan;
         struct error       *err;
 
         version_scan_init(&scan);
-        err = read_all(parts, &f, &scan);
+        err = read_all(parts, source, &f, &scan);
         for (size_t i = 0; i < scan.n_warnings; i++)
-                log_warn("model '%s': %s", name, scan.warnings[i]);
+                log_warn("model '%s': %s", source->name, scan.warnings[i]);
         version_scan_done(&scan);
         if (err != NULL) {
                 model_files_done(&f);
@@ -133,6 +159,8 @@ struct error *model_files_read(const struct repo_parts *parts, const char *direc
 void model_files_done(struct model_files *f) {
         version_pick_done(&f->versions);
         model_config_free(f->config);
+        override_files_unref(f->override);
+        free(f->essence);
         free(f->directory);
         free(f->name);
         *f = (struct model_files){ 0 };

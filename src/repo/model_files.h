@@ -7,18 +7,30 @@
 #include "config/model_config.h"
 #include "config/version_policy.h"
 
+struct override_files;
 struct repo_parts;
+
+/* Where to look. */
+struct model_source {
+        const char            *name;
+        const char            *directory;   /* of the repository, or where the override is */
+        const char            *config_json; /* instead of the file's; NULL: the file's */
+        struct override_files *override;    /* borrowed: what was sent; NULL when nothing was */
+};
 
 /* What a directory says before any backend is asked. */
 struct model_files {
         char                *name;      /* owned */
         char                *directory; /* owned */
+        struct override_files *override; /* ref; NULL unless files were sent */
+        char                *essence; /* owned; the configuration as given, as JSON, without what
+                                       * can be changed while the model serves */
         struct model_config *config;    /* owned; filled, normalised, checked */
         struct version_pick  versions;  /* owned; under the version policy */
 };
 
 /* Reads `<directory>/config.pbtxt` (or the named one), fills in what it leaves out, checks it and
  * picks versions. Warnings about odd directories go to the log. */
-struct error *model_files_read(const struct repo_parts *parts, const char *directory,
-                               const char *name, struct model_files *ret) NODISCARD;
+struct error *model_files_read(const struct repo_parts *parts, const struct model_source *source,
+                               struct model_files *ret) NODISCARD;
 void          model_files_done(struct model_files *f);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "repo/model_load.h"
 
-#include "backend/backend_instance.h"
 #include "backend/backend_registry.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -9,45 +8,37 @@
 #include "config/config_check.h"
 #include "config/config_normalize.h"
 #include "config/labels.h"
-#include "infer/model.h"
 #include "infer/request_shape.h"
+#include "repo/loaded_model.h"
 #include "repo/model_features.h"
 #include "repo/model_files.h"
-#include "repo/reaper.h"
-#include "repo/repo_parts.h"
-#include "repo/warmup.h"
+#include "repo/model_instances.h"
+#include "repo/override.h"
 #include "sched/sched_setup.h"
 
 #include <string.h>
 
-struct loaded_model {
-        struct model              model;
-        const struct repo_parts  *parts; /* borrowed: the server */
-        char                     *name;      /* owned */
-        char                     *directory; /* owned */
-        struct backend_model      backend;
-        struct backend_instance **instances; /* owned, and each */
-        struct executor         **executors; /* owned array */
-        uint32_t                  n_instances;
-        struct reaper_item        reaping;
-};
-
-static void free_loaded(struct loaded_model *l) {
+/* All but its name, by which its end is told. */
+static void end_parts(struct loaded_model *l) {
         struct model *m = &l->model;
 
         if (m->scheduler != NULL)
                 m->scheduler->ops->free(m->scheduler);
-        for (uint32_t i = 0; i < l->n_instances; i++)
-                backend_instance_free(l->instances[i]);
+        model_instances_free(l);
         backend_model_stop(&l->backend);
         if (m->stats != NULL)
                 model_stats_free(m->stats);
         model_io_set_free(m->io);
         labels_free(m->labels);
         model_config_free(m->config);
-        free(l->executors);
-        free(l->instances);
+        override_files_unref(l->override);
+        cond_done(&l->checked);
+        mutex_done(&l->lock);
         free(l->directory);
+}
+
+static void free_loaded(struct loaded_model *l) {
+        end_parts(l);
         free(l->name);
         free(l);
 }
@@ -55,8 +46,12 @@ static void free_loaded(struct loaded_model *l) {
 static void reap(struct reaper_item *item) {
         struct loaded_model *l = CONTAINER_OF(item, struct loaded_model, reaping);
 
+        end_parts(l);
         log_info("successfully unloaded '%s' version %lld", l->name, (long long)l->model.version);
-        free_loaded(l);
+        if (l->parts->on_ended != NULL)
+                l->parts->on_ended(l->parts->owner, &l->model);
+        free(l->name);
+        free(l);
 }
 
 static void on_unused(struct model *model) {
@@ -86,12 +81,12 @@ static struct error *open_backend(struct loaded_model *l) {
         return NULL;
 }
 
-static struct error *normalize_groups(struct loaded_model *l) {
+struct error *model_load_normalize_groups(struct loaded_model *l, struct model_config *config) {
         const struct backend_attributes *a = &l->backend.backend->attributes;
         struct config_devices devices = { .preferred = a->groups, .n_preferred = a->n_groups };
 
-        TRY(model_config_normalize_groups(l->model.config, &devices));
-        return model_config_check_groups(l->model.config, devices.n_gpus);
+        TRY(model_config_normalize_groups(config, &devices));
+        return model_config_check_groups(config, devices.n_gpus);
 }
 
 /* After the backend had its say. */
@@ -99,7 +94,7 @@ static struct error *check_completed(struct loaded_model *l) {
         struct model_config *config = l->model.config;
 
         TRY(model_config_normalize(config));
-        TRY(normalize_groups(l));
+        TRY(model_load_normalize_groups(l, l->model.config));
         TRY(model_config_check(config));
         TRY(model_config_check_io(config));
         TRY(model_config_check_states(config));
@@ -125,33 +120,19 @@ static void make_stats(struct loaded_model *l) {
         free(tags);
 }
 
-static struct error *add_instance(struct loaded_model *l, const Inference__ModelInstanceGroup *group,
-                                  int index) {
-        AUTO_CHARS name = mem_printf("%s_%d", group->name, index);
-        const char *policy = config_text_is_set(group->host_policy) ? group->host_policy : "cpu";
-        AUTO_CHARS  policy_json = mem_printf("{\"%s\":{}}", policy);
-        struct backend_instance *in;
+static struct error *make_scheduler(struct loaded_model *l) {
+        struct executor **executors = mem_zalloc((l->n_instances + 1) * sizeof(struct executor *));
+        struct error     *err;
 
-        TRY(backend_instance_new(
-                &(struct backend_instance_options){ .model = &l->backend,
-                                                    .name = name,
-                                                    .group = group,
-                                                    .host_policy_json = str_of(policy_json) },
-                &in));
-        l->instances = mem_realloc(l->instances, (l->n_instances + 1) * sizeof(struct backend_instance *));
-        l->executors = mem_realloc(l->executors, (l->n_instances + 1) * sizeof(struct executor *));
-        l->instances[l->n_instances] = in;
-        l->executors[l->n_instances++] = &in->executor;
-        return warmup_run(&l->model, l->directory, &in->executor);
-}
-
-static struct error *add_instances(struct loaded_model *l) {
-        const Inference__ModelConfig *pb = l->model.config->pb;
-
-        for (size_t g = 0; g < pb->n_instance_group; g++)
-                for (int i = 0; i < pb->instance_group[g]->count; i++)
-                        TRY(add_instance(l, pb->instance_group[g], i));
-        return NULL;
+        for (size_t i = 0; i < l->n_instances; i++)
+                executors[i] = &l->instances[i]->backend->executor;
+        err = sched_new(&(struct sched_setup){ .model = &l->model,
+                                               .executors = executors,
+                                               .n_executors = (uint32_t)l->n_instances,
+                                               .timers = l->parts->timers },
+                        &l->model.scheduler);
+        free(executors);
+        return err;
 }
 
 static struct error *load(struct loaded_model *l, const struct model_files *files) {
@@ -160,7 +141,7 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         TRY(model_features_check(files->config));
         TRY(model_config_copy(files->config, &m->config));
         TRY(open_backend(l));
-        TRY(normalize_groups(l));
+        TRY(model_load_normalize_groups(l, l->model.config));
         TRY(backend_model_start(&l->backend));
         TRY(check_completed(l));
         TRY(labels_read(m->config, l->directory, &m->labels));
@@ -168,12 +149,8 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         m->is_decoupled = model_config_is_decoupled(m->config);
         m->needs_equal_shapes = model_io_needs_equal_shapes(m->io);
         make_stats(l);
-        TRY(add_instances(l));
-        return sched_new(&(struct sched_setup){ .model = m,
-                                                .executors = l->executors,
-                                                .n_executors = l->n_instances,
-                                                .timers = l->parts->timers },
-                         &m->scheduler);
+        TRY(model_instances_make(l));
+        return make_scheduler(l);
 }
 
 struct error *model_load(const struct repo_parts *parts, const struct model_files *files,
@@ -185,6 +162,9 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
         l->parts = parts;
         l->name = mem_strdup(files->name);
         l->directory = mem_strdup(files->directory);
+        l->override = override_files_ref(files->override);
+        mutex_init(&l->lock, LOCK_MODEL);
+        cond_init(&l->checked);
         ref_init(&l->model.ref);
         l->model.name = l->name;
         l->model.version = version;
@@ -197,16 +177,15 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
                 return err;
         }
         reaper_expect(parts->reaper);
-        model_stats_show(l->model.stats, (double)(clock_now_ns() - start_ns) / 1e9);
+        l->load_seconds = (double)(clock_now_ns() - start_ns) / 1e9;
         *ret = &l->model;
         return NULL;
 }
 
-bool model_instances_are_ready(struct model *model) {
-        struct loaded_model *l = model->owner;
+void model_publish(struct model *model) {
+        model_stats_show(model->stats, loaded_model_of(model)->load_seconds);
+}
 
-        for (uint32_t i = 0; i < l->n_instances; i++)
-                if (!l->executors[i]->ops->is_ready(l->executors[i]))
-                        return false;
-        return true;
+void model_hide(struct model *model) {
+        model_stats_hide(model->stats);
 }

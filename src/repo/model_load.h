@@ -15,12 +15,21 @@
 
 #include <stdint.h>
 
+struct loaded_model;
 struct model;
+struct model_config;
 struct model_files;
 struct repo_parts;
 
 struct error *model_load(const struct repo_parts *parts, const struct model_files *files,
                          int64_t version, struct model **ret) NODISCARD;
 
-/* Are all instances able to serve (TRITONBACKEND_ModelInstanceReady)? */
-bool model_instances_are_ready(struct model *model);
+/* From now on its statistics and metrics are seen. One version of a model is published at a time:
+ * one that is replaced must be hidden first. */
+void model_publish(struct model *model);
+void model_hide(struct model *model);
+
+/* Instance groups as the model's backend wants them, checked. For `config` that is the model's
+ * own or will be. */
+struct error *model_load_normalize_groups(struct loaded_model *l, struct model_config *config)
+        NODISCARD;

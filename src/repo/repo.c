@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "repo/repo.h"
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "infer/model.h"
-#include "repo/model_load.h"
+#include "repo/model_instances.h"
+#include "repo/override.h"
 #include "repo/repo_inside.h"
 
 #include <string.h>
@@ -24,25 +26,123 @@ const char *version_state_name(enum version_state state) {
         return "UNKNOWN";
 }
 
-/* A path that is given twice is one repository. */
-static void add_path(struct repo *r, const char *path) {
+void repo_path_done(struct repo_path *p) {
+        for (size_t i = 0; i < p->n_names; i++) {
+                free((char *)(uintptr_t)p->names[i].directory);
+                free((char *)(uintptr_t)p->names[i].model);
+        }
+        free(p->names);
+        free(p->path);
+}
+
+static struct repo_path *find_path_locked(struct repo *r, const char *path) {
         for (size_t i = 0; i < r->n_paths; i++)
-                if (strcmp(r->paths[i], path) == 0)
-                        return;
-        r->paths[r->n_paths++] = mem_strdup(path);
+                if (strcmp(r->paths[i].path, path) == 0)
+                        return &r->paths[i];
+        return NULL;
+}
+
+static void append_path_locked(struct repo *r, const char *path, const struct repo_name *names,
+                               size_t n_names) {
+        struct repo_path *p;
+
+        r->paths = mem_realloc(r->paths, (r->n_paths + 1) * sizeof(*r->paths));
+        p = &r->paths[r->n_paths++];
+        *p = (struct repo_path){ .path = mem_strdup(path), .n_names = n_names };
+        p->names = mem_zalloc((n_names + 1) * sizeof(*p->names));
+        for (size_t i = 0; i < n_names; i++)
+                p->names[i] = (struct repo_name){ mem_strdup(names[i].directory),
+                                                  mem_strdup(names[i].model) };
+}
+
+static struct error *check_local(const char *path) {
+        static const char *const schemes[] = { "s3://", "gs://", "as://", "http://", "https://" };
+
+        for (size_t i = 0; i < ARRAY_LEN(schemes); i++)
+                if (str_starts(str_of(path), str_of(schemes[i])))
+                        return error_new(ERR_UNSUPPORTED,
+                                         "unable to open the model repository '%s': remote "
+                                         "repositories are not supported, give a local directory",
+                                         path);
+        return NULL;
+}
+
+struct error *repo_add_path(struct repo *r, const char *path, const struct repo_name *names,
+                            size_t n_names) {
+        struct file_stat stat;
+        AUTO_ERROR       err = NULL;
+
+        TRY(check_local(path));
+        err = file_stat(path, &stat);
+        if (err != NULL || !stat.is_directory)
+                return error_new(ERR_NOT_FOUND, "failed to register '%s', repository not found",
+                                 path);
+        MUTEX_GUARD(&r->table.lock);
+        if (find_path_locked(r, path) != NULL)
+                return error_new(ERR_ALREADY_EXISTS,
+                                 "model repository '%s' has already been registered", path);
+        append_path_locked(r, path, names, n_names);
+        return NULL;
+}
+
+struct error *repo_remove_path(struct repo *r, const char *path) {
+        struct repo_path *p;
+
+        MUTEX_GUARD(&r->table.lock);
+        p = find_path_locked(r, path);
+        if (p == NULL)
+                return error_new(ERR_NOT_FOUND, "failed to unregister '%s', repository not found",
+                                 path);
+        repo_path_done(p);
+        memmove(p, p + 1, (size_t)(&r->paths[r->n_paths] - (p + 1)) * sizeof(*p));
+        r->n_paths--;
+        return NULL;
+}
+
+/* The end of a model that was being unloaded. */
+static void on_ended(void *owner, const struct model *model) {
+        struct repo       *r = owner;
+        struct repo_entry *e;
+
+        mutex_lock(&r->table.lock);
+        e = repo_table_find_locked(&r->table, model->name);
+        for (size_t i = 0; e != NULL && i < e->n_versions; i++)
+                if (e->versions[i].leaving == model)
+                        repo_version_set_locked(&e->versions[i], VERSION_UNAVAILABLE, "unloaded",
+                                                NULL);
+        mutex_unlock(&r->table.lock);
+        repo_tell_changed(r);
+}
+
+static struct error *add_paths(struct repo *r, const struct repo_options *o) {
+        MUTEX_GUARD(&r->table.lock);
+        for (size_t i = 0; i < o->n_paths; i++) {
+                TRY(check_local(o->paths[i]));
+                if (find_path_locked(r, o->paths[i]) == NULL) /* given twice, it is one */
+                        append_path_locked(r, o->paths[i], NULL, 0);
+        }
+        return NULL;
 }
 
 struct error *repo_new(const struct repo_options *o, struct repo **ret) {
-        struct repo *r = mem_zalloc(sizeof(*r));
+        struct repo  *r = mem_zalloc(sizeof(*r));
+        struct error *err;
 
         r->parts = o->parts;
         r->config_name = mem_strdup(o->parts.config_name);
         r->parts.config_name = r->config_name;
-        r->paths = mem_zalloc((o->n_paths + 1) * sizeof(*r->paths));
-        for (size_t i = 0; i < o->n_paths; i++)
-                add_path(r, o->paths[i]);
+        r->parts.on_ended = on_ended;
+        r->parts.owner = r;
         r->n_load_threads = o->n_load_threads > 0 ? o->n_load_threads : 1;
+        r->n_load_retries = o->n_load_retries;
+        r->is_followed = o->is_followed;
         repo_table_init(&r->table);
+        r->overrides = override_store_new();
+        err = add_paths(r, o);
+        if (err != NULL) {
+                repo_free(r);
+                return err;
+        }
         *ret = r;
         return NULL;
 }
@@ -51,8 +151,9 @@ void repo_free(struct repo *r) {
         if (r == NULL)
                 return;
         repo_table_done(&r->table);
+        override_store_free(r->overrides);
         for (size_t i = 0; i < r->n_paths; i++)
-                free(r->paths[i]);
+                repo_path_done(&r->paths[i]);
         free(r->paths);
         free(r->config_name);
         free(r);
@@ -118,8 +219,9 @@ static bool entry_is_ready(const struct repo_entry *e) {
                 return false;
         for (size_t i = 0; i < e->n_versions; i++) {
                 const struct repo_version *v = &e->versions[i];
-                bool was_unloaded = v->state == VERSION_UNAVAILABLE && v->reason != NULL &&
-                                    strcmp(v->reason, "unloaded") == 0;
+                bool was_unloaded = v->state == VERSION_UNLOADING ||
+                                    (v->state == VERSION_UNAVAILABLE && v->reason != NULL &&
+                                     strcmp(v->reason, "unloaded") == 0);
 
                 if (v->state != VERSION_READY && !was_unloaded)
                         return false;

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The models of a server: which there are, in which state, and how to get at one.
+/* The models of a server: which there are, in which state, how to get at one, how to change them.
  *
  *     UNKNOWN -> LOADING -> READY -> UNLOADING -> UNAVAILABLE ("unloaded")
  *                   '-----> UNAVAILABLE ("<Code>: <text>")
  *
+ * A change never takes away what serves before its successor is ready: new versions are loaded
+ * and warmed up beside the old ones, then swapped in under the table's lock; the old end with their
+ * last request. When one version of a model fails, nothing of that model changes. There is one
+ * change of a model at a time, different models change side by side.
+ *
  * Ownership.  The repository holds one reference to each READY version.
  * Threads.  Any. The table is guarded by a mutex of rank LOCK_MODEL, held for look-ups only;
- * loading runs on a pool of loader threads with no lock held.
+ * loading runs on the caller's thread and on a pool of loader threads with no lock held.
  */
 #pragma once
 
@@ -35,7 +40,9 @@ struct repo_options {
         struct repo_parts   parts;
         const char *const  *paths; /* copied */
         size_t              n_paths;
-        unsigned            n_load_threads;
+        unsigned            n_load_threads; /* model versions that are loaded at a time */
+        unsigned            n_load_retries; /* further attempts for each version */
+        bool                is_followed;    /* models may come and go: the index looks at the files */
 };
 
 struct error *repo_new(const struct repo_options *options, struct repo **ret) NODISCARD;
@@ -45,6 +52,42 @@ void repo_free(struct repo *r);
 /* Loads every model of every path; INTERNAL "failed to load all models" when one failed: the
  * others serve. */
 struct error *repo_load_all(struct repo *r) NODISCARD;
+/* The same for some; "*" alone means all. INVALID_ARG when it is not alone. */
+struct error *repo_load_named(struct repo *r, char *const *names, size_t n_names) NODISCARD;
+
+/* What a request brings along instead of what lies in the repository. */
+struct override_file;
+struct repo_override {
+        const char                 *config_json; /* NULL: the file's */
+        const struct override_file *files;       /* need config_json */
+        size_t                      n_files;
+};
+
+/* Loads a model, or makes what serves agree with its files: nothing when it does already.
+ * `o` may be NULL. INTERNAL "failed to load '<m>', failed to poll from model repository" when there
+ * is nothing to load (the log has the reason); INVALID_ARG "load failed for model '<m>': version
+ * <v> is at UNAVAILABLE state: <Code>: <text>;\n" for each version that failed. */
+struct error *repo_load(struct repo *r, const char *name, const struct repo_override *o) NODISCARD;
+/* Returns once no new request gets to it. Nothing when it is not loaded. */
+struct error *repo_unload(struct repo *r, const char *name) NODISCARD;
+
+/* Looks at the files once: loads what is new or changed and has been still since the look before,
+ * unloads what has been gone since then. Failures are logged. */
+void repo_poll(struct repo *r);
+
+/* One more repository, one fewer; its models are not touched. `names` gives directories of the
+ * repository another name as a model. */
+struct repo_name {
+        const char *directory;
+        const char *model;
+};
+struct error *repo_add_path(struct repo *r, const char *path, const struct repo_name *names,
+                            size_t n_names) NODISCARD;
+struct error *repo_remove_path(struct repo *r, const char *path) NODISCARD;
+
+/* No change may begin any more; waits for those at work until the time has come. Returns how many
+ * are left. */
+size_t repo_stop_changes(struct repo *r, uint64_t until_ns);
 /* Stops schedulers (no new requests) of all models. */
 void repo_stop_all(struct repo *r);
 /* Drops all models; they end when their last request does. */

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "repo/repo.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "repo/repo_inside.h"
+#include "repo/repo_scan.h"
+
+#include <string.h>
 
 static void add(struct repo_index *index, size_t *cap, const struct repo_index_entry *entry) {
         if (index->n_entries == *cap) {
@@ -37,17 +41,54 @@ static void add_model(struct repo_index *index, size_t *cap, const struct repo_e
         }
 }
 
+/* Models that nobody ever asked for are in no table: the directories tell. */
+static void add_found(struct repo_index *index, size_t *cap, struct repo *r) {
+        struct repo_scan scan;
+        AUTO_ERROR       err = repo_scan_read(r, &scan);
+
+        if (err != NULL) {
+                log_error("%s", err->message);
+                return;
+        }
+        mutex_lock(&r->table.lock);
+        for (size_t i = 0; i < scan.n_models; i++) {
+                const struct found_model *found = &scan.models[i];
+                struct repo_entry        *e = repo_table_find_locked(&r->table, found->name);
+                struct repo_entry         unknown = { .name = found->name };
+
+                if (e == NULL) {
+                        unknown.is_duplicate = found->is_duplicate;
+                        add_model(index, cap, &unknown, false);
+                }
+        }
+        mutex_unlock(&r->table.lock);
+        repo_scan_done(&scan);
+}
+
+static int by_place(const void *a, const void *b) {
+        const struct repo_index_entry *x = a, *y = b;
+        int                            order = strcmp(x->name, y->name);
+
+        return order != 0 ? order : (x->version > y->version) - (x->version < y->version);
+}
+
 void repo_index_read(struct repo *r, bool only_ready, struct repo_index *ret) {
         struct repo_entry **entries;
         size_t              n;
         size_t              cap = 0;
 
         *ret = (struct repo_index){ 0 };
-        MUTEX_GUARD(&r->table.lock);
+        mutex_lock(&r->table.lock);
         entries = repo_table_sorted_locked(&r->table, &n);
         for (size_t i = 0; i < n; i++)
                 add_model(ret, &cap, entries[i], only_ready);
+        mutex_unlock(&r->table.lock);
         free(entries);
+        if (only_ready || !r->is_followed)
+                return;
+        add_found(ret, &cap, r);
+        if (ret->n_entries > 0)
+                qsort(ret->entries, ret->n_entries, sizeof(ret->entries[0]), by_place);
 }
 
 void repo_index_done(struct repo_index *index) {

@@ -1,211 +1,260 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "repo/repo.h"
 
-#include "base/file.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/model.h"
 #include "repo/loader_pool.h"
 #include "repo/model_files.h"
 #include "repo/model_load.h"
-#include "repo/repo_inside.h"
+#include "repo/model_mark.h"
+#include "repo/override.h"
+#include "repo/repo_change.h"
+#include "repo/repo_scan.h"
 
 #include <string.h>
 
-/* One version of one model to be loaded. */
-struct load_job {
-        struct loader_job   job;
-        struct repo        *repo;
-        struct model_files *files; /* borrowed: the plan */
-        int64_t             version;
-        struct model       *model; /* ref; NULL when it failed */
-        struct error       *error; /* owned */
-};
+/* ---- one model by request -------------------------------------------------------------------- */
 
-/* Everything that is loaded in one go. */
-struct load_plan {
-        struct model_files **files; /* owned, and each */
-        size_t               n_files;
-        struct load_job    **jobs; /* owned, and each */
-        size_t               n_jobs;
-        bool                 has_failed;
-};
-
-static void run_job(struct loader_job *base) {
-        struct load_job *job = CONTAINER_OF(base, struct load_job, job);
-
-        log_info("loading: %s:%lld", job->files->name, (long long)job->version);
-        job->error = model_load(&job->repo->parts, job->files, job->version, &job->model);
-        if (job->error != NULL)
-                log_error("failed to load '%s' version %lld: %s: %s", job->files->name,
-                          (long long)job->version, error_code_string(job->error->code),
-                          job->error->message);
+/* The caller learns that it failed, the log why: as the reference server does. */
+static struct error *not_polled(const char *name) {
+        return error_new(ERR_INTERNAL, "failed to load '%s', failed to poll from model repository",
+                         name);
 }
 
-static void *append(void *array, size_t n, void *element) {
-        void **grown = mem_realloc(array, (n + 1) * sizeof(void *));
-
-        grown[n] = element;
-        return grown;
+static struct error *log_not_polled(const char *name, struct error *why) {
+        if (why != NULL)
+                log_error("failed to poll model '%s': %s", name, why->message);
+        error_free(why);
+        return not_polled(name);
 }
 
-static void plan_model(struct repo *r, struct load_plan *plan, struct repo_entry *e) {
-        struct model_files *files = mem_zalloc(sizeof(*files));
-        AUTO_ERROR          err = model_files_read(&r->parts, e->directory, e->name, files);
-
-        if (err != NULL) {
-                log_error("Poll failed for model directory '%s': %s", e->name, err->message);
-                mutex_lock(&r->table.lock);
-                e->problem = mem_strdup(err->message);
-                mutex_unlock(&r->table.lock);
-                plan->has_failed = true;
-                free(files);
-                return;
-        }
-        plan->files = append(plan->files, plan->n_files++, files);
-        for (size_t i = 0; i < files->versions.n_versions; i++) {
-                struct load_job *job = mem_zalloc(sizeof(*job));
-
-                *job = (struct load_job){ .job.run = run_job,
-                                          .repo = r,
-                                          .files = files,
-                                          .version = files->versions.versions[i] };
-                plan->jobs = append(plan->jobs, plan->n_jobs++, job);
-                mutex_lock(&r->table.lock);
-                repo_version_set_locked(repo_entry_add_version_locked(e, job->version),
-                                        VERSION_LOADING, NULL, NULL);
-                mutex_unlock(&r->table.lock);
-        }
-        repo_tell_changed(r);
+static struct error *not_unique(void) {
+        return error_new_text(ERR_INVALID_ARG, "not unique across all model repositories");
 }
 
-/* All versions of a model succeed or none is served. */
-static bool model_has_failed(const struct load_plan *plan, const struct model_files *files) {
-        for (size_t i = 0; i < plan->n_jobs; i++)
-                if (plan->jobs[i]->files == files && plan->jobs[i]->error != NULL)
-                        return true;
-        return false;
+/* *ret is the model's directory, owned by the caller. */
+static struct error *find_directory(struct repo *r, const char *name, char **ret) {
+        struct repo_scan          scan;
+        const struct found_model *found;
+        struct error             *err = NULL;
+
+        TRY(repo_scan_read(r, &scan));
+        found = repo_scan_find(&scan, name);
+        if (found == NULL)
+                err = error_new_text(ERR_NOT_FOUND, "no repository has a directory of that name");
+        else if (found->is_duplicate)
+                err = not_unique();
+        else
+                *ret = mem_strdup(found->directory);
+        repo_scan_done(&scan);
+        return err;
 }
 
-static void settle(struct repo *r, struct load_plan *plan, struct load_job *job) {
-        bool          is_ready = !model_has_failed(plan, job->files);
-        AUTO_CHARS    reason = NULL;
-        struct model *released = NULL;
-
-        if (job->error != NULL)
-                reason = mem_printf("%s: %s", error_code_string(job->error->code),
-                                    job->error->message);
-        else if (!is_ready)
-                reason = mem_strdup("unloaded");
-        mutex_lock(&r->table.lock);
-        struct repo_entry *e = repo_table_find_locked(&r->table, job->files->name);
-
-        repo_version_set_locked(repo_entry_find_version_locked(e, job->version),
-                                is_ready ? VERSION_READY : VERSION_UNAVAILABLE, reason,
-                                is_ready ? job->model : NULL);
-        if (!is_ready)
-                released = job->model;
-        mutex_unlock(&r->table.lock);
-        repo_tell_changed(r);
-        if (!is_ready)
-                plan->has_failed = true;
-        if (released != NULL)
-                model_stats_hide(released->stats);
-        model_unref(released);
+/* Versions that failed have an error of their own form; anything else is a failure to poll. */
+static struct error *tell(const char *name, struct error *err) {
+        if (err == NULL || str_starts(str_of(err->message), STR_LIT("load failed for model ")))
+                return err;
+        return log_not_polled(name, err);
 }
 
-static void load_plan_done(struct load_plan *plan) {
-        for (size_t i = 0; i < plan->n_jobs; i++) {
-                error_free(plan->jobs[i]->error);
-                free(plan->jobs[i]);
-        }
-        for (size_t i = 0; i < plan->n_files; i++) {
-                model_files_done(plan->files[i]);
-                free(plan->files[i]);
-        }
-        free(plan->jobs);
-        free(plan->files);
+static struct error *load_from_files(struct repo *r, const char *name, const char *directory) {
+        struct model_source source = { .name = name, .directory = directory };
+        struct model_mark  *mark;
+        struct repo_entry  *e;
+        struct error       *err;
+
+        TRY(repo_change_begin(r, name, directory, &e));
+        err = model_mark_read(directory, &mark);
+        if (err == NULL && repo_entry_is_current(r, e, mark))
+                model_mark_free(mark);
+        else if (err == NULL)
+                err = repo_change_load(r, e, &source, mark);
+        repo_change_end(r, e);
+        return tell(name, err);
 }
 
-static bool is_model_directory(const char *path, const char *name) {
-        struct file_stat stat;
-        AUTO_ERROR       err = file_stat(path, &stat);
+static struct error *load_source(struct repo *r, const struct model_source *source) {
+        struct repo_entry *e;
+        struct error      *err;
 
-        return name[0] != '.' && err == NULL && stat.is_directory;
+        TRY(repo_change_begin(r, source->name, source->directory, &e));
+        err = repo_change_load(r, e, source, NULL);
+        repo_change_end(r, e);
+        return tell(source->name, err);
 }
 
-static void add_entry(struct repo *r, const char *name, const char *directory) {
+static struct error *load_sent_files(struct repo *r, const char *name,
+                                     const struct repo_override *o) {
+        struct override_files *files;
+        struct error          *err;
+
+        if (o->config_json == NULL)
+                return log_not_polled(name,
+                                      error_new_text(ERR_INVALID_ARG,
+                                                     "Load parameter 'config' must be specified "
+                                                     "for model file override"));
+        TRY(override_files_write(r->overrides, o->files, o->n_files, &files));
+        err = load_source(r, &(struct model_source){ .name = name,
+                                                     .directory = override_files_directory(files),
+                                                     .config_json = o->config_json,
+                                                     .override = files });
+        override_files_unref(files);
+        return err;
+}
+
+struct error *repo_load(struct repo *r, const char *name, const struct repo_override *o) {
+        AUTO_CHARS    directory = NULL;
+        struct error *err;
+
+        if (o != NULL && o->n_files > 0)
+                return load_sent_files(r, name, o);
+        err = find_directory(r, name, &directory);
+        if (err != NULL)
+                return log_not_polled(name, err);
+        if (o != NULL && o->config_json != NULL)
+                return load_source(r, &(struct model_source){ .name = name,
+                                                              .directory = directory,
+                                                              .config_json = o->config_json });
+        return load_from_files(r, name, directory);
+}
+
+struct error *repo_unload(struct repo *r, const char *name) {
         struct repo_entry *e;
 
-        MUTEX_GUARD(&r->table.lock);
+        mutex_lock(&r->table.lock);
         e = repo_table_find_locked(&r->table, name);
-        if (e != NULL)
-                e->is_duplicate = true;
-        else
-                repo_table_add_locked(&r->table, name, directory);
-}
-
-/* Adds an entry for each model directory of one path. */
-static struct error *scan_path(struct repo *r, const char *path) {
-        struct dir_list list;
-
-        TRY(error_wrap(dir_list_read(path, &list), "failed to read model repository '%s'", path));
-        for (size_t i = 0; i < list.n_names; i++) {
-                AUTO_CHARS directory = path_join(path, list.names[i]);
-
-                if (is_model_directory(directory, list.names[i]))
-                        add_entry(r, list.names[i], directory);
-        }
-        dir_list_done(&list);
+        mutex_unlock(&r->table.lock);
+        if (e == NULL)
+                return NULL;
+        TRY(repo_change_begin(r, name, "", &e));
+        repo_change_unload(r, e);
+        repo_change_end(r, e);
         return NULL;
 }
 
-static void plan_all(struct repo *r, struct load_plan *plan) {
-        struct repo_entry **entries;
-        size_t              n;
+/* ---- many at the start ----------------------------------------------------------------------- */
 
-        mutex_lock(&r->table.lock);
-        entries = repo_table_sorted_locked(&r->table, &n);
-        mutex_unlock(&r->table.lock);
-        /* Entries are only ever added or removed by the caller's thread. */
-        for (size_t i = 0; i < n; i++) {
-                if (entries[i]->is_duplicate) {
-                        log_error("failed to poll model '%s': not unique across all model "
-                                  "repositories",
-                                  entries[i]->name);
-                        plan->has_failed = true;
-                        continue;
-                }
-                plan_model(r, plan, entries[i]);
-        }
-        free(entries);
+struct first_load {
+        struct loader_job         job;
+        struct repo              *repo;
+        const struct found_model *found; /* borrowed: the scan */
+        bool                      has_failed;
+};
+
+static void run_first(struct loader_job *job) {
+        struct first_load *l = CONTAINER_OF(job, struct first_load, job);
+        AUTO_ERROR         err = NULL;
+
+        if (l->found->is_duplicate)
+                err = log_not_polled(l->found->name, not_unique());
+        else
+                err = load_from_files(l->repo, l->found->name, l->found->directory);
+        l->has_failed = err != NULL;
 }
 
-static void run_jobs(struct repo *r, struct load_plan *plan) {
-        struct loader_job **jobs = mem_zalloc((plan->n_jobs + 1) * sizeof(*jobs));
+/* Every directory is known from now on, loaded or not. */
+static void add_entries(struct repo *r, const struct repo_scan *scan) {
+        MUTEX_GUARD(&r->table.lock);
+        for (size_t i = 0; i < scan->n_models; i++)
+                repo_table_add_locked(&r->table, scan->models[i].name, scan->models[i].directory)
+                        ->is_duplicate = scan->models[i].is_duplicate;
+}
 
-        for (size_t i = 0; i < plan->n_jobs; i++)
-                jobs[i] = &plan->jobs[i]->job;
-        loader_pool_run_all(jobs, plan->n_jobs, r->n_load_threads);
+static bool load_found(struct repo *r, const struct found_model *const *found, size_t n) {
+        struct first_load  *loads = mem_zalloc((n + 1) * sizeof(*loads));
+        struct loader_job **jobs = mem_zalloc((n + 1) * sizeof(struct loader_job *));
+        bool                all = true;
+
+        for (size_t i = 0; i < n; i++) {
+                loads[i] = (struct first_load){ .job.run = run_first, .repo = r,
+                                                .found = found[i] };
+                jobs[i] = &loads[i].job;
+        }
+        loader_pool_run_all(jobs, n, r->n_load_threads);
+        for (size_t i = 0; i < n; i++)
+                all = all && !loads[i].has_failed;
         free(jobs);
+        free(loads);
+        return all;
+}
+
+static struct error *all_or_error(bool all) {
+        return all ? NULL : error_new_text(ERR_INTERNAL, "failed to load all models");
+}
+
+/* *ret has the models of the scan that are to be loaded; owned by the caller. False when one of
+ * the names is unknown. */
+static bool choose(const struct repo_scan *scan, char *const *names, size_t n_names,
+                   const struct found_model ***ret, size_t *ret_n) {
+        bool   all = true;
+        size_t n = 0;
+
+        *ret = mem_zalloc((n_names + 1) * sizeof(const struct found_model *));
+        for (size_t i = 0; i < n_names; i++) {
+                const struct found_model *found = repo_scan_find(scan, names[i]);
+
+                if (found != NULL) {
+                        (*ret)[n++] = found;
+                        continue;
+                }
+                log_error("failed to poll model '%s': no repository has a directory of that name",
+                          names[i]);
+                all = false;
+        }
+        *ret_n = n;
+        return all;
 }
 
 struct error *repo_load_all(struct repo *r) {
-        struct load_plan plan = { 0 };
-        bool             has_failed;
+        struct repo_scan           scan;
+        const struct found_model **found;
+        bool                       all;
 
-        for (size_t i = 0; i < r->n_paths; i++)
-                TRY(scan_path(r, r->paths[i]));
-        plan_all(r, &plan);
-        run_jobs(r, &plan);
-        for (size_t i = 0; i < plan.n_jobs; i++)
-                settle(r, &plan, plan.jobs[i]);
-        for (size_t i = 0; i < plan.n_files; i++)
-                if (!model_has_failed(&plan, plan.files[i]))
-                        log_info("successfully loaded '%s'", plan.files[i]->name);
-        has_failed = plan.has_failed;
-        load_plan_done(&plan);
-        return has_failed ? error_new(ERR_INTERNAL, "failed to load all models") : NULL;
+        TRY(repo_scan_read(r, &scan));
+        add_entries(r, &scan);
+        found = mem_zalloc((scan.n_models + 1) * sizeof(const struct found_model *));
+        for (size_t i = 0; i < scan.n_models; i++)
+                found[i] = &scan.models[i];
+        all = load_found(r, found, scan.n_models);
+        free(found);
+        repo_scan_done(&scan);
+        return all_or_error(all);
+}
+
+struct error *repo_load_named(struct repo *r, char *const *names, size_t n_names) {
+        struct repo_scan           scan;
+        const struct found_model **found;
+        size_t                     n;
+        bool                       all;
+
+        for (size_t i = 0; i < n_names; i++)
+                if (strcmp(names[i], "*") == 0)
+                        return n_names == 1
+                                       ? repo_load_all(r)
+                                       : error_new_text(ERR_INVALID_ARG,
+                                                        "Wildcard model name '*' must be the ONLY "
+                                                        "startup model if specified at all.");
+        TRY(repo_scan_read(r, &scan));
+        add_entries(r, &scan);
+        all = choose(&scan, names, n_names, &found, &n);
+        if (!load_found(r, found, n))
+                all = false;
+        free(found);
+        repo_scan_done(&scan);
+        return all_or_error(all);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+size_t repo_stop_changes(struct repo *r, uint64_t until_ns) {
+        MUTEX_GUARD(&r->table.lock);
+        r->is_stopping = true;
+        cond_broadcast(&r->table.changed);
+        while (r->n_changing > 0 && cond_wait_until(&r->table.changed, &r->table.lock, until_ns))
+                ;
+        return r->n_changing;
 }
 
 void repo_stop_all(struct repo *r) {
@@ -220,23 +269,14 @@ void repo_stop_all(struct repo *r) {
 }
 
 void repo_unload_all(struct repo *r) {
-        struct model **models;
-        size_t         n = repo_ready_models(r, &models);
+        struct repo_entry **entries;
+        size_t              n;
 
-        for (size_t i = 0; i < n; i++) {
-                struct model *held;
-
-                mutex_lock(&r->table.lock);
-                struct repo_entry *e = repo_table_find_locked(&r->table, models[i]->name);
-
-                held = repo_version_set_locked(
-                        repo_entry_find_version_locked(e, models[i]->version), VERSION_UNAVAILABLE,
-                        "unloaded", NULL);
-                mutex_unlock(&r->table.lock);
-                repo_tell_changed(r);
-                model_stats_hide(models[i]->stats);
-                model_unref(held);
-                model_unref(models[i]);
-        }
-        free(models);
+        mutex_lock(&r->table.lock);
+        entries = repo_table_sorted_locked(&r->table, &n);
+        mutex_unlock(&r->table.lock);
+        /* No change is at work any more, and entries are never removed. */
+        for (size_t i = 0; i < n; i++)
+                repo_change_unload(r, entries[i]);
+        free(entries);
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 struct backend_registry;
+struct model;
 struct notice;
 struct reaper;
 struct stats_board;
@@ -20,4 +21,8 @@ struct repo_parts {
         void                    *server;            /* TRITONSERVER_Server, for backends */
         bool                     auto_complete;     /* configurations may be absent or partial */
         const char              *config_name;       /* --model-config-name; "" = config.pbtxt */
+        /* A model has ended, only its name, version and address are left; on the reaper's thread.
+         * May be NULL. */
+        void (*on_ended)(void *owner, const struct model *model);
+        void *owner;
 };

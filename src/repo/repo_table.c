@@ -3,12 +3,14 @@
 
 #include "base/mem.h"
 #include "infer/model.h"
+#include "repo/model_mark.h"
 
 #include <assert.h>
 #include <string.h>
 
 void repo_table_init(struct repo_table *t) {
         mutex_init(&t->lock, LOCK_MODEL);
+        cond_init(&t->changed);
         map_init(&t->by_name);
 }
 
@@ -24,12 +26,16 @@ void repo_table_done(struct repo_table *t) {
                         free(e->versions[i].reason);
                 }
                 free(e->versions);
-                free(e->problem);
+                free(e->essence);
+                model_mark_free(e->mark);
+                model_mark_free(e->seen);
+                model_mark_free(e->tried);
                 free(e->directory);
                 free(e->name);
                 free(e);
         }
         map_done(&t->by_name);
+        cond_done(&t->changed);
         mutex_done(&t->lock);
 }
 
@@ -89,6 +95,7 @@ struct model *repo_version_set_locked(struct repo_version *v, enum version_state
         v->reason = mem_strdup(reason);
         v->state = state;
         v->model = model;
+        v->leaving = state == VERSION_UNLOADING ? old : NULL;
         return old;
 }
 

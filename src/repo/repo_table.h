@@ -15,19 +15,26 @@ struct repo_version {
         enum version_state state;
         char              *reason; /* owned; NULL = none */
         struct model      *model;  /* ref; READY only */
+        const struct model *leaving; /* only compared: whose end is awaited while UNLOADING */
 };
 
 struct repo_entry {
         char                *name;      /* owned */
         char                *directory; /* owned */
-        char                *problem;   /* owned; why it was not even tried, NULL = none */
         bool                 is_duplicate;
+        bool                 is_busy;   /* it is being loaded or unloaded: one such step at a time */
+        bool                 is_override; /* what serves came with a request, not from the files */
+        char                *essence;   /* owned; of what serves, see model_files.h; NULL = nothing */
+        struct model_mark   *mark;      /* owned; of the files that serve; NULL = none */
+        struct model_mark   *seen;      /* owned; by the last poll; NULL = no directory */
+        struct model_mark   *tried;     /* owned; that failed to load; NULL = none did */
         struct repo_version *versions;  /* owned; ascending */
         size_t               n_versions;
 };
 
 struct repo_table {
         struct mutex lock; /* rank LOCK_MODEL; guards everything below */
+        struct cond  changed; /* an entry is not busy any more, or all is stopping */
         struct map   by_name; /* struct repo_entry, owned */
 };
 

@@ -7,15 +7,20 @@
 #include "infer/request.h"
 #include "infer/trace.h"
 
-void instance_init(struct instance *in, struct pull_scheduler *s, struct executor *executor) {
-        *in = (struct instance){ .scheduler = s, .executor = executor };
+struct instance *instance_new(struct pull_scheduler *s, struct executor *executor) {
+        struct instance *in = mem_zalloc(sizeof(*in));
+
+        in->scheduler = s;
+        in->executor = executor;
         cond_init(&in->wake);
         list_node_init(&in->idle_node);
+        return in;
 }
 
-void instance_done(struct instance *in) {
+void instance_free(struct instance *in) {
         cond_done(&in->wake);
         free(in->batch);
+        free(in);
 }
 
 static void reserve(struct instance *in, uint32_t n) {

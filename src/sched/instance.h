@@ -32,14 +32,15 @@ struct instance {
         struct cond            wake;
         struct list_node       idle_node; /* linked while idle */
         bool                   is_borrowed;
+        bool                   is_leaving; /* runs nothing more */
         uint64_t               watch_until_ns; /* while it is the scheduler's watcher */
 
         struct request **batch; /* owned array; the runner's */
         uint32_t         cap_batch;
 };
 
-void instance_init(struct instance *in, struct pull_scheduler *s, struct executor *executor);
-void instance_done(struct instance *in);
+struct instance *instance_new(struct pull_scheduler *s, struct executor *executor);
+void             instance_free(struct instance *in); /* its thread must have ended */
 
 /* Runs the n requests linked by queued.next on the calling thread; returns how long it took. */
 uint64_t instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline);

@@ -23,10 +23,10 @@ struct pull_scheduler {
         uint64_t               inline_limit_ns;
         _Atomic uint64_t       average_ns; /* of executions, moving; 0 = not measured yet */
         struct response_order *order;      /* owned; NULL unless preserve_ordering */
-        struct instance       *instances;  /* owned array */
-        uint32_t               n_instances;
 
         struct mutex       lock; /* rank LOCK_QUEUE; guards everything below */
+        struct instance  **instances; /* owned, and each */
+        uint32_t           n_instances;
         struct batch_queue queue;
         struct list        idle;    /* struct instance, the last to become idle first */
         struct instance   *watcher; /* borrowed: sleeps until its watch_until_ns; may be NULL */
@@ -162,10 +162,11 @@ static void run_borrowed_locked(struct pull_scheduler *s, struct instance *in, u
 
         mutex_lock(&s->lock);
         in->is_borrowed = false;
-        list_prepend(&s->idle, &in->idle_node);
-        if (s->is_ending)
+        if (s->is_ending || in->is_leaving)
                 cond_signal(&in->wake);
-        else if (s->queue.n_waiting > 0)
+        else
+                list_prepend(&s->idle, &in->idle_node);
+        if (s->queue.n_waiting > 0)
                 wake_for_work_locked(s, clock_now_ns());
 }
 
@@ -272,7 +273,7 @@ static void instance_main(void *arg) {
         struct pull_scheduler *s = in->scheduler;
 
         mutex_lock(&s->lock);
-        while (!s->is_ending) {
+        while (!s->is_ending && !in->is_leaving) {
                 uint64_t              now_ns = clock_now_ns();
                 struct request       *expired = batch_queue_expire(&s->queue, now_ns);
                 struct batch_decision d;
@@ -308,17 +309,68 @@ static void pull_stop(struct scheduler *base) {
         s->is_stopping = true;
 }
 
+static struct error *pull_add(struct scheduler *base, struct executor *executor) {
+        struct pull_scheduler *s = self(base);
+        struct instance       *in;
+        struct error          *err;
+
+        if (executor->is_passive)
+                return NULL;
+        in = instance_new(s, executor);
+        mutex_lock(&s->lock);
+        s->instances = mem_realloc(s->instances, (s->n_instances + 1) * sizeof(struct instance *));
+        s->instances[s->n_instances++] = in;
+        mutex_unlock(&s->lock);
+        err = thread_start(&in->thread, executor->name, instance_main, in);
+        if (err != NULL)
+                base->ops->remove_executor(base, executor);
+        return err;
+}
+
+/* Out of the array, its thread told to leave; NULL when there is none. */
+static struct instance *dismiss_locked(struct pull_scheduler *s, const struct executor *executor) {
+        for (uint32_t i = 0; i < s->n_instances; i++) {
+                struct instance *in = s->instances[i];
+
+                if (in->executor != executor)
+                        continue;
+                s->instances[i] = s->instances[--s->n_instances];
+                in->is_leaving = true;
+                if (!in->is_borrowed)
+                        wake_locked(in);
+                return in;
+        }
+        return NULL;
+}
+
+static void pull_remove(struct scheduler *base, struct executor *executor) {
+        struct pull_scheduler *s = self(base);
+        struct instance       *in;
+
+        mutex_lock(&s->lock);
+        in = dismiss_locked(s, executor);
+        mutex_unlock(&s->lock);
+        if (in == NULL)
+                return;
+        thread_join(&in->thread);
+        instance_free(in);
+        /* It may have been woken for a batch, or have watched the time, when it left. */
+        mutex_lock(&s->lock);
+        wake_for_work_locked(s, clock_now_ns());
+        mutex_unlock(&s->lock);
+}
+
 static void pull_free(struct scheduler *base) {
         struct pull_scheduler *s = self(base);
 
         mutex_lock(&s->lock);
         s->is_stopping = s->is_ending = true;
         for (uint32_t i = 0; i < s->n_instances; i++)
-                cond_signal(&s->instances[i].wake);
+                cond_signal(&s->instances[i]->wake);
         mutex_unlock(&s->lock);
         for (uint32_t i = 0; i < s->n_instances; i++) {
-                thread_join(&s->instances[i].thread);
-                instance_done(&s->instances[i]);
+                thread_join(&s->instances[i]->thread);
+                instance_free(s->instances[i]);
         }
         timer_cancel(s->timers, &s->timeout);
         batch_queue_done(&s->queue);
@@ -332,22 +384,15 @@ static void pull_free(struct scheduler *base) {
 static const struct scheduler_ops pull_ops = {
         .submit = pull_submit,
         .cancel = pull_cancel,
+        .add_executor = pull_add,
+        .remove_executor = pull_remove,
         .stop = pull_stop,
         .free = pull_free,
 };
 
-static struct error *start_instances(struct pull_scheduler *s) {
-        for (uint32_t i = 0; i < s->n_instances; i++) {
-                struct instance *in = &s->instances[i];
-
-                TRY(thread_start(&in->thread, in->executor->name, instance_main, in));
-        }
-        return NULL;
-}
-
 struct error *pull_scheduler_new(const struct pull_options *o, struct scheduler **ret) {
         struct pull_scheduler *s = mem_zalloc(sizeof(*s));
-        struct error          *err;
+        struct error          *err = NULL;
 
         s->base.ops = &pull_ops;
         s->model = o->model;
@@ -368,11 +413,8 @@ struct error *pull_scheduler_new(const struct pull_options *o, struct scheduler 
                                  .one_by_one = o->one_by_one,
                                  .equal_shapes = model_io_needs_equal_shapes(o->model->io),
                          });
-        s->instances = mem_zalloc((o->n_executors + 1) * sizeof(*s->instances));
-        for (uint32_t i = 0; i < o->n_executors; i++)
-                if (!o->executors[i]->is_passive)
-                        instance_init(&s->instances[s->n_instances++], s, o->executors[i]);
-        err = start_instances(s);
+        for (uint32_t i = 0; i < o->n_executors && err == NULL; i++)
+                err = pull_add(&s->base, o->executors[i]);
         if (err != NULL) {
                 pull_free(&s->base);
                 return err;

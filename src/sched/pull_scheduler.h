@@ -34,7 +34,7 @@ enum inline_execution { INLINE_AUTO, INLINE_NEVER, INLINE_ALWAYS };
 
 struct pull_options {
         struct model          *model;     /* borrowed: the owner */
-        struct executor      **executors; /* borrowed; the array is copied */
+        struct executor      **executors; /* borrowed; the array for the call only */
         uint32_t               n_executors;
         struct timer_thread   *timers;    /* borrowed */
         struct batch_policy   *policy;    /* taken: moved out of */

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One loaded version of a model with all that it is made of: what `struct model` is embedded in.
+ * For the files of src/repo that load, change and end models.
+ *
+ * Ownership.  The owner of everything in it; it ends on the reaper's thread once the last
+ * reference to the model is gone.
+ * Threads.  Changed by its loader only, before it is published and while its instances are
+ * updated (one update at a time); `lock` guards what others read meanwhile.
+ */
+#pragma once
+
+#include "backend/backend_instance.h"
+#include "base/lock.h"
+#include "base/ref.h"
+#include "infer/model.h"
+#include "repo/reaper.h"
+#include "repo/repo_parts.h"
+
+struct override_files;
+
+/* A configuration that came later than the model and differs in its instance groups. */
+struct group_config {
+        struct ref           ref;
+        struct model_config *shown; /* owned: the model's with the new groups; borrows from: */
+        struct model_config *given; /* owned */
+};
+
+struct loaded_instance {
+        struct backend_instance *backend; /* owned */
+        struct group_config     *config;  /* ref: its group lives there; NULL: in the model's */
+        size_t                   group;   /* index there */
+        size_t                   n_checks; /* threads that ask whether it is ready */
+};
+
+struct loaded_model {
+        struct model             model;
+        const struct repo_parts *parts;     /* borrowed: the server */
+        char                    *name;      /* owned */
+        char                    *directory; /* owned */
+        struct override_files   *override;  /* ref; NULL unless files were sent for it */
+        struct backend_model     backend;
+        double                   load_seconds;
+        struct reaper_item       reaping;
+
+        struct mutex             lock; /* rank LOCK_MODEL; guards everything below */
+        struct cond              checked; /* an instance has one check fewer */
+        struct loaded_instance **instances; /* owned, and each */
+        size_t                   n_instances;
+        struct group_config     *groups;   /* ref; NULL: as in model.config */
+};
+
+static inline struct loaded_model *loaded_model_of(struct model *model) {
+        return model->owner;
+}

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "repo/model_instances.h"
+
+#include "base/mem.h"
+#include "config/config_check.h"
+#include "config/config_normalize.h"
+#include "infer/scheduler.h"
+#include "repo/loaded_model.h"
+#include "repo/model_load.h"
+#include "repo/warmup.h"
+
+#include <string.h>
+
+/* What was prepared and is to be committed or cancelled. */
+struct model_update {
+        struct loaded_model     *model;     /* borrowed: the caller's reference */
+        struct group_config     *config;    /* ref */
+        struct loaded_instance **instances; /* owned array: those that there will be */
+        size_t                   n_instances;
+        size_t                   n_kept; /* of those, at the start of the array */
+};
+
+static void group_config_unref(struct group_config *g) {
+        if (g == NULL || !ref_put(&g->ref))
+                return;
+        model_config_free(g->shown);
+        model_config_free(g->given);
+        free(g);
+}
+
+static void instance_free(struct loaded_instance *in) {
+        backend_instance_free(in->backend);
+        group_config_unref(in->config);
+        free(in);
+}
+
+static const Inference__ModelInstanceGroup *group_of(const struct loaded_model *l,
+                                                     const struct loaded_instance *in) {
+        const struct model_config *config = in->config ? in->config->shown : l->model.config;
+
+        return config->pb->instance_group[in->group];
+}
+
+static bool name_is_used(struct loaded_instance *const *in, size_t n, const char *name) {
+        for (size_t i = 0; i < n; i++)
+                if (strcmp(in[i]->backend->name, name) == 0)
+                        return true;
+        return false;
+}
+
+/* "<group>_<n>" with the first n from `index` on that nobody has. */
+static char *free_name(struct loaded_instance *const *others, size_t n_others, const char *group,
+                       int index) {
+        char *name = mem_printf("%s_%d", group, index);
+
+        while (name_is_used(others, n_others, name)) {
+                free(name);
+                name = mem_printf("%s_%d", group, ++index);
+        }
+        return name;
+}
+
+/* Makes and warms up one; `in` has its configuration and the index of its group. */
+static struct error *start_instance(struct loaded_model *l, struct loaded_instance *in,
+                                    const char *name) {
+        const Inference__ModelInstanceGroup *group = group_of(l, in);
+        const char *policy = config_text_is_set(group->host_policy) ? group->host_policy : "cpu";
+        AUTO_CHARS  policy_json = mem_printf("{\"%s\":{}}", policy);
+
+        TRY(backend_instance_new(
+                &(struct backend_instance_options){ .model = &l->backend,
+                                                    .name = name,
+                                                    .group = group,
+                                                    .host_policy_json = str_of(policy_json) },
+                &in->backend));
+        return warmup_run(&l->model, l->directory, &in->backend->executor);
+}
+
+static struct error *add_instance(struct loaded_model *l, size_t group, int index) {
+        struct loaded_instance *in = mem_zalloc(sizeof(*in));
+        AUTO_CHARS              name = NULL;
+        struct error           *err;
+
+        in->group = group;
+        name = mem_printf("%s_%d", group_of(l, in)->name, index);
+        err = start_instance(l, in, name);
+        if (err != NULL) {
+                instance_free(in);
+                return err;
+        }
+        l->instances = mem_realloc(l->instances,
+                                   (l->n_instances + 1) * sizeof(struct loaded_instance *));
+        l->instances[l->n_instances++] = in;
+        return NULL;
+}
+
+struct error *model_instances_make(struct loaded_model *l) {
+        const Inference__ModelConfig *pb = l->model.config->pb;
+
+        for (size_t g = 0; g < pb->n_instance_group; g++)
+                for (int i = 0; i < pb->instance_group[g]->count; i++)
+                        TRY(add_instance(l, g, i));
+        return NULL;
+}
+
+void model_instances_free(struct loaded_model *l) {
+        for (size_t i = 0; i < l->n_instances; i++)
+                instance_free(l->instances[i]);
+        free(l->instances);
+        group_config_unref(l->groups);
+}
+
+bool model_instances_are_ready(struct model *model) {
+        struct loaded_model     *l = loaded_model_of(model);
+        struct loaded_instance **asked;
+        size_t                   n;
+        bool                     all = true;
+
+        mutex_lock(&l->lock);
+        n = l->n_instances;
+        asked = mem_zalloc((n + 1) * sizeof(struct loaded_instance *));
+        for (size_t i = 0; i < n; i++) {
+                asked[i] = l->instances[i];
+                asked[i]->n_checks++; /* it is not freed meanwhile */
+        }
+        mutex_unlock(&l->lock);
+        for (size_t i = 0; i < n && all; i++) {
+                struct executor *e = &asked[i]->backend->executor;
+
+                all = e->ops->is_ready(e);
+        }
+        mutex_lock(&l->lock);
+        for (size_t i = 0; i < n; i++)
+                asked[i]->n_checks--;
+        cond_broadcast(&l->checked);
+        mutex_unlock(&l->lock);
+        free(asked);
+        return all;
+}
+
+/* ---- changes ------------------------------------------------------------------------------- */
+
+/* Everything of a group but its name and count, to compare; the bytes are the caller's. */
+static struct str pack_group(const Inference__ModelInstanceGroup *group) {
+        Inference__ModelInstanceGroup bare = *group;
+        uint8_t                      *bytes;
+
+        bare.name = (char *)(uintptr_t)"";
+        bare.count = 0;
+        bytes = mem_zalloc(inference__model_instance_group__get_packed_size(&bare) + 1);
+        return (struct str){ .ptr = (char *)bytes,
+                             .len = inference__model_instance_group__pack(&bare, bytes) };
+}
+
+static bool is_same_group(const Inference__ModelInstanceGroup *a,
+                          const Inference__ModelInstanceGroup *b) {
+        struct str x = pack_group(a), y = pack_group(b);
+        bool       is_same = str_equal(x, y);
+
+        free((char *)(uintptr_t)x.ptr);
+        free((char *)(uintptr_t)y.ptr);
+        return is_same;
+}
+
+/* The groups and the version policy of `given`, everything else as it was loaded. */
+static struct error *group_config_new(struct loaded_model *l, const struct model_config *given,
+                                      struct group_config **ret) {
+        struct group_config *g = mem_zalloc(sizeof(*g));
+        struct error        *err;
+
+        ref_init(&g->ref);
+        err = model_config_copy(given, &g->given);
+        if (err == NULL)
+                err = model_config_copy(l->model.config, &g->shown);
+        if (err == NULL)
+                err = model_load_normalize_groups(l, g->given);
+        if (err != NULL) {
+                group_config_unref(g);
+                return err;
+        }
+        g->shown->pb->n_instance_group = g->given->pb->n_instance_group;
+        g->shown->pb->instance_group = g->given->pb->instance_group;
+        g->shown->pb->version_policy = g->given->pb->version_policy;
+        *ret = g;
+        return NULL;
+}
+
+static const struct model_config *config_in_force(const struct loaded_model *l) {
+        return l->groups != NULL ? l->groups->shown : l->model.config;
+}
+
+static struct error *is_unchanged(const struct loaded_model *l, const struct group_config *g,
+                                  bool *ret) {
+        AUTO_STRBUF old = { 0 };
+        AUTO_STRBUF new = { 0 };
+
+        strbuf_init(&old, 0);
+        strbuf_init(&new, 0);
+        TRY(model_config_print_json(config_in_force(l), MODEL_CONFIG_VERSION, &old));
+        TRY(model_config_print_json(g->shown, MODEL_CONFIG_VERSION, &new));
+        *ret = str_equal(strbuf_str(&old), strbuf_str(&new));
+        return NULL;
+}
+
+static bool is_in(struct loaded_instance *const *in, size_t n, const struct loaded_instance *one) {
+        for (size_t i = 0; i < n; i++)
+                if (in[i] == one)
+                        return true;
+        return false;
+}
+
+/* One that runs already, fits the group, and was not taken for another place; NULL if none. */
+static struct loaded_instance *find_fitting(const struct model_update *u, size_t group) {
+        const struct loaded_model *l = u->model;
+
+        for (size_t i = 0; i < l->n_instances; i++)
+                if (!is_in(u->instances, u->n_instances, l->instances[i]) &&
+                    is_same_group(group_of(l, l->instances[i]),
+                                  u->config->shown->pb->instance_group[group]))
+                        return l->instances[i];
+        return NULL;
+}
+
+static void append(struct model_update *u, struct loaded_instance *in) {
+        u->instances = mem_realloc(u->instances,
+                                   (u->n_instances + 1) * sizeof(struct loaded_instance *));
+        u->instances[u->n_instances++] = in;
+}
+
+static void keep_fitting(struct model_update *u, int *missing) {
+        const Inference__ModelConfig *pb = u->config->shown->pb;
+
+        for (size_t g = 0; g < pb->n_instance_group; g++) {
+                struct loaded_instance *in;
+
+                missing[g] = pb->instance_group[g]->count;
+                while (missing[g] > 0 && (in = find_fitting(u, g)) != NULL) {
+                        append(u, in);
+                        missing[g]--;
+                }
+        }
+        u->n_kept = u->n_instances;
+}
+
+static struct error *make_one(struct model_update *u, size_t group, int index) {
+        struct loaded_model    *l = u->model;
+        struct scheduler       *s = l->model.scheduler;
+        struct loaded_instance *in = mem_zalloc(sizeof(*in));
+        AUTO_CHARS              name = NULL;
+        struct error           *err;
+
+        in->group = group;
+        in->config = u->config;
+        ref_get(&u->config->ref);
+        name = free_name(u->instances, u->n_instances, group_of(l, in)->name, index);
+        err = start_instance(l, in, name);
+        if (err == NULL)
+                err = s->ops->add_executor(s, &in->backend->executor);
+        if (err != NULL) {
+                instance_free(in);
+                return err;
+        }
+        append(u, in);
+        return NULL;
+}
+
+static struct error *make_missing(struct model_update *u, const int *missing) {
+        const Inference__ModelConfig *pb = u->config->shown->pb;
+
+        for (size_t g = 0; g < pb->n_instance_group; g++)
+                for (int i = 0; i < missing[g]; i++)
+                        TRY(make_one(u, g, i));
+        return NULL;
+}
+
+static struct error *prepare(struct model_update *u) {
+        int          *missing = mem_zalloc((u->config->shown->pb->n_instance_group + 1) *
+                                           sizeof(*missing));
+        struct error *err;
+
+        keep_fitting(u, missing);
+        err = make_missing(u, missing);
+        free(missing);
+        return err;
+}
+
+struct error *model_update_prepare(struct model *model, const struct model_config *config,
+                                   struct model_update **ret) {
+        struct model_update *u = mem_zalloc(sizeof(*u));
+        bool                 unchanged = false;
+        struct error        *err;
+
+        *ret = NULL;
+        u->model = loaded_model_of(model);
+        err = group_config_new(u->model, config, &u->config);
+        if (err == NULL)
+                err = is_unchanged(u->model, u->config, &unchanged);
+        if (err == NULL && !unchanged)
+                err = prepare(u);
+        if (err != NULL || unchanged) {
+                model_update_cancel(u);
+                return err;
+        }
+        *ret = u;
+        return NULL;
+}
+
+/* Takes it from the scheduler, waits until nobody looks at it, frees it. */
+static void end_instance(struct loaded_model *l, struct loaded_instance *in) {
+        struct scheduler *s = l->model.scheduler;
+
+        s->ops->remove_executor(s, &in->backend->executor);
+        mutex_lock(&l->lock);
+        while (in->n_checks > 0)
+                cond_wait(&l->checked, &l->lock);
+        mutex_unlock(&l->lock);
+        instance_free(in);
+}
+
+static void update_free(struct model_update *u) {
+        group_config_unref(u->config);
+        free(u->instances);
+        free(u);
+}
+
+void model_update_commit(struct model_update *u) {
+        struct loaded_model     *l;
+        struct loaded_instance **old;
+        struct group_config     *old_groups;
+        size_t                   n_old;
+
+        if (u == NULL)
+                return;
+        l = u->model;
+        mutex_lock(&l->lock);
+        old = l->instances;
+        n_old = l->n_instances;
+        old_groups = l->groups;
+        l->instances = u->instances;
+        l->n_instances = u->n_instances;
+        l->groups = u->config;
+        mutex_unlock(&l->lock);
+        for (size_t i = 0; i < n_old; i++)
+                if (!is_in(l->instances, u->n_kept, old[i]))
+                        end_instance(l, old[i]);
+        free(old);
+        u->instances = NULL;
+        u->config = old_groups;
+        update_free(u);
+}
+
+void model_update_cancel(struct model_update *u) {
+        if (u == NULL)
+                return;
+        for (size_t i = u->n_kept; i < u->n_instances; i++)
+                end_instance(u->model, u->instances[i]);
+        update_free(u);
+}
+
+struct error *model_print_config(struct model *model, uint32_t config_version, struct strbuf *to) {
+        struct loaded_model *l = loaded_model_of(model);
+        struct group_config *groups;
+        struct error        *err;
+
+        mutex_lock(&l->lock);
+        groups = l->groups;
+        if (groups != NULL)
+                ref_get(&groups->ref);
+        mutex_unlock(&l->lock);
+        err = model_config_print_json(groups != NULL ? groups->shown : model->config,
+                                      config_version, to);
+        group_config_unref(groups);
+        return err;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The instances of a loaded model: made at its load, and changed while it serves when nothing but
+ * the instance groups of its configuration is different.
+ *
+ * Instances whose group stays the same (its name and count aside) are kept and never stop; the
+ * missing ones are made and warmed up first, then the superfluous ones leave after their last
+ * batch. So the model is never without instances, and a failure changes nothing.
+ *
+ * Threads.  One change at a time for each model; questions from any thread.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/strbuf.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct loaded_model;
+struct model;
+struct model_config;
+
+/* Those of the model's configuration, without a scheduler yet. */
+struct error *model_instances_make(struct loaded_model *l) NODISCARD;
+void          model_instances_free(struct loaded_model *l);
+
+/* Are all instances able to serve (TRITONBACKEND_ModelInstanceReady)? */
+bool model_instances_are_ready(struct model *model);
+
+/* What it would take to have the groups of `config` (not yet normalised for the backend): makes
+ * the instances that are missing, and lets them run. *ret is NULL when nothing differs. */
+struct model_update;
+struct error *model_update_prepare(struct model *model, const struct model_config *config,
+                                   struct model_update **ret) NODISCARD;
+/* Either ends it. commit() waits for the last batch of each instance that goes. NULL is fine. */
+void model_update_commit(struct model_update *u);
+void model_update_cancel(struct model_update *u);
+
+/* The configuration in force, as JSON: model_config_print_json(). */
+struct error *model_print_config(struct model *model, uint32_t config_version, struct strbuf *to)
+        NODISCARD;

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "repo/model_mark.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "config/version_policy.h"
+
+#include <string.h>
+
+/* Deeper directories are not looked into: links may lead round in circles. */
+#define MAX_DEPTH 16
+
+/* FNV-1a, 64 bits: the offset basis and the prime. Nobody gains by a collision here. */
+#define HASH_START UINT64_C(0xcbf29ce484222325)
+#define HASH_PRIME UINT64_C(0x100000001b3)
+
+static uint64_t mix(uint64_t hash, const void *bytes, size_t n) {
+        const unsigned char *at = bytes;
+
+        for (size_t i = 0; i < n; i++)
+                hash = (hash ^ at[i]) * HASH_PRIME;
+        return hash;
+}
+
+static bool is_left_behind(const char *name) {
+        struct str s = str_of(name);
+
+        return name[0] == '.' || name[0] == '#' || str_ends(s, STR_LIT("~")) ||
+               str_ends(s, STR_LIT(".swp")) || str_is(s, "4913") /* vim's probe */ ||
+               str_is(s, "__pycache__");
+}
+
+static uint64_t mix_tree(uint64_t hash, const char *path, unsigned depth);
+
+/* One entry of a directory, with all below it. */
+static uint64_t mix_entry(uint64_t hash, const char *path, const char *name, unsigned depth) {
+        struct file_stat stat;
+        AUTO_ERROR       err = file_stat(path, &stat);
+
+        if (err != NULL)
+                return hash;
+        hash = mix(hash, name, strlen(name) + 1);
+        hash = mix(hash, &stat.inode, sizeof(stat.inode));
+        if (stat.is_directory)
+                return mix_tree(hash, path, depth);
+        hash = mix(hash, &stat.size_bytes, sizeof(stat.size_bytes));
+        return mix(hash, &stat.mtime_ns, sizeof(stat.mtime_ns));
+}
+
+static uint64_t mix_tree(uint64_t hash, const char *path, unsigned depth) {
+        struct dir_list list = { 0 };
+        AUTO_ERROR      err = depth < MAX_DEPTH ? dir_list_read(path, &list) : NULL;
+
+        for (size_t i = 0; err == NULL && i < list.n_names; i++) {
+                AUTO_CHARS entry = path_join(path, list.names[i]);
+
+                if (!is_left_behind(list.names[i]))
+                        hash = mix_entry(hash, entry, list.names[i], depth + 1);
+        }
+        dir_list_done(&list);
+        return hash;
+}
+
+static bool is_directory(const char *path) {
+        struct file_stat stat;
+        AUTO_ERROR       err = file_stat(path, &stat);
+
+        return err == NULL && stat.is_directory;
+}
+
+static void add_version(struct model_mark *m, int64_t number, uint64_t files) {
+        size_t at = m->n_versions;
+
+        m->versions = mem_realloc(m->versions, (m->n_versions + 1) * sizeof(*m->versions));
+        while (at > 0 && m->versions[at - 1].number > number)
+                at--;
+        memmove(&m->versions[at + 1], &m->versions[at],
+                (m->n_versions - at) * sizeof(*m->versions));
+        m->versions[at] = (struct version_mark){ .number = number, .files = files };
+        m->n_versions++;
+}
+
+static void add_entry(struct model_mark *m, const char *path, const char *name) {
+        int64_t number;
+
+        if (is_left_behind(name))
+                return;
+        if (version_from_name(str_of(name), &number) && is_directory(path))
+                add_version(m, number, mix_entry(HASH_START, path, name, 0));
+        else if (strcmp(name, "config.pbtxt") == 0 || strcmp(name, "configs") == 0)
+                m->config = mix_entry(m->config, path, name, 0);
+        else
+                m->rest = mix_entry(m->rest, path, name, 0);
+}
+
+struct error *model_mark_read(const char *directory, struct model_mark **ret) {
+        struct dir_list    list;
+        struct model_mark *m;
+
+        TRY(dir_list_read(directory, &list));
+        m = mem_zalloc(sizeof(*m));
+        m->config = m->rest = HASH_START;
+        for (size_t i = 0; i < list.n_names; i++) {
+                AUTO_CHARS path = path_join(directory, list.names[i]);
+
+                add_entry(m, path, list.names[i]);
+        }
+        dir_list_done(&list);
+        *ret = m;
+        return NULL;
+}
+
+void model_mark_free(struct model_mark *m) {
+        if (m == NULL)
+                return;
+        free(m->versions);
+        free(m);
+}
+
+bool model_mark_equal(const struct model_mark *a, const struct model_mark *b) {
+        if (a == NULL || b == NULL)
+                return a == b;
+        if (a->config != b->config || a->rest != b->rest || a->n_versions != b->n_versions)
+                return false;
+        for (size_t i = 0; i < a->n_versions; i++)
+                if (a->versions[i].number != b->versions[i].number ||
+                    a->versions[i].files != b->versions[i].files)
+                        return false;
+        return true;
+}
+
+static const struct version_mark *find(const struct model_mark *m, int64_t version) {
+        for (size_t i = 0; m != NULL && i < m->n_versions; i++)
+                if (m->versions[i].number == version)
+                        return &m->versions[i];
+        return NULL;
+}
+
+bool model_mark_version_equal(const struct model_mark *a, const struct model_mark *b,
+                              int64_t version) {
+        const struct version_mark *x = find(a, version), *y = find(b, version);
+
+        return x != NULL && y != NULL && x->files == y->files;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Files that came with a load request instead of lying in a repository.
+ *
+ * They are written to a fresh directory that then takes the place of the model's own:
+ * $TMPDIR/neso-<uid>/<server>/<n>/. Each server keeps a lock on the file `lock` in its directory,
+ * which the kernel drops however the process ends; so what a dead server left behind is known by
+ * its free lock, and is removed when the next one makes its store.
+ *
+ * Ownership.  A store outlives its files; files are counted, and the last unref removes them.
+ * Threads.  Any.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <stddef.h>
+
+struct override_files;
+struct override_store;
+
+/* One file: `path` is relative to the model's directory, as "1/model.onnx". */
+struct override_file {
+        const char *path;    /* borrowed for the call */
+        const void *bytes;   /* borrowed for the call */
+        size_t      n_bytes;
+};
+
+/* Touches nothing yet, but for removing what dead servers left. */
+struct override_store *override_store_new(void);
+void                   override_store_free(struct override_store *s); /* NULL is fine */
+
+/* INVALID_ARG for a path that is not plainly below the directory, or that is given twice. */
+struct error *override_files_write(struct override_store *s, const struct override_file *files,
+                                   size_t n_files, struct override_files **ret) NODISCARD;
+struct override_files *override_files_ref(struct override_files *f);   /* NULL gives NULL */
+void                   override_files_unref(struct override_files *f); /* NULL is fine */
+const char            *override_files_directory(const struct override_files *f);

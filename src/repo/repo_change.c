@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "repo/repo_change.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "infer/model.h"
+#include "repo/loader_pool.h"
+#include "repo/model_files.h"
+#include "repo/model_instances.h"
+#include "repo/model_load.h"
+#include "repo/model_mark.h"
+
+#include <string.h>
+
+/* One version that is loaded. */
+struct version_load {
+        struct loader_job         job;
+        struct repo              *repo;
+        const struct model_files *files; /* borrowed: the change */
+        int64_t                   version;
+        struct model             *model; /* ref; NULL when it failed */
+        struct error             *error; /* owned */
+};
+
+/* Everything that has to happen for one model. */
+struct change {
+        struct repo          *repo;
+        struct repo_entry    *entry;
+        struct model_files    files;
+        struct version_load  *loads;   /* owned */
+        size_t                n_loads;
+        struct model_update **updates; /* owned; of versions that stay */
+        size_t                n_updates;
+        struct model        **kept; /* refs; versions that stay */
+        size_t                n_kept;
+};
+
+/* ---- one at a time ------------------------------------------------------------------------- */
+
+struct error *repo_change_begin(struct repo *r, const char *name, const char *directory,
+                                struct repo_entry **ret) {
+        struct repo_entry *e;
+
+        MUTEX_GUARD(&r->table.lock);
+        e = repo_table_add_locked(&r->table, name, directory);
+        while (e->is_busy && !r->is_stopping)
+                cond_wait(&r->table.changed, &r->table.lock);
+        if (r->is_stopping)
+                return error_new_text(ERR_UNAVAILABLE, "Server exiting");
+        e->is_busy = true;
+        r->n_changing++;
+        *ret = e;
+        return NULL;
+}
+
+void repo_change_end(struct repo *r, struct repo_entry *e) {
+        MUTEX_GUARD(&r->table.lock);
+        e->is_busy = false;
+        r->n_changing--;
+        cond_broadcast(&r->table.changed);
+}
+
+/* ---- loading versions ---------------------------------------------------------------------- */
+
+/* No more versions load at a time than the user allows, whoever asked for them. */
+static void take_turn(struct repo *r) {
+        MUTEX_GUARD(&r->table.lock);
+        while (r->n_loading >= r->n_load_threads)
+                cond_wait(&r->table.changed, &r->table.lock);
+        r->n_loading++;
+}
+
+static void end_turn(struct repo *r) {
+        MUTEX_GUARD(&r->table.lock);
+        r->n_loading--;
+        cond_broadcast(&r->table.changed);
+}
+
+static void run_load(struct loader_job *job) {
+        struct version_load *v = CONTAINER_OF(job, struct version_load, job);
+        const char          *name = v->files->name;
+        unsigned             n_left = v->repo->n_load_retries;
+
+        take_turn(v->repo);
+        log_info("loading: %s:%lld", name, (long long)v->version);
+        do {
+                error_free(v->error);
+                v->error = model_load(&v->repo->parts, v->files, v->version, &v->model);
+                if (v->error != NULL)
+                        log_error("failed to load '%s' version %lld: %s: %s", name,
+                                  (long long)v->version, error_code_string(v->error->code),
+                                  v->error->message);
+        } while (v->error != NULL && n_left-- > 0);
+        end_turn(v->repo);
+}
+
+static void run_loads(struct change *c) {
+        struct loader_job **jobs = mem_zalloc((c->n_loads + 1) * sizeof(struct loader_job *));
+
+        for (size_t i = 0; i < c->n_loads; i++)
+                jobs[i] = &c->loads[i].job;
+        if (c->n_loads == 1)
+                run_load(jobs[0]);
+        else
+                loader_pool_run_all(jobs, c->n_loads, c->repo->n_load_threads);
+        free(jobs);
+}
+
+static void add_load(struct change *c, int64_t version) {
+        c->loads[c->n_loads++] = (struct version_load){ .job.run = run_load,
+                                                        .repo = c->repo,
+                                                        .files = &c->files,
+                                                        .version = version };
+}
+
+/* ---- what has to be done ------------------------------------------------------------------- */
+
+/* May versions whose own files are the same stay as they are? */
+static bool may_stay_locked(const struct change *c, const struct model_mark *mark) {
+        const struct repo_entry *e = c->entry;
+
+        return mark != NULL && e->mark != NULL && !e->is_override && e->essence != NULL &&
+               strcmp(e->essence, c->files.essence) == 0 &&
+               strcmp(e->directory, c->files.directory) == 0 && e->mark->rest == mark->rest;
+}
+
+/* Sorts the picked versions into those that stay and those to be loaded; new ones are LOADING. */
+static void plan(struct change *c, const struct model_mark *mark) {
+        const struct version_pick *pick = &c->files.versions;
+        struct repo_entry         *e = c->entry;
+        bool                       may_stay;
+
+        c->loads = mem_zalloc((pick->n_versions + 1) * sizeof(*c->loads));
+        c->kept = mem_zalloc((pick->n_versions + 1) * sizeof(struct model *));
+        MUTEX_GUARD(&c->repo->table.lock);
+        may_stay = may_stay_locked(c, mark);
+        for (size_t i = 0; i < pick->n_versions; i++) {
+                int64_t              number = pick->versions[i];
+                struct repo_version *v = repo_entry_add_version_locked(e, number);
+
+                if (v->state == VERSION_READY && may_stay &&
+                    model_mark_version_equal(e->mark, mark, number)) {
+                        model_ref(v->model);
+                        c->kept[c->n_kept++] = v->model;
+                        continue;
+                }
+                if (v->state != VERSION_READY)
+                        repo_version_set_locked(v, VERSION_LOADING, NULL, NULL);
+                add_load(c, number);
+        }
+}
+
+static struct error *prepare_updates(struct change *c) {
+        c->updates = mem_zalloc((c->n_kept + 1) * sizeof(struct model_update *));
+        for (size_t i = 0; i < c->n_kept; i++) {
+                struct model_update *u;
+
+                TRY(model_update_prepare(c->kept[i], c->files.config, &u));
+                if (u != NULL)
+                        c->updates[c->n_updates++] = u;
+        }
+        return NULL;
+}
+
+/* ---- its end ------------------------------------------------------------------------------- */
+
+/* The reasons, one line each; NULL when every version was loaded. */
+static struct error *failure(const struct change *c) {
+        AUTO_STRBUF reasons = { 0 };
+
+        strbuf_init(&reasons, 0);
+        for (size_t i = 0; i < c->n_loads; i++)
+                if (c->loads[i].error != NULL)
+                        strbuf_printf(&reasons, "version %lld is at UNAVAILABLE state: %s: %s;\n",
+                                      (long long)c->loads[i].version,
+                                      error_code_string(c->loads[i].error->code),
+                                      c->loads[i].error->message);
+        if (reasons.len == 0)
+                return NULL;
+        return error_new(ERR_INVALID_ARG, "load failed for model '%s': %s", c->files.name,
+                         strbuf_cstr(&reasons));
+}
+
+/* What served goes on serving; versions that did not are UNAVAILABLE. */
+static void give_up(struct change *c) {
+        for (size_t i = 0; i < c->n_updates; i++)
+                model_update_cancel(c->updates[i]);
+        for (size_t i = 0; i < c->n_loads; i++) {
+                struct version_load *load = &c->loads[i];
+                AUTO_CHARS           reason = NULL;
+
+                reason = load->error != NULL
+                                 ? mem_printf("%s: %s", error_code_string(load->error->code),
+                                              load->error->message)
+                                 : mem_strdup("unloaded");
+                mutex_lock(&c->repo->table.lock);
+                struct repo_version *v = repo_entry_find_version_locked(c->entry, load->version);
+
+                if (v->state == VERSION_LOADING)
+                        repo_version_set_locked(v, VERSION_UNAVAILABLE, reason, NULL);
+                mutex_unlock(&c->repo->table.lock);
+                model_unref(load->model);
+        }
+}
+
+static bool is_picked(const struct version_pick *pick, int64_t version) {
+        for (size_t i = 0; i < pick->n_versions; i++)
+                if (pick->versions[i] == version)
+                        return true;
+        return false;
+}
+
+/* The models that served before, out of the table; owned by the caller. */
+static struct model **swap_locked(struct change *c, size_t *ret_n) {
+        struct repo_entry *e = c->entry;
+        struct model     **old = mem_zalloc((e->n_versions + 1) * sizeof(struct model *));
+        size_t             n = 0;
+
+        for (size_t i = 0; i < c->n_loads; i++) {
+                struct repo_version *v = repo_entry_find_version_locked(e, c->loads[i].version);
+                struct model        *replaced = repo_version_set_locked(v, VERSION_READY, NULL,
+                                                                        c->loads[i].model);
+
+                if (replaced != NULL)
+                        old[n++] = replaced;
+        }
+        for (size_t i = 0; i < e->n_versions; i++) {
+                struct repo_version *v = &e->versions[i];
+
+                if (v->state == VERSION_READY && !is_picked(&c->files.versions, v->number))
+                        old[n++] = repo_version_set_locked(v, VERSION_UNLOADING, NULL, NULL);
+        }
+        *ret_n = n;
+        return old;
+}
+
+/* From now on requests get the new models. */
+static void take_over(struct change *c, struct model_mark *mark) {
+        struct repo_entry *e = c->entry;
+        struct model     **old;
+        size_t             n_old;
+
+        mutex_lock(&c->repo->table.lock);
+        old = swap_locked(c, &n_old);
+        free(e->essence);
+        e->essence = STEAL(c->files.essence);
+        free(e->directory);
+        e->directory = mem_strdup(c->files.directory);
+        model_mark_free(e->mark);
+        e->mark = mark;
+        e->is_override = mark == NULL;
+        mutex_unlock(&c->repo->table.lock);
+        for (size_t i = 0; i < n_old; i++)
+                model_hide(old[i]);
+        for (size_t i = 0; i < c->n_loads; i++)
+                model_publish(c->loads[i].model);
+        for (size_t i = 0; i < n_old; i++)
+                model_unref(old[i]);
+        free(old);
+        for (size_t i = 0; i < c->n_updates; i++)
+                model_update_commit(c->updates[i]);
+        log_info("successfully loaded '%s'", e->name);
+}
+
+static void change_done(struct change *c) {
+        for (size_t i = 0; i < c->n_loads; i++)
+                error_free(c->loads[i].error);
+        for (size_t i = 0; i < c->n_kept; i++)
+                model_unref(c->kept[i]);
+        free(c->loads);
+        free(c->updates);
+        free(c->kept);
+        model_files_done(&c->files);
+}
+
+static struct error *run(struct change *c, const struct model_mark *mark) {
+        plan(c, mark);
+        repo_tell_changed(c->repo);
+        run_loads(c);
+        TRY(failure(c));
+        return prepare_updates(c);
+}
+
+struct error *repo_change_load(struct repo *r, struct repo_entry *e,
+                               const struct model_source *source, struct model_mark *mark) {
+        struct change c = { .repo = r, .entry = e };
+        struct error *err = model_files_read(&r->parts, source, &c.files);
+
+        if (err != NULL) {
+                model_mark_free(mark);
+                return err;
+        }
+        err = run(&c, mark);
+        if (err != NULL) {
+                give_up(&c);
+                model_mark_free(mark);
+        } else {
+                take_over(&c, mark);
+        }
+        repo_tell_changed(r);
+        change_done(&c);
+        return err;
+}
+
+void repo_change_unload(struct repo *r, struct repo_entry *e) {
+        struct model **old;
+        size_t         n = 0;
+
+        mutex_lock(&r->table.lock);
+        old = mem_zalloc((e->n_versions + 1) * sizeof(struct model *));
+        for (size_t i = 0; i < e->n_versions; i++)
+                if (e->versions[i].state == VERSION_READY)
+                        old[n++] = repo_version_set_locked(&e->versions[i], VERSION_UNLOADING,
+                                                           NULL, NULL);
+        free(e->essence);
+        e->essence = NULL;
+        model_mark_free(e->mark);
+        e->mark = NULL;
+        e->is_override = false;
+        mutex_unlock(&r->table.lock);
+        repo_tell_changed(r);
+        for (size_t i = 0; i < n; i++) {
+                log_info("unloading: %s:%lld", old[i]->name, (long long)old[i]->version);
+                model_hide(old[i]);
+                model_unref(old[i]);
+        }
+        free(old);
+}
+
+static bool all_ready_locked(const struct repo_entry *e) {
+        for (size_t i = 0; i < e->n_versions; i++)
+                if (e->versions[i].state == VERSION_LOADING ||
+                    (e->versions[i].state == VERSION_UNAVAILABLE &&
+                     strcmp(e->versions[i].reason, "unloaded") != 0))
+                        return false;
+        return e->n_versions > 0;
+}
+
+bool repo_entry_is_current(struct repo *r, struct repo_entry *e, const struct model_mark *mark) {
+        MUTEX_GUARD(&r->table.lock);
+        return !e->is_override && e->mark != NULL && model_mark_equal(e->mark, mark) &&
+               all_ready_locked(e);
+}

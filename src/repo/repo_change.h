@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One model's step from what serves to what its files, or a request, say.
+ *
+ *     begin -> load or unload -> end
+ *
+ * Between begin and end the entry is busy: nobody else changes it, while requests, the index and
+ * the statistics go on reading it.
+ *
+ * Threads.  Any; no lock is held while anything is loaded.
+ */
+#pragma once
+
+#include "repo/repo_inside.h"
+
+struct model_mark;
+struct model_source;
+
+/* The entry, made when there is none; waits for a change of it that is at work. UNAVAILABLE when
+ * the server is stopping. */
+struct error *repo_change_begin(struct repo *r, const char *name, const char *directory,
+                                struct repo_entry **ret) NODISCARD;
+void          repo_change_end(struct repo *r, struct repo_entry *e);
+
+/* `mark` is of the source's files, before they were read; taken, also on failure. NULL for an
+ * override. NOT_FOUND and the like when the directory or its configuration cannot be used: nothing
+ * was tried then. Else repo_load()'s error for versions that failed. */
+struct error *repo_change_load(struct repo *r, struct repo_entry *e,
+                               const struct model_source *source, struct model_mark *mark)
+        NODISCARD;
+void          repo_change_unload(struct repo *r, struct repo_entry *e);
+
+/* Does what serves agree with files that look like this? */
+bool repo_entry_is_current(struct repo *r, struct repo_entry *e, const struct model_mark *mark);
