@@ -60,7 +60,7 @@ SYSTEM = set("""
 assert.h complex.h ctype.h errno.h fenv.h float.h inttypes.h iso646.h limits.h locale.h math.h
 setjmp.h signal.h stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h
 stdnoreturn.h string.h tgmath.h threads.h time.h uchar.h wchar.h wctype.h
-dirent.h dlfcn.h endian.h fcntl.h fnmatch.h getopt.h glob.h grp.h ifaddrs.h libgen.h link.h malloc.h
+dirent.h dlfcn.h endian.h fcntl.h fnmatch.h ftw.h getopt.h glob.h grp.h ifaddrs.h libgen.h link.h malloc.h
 netdb.h poll.h pthread.h pwd.h regex.h sched.h semaphore.h spawn.h strings.h syslog.h termios.h
 ucontext.h unistd.h utime.h wordexp.h execinfo.h
 cpuid.h emmintrin.h immintrin.h arm_neon.h

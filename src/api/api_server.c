@@ -182,44 +182,6 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(
                                         (flags & TRITONSERVER_INDEX_FLAG_READY) != 0, &m));
 }
 
-/* Only the mode "none" exists yet; its answer is the reference server's. */
-static struct TRITONSERVER_Error *refuse_control(void) {
-        return error_to_api(error_new(ERR_UNAVAILABLE,
-                                      "explicit model load / unload is not allowed if polling is "
-                                      "enabled"));
-}
-
-struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModel(struct TRITONSERVER_Server *server,
-                                                        const char *model_name) {
-        API_NEEDS(server);
-        API_NEEDS(model_name);
-        return refuse_control();
-}
-
-struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
-        struct TRITONSERVER_Server *server, const char *model_name,
-        const struct TRITONSERVER_Parameter **parameters, const uint64_t parameter_count) {
-        API_NEEDS(server);
-        API_NEEDS(model_name);
-        if (parameter_count > 0)
-                API_NEEDS(parameters);
-        return refuse_control();
-}
-
-struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModel(struct TRITONSERVER_Server *server,
-                                                          const char *model_name) {
-        API_NEEDS(server);
-        API_NEEDS(model_name);
-        return refuse_control();
-}
-
-struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModelAndDependents(
-        struct TRITONSERVER_Server *server, const char *model_name) {
-        API_NEEDS(server);
-        API_NEEDS(model_name);
-        return refuse_control();
-}
-
 struct TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(
         struct TRITONSERVER_Server *server,
         struct TRITONSERVER_InferenceRequest *inference_request,

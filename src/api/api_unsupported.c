@@ -21,15 +21,6 @@ static COLD struct TRITONSERVER_Error *unsupported(const char *function) {
                 return unsupported(#function);                                                     \
         }
 
-/* ---- Model repositories ---------------------------------------------------------------------- */
-
-UNSUPPORTED(TRITONSERVER_ServerRegisterModelRepository,
-            (struct TRITONSERVER_Server *server, const char *repository_path,
-             const struct TRITONSERVER_Parameter **name_mapping, const uint32_t mapping_count))
-UNSUPPORTED(TRITONSERVER_ServerUnregisterModelRepository,
-            (struct TRITONSERVER_Server *server, const char *repository_path))
-UNSUPPORTED(TRITONSERVER_ServerPollModelRepository, (struct TRITONSERVER_Server *server))
-
 /* ---- State of a sequence --------------------------------------------------------------------- */
 
 UNSUPPORTED(TRITONBACKEND_StateNew,

@@ -32,6 +32,9 @@ struct cli_options {
         bool             strict_model_config;
         bool             strict_readiness;
         const char      *api_key_file; /* NULL = no keys are asked for */
+        const char      *model_control_mode;
+        int64_t          poll_secs;
+        struct cli_texts load_model;
         const char      *model_config_name;
         int64_t          model_load_threads;
         int64_t          model_load_retries;

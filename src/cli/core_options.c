@@ -131,6 +131,36 @@ static char *default_backend_directory(void) {
         return path_join(directory, "backends");
 }
 
+/* Which models are there, and how they change. */
+static struct error *set_model_control(const struct cli_options *o,
+                                       struct TRITONSERVER_ServerOptions *t) {
+        static const struct {
+                const char                   *name;
+                TRITONSERVER_ModelControlMode mode;
+        } modes[] = {
+                { "none", TRITONSERVER_MODEL_CONTROL_NONE },
+                { "poll", TRITONSERVER_MODEL_CONTROL_POLL },
+                { "explicit", TRITONSERVER_MODEL_CONTROL_EXPLICIT },
+        };
+        size_t i = 0;
+
+        while (i < ARRAY_LEN(modes) && strcmp(o->model_control_mode, modes[i].name) != 0)
+                i++;
+        if (i == ARRAY_LEN(modes))
+                return error_new(ERR_INVALID_ARG,
+                                 "invalid argument for --model-control-mode, got: %s",
+                                 o->model_control_mode);
+        CORE(TRITONSERVER_ServerOptionsSetModelControlMode(t, modes[i].mode));
+        if (o->load_model.n_items > 0 && modes[i].mode != TRITONSERVER_MODEL_CONTROL_EXPLICIT)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "Error: Use of '--load-model' requires setting "
+                                      "'--model-control-mode=explicit' as well.");
+        for (size_t k = 0; k < o->load_model.n_items; k++)
+                CORE(TRITONSERVER_ServerOptionsSetStartupModel(t, o->load_model.items[k]));
+        CORE(TRITONSERVER_ServerOptionsSetModelLoadRetryCount(t, (unsigned)o->model_load_retries));
+        return NULL;
+}
+
 static struct error *set_models(const struct cli_options *o,
                                 struct TRITONSERVER_ServerOptions *t) {
         AUTO_CHARS backends = *o->backend_directory != '\0' ? mem_strdup(o->backend_directory)
@@ -139,6 +169,7 @@ static struct error *set_models(const struct cli_options *o,
         for (size_t i = 0; i < o->model_repository.n_items; i++)
                 CORE(TRITONSERVER_ServerOptionsSetModelRepositoryPath(
                         t, o->model_repository.items[i]));
+        TRY(set_model_control(o, t));
         CORE(TRITONSERVER_ServerOptionsSetStrictModelConfig(
                 t, o->disable_auto_complete || o->strict_model_config));
         if (*o->model_config_name != '\0')

@@ -21,6 +21,8 @@ void cli_options_init(struct cli_options *o) {
                 .exit_timeout_secs = 30,
                 .exit_on_error = true,
                 .strict_readiness = true,
+                .model_control_mode = "none",
+                .poll_secs = 15,
                 .model_config_name = "",
                 .model_load_threads = 4,
                 .backend_directory = "",

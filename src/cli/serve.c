@@ -8,6 +8,7 @@
 #include "cli/access_log.h"
 #include "cli/core_options.h"
 #include "cli/option_parse.h"
+#include "cli/poller.h"
 #include "cli/serve_grpc.h"
 #include "cli/serve_keys.h"
 #include "cli/signals.h"
@@ -33,6 +34,7 @@ struct serve {
         struct http_server         *http;
         struct serve_grpc           grpc;
         struct http_server         *metrics;
+        struct poller              *poller; /* NULL unless the repositories are followed */
         bool                        logs_access;
 };
 
@@ -186,6 +188,12 @@ static struct error *read_policy(struct serve *s) {
         return NULL;
 }
 
+static struct error *start_poller(struct serve *s) {
+        if (strcmp(s->options.model_control_mode, "poll") != 0)
+                return NULL;
+        return poller_start(s->core, (uint64_t)s->options.poll_secs * NS_PER_S, &s->poller);
+}
+
 static struct error *start(struct serve *s) {
         TRY(check_options(&s->options));
         TRY(read_policy(s));
@@ -202,7 +210,7 @@ static struct error *start(struct serve *s) {
                 TRY(start_http(s));
         if (s->options.allow_metrics)
                 TRY(start_metrics(s));
-        return NULL;
+        return start_poller(s);
 }
 
 /* Closes a front end's port and waits for its connections until the deadline. */
@@ -243,6 +251,7 @@ static int stop(struct serve *s) {
                         _exit(1);
                 }
         }
+        poller_stop(s->poller);
         end_http(&s->http, deadline_ns);
         serve_grpc_stop(&s->grpc, deadline_ns);
         end_http(&s->metrics, deadline_ns);

@@ -219,9 +219,8 @@ static bool entry_is_ready(const struct repo_entry *e) {
                 return false;
         for (size_t i = 0; i < e->n_versions; i++) {
                 const struct repo_version *v = &e->versions[i];
-                bool was_unloaded = v->state == VERSION_UNLOADING ||
-                                    (v->state == VERSION_UNAVAILABLE && v->reason != NULL &&
-                                     strcmp(v->reason, "unloaded") == 0);
+                bool was_unloaded = v->state == VERSION_UNAVAILABLE && v->reason != NULL &&
+                                    strcmp(v->reason, "unloaded") == 0;
 
                 if (v->state != VERSION_READY && !was_unloaded)
                         return false;

@@ -24,8 +24,7 @@ static struct error *not_polled(const char *name) {
 }
 
 static struct error *log_not_polled(const char *name, struct error *why) {
-        if (why != NULL)
-                log_error("failed to poll model '%s': %s", name, why->message);
+        log_error("failed to poll model '%s': %s", name, why->message);
         error_free(why);
         return not_polled(name);
 }
@@ -56,7 +55,9 @@ static struct error *find_directory(struct repo *r, const char *name, char **ret
 static struct error *tell(const char *name, struct error *err) {
         if (err == NULL || str_starts(str_of(err->message), STR_LIT("load failed for model ")))
                 return err;
-        return log_not_polled(name, err);
+        log_error("Poll failed for model directory '%s': %s", name, err->message);
+        error_free(err);
+        return not_polled(name);
 }
 
 static struct error *load_from_files(struct repo *r, const char *name, const char *directory) {

@@ -73,6 +73,8 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                 .paths = (const char *const *)o->repository_paths.items,
                 .n_paths = o->repository_paths.n_items,
                 .n_load_threads = o->model_load_threads,
+                .n_load_retries = o->model_load_retries,
+                .is_followed = o->control_mode != MODEL_CONTROL_NONE,
         };
 
         return repo_new(&options, &s->repo);
@@ -80,9 +82,6 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
 
 /* Options whose feature is not there yet are refused, not ignored. */
 static struct error *check_options(const struct server_options *o) {
-        if (o->control_mode != MODEL_CONTROL_NONE)
-                return error_new(ERR_UNSUPPORTED,
-                                 "model control modes other than 'none' are not supported yet");
         if (o->rate_limit_mode != RATE_LIMIT_OFF)
                 return error_new(ERR_UNSUPPORTED, "the rate limiter is not supported yet");
         if (o->n_caches > 0)
@@ -103,6 +102,18 @@ static struct error *build(struct server *s, const struct server_options *o) {
         return make_repo(s, o);
 }
 
+static struct error *load_models(struct server *s, const struct server_options *o) {
+        const struct option_texts *names = &o->startup_models;
+        struct error              *err;
+
+        if (o->control_mode == MODEL_CONTROL_EXPLICIT)
+                return repo_load_named(s->repo, names->items, names->n_items);
+        err = repo_load_all(s->repo);
+        if (o->control_mode == MODEL_CONTROL_POLL)
+                repo_poll(s->repo); /* remembers how the files look now */
+        return err;
+}
+
 struct error *server_new(const struct server_options *o, struct server **ret) {
         struct server *s = mem_zalloc(sizeof(*s));
         struct error  *err;
@@ -111,10 +122,11 @@ struct error *server_new(const struct server_options *o, struct server **ret) {
         notice_init(&s->ready);
         s->id = mem_strdup(o->id);
         s->strict_readiness = o->strict_readiness;
+        s->control_mode = o->control_mode;
         atomic_init(&s->exit_timeout_s, o->exit_timeout_s);
         err = build(s, o);
         if (err == NULL) {
-                err = repo_load_all(s->repo);
+                err = load_models(s, o);
                 server_report_start(s, o);
         }
         if (err != NULL && (o->exit_on_error || s->repo == NULL)) {
@@ -162,6 +174,8 @@ struct error *server_stop(struct server *s) {
                 return NULL; /* stopped before */
         notice_announce(&s->ready);
         log_info("Waiting for in-flight requests to complete.");
+        if (repo_stop_changes(s->repo, deadline_ns) > 0)
+                return error_new(ERR_INTERNAL, "Exit timeout expired. Exiting immediately.");
         repo_stop_all(s->repo);
         log_info("Timeout %u: Found %llu model versions that have in-flight inferences", timeout_s,
                  (unsigned long long)repo_count_in_flight(s->repo, log_in_flight, NULL));

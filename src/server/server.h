@@ -23,6 +23,8 @@ struct metric_registry;
 struct model;
 struct reaper;
 struct repo;
+struct repo_name;
+struct repo_override;
 struct request;
 struct stats_board;
 struct timer_thread;
@@ -34,6 +36,7 @@ struct server {
         _Atomic int              state; /* enum server_state */
         char                    *id;    /* owned */
         bool                     strict_readiness;
+        enum model_control_mode  control_mode;
         _Atomic uint32_t         exit_timeout_s;
         struct notice            ready; /* told when server, model or version changed its state */
         struct metric_registry  *metrics;  /* owned */
@@ -76,3 +79,18 @@ struct error *server_model_config(struct server *s, const char *name, int64_t ve
 struct error *server_model_statistics(struct server *s, const char *name, int64_t version,
                                       struct message **ret) NODISCARD;
 struct error *server_model_index(struct server *s, bool only_ready, struct message **ret) NODISCARD;
+
+/* Names of models in requests: what file systems take. */
+#define MODEL_NAME_MAX_BYTES 255
+
+/* Mode EXPLICIT only, else UNAVAILABLE; see repo_load() and repo_unload(). INVALID_ARG for a name
+ * that is none. `o` may be NULL. Block until it is done. */
+struct error *server_load_model(struct server *s, const char *name, const struct repo_override *o)
+        NODISCARD;
+struct error *server_unload_model(struct server *s, const char *name) NODISCARD;
+/* Mode POLL only, else UNAVAILABLE; blocks until what changed is loaded. */
+struct error *server_poll(struct server *s) NODISCARD;
+/* Mode EXPLICIT only, else UNSUPPORTED; see repo_add_path() and repo_remove_path(). */
+struct error *server_register_repository(struct server *s, const char *path,
+                                         const struct repo_name *names, size_t n_names) NODISCARD;
+struct error *server_unregister_repository(struct server *s, const char *path) NODISCARD;

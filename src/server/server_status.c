@@ -5,6 +5,7 @@
 #include "codec/json_writer.h"
 #include "config/model_config.h"
 #include "infer/model.h"
+#include "repo/model_instances.h"
 #include "repo/repo.h"
 #include "server/version.h"
 
@@ -118,7 +119,7 @@ struct error *server_model_config(struct server *s, const char *name, int64_t ve
 
         strbuf_init(&out, 0);
         TRY(server_get_model(s, name, version, &model));
-        err = model_config_print_json(model->config, config_version, &out);
+        err = model_print_config(model, config_version, &out);
         model_unref(model);
         return err != NULL ? err : message_new_take(&out, ret);
 }

@@ -110,11 +110,6 @@ TRY_HELP = "`neso serve --help` lists all options.\n"
      "value is out of range [ 1, 9007199254740992 ], got: 0\n"),
     (["--model-config-name="], "Error: empty argument for --model-config-name\n"),
     # What is not there yet is refused, not ignored.
-    (["--model-control-mode=explicit"],
-     "--model-control-mode: changing models while serving is not supported yet\n"),
-    (["--load-model=x"], "--load-model: model control mode explicit is not supported yet\n"),
-    (["--repository-poll-secs=3"],
-     "--repository-poll-secs: polling of model repositories is not supported yet\n"),
     (["--grpc-use-ssl=true"], "--grpc-use-ssl: TLS is not supported yet\n"),
     (["--grpc-server-key=x"], "--grpc-server-key: TLS is not supported yet\n"),
     (["--allow-sagemaker=true"],

@@ -37,7 +37,9 @@ static struct error *read_with(const struct repo_parts *parts, const char *name,
                                struct model_files *ret) {
         AUTO_CHARS directory = temp_tree_path(&tree, name);
 
-        return model_files_read(parts, directory, name, ret);
+        return model_files_read(parts,
+                                &(struct model_source){ .name = name, .directory = directory },
+                                ret);
 }
 
 static const struct repo_parts completing = { .auto_complete = true, .config_name = "" };

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "repo/model_instances.h"
 #include "repo/model_load.h"
 
 #include "backend/log_lines.h"
@@ -28,7 +29,10 @@ static struct error *load(struct repo_place *p, const char *config, struct model
         struct error      *err;
 
         repo_place_add_model(p, "m", config, (int64_t[]){ 3 }, 1);
-        assert_ok(model_files_read(&p->parts, directory, "m", &files), config);
+        assert_ok(model_files_read(&p->parts,
+                                   &(struct model_source){ .name = "m", .directory = directory },
+                                   &files),
+                  config);
         err = model_load(&p->parts, &files, 3, ret);
         model_files_done(&files);
         return err;
@@ -256,7 +260,7 @@ static bool metrics_have(struct repo_place *p, const char *text) {
         return strstr(strbuf_cstr(&page), text) != NULL;
 }
 
-static void test_is_on_the_board_while_loaded(void **state) {
+static void test_is_on_the_board_while_published(void **state) {
         static const char line[] =
                 "nv_inference_count{_team=\"vision\",model=\"m\",version=\"3\"} 0\n";
         struct repo_place p;
@@ -265,6 +269,8 @@ static void test_is_on_the_board_while_loaded(void **state) {
         (void)state;
         repo_place_begin(&p);
         model = load_well(&p, "metric_tags { key: 'team' value: 'vision' }");
+        assert_false(metrics_have(&p, line));
+        model_publish(model);
         assert_true(metrics_have(&p, line));
         assert_true(metrics_have(&p, "nv_model_load_duration_secs{_team=\"vision\",model=\"m\""));
         unload(&p, model);
@@ -285,7 +291,7 @@ int main(void) {
                 cmocka_unit_test(test_warms_each_instance_up),
                 cmocka_unit_test(test_failures),
                 cmocka_unit_test(test_labels),
-                cmocka_unit_test(test_is_on_the_board_while_loaded),
+                cmocka_unit_test(test_is_on_the_board_while_published),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

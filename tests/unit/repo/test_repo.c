@@ -74,7 +74,7 @@ static void test_options_are_copied(void **state) {
         name[0] = path[1] = '?';
         assert_string_equal(r->parts.config_name, "tuned");
         assert_int_equal(r->n_paths, 1);
-        assert_string_equal(r->paths[0], "/models");
+        assert_string_equal(r->paths[0].path, "/models");
         assert_int_equal(r->n_load_threads, 1); /* 0 would load nothing */
         repo_free(r);
         repo_free(NULL);
@@ -88,9 +88,9 @@ static void test_one_path_given_twice(void **state) {
         (void)state;
         assert_ok(repo_new(&options, &r), "repo_new");
         assert_int_equal(r->n_paths, 3);
-        assert_string_equal(r->paths[0], "/a");
-        assert_string_equal(r->paths[1], "/b");
-        assert_string_equal(r->paths[2], "/a/");
+        assert_string_equal(r->paths[0].path, "/a");
+        assert_string_equal(r->paths[1].path, "/b");
+        assert_string_equal(r->paths[2].path, "/a/");
         repo_free(r);
 }
 

@@ -39,7 +39,6 @@ static void test_entries(void **state) {
         a = repo_table_add_locked(&t, "a", "/models/a");
         assert_string_equal(a->name, "a");
         assert_string_equal(a->directory, "/models/a");
-        assert_null(a->problem);
         assert_false(a->is_duplicate);
         assert_int_equal(a->n_versions, 0);
         assert_ptr_equal(repo_table_find_locked(&t, "a"), a);

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Loading, unloading, polling, and repositories of a running server.
+ */
+#include "api/api_types.h"
+
+#include "base/mem.h"
+#include "repo/override.h"
+#include "repo/repo.h"
+#include "server/server.h"
+
+#include <string.h>
+
+DEFINE_API_TYPE(TRITONSERVER_Server, server)
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModel(struct TRITONSERVER_Server *server,
+                                                        const char *model_name) {
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        return error_to_api(server_load_model(server_from_api(server), model_name, NULL));
+}
+
+/* One parameter of a load; `files` has room for one more. */
+static struct error *read_load_parameter(const struct parameter *p, struct repo_override *o,
+                                         struct override_file *files) {
+        static const char prefix[] = "file:";
+
+        if (strcmp(p->name, "config") == 0 && p->type == PARAMETER_STRING) {
+                o->config_json = p->string;
+                return NULL;
+        }
+        if (strncmp(p->name, prefix, strlen(prefix)) == 0 && p->type == PARAMETER_BYTES) {
+                files[o->n_files++] = (struct override_file){ .path = p->name + strlen(prefix),
+                                                              .bytes = p->bytes,
+                                                              .n_bytes = p->n_bytes };
+                return NULL;
+        }
+        return error_new(ERR_INVALID_ARG,
+                         "unrecognized load parameter '%s' with type '%s': 'config' must be a "
+                         "string, 'file:<path>' must be bytes",
+                         p->name, TRITONSERVER_ParameterTypeString((TRITONSERVER_ParameterType)p->type));
+}
+
+static struct error *load_with(struct server *s, const char *name,
+                               const struct TRITONSERVER_Parameter **parameters, size_t n,
+                               struct override_file *files) {
+        struct repo_override o = { .files = files };
+
+        for (size_t i = 0; i < n; i++) {
+                if (parameters[i] == NULL)
+                        return error_new_text(ERR_INVALID_ARG, "a load parameter is NULL");
+                TRY(read_load_parameter((const struct parameter *)parameters[i], &o, files));
+        }
+        return server_load_model(s, name, &o);
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
+        struct TRITONSERVER_Server *server, const char *model_name,
+        const struct TRITONSERVER_Parameter **parameters, const uint64_t parameter_count) {
+        struct override_file *files;
+        struct error         *err;
+        size_t                n_bytes;
+
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        if (parameter_count > 0)
+                API_NEEDS(parameters);
+        if (!size_mul(parameter_count + 1, sizeof(*files), &n_bytes) ||
+            (files = try_zalloc(n_bytes)) == NULL)
+                return error_to_api(error_new_text(ERR_INTERNAL, "too many load parameters"));
+        err = load_with(server_from_api(server), model_name, parameters, parameter_count, files);
+        free(files);
+        return error_to_api(err);
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModel(struct TRITONSERVER_Server *server,
+                                                          const char *model_name) {
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        return error_to_api(server_unload_model(server_from_api(server), model_name));
+}
+
+/* No model depends on another one yet: there are no ensembles. */
+struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModelAndDependents(
+        struct TRITONSERVER_Server *server, const char *model_name) {
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        return error_to_api(server_unload_model(server_from_api(server), model_name));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerPollModelRepository(
+        struct TRITONSERVER_Server *server) {
+        API_NEEDS(server);
+        return error_to_api(server_poll(server_from_api(server)));
+}
+
+static struct error *register_with(struct server *s, const char *path,
+                                   const struct TRITONSERVER_Parameter **mapping, size_t n,
+                                   struct repo_name *names) {
+        for (size_t i = 0; i < n; i++) {
+                const struct parameter *p = (const struct parameter *)mapping[i];
+
+                if (p == NULL || p->type != PARAMETER_STRING)
+                        return error_new_text(ERR_INVALID_ARG,
+                                              "name_mapping parameters must be strings: the "
+                                              "directory's name, and the model's");
+                names[i] = (struct repo_name){ .directory = p->name, .model = p->string };
+        }
+        return server_register_repository(s, path, names, n);
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerRegisterModelRepository(
+        struct TRITONSERVER_Server *server, const char *repository_path,
+        const struct TRITONSERVER_Parameter **name_mapping, const uint32_t mapping_count) {
+        struct repo_name *names;
+        struct error     *err;
+
+        API_NEEDS(server);
+        API_NEEDS(repository_path);
+        if (mapping_count > 0)
+                API_NEEDS(name_mapping);
+        names = try_zalloc(((size_t)mapping_count + 1) * sizeof(*names));
+        if (names == NULL)
+                return error_to_api(error_new_text(ERR_INTERNAL, "too many name mappings"));
+        err = register_with(server_from_api(server), repository_path, name_mapping, mapping_count,
+                            names);
+        free(names);
+        return error_to_api(err);
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerUnregisterModelRepository(
+        struct TRITONSERVER_Server *server, const char *repository_path) {
+        API_NEEDS(server);
+        API_NEEDS(repository_path);
+        return error_to_api(
+                server_unregister_repository(server_from_api(server), repository_path));
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Loads, unloads and repositories that come and go: what the model control mode lets users do.
+ */
+#include "server/server.h"
+
+#include "base/str.h"
+#include "repo/repo.h"
+
+/* As the reference server's, for the modes "none" and "poll" alike. */
+static struct error *check_explicit(const struct server *s) {
+        if (atomic_load(&s->state) != SERVER_READY)
+                return error_new_text(ERR_UNAVAILABLE, "Server not ready");
+        if (s->control_mode != MODEL_CONTROL_EXPLICIT)
+                return error_new_text(ERR_UNAVAILABLE,
+                                      "explicit model load / unload is not allowed if polling is "
+                                      "enabled");
+        return NULL;
+}
+
+static bool may_leave_directory(struct str name) {
+        if (name.len > 1 && name.ptr[0] == '.' && name.ptr[1] == '.')
+                return true;
+        for (size_t i = 0; i < name.len; i++)
+                if (name.ptr[i] == '/' || name.ptr[i] == '\\' || (unsigned char)name.ptr[i] < ' ')
+                        return true;
+        return name.len > MODEL_NAME_MAX_BYTES;
+}
+
+static struct error *check_name(const char *name) {
+        struct str s = str_of(name);
+
+        if (s.len == 0)
+                return error_new_text(ERR_INVALID_ARG, "Model name cannot be empty. Please enter a "
+                                                       "valid name to deploy.");
+        if (may_leave_directory(s))
+                return error_new(ERR_INVALID_ARG,
+                                 "invalid model name '%.*s', model name must not contain path "
+                                 "traversal characters",
+                                 (int)MIN(s.len, (size_t)MODEL_NAME_MAX_BYTES), s.ptr);
+        return NULL;
+}
+
+struct error *server_load_model(struct server *s, const char *name,
+                                const struct repo_override *o) {
+        TRY(check_explicit(s));
+        TRY(check_name(name));
+        return repo_load(s->repo, name, o);
+}
+
+struct error *server_unload_model(struct server *s, const char *name) {
+        TRY(check_explicit(s));
+        TRY(check_name(name));
+        return repo_unload(s->repo, name);
+}
+
+struct error *server_poll(struct server *s) {
+        if (s->control_mode != MODEL_CONTROL_POLL)
+                return error_new_text(ERR_UNAVAILABLE, "polling is disabled");
+        if (atomic_load(&s->state) != SERVER_READY)
+                return error_new_text(ERR_UNAVAILABLE, "Server not ready");
+        repo_poll(s->repo);
+        return NULL;
+}
+
+struct error *server_register_repository(struct server *s, const char *path,
+                                         const struct repo_name *names, size_t n_names) {
+        if (s->control_mode != MODEL_CONTROL_EXPLICIT)
+                return error_new_text(ERR_UNSUPPORTED,
+                                      "repository registration is not allowed if model control "
+                                      "mode is not EXPLICIT");
+        return repo_add_path(s->repo, path, names, n_names);
+}
+
+struct error *server_unregister_repository(struct server *s, const char *path) {
+        if (s->control_mode != MODEL_CONTROL_EXPLICIT)
+                return error_new_text(ERR_UNSUPPORTED,
+                                      "repository unregistration is not allowed if model control "
+                                      "mode is not EXPLICIT");
+        return repo_remove_path(s->repo, path);
+}
