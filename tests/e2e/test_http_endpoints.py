@@ -7,7 +7,7 @@ import pytest
 import requests
 
 from conftest import Server, require_build, write_repository
-from wire import exchange, request
+from wire import Wire, exchange, request
 
 BACKENDS = ("identity", "testing")
 
@@ -610,6 +610,45 @@ def test_http_1_0(server):
     answer = exchange(server.http_port,
                       b"GET /v2/health/live HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
     assert answer.status == 200 and answer.headers["connection"] == "keep-alive"
+
+
+@pytest.mark.parametrize("version, sent, told", [
+    ("1.1", "", None), ("1.1", "Connection: close\r\n", "close"),
+    ("1.1", "Connection: keep-alive\r\n", None), ("1.0", "", "close"),
+    ("1.0", "Connection: keep-alive\r\n", "keep-alive"),
+    ("1.0", "Connection: close\r\n", "close"), ("1.1", "Connection: x, Close\r\n", "close"),
+])
+def test_connection_after_an_answer(server, version, sent, told):
+    """What the answer says of the connection is true; faults and answers alike."""
+    for path, body, status in (("infer", '{"inputs":[]}', 400), ("generate", "{", 400),
+                               ("ready", "", 405)):
+        with Wire(server.http_port) as wire:
+            bytes_of_it = (f"POST /v2/models/simple/{path} HTTP/{version}\r\nHost: x\r\n{sent}"
+                           f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
+            wire.send(bytes_of_it)
+            answer = wire.read_answer()
+            assert answer.status == status, answer
+            assert answer.headers.get("connection") == told
+            if told == "close":
+                assert wire.is_closed()
+            else:
+                wire.send(bytes_of_it)
+                assert wire.read_answer().status == status
+
+
+@pytest.mark.parametrize("method, path", [
+    ("GET", "/v2"), ("GET", "/v2/models/simple"), ("GET", "/v2/models/simple/config"),
+    ("GET", "/v2/models/stats"), ("POST", "/v2/repository/index"), ("GET", "/v2/logging"),
+    ("POST", "/v2/models/simple/infer"), ("GET", "/v2/models/nobody"),
+])
+def test_only_inferences_are_compressed(server, method, path):
+    """And of these the answers, not the faults."""
+    for accept in ("gzip", "deflate;q=1, identity;q=0"):
+        reply = requests.request(method, server.url + path, timeout=20,
+                                 data="{}" if method == "POST" else None,
+                                 headers={"Accept-Encoding": accept})
+        assert "Content-Encoding" not in reply.headers
+        assert reply.json() is not None
 
 
 def test_body_of_a_get_is_ignored(server):
