@@ -95,6 +95,8 @@ struct http_call {
         struct list_node node;
         void            *pending;  /* borrowed */
         http_call_fn     on_abort; /* NULL: nobody wants to know */
+        /* An answer in chunks, not yet ended: more of them are with the socket. NULL: as above. */
+        http_call_fn     on_written;
         /* For traces: called on the loop once the answer is written or given up (send end); the
          * call may be looked at, not answered. NULL at the start of each call. */
         http_call_fn     on_sent;
@@ -167,6 +169,9 @@ struct str http_call_print_error(struct http_call *call, const char *message);
 void http_call_begin_chunks(struct http_call *call, const struct http_reply *reply);
 void http_call_send_chunk(struct http_call *call, const struct http_part *part);
 void http_call_end_chunks(struct http_call *call);
+/* How many chunks were queued, and of these how many are with the socket. */
+uint64_t http_call_chunks_sent(const struct http_call *call);
+uint64_t http_call_chunks_written(const struct http_call *call);
 
 /* Runs fn(call) on the call's loop. At most one post may be under way per call. */
 void            http_call_post(struct http_call *call, http_call_fn fn);

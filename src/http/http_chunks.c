@@ -24,14 +24,19 @@ struct http_chunk {
         char             copy[];
 };
 
-static void free_all(struct list *chunks) {
+/* Their number. */
+static size_t free_all(struct list *chunks) {
+        size_t n = 0;
+
         LIST_FOR_EACH(chunks, node) {
                 struct http_chunk *k = LIST_ENTRY(node, struct http_chunk, node);
 
                 list_remove(node);
                 buf_unref(k->buf);
                 free(k);
+                n++;
         }
+        return n;
 }
 
 void http_chunks_drop(struct http_conn *c) {
@@ -75,6 +80,10 @@ static enum conn_write write_some(struct http_conn *c) {
         return conn_write(c->net, iov, n);
 }
 
+static void count_written(struct http_conn *c) {
+        c->out.n_chunks_written += free_all(&c->out.sending);
+}
+
 static void end(struct http_conn *c) {
         http_chunks_drop(c);
         c->out.in_chunks = false;
@@ -96,6 +105,7 @@ static void watch_reader(struct http_conn *c) {
 
 void http_chunks_flush(struct http_conn *c) {
         enum conn_write rc = CONN_WRITE_DONE;
+        uint64_t        before = c->out.n_chunks_written;
 
         if (is_gone(c)) {
                 http_chunks_drop(c);
@@ -106,7 +116,7 @@ void http_chunks_flush(struct http_conn *c) {
         while (rc == CONN_WRITE_DONE && !conn_is_writing(c->net)) {
                 bool is_last;
 
-                free_all(&c->out.sending);
+                count_written(c);
                 if (c->out.is_last_sent) {
                         end(c);
                         return;
@@ -123,6 +133,8 @@ void http_chunks_flush(struct http_conn *c) {
                 return;
         }
         watch_reader(c);
+        if (c->out.n_chunks_written > before && c->call.on_written && !c->out.is_last_queued)
+                c->call.on_written(&c->call);
 }
 
 void http_call_begin_chunks(struct http_call *call, const struct http_reply *reply) {
@@ -135,6 +147,7 @@ void http_call_begin_chunks(struct http_call *call, const struct http_reply *rep
                        c->home->net.is_draining || c->has_ended;
         c->out.in_chunks = true;
         c->out.is_last_queued = c->out.is_last_sent = false;
+        c->out.n_chunks_sent = c->out.n_chunks_written = 0;
         head.n_parts = 0;
         if (http_answer_write(c, &head, true) == CONN_WRITE_FAILED)
                 http_conn_close(c);
@@ -165,6 +178,7 @@ void http_call_send_chunk(struct http_call *call, const struct http_part *part) 
         }
         k = new_chunk(part);
         list_append(&c->out.chunks, &k->node);
+        c->out.n_chunks_sent++;
         c->out.unsent_bytes += k->len;
         if (c->out.unsent_bytes > c->server->options.limits.unsent_bytes) {
                 http_conn_count_rejected(c, HTTP_LIMIT_UNSENT_BYTES);
@@ -181,4 +195,12 @@ void http_call_end_chunks(struct http_call *call) {
         http_conn_enter(c, HTTP_CONN_WRITE, HTTP_PHASE_WRITE, clock_now_ns());
         http_chunks_flush(c);
         http_conn_run(c);
+}
+
+uint64_t http_call_chunks_sent(const struct http_call *call) {
+        return call->conn->out.n_chunks_sent;
+}
+
+uint64_t http_call_chunks_written(const struct http_call *call) {
+        return call->conn->out.n_chunks_written;
 }

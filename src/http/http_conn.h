@@ -82,6 +82,8 @@ struct http_out {
         struct list  chunks;               /* struct http_chunk; waiting for the write before */
         struct list  sending;              /* struct http_chunk; in the pending write */
         size_t       unsent_bytes;         /* in `chunks` */
+        uint64_t     n_chunks_sent;
+        uint64_t     n_chunks_written;
         char         head[HTTP_HEAD_BYTES];
 };
 

@@ -21,19 +21,56 @@
 /* Up to here a text lives in the arena: a buffer of the pool is a page at least. */
 #define MAX_TEXT_IN_ARENA 4096
 
+/* Of a stream's responses that are not written yet: beyond, the backend waits. As text a response
+ * is a few times as large, which stays below the `unsent_bytes` of an answer. */
+#define MAX_UNWRITTEN_BYTES ((size_t)8 << 20)
+#define MAX_UNWRITTEN 1024
+
 /* One request on its way; in the arena of its http_call. */
 struct pending_generate {
-        struct http_call    *http; /* borrowed: it holds this */
-        struct strbuf        text; /* of one response */
+        struct http_call    *http;    /* borrowed: it holds this */
+        struct strbuf        text;    /* of one response */
         struct arena         scratch; /* of one response */
         bool                 is_stream;
         bool                 has_begun; /* a stream: status and headers are sent */
         struct infer_request request;
         struct infer_call    call;
+        /* Responses whose text is not with the socket, oldest first. */
+        struct infer_call_response *first_kept; /* owned */
+        struct infer_call_response *last_kept;
 };
+
+/* ---- responses that are not written yet ---- */
+
+/* In on_response(), after its event was queued. */
+static void keep_response(struct pending_generate *p, struct infer_call *c) {
+        struct infer_call_response *r = infer_call_keep_response(c);
+
+        r->mark = http_call_chunks_sent(p->http);
+        r->next = NULL;
+        if (p->first_kept)
+                p->last_kept->next = r;
+        else
+                p->first_kept = r;
+        p->last_kept = r;
+}
+
+static void drop_kept(struct pending_generate *p, uint64_t written) {
+        while (p->first_kept && p->first_kept->mark <= written) {
+                struct infer_call_response *r = p->first_kept;
+
+                p->first_kept = r->next;
+                infer_call_response_free(r);
+        }
+}
+
+static void on_written(struct http_call *http) {
+        drop_kept(http->pending, http_call_chunks_written(http));
+}
 
 /* Ends what the request holds beside its arena. */
 static void drop(struct pending_generate *p) {
+        drop_kept(p, UINT64_MAX);
         infer_call_done(&p->call);
         infer_request_done(&p->request);
         strbuf_done(&p->text);
@@ -96,6 +133,8 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
         if (!p->has_begun)
                 send_head(p, status);
         http_call_send_chunk(p->http, &event);
+        if (http_call_chunks_written(p->http) < http_call_chunks_sent(p->http))
+                keep_response(p, c);
 }
 
 static void on_stream_done(struct infer_call *c) {
@@ -104,6 +143,7 @@ static void on_stream_done(struct infer_call *c) {
 
         if (!p->has_begun) /* a model may have nothing to say */
                 send_head(p, 200);
+        http->on_written = NULL;
         drop(p);
         http_call_end_chunks(http);
 }
@@ -174,6 +214,7 @@ static void on_done(struct infer_call *c) {
 static void on_abort(struct http_call *http) {
         struct pending_generate *p = http->pending;
 
+        drop_kept(p, UINT64_MAX);
         infer_call_cancel(&p->call);
 }
 
@@ -228,9 +269,10 @@ static struct error *start(struct pending_generate *p) {
                 return err;
         http->pending = p;
         http->on_abort = on_abort;
+        http->on_written = p->is_stream ? on_written : NULL;
         err = infer_call_start(&p->call, NULL);
         if (err)
-                http->on_abort = NULL;
+                http->on_abort = http->on_written = NULL;
         return err; /* without one it may have been answered already */
 }
 
@@ -242,6 +284,7 @@ static void post(struct http_call *http, bool is_stream) {
                 .pool = http_call_buf_pool(http),
                 .on_done = is_stream ? on_stream_done : on_done,
                 .on_response = is_stream ? on_response : NULL,
+                .limits = { MAX_UNWRITTEN, MAX_UNWRITTEN_BYTES },
                 .owner = p,
         };
         struct error *err;
@@ -249,6 +292,7 @@ static void post(struct http_call *http, bool is_stream) {
         p->http = http;
         p->is_stream = is_stream;
         p->has_begun = false;
+        p->first_kept = p->last_kept = NULL;
         strbuf_init(&p->text, 0);
         arena_init(&p->scratch, NULL, 0, 0);
         infer_request_init(&p->request);

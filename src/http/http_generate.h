@@ -10,9 +10,10 @@
  * first response decides the status; a fault after it is an event {"error":"..."}, and a final
  * response without contents is none. What is found before the model runs is a plain JSON error.
  *
- * A client that leaves cancels its inference. What a client has not read of a stream is kept, up to
- * `unsent_bytes` of the limits; then, and when it reads nothing for `idle_time_ns`, it counts as
- * gone. Of generate only the first response is kept, however many come.
+ * A client that leaves cancels its inference. A stream keeps each response until its text is with
+ * the socket, and the backend of a decoupled model waits while too many are kept (infer_call.h): it
+ * goes at the pace of its reader. One that reads nothing for `idle_time_ns` counts as gone. Of
+ * generate only the first response is kept, however many come.
  *
  * Ownership.  Everything of one request lives in the arena of its http_call, but for the text.
  * Threads.  The call's loop.

@@ -53,10 +53,6 @@ const struct infer_core *http_infer_core(const struct http_infer *h) {
         return &h->core;
 }
 
-const struct header_forward *http_infer_header_forward(const struct http_infer *h) {
-        return &h->forward;
-}
-
 /* The answer. */
 
 /* `text` has room for all the digits there can be. */

@@ -20,7 +20,6 @@
 #include <stdint.h>
 
 struct http_infer;
-struct header_forward;
 struct infer_core;
 struct infer_request;
 struct shared_memory;
@@ -39,7 +38,6 @@ void          http_infer_free(struct http_infer *h); /* NULL is fine; no call in
 void http_infer_post(struct http_call *call);
 
 /* For other handlers that infer. */
-const struct infer_core     *http_infer_core(const struct http_infer *h);
-const struct header_forward *http_infer_header_forward(const struct http_infer *h);
+const struct infer_core *http_infer_core(const struct http_infer *h);
 /* The fields that travel to the backend become parameters (--http-header-forward-pattern). */
 struct error *http_infer_forward_headers(struct http_call *http, struct infer_request *q) NODISCARD;
