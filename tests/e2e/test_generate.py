@@ -8,7 +8,7 @@ import time
 import pytest
 import requests
 
-from conftest import Server, write_repository
+from conftest import Server, is_sanitized, write_repository
 from gate import Gate, gated
 from wire import Wire, exchange, request
 
@@ -535,6 +535,47 @@ def test_client_that_leaves_a_stream(server):
         assert b'"RESPONSE":0' in read_chunk(stream)
         stream.close()
     # Its only instance is free again.
+    assert post(server, "many", {"INPUT0": 4, "responses": 1}).json()["RESPONSE"] == 0
+
+
+def resident_kib(server):
+    status = open(f"/proc/{server.process.pid}/status").read()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1))
+
+
+def settled_kib(server):
+    """Once it does not change while others are served."""
+    while True:
+        before = resident_kib(server)
+        for _ in range(50):
+            assert requests.get(f"{server.url}/v2/health/live", timeout=20).status_code == 200
+        if resident_kib(server) == before:
+            return before
+
+
+def test_reader_that_stops(server):
+    """Asked for gigabytes, of which nothing is read: the model waits, and goes on afterwards."""
+    values = list(range(8000))
+    body = json.dumps({"INPUT0": values, "responses": 2000}).encode()
+    with Wire(server.http_port, seconds=60) as wire:
+        wire.send(request("POST", "/v2/models/many/generate_stream", body))
+        stream = wire.socket.makefile("rb")
+        assert read_head(stream)[0] == 200
+        peak = settled_kib(server)
+        numbers = [json.loads(chunk[len(DATA):])["RESPONSE"]
+                   for chunk in iter(lambda: read_chunk(stream), None)]
+    assert numbers == list(range(2000))
+    assert is_sanitized() or peak < 150 * 1024, f"{peak} KiB"
+
+
+def test_stopped_reader_that_leaves(server):
+    """The model waits for room; the end of its client ends that."""
+    body = json.dumps({"INPUT0": list(range(8000)), "responses": 100000}).encode()
+    with Wire(server.http_port) as wire:
+        wire.send(request("POST", "/v2/models/many/generate_stream", body))
+        stream = wire.socket.makefile("rb")
+        assert read_head(stream)[0] == 200
+        stream.close()
     assert post(server, "many", {"INPUT0": 4, "responses": 1}).json()["RESPONSE"] == 0
 
 
