@@ -54,14 +54,16 @@ static bool mend(uintptr_t at) {
         return false;
 }
 
-/* The instruction that failed runs again under the other handler, and fails again. */
+/* Without a handler before, the signal does what it does: one of a fault cannot be ignored. */
 static void pass_on(int number, siginfo_t *why, void *where) {
-        if (before.sa_flags & SA_SIGINFO)
+        if (before.sa_flags & SA_SIGINFO) {
                 before.sa_sigaction(number, why, where);
-        else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
+        } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
                 before.sa_handler(number);
-        else
-                signal(number, SIG_DFL);
+        } else {
+                signal(number, before.sa_handler);
+                raise(number);
+        }
 }
 
 static void on_bus_error(int number, siginfo_t *why, void *where) {

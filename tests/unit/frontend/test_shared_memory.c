@@ -11,6 +11,7 @@
 #include "frontend/shm_guard.h"
 #include "frontend/shm_object.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,6 +47,14 @@ static void assert_refused(struct error *err, enum error_code code, const char *
         assert_string_equal(err->message, text);
         assert_int_equal(err->code, code);
         error_free(err);
+}
+
+/* Whether it failed. */
+static bool consume(struct error *err) {
+        bool has_failed = err != NULL;
+
+        error_free(err);
+        return has_failed;
 }
 
 static struct error *enter(struct fixture *f, const char *name, uint64_t offset,
@@ -441,6 +450,44 @@ static void test_thousands(void **state) {
         close_fixture(&f);
 }
 
+/* Everybody does everything with the same two names. */
+static void *work(void *argument) {
+        struct fixture    *f = argument;
+        struct shm_region *r;
+        char              *memory;
+
+        for (int i = 0; i < 500; i++) {
+                const char *name = i % 2 ? "a" : "b";
+
+                error_free(enter(f, name, 0, PAGE));
+                if (i % 5 == 0)
+                        shared_memory_unregister_all(f->memory, SHARED_MEMORY_SYSTEM);
+                if (consume(shared_memory_take(f->memory, name, &r)))
+                        continue;
+                shared_memory_unregister(f->memory, SHARED_MEMORY_SYSTEM, str_of(name));
+                if (shm_region_find(r, 0, PAGE, &memory) || memory[250] != (char)250)
+                        return f;
+                shm_region_unref(r);
+        }
+        return NULL;
+}
+
+static void test_threads(void **state) {
+        pthread_t      threads[4];
+        struct fixture f;
+        void          *failed;
+
+        (void)state;
+        open_fixture(&f);
+        for (size_t i = 0; i < ARRAY_LEN(threads); i++)
+                assert_int_equal(pthread_create(&threads[i], NULL, work, &f), 0);
+        for (size_t i = 0; i < ARRAY_LEN(threads); i++) {
+                pthread_join(threads[i], &failed);
+                assert_null(failed);
+        }
+        close_fixture(&f);
+}
+
 static void test_list_without_memory(void **state) {
         struct shared_memory_entry *entries;
         struct error               *err;
@@ -480,6 +527,7 @@ int main(void) {
                 cmocka_unit_test(test_unregister_in_use),
                 cmocka_unit_test(test_shrink),
                 cmocka_unit_test(test_thousands),
+                cmocka_unit_test(test_threads),
                 cmocka_unit_test(test_list_without_memory),
         };
 
