@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 struct entry {
@@ -20,7 +21,7 @@ static struct sigaction before; /* whose signal it was */
 static unsigned         n_starts;
 static uintptr_t        page_bytes;
 
-/* ---- in the handler: nothing but atomics and mmap() ---- */
+/* ---- in the handler: nothing but atomics and one system call ---- */
 
 /* A range that was read while it changed is nobody's who can fault now. */
 static bool holds(struct entry *e, uintptr_t at, uintptr_t *ret_end) {
@@ -33,13 +34,13 @@ static bool holds(struct entry *e, uintptr_t at, uintptr_t *ret_end) {
         return begin <= at && at < end;
 }
 
-/* Not to be paid for in advance: of a large region perhaps one page is touched. */
+/* Not to be paid for in advance: of a large region perhaps one page is touched. The system call
+ * itself, since what sanitizers put before mmap() is not for handlers. */
 static bool replace(uintptr_t at, uintptr_t end) {
         uintptr_t page = at - at % page_bytes;
 
-        return mmap((void *)page, end - page, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
-                    0) != MAP_FAILED;
+        return syscall(SYS_mmap, page, end - page, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != -1;
 }
 
 static bool mend(uintptr_t at) {

@@ -14,7 +14,7 @@ import numpy
 import pytest
 import requests
 
-from conftest import Server, require_build, write_repository
+from conftest import Server, is_sanitized, require_build, write_repository
 from gate import Gate, gated
 from grpc_stubs import SECONDS, Client, client, open_channel, stubs  # noqa: F401
 from test_http_infer import TYPES, identity, strings
@@ -657,7 +657,8 @@ def test_thousands(api, server):
         after = resident_kib(server), len(os.listdir(f"/proc/{server.process.pid}/fd"))
         assert descriptors(server) == mappings(server) == []
         assert after[1] <= before[1] + 2  # connections come and go
-        assert after[0] <= before[0] + 2048
+        if not is_sanitized():  # those keep what was freed for a while
+            assert after[0] <= before[0] + 2048
 
 
 # ---- by default ---------------------------------------------------------------------------------
