@@ -405,6 +405,35 @@ def test_inference_of_a_model(server, stubs, channels):  # noqa: F811
         "PERMISSION_DENIED", "the API key does not grant model 'other'")
 
 
+MOST_PARAMETERS = 1024  # of a request of the core
+
+
+def test_keys_are_not_forwarded(tmp_path, stubs):  # noqa: F811
+    """Of a request with as many parameters as there may be, one more header to forward would be
+    too much: so it is seen which are."""
+    pattern = "x-api-key|authorization|x-other"
+    server = start(tmp_path, line("a", "inference"), (f"--http-header-forward-pattern={pattern}",
+                                                      f"--grpc-header-forward-pattern={pattern}"))
+    full = {f"p{i}": 1 for i in range(MOST_PARAMETERS)}
+    body = {"parameters": full, "inputs": [
+        {"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [4]}]}
+    both = {"x-api-key": key_of("a"), **bearer("a")}
+
+    def post(headers):
+        return requests.post(server.url + "/v2/models/simple/infer", json=body, headers=headers,
+                             timeout=SECONDS)
+
+    assert post(both).status_code == 200
+    assert post({**both, "x-other": "1"}).status_code == 400
+    with open_channel(server) as channel:
+        client = Client(channel, stubs)
+        inputs = [("INPUT0", "FP32", [1], {"fp32_contents": [4]})]
+        assert client.infer("simple", inputs, parameters=full, metadata=tuple(both.items()))
+        assert client.infer_refusal("simple", inputs, parameters=full, metadata=tuple(
+            {**both, "x-other": "1"}.items()))[0] == "INVALID_ARGUMENT"
+    assert server.stop() == 0
+
+
 # ---- reading again ------------------------------------------------------------------------------
 
 
