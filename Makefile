@@ -28,7 +28,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) $(2); fi
 
-.PHONY: all demo check asan tsan fuzz bench soak format install clean setup
+.PHONY: all demo check asan tsan fuzz bench soak soak-streams format install clean setup
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -62,6 +62,9 @@ bench: all
 
 soak: all
 	@$(PYTHON) tests/stress/soak.py --build=$(BUILD)
+
+soak-streams: all
+	@$(PYTHON) tests/stress/grpc_streams.py --build=$(BUILD)
 
 format:
 	@find src backends include tests -name '*.[ch]' -print0 | xargs -0 clang-format -i

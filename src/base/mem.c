@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/mem.h"
 
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,4 +114,10 @@ void *try_aligned_alloc(size_t alignment, size_t size) {
         if (must_fail(size) || posix_memalign(&memory, alignment, at_least_one(size)) != 0)
                 return NULL;
         return memory;
+}
+
+void mem_give_back(void) {
+#ifdef __GLIBC__
+        malloc_trim(0);
+#endif
 }

@@ -27,6 +27,10 @@ void *try_realloc(void *old, size_t size) NODISCARD; /* on NULL, old is still th
 /* `alignment` is a power of two and a multiple of sizeof(void *); released with free(). */
 void *try_aligned_alloc(size_t alignment, size_t size) NODISCARD;
 
+/* Gives what was freed back to the system, which free() alone rarely does. It looks through all of
+ * it with the allocator's locks held: for quiet moments. */
+void mem_give_back(void);
+
 /* The n-th try_* call from now (1 = the next) fails, and every later one too; 0 turns it off.
  * Per thread; for tests. */
 void mem_fail_after(unsigned n);

@@ -10,8 +10,8 @@
 
 /* A request of a few small tensors fits without another allocation. */
 #define REQUEST_FIRST_BYTES 4096
-/* Requests kept for the next ones. */
-#define MAX_IDLE_REQUESTS 16
+/* Requests kept for the next ones. Few: there may be ten thousand streams. */
+#define MAX_IDLE_REQUESTS 2
 
 struct stream {
         struct grpc_call *call;    /* borrowed: holds this */
@@ -46,6 +46,12 @@ struct stream_request {
         char                      first[REQUEST_FIRST_BYTES];
 };
 
+/* What all streams of this thread's loop have in flight. */
+static _Thread_local struct {
+        size_t n_requests;
+        size_t n_bytes;
+} in_flight;
+
 /* ---- requests ---- */
 
 static struct stream_request *take_request(struct stream *s) {
@@ -64,6 +70,7 @@ static struct stream_request *take_request(struct stream *s) {
         r->answer = (struct infer_answer_parts){ 0 };
         list_append(&s->active, &r->by_stream);
         s->n_active++;
+        in_flight.n_requests++;
         s->n_users++;
         return r;
 }
@@ -80,7 +87,9 @@ static void release(struct stream_request *r) {
         arena_reset(&r->arena);
         list_remove(&r->by_stream);
         s->n_bytes -= r->n_bytes;
+        in_flight.n_bytes -= r->n_bytes;
         s->n_active--;
+        in_flight.n_requests--;
         s->n_users--;
         if (s->n_idle == MAX_IDLE_REQUESTS) {
                 free_request(r);
@@ -157,7 +166,12 @@ static void finish(struct stream *s) {
                 grpc_call_finish(call, is_over ? GRPC_CANCELLED : GRPC_OK, NULL);
 }
 
+/* When all streams together have too much in flight, each may have one request: then the end of
+ * that one is when it looks again. */
 static bool is_full(const struct stream *s) {
+        if (s->n_active > 0 && (in_flight.n_requests >= RPC_STREAM_MAX_REQUESTS_OF_LOOP ||
+                                in_flight.n_bytes >= RPC_STREAM_MAX_BYTES_OF_LOOP))
+                return true;
         return s->n_active >= RPC_STREAM_MAX_REQUESTS || s->n_bytes >= RPC_STREAM_MAX_BYTES;
 }
 
@@ -378,6 +392,7 @@ static void start(struct stream *s, struct str message, struct buf *owner) {
 
         r->n_bytes = message.len;
         s->n_bytes += message.len;
+        in_flight.n_bytes += message.len;
         rpc_inference_init(&r->inference, s->call, &r->arena, r, on_done);
         err = prepare(r, message, owner);
         if (!err)

@@ -25,6 +25,10 @@
 #define RPC_STREAM_MAX_REQUESTS 1024
 /* Of their messages; one may always be in flight. */
 #define RPC_STREAM_MAX_BYTES ((size_t)256 << 20)
+/* Of all streams of a loop together; each may still have one request in flight. A request of a
+ * small message takes some 7 KiB, so these are some 60 MiB. */
+#define RPC_STREAM_MAX_REQUESTS_OF_LOOP 8192
+#define RPC_STREAM_MAX_BYTES_OF_LOOP ((size_t)1 << 30)
 /* Of one request's responses, when it is the only one. The n-th of a stream gets the n-th part, so
  * that all of them together stay within eight times that, the `unsent_bytes` of a call. A small
  * output has a whole block of the buffer pool, 4 KiB, which is why they are counted, too. */

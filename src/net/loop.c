@@ -12,6 +12,10 @@
 #define POOL_KEPT_BYTES ((size_t)64 << 20)
 /* The pool forgets half of what it keeps every so many ticks: 10 s. */
 #define TICKS_PER_TRIM 20
+/* A loop is quiet when it woke less often than this between two trims, or has had no connection for
+ * so many ticks. */
+#define QUIET_ROUNDS 200
+#define QUIET_TICKS 3
 /* Ticks without a connection after which the timer stops: the pool has been halved to nothing. */
 #define MAX_IDLE_TICKS 16
 
@@ -25,6 +29,7 @@ static _Thread_local struct loop *current_loop;
 static void on_prepare(uv_prepare_t *prepare) {
         struct loop *l = CONTAINER_OF(prepare, struct loop, prepare);
 
+        l->n_rounds++;
         while (!list_is_empty(&l->chores)) {
                 struct loop_chore *c = LIST_ENTRY(list_first(&l->chores), struct loop_chore, node);
 
@@ -50,6 +55,16 @@ bool loop_before_wait(void (*call)(void)) {
         return true;
 }
 
+/* Bursts leave much behind that is free and in nobody's pool. It goes back to the system once the
+ * loop is quiet: while it is busy it would be wanted again, and the allocator's locks would be in
+ * the way. */
+static void look_after_memory(struct loop *l, bool is_quiet) {
+        buf_pool_trim(l->pool);
+        if (is_quiet && l->was_busy)
+                mem_give_back();
+        l->was_busy = !is_quiet;
+}
+
 static void on_tick(uv_timer_t *timer) {
         struct loop *l = CONTAINER_OF(timer, struct loop, tick);
 
@@ -57,12 +72,15 @@ static void on_tick(uv_timer_t *timer) {
         l->n_ticks++;
         if (!list_is_empty(&l->conns)) {
                 l->n_idle_ticks = 0;
-                if (l->n_ticks % TICKS_PER_TRIM == 0)
-                        buf_pool_trim(l->pool);
+                if (l->n_ticks % TICKS_PER_TRIM != 0)
+                        return;
+                look_after_memory(l, l->n_rounds < QUIET_ROUNDS);
+                l->n_rounds = 0;
                 return;
         }
-        buf_pool_trim(l->pool);
-        if (++l->n_idle_ticks >= MAX_IDLE_TICKS)
+        l->n_idle_ticks++;
+        look_after_memory(l, l->n_idle_ticks >= QUIET_TICKS);
+        if (l->n_idle_ticks >= MAX_IDLE_TICKS)
                 uv_timer_stop(timer);
 }
 

@@ -26,6 +26,8 @@ struct loop {
         uv_timer_t       tick;         /* runs while there are connections, and a little longer */
         unsigned         n_idle_ticks; /* since the last connection went */
         unsigned         n_ticks;
+        unsigned         n_rounds;     /* times that it woke, since memory was last looked after */
+        bool             was_busy;     /* when memory was last looked after */
         uv_prepare_t     prepare;      /* before each wait: what follows */
         struct list      chores;       /* struct loop_chore, in the order they were put off */
         void (*before_wait)(void);     /* NULL until somebody asks; after the chores */
