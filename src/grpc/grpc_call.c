@@ -196,8 +196,8 @@ static bool compress(struct grpc_stream *st, const struct grpc_part *parts, size
         return grpc_compress(st->encoding_out, iov, n, st->conn->home->pool, ret);
 }
 
-static bool put_message(struct grpc_stream *st, const struct grpc_part *parts, size_t n,
-                        size_t len) {
+static bool queue_message(struct grpc_stream *st, const struct grpc_part *parts, size_t n,
+                          size_t len) {
         struct send_queue *q = &st->out;
         struct buf        *packed;
         bool               is_fine;
@@ -209,6 +209,15 @@ static bool put_message(struct grpc_stream *st, const struct grpc_part *parts, s
         drop_parts(parts, n);
         is_fine = put_prefix(q, true, packed->len);
         return send_queue_put_buf(q, packed->bytes, packed->len, packed) && is_fine;
+}
+
+static bool put_message(struct grpc_stream *st, const struct grpc_part *parts, size_t n,
+                        size_t len) {
+        size_t before = st->out.bytes;
+        bool   is_fine = queue_message(st, parts, n, len);
+
+        st->conn->unsent_bytes += st->out.bytes - before;
+        return is_fine;
 }
 
 /* What the client has not taken is more than may wait, or there is no memory for it. */
@@ -330,6 +339,7 @@ void grpc_stream_emit(struct grpc_stream *st, size_t n, struct h2_out *out) {
         bool                      may_resume;
 
         send_queue_take(&st->out, n, out);
+        st->conn->unsent_bytes -= n;
         st->bytes_out += n;
         st->progress_ns = st->conn->now_ns;
         may_resume = (st->pauses & GRPC_PAUSE_UNSENT) && st->out.bytes <= l->unsent_pause_bytes / 2;

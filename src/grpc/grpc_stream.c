@@ -372,14 +372,6 @@ static void drop_stash(struct grpc_stream *st) {
         st->stash = (struct grpc_stash){ NULL, 0 };
 }
 
-/* The connection's window, which big stashes hold back, opens again. */
-static void release_window(struct h2_conn *c) {
-        if (c->withheld_bytes == 0 || c->stashed_bytes > H2_MAX_STASHED_BYTES)
-                return;
-        h2_session_consumed(c, 0, 0, c->withheld_bytes);
-        c->withheld_bytes = 0;
-}
-
 /* Bounded by the stream's window, since none of it is told to the client as consumed. */
 static bool stash(struct grpc_stream *st, struct str bytes) {
         struct buf *b = st->stash.buf;
@@ -453,7 +445,7 @@ static void unstash(struct grpc_stream *st) {
         c->stashed_bytes -= before - in.len;
         st->stash.at = b->len - in.len;
         h2_session_consumed(c, st->id, before - in.len, 0);
-        release_window(c);
+        h2_conn_release_window(c);
         if (in.len > 0)
                 return;
         drop_stash(st);
@@ -497,9 +489,10 @@ void grpc_stream_on_closed(struct grpc_stream *st) {
         loop_timer_cancel(&st->deadline);
         grpc_frame_done(&st->frame);
         drop_stash(st);
-        if (!st->conn->is_ending)
-                release_window(st->conn);
+        st->conn->unsent_bytes -= st->out.bytes;
         send_queue_done(&st->out);
+        if (!st->conn->is_ending)
+                h2_conn_release_window(st->conn);
         if (st->has_only)
                 buf_unref(st->only.owner);
         st->has_only = false;

@@ -193,6 +193,18 @@ static bool is_over(const struct h2_conn *c) {
                h2_session_is_over(c);
 }
 
+bool h2_conn_holds_much(const struct h2_conn *c) {
+        return c->stashed_bytes + c->unsent_bytes > H2_MAX_HELD_BYTES;
+}
+
+void h2_conn_release_window(struct h2_conn *c) {
+        if (c->withheld_bytes == 0 || h2_conn_holds_much(c))
+                return;
+        h2_session_consumed(c, 0, 0, c->withheld_bytes);
+        c->withheld_bytes = 0;
+        c->wants_flush = true; /* the update has to be sent */
+}
+
 static void flush(struct h2_conn *c) {
         if (c->is_flushing || !can_write(c))
                 return;
@@ -201,6 +213,7 @@ static void flush(struct h2_conn *c) {
                 c->wants_flush = false;
                 while (gather_and_write(c))
                         ;
+                h2_conn_release_window(c);
                 tell_due(c);
         } while (c->wants_flush && can_write(c));
         c->is_flushing = false;

@@ -44,8 +44,9 @@ struct nghttp2_session;
 /* With less room than this left behind what messages hold, another buffer is taken. */
 #define H2_MIN_READ_ROOM ((size_t)16 << 10)
 #define H2_SPARE_STREAMS 256
-/* Paused streams of one connection hold it up as a whole when they have taken this together. */
-#define H2_MAX_STASHED_BYTES ((size_t)64 << 20)
+/* With more than this in paused streams and in answers that the client has not taken, nothing more
+ * is read from the connection than its window allows. */
+#define H2_MAX_HELD_BYTES ((size_t)64 << 20)
 
 /* What one server has on one loop. */
 struct h2_loop {
@@ -113,6 +114,7 @@ struct h2_conn {
         struct h2_pings     pings;
         struct h2_allowance resets, control_frames;
         size_t              stashed_bytes;   /* of paused streams */
+        size_t              unsent_bytes;    /* of all calls, not yet with the socket */
         size_t              withheld_bytes;  /* of the connection's window, because of those */
         uint64_t            pace_ns;         /* start of the window of `pace_bytes` */
         uint64_t            pace_bytes;      /* of messages, in this window */
@@ -141,6 +143,9 @@ void h2_conn_kill(struct h2_conn *c);
 /* The time that a stream was waiting for: what `see` says goes out in one write. */
 void h2_conn_on_time(struct h2_conn *c, struct grpc_stream *st,
                      void (*see)(struct grpc_stream *st));
+bool h2_conn_holds_much(const struct h2_conn *c);
+/* Opens the connection's window again, once little enough is held. */
+void h2_conn_release_window(struct h2_conn *c);
 void h2_conn_flush_soon(struct h2_conn *c, bool is_alone);
 /* The stream has neither the connection nor a handler any more. */
 void h2_conn_recycle(struct grpc_stream *st);

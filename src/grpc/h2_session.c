@@ -151,9 +151,9 @@ static int on_data(nghttp2_session *session UNUSED, uint8_t flags UNUSED, int32_
         if (st)
                 used = grpc_stream_on_bytes(st, str_range((const char *)bytes, len),
                                             c->feed_owner);
-        if (c->stashed_bytes > H2_MAX_STASHED_BYTES) {
-                c->withheld_bytes += len - used;
-                h2_session_consumed(c, id, used, used);
+        if (h2_conn_holds_much(c)) {
+                c->withheld_bytes += len;
+                h2_session_consumed(c, id, used, 0);
         } else {
                 h2_session_consumed(c, id, used, len);
         }
