@@ -4,7 +4,7 @@
 
   make bench            or            bench/run.py --build=build [--only=tiny,large,...] [--rounds=3]
 
-The server (or what it is compared with) is pinned to core 0, the load generator (wrk) to core 1;
+The server (or what it is compared with) is pinned to core 0, the load generator (wrk, h2load) to core 1;
 rounds are interleaved and medians reported, as ratios: absolute figures belong to the machine.
 All traffic is on the loopback interface, each load lasts a few seconds.
 """
@@ -36,17 +36,23 @@ class Neso:
         self.command = pinned(SERVER_CORE, [
             os.path.join(build, "neso"), "serve", "--model-repository", repository,
             "--http-address", "127.0.0.1", "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0",
-            "--http-thread-count", "1"])
+            "--http-thread-count", "1", "--grpc-address", "127.0.0.1",
+            "--grpc-infer-thread-count", "1"])
 
     def __enter__(self):
+        self.port = self.grpc_port = None
         self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True,
                                         stdout=subprocess.DEVNULL)
         log = []
         for line in self.process.stderr:
             log.append(line)
+            found = re.search(r"Started GRPCInferenceService at 127\.0\.0\.1:(\d+)", line)
+            if found:
+                self.grpc_port = int(found.group(1))
             found = re.search(r"Started HTTPService at 127\.0\.0\.1:(\d+)", line)
             if found:
                 self.port = int(found.group(1))
+            if self.port and self.grpc_port:
                 return self
         raise SystemExit("the server did not start:\n" + "".join(log))
 
@@ -61,13 +67,14 @@ class Neso:
 
 
 class Floor:
-    def __init__(self, build, response_bytes):
-        self.command = pinned(SERVER_CORE, [os.path.join(build, "bench", "floor"), "0",
-                                            str(response_bytes)])
+    def __init__(self, build, response, program="floor"):
+        """The response is a number of bytes, for floor_h2 the file that has them."""
+        self.command = pinned(SERVER_CORE, [os.path.join(build, "bench", program), "0",
+                                            str(response)])
 
     def __enter__(self):
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
-        self.port = int(self.process.stdout.readline())
+        self.port = self.grpc_port = int(self.process.stdout.readline())
         return self
 
     def __exit__(self, *_):
@@ -94,6 +101,50 @@ def wrk(port, path, body, headers, connections, seconds):
     if "Non-2xx" in text or "Socket errors" in text:
         raise SystemExit("the load saw errors:\n" + text)
     return float(re.search(r"Requests/sec:\s+([\d.]+)", text).group(1))
+
+
+def h2load(port, path, body_file, load, seconds):
+    """Requests per second of gRPC calls; `load` is (connections, streams of each). Every answer must
+    be 200; what trailers say h2load does not look at, so the caller has asked once before."""
+    text = subprocess.run(
+        pinned(LOAD_CORE, ["h2load", f"-D{seconds}", f"-c{load[0]}", f"-m{load[1]}", "-d", body_file,
+                           "-H", "content-type: application/grpc", "-H", "te: trailers",
+                           f"http://127.0.0.1:{port}{path}"]),
+        check=True, capture_output=True, text=True).stdout
+    counts = re.search(r"(\d+) succeeded, (\d+) failed, (\d+) errored", text)
+    if not counts or int(counts[1]) == 0 or int(counts[2]) + int(counts[3]) > 0:
+        raise SystemExit("the load saw errors:\n" + text)
+    return float(re.search(r"finished in .*?, ([\d.]+) req/s", text)[1])
+
+
+def varint(number):
+    out = b""
+    while number >= 128:
+        out += bytes([number % 128 + 128])
+        number //= 128
+    return out + bytes([number])
+
+
+def infer_message(model, values):
+    """A ModelInferRequest with one FP32 tensor, INPUT0, as raw contents."""
+    def part(number, payload):
+        return bytes([number << 3 | 2]) + varint(len(payload)) + payload
+
+    tensor = part(1, b"INPUT0") + part(2, b"FP32") + part(3, varint(len(values) // 4))
+    return part(1, model.encode()) + part(5, tensor) + part(7, values)
+
+
+def grpc_answer(port, path, message):
+    """The message that a real client gets; its status must be OK."""
+    import grpc  # pylint: disable=import-outside-toplevel
+
+    unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+    with grpc.insecure_channel(f"127.0.0.1:{port}", unlimited) as channel:
+        return channel.unary_unary(path)(message, timeout=20)
+
+
+def prefixed(message):
+    return b"\0" + struct.pack(">I", len(message)) + message
 
 
 def binary_request(name, shape, values):
@@ -182,6 +233,46 @@ def bench_json_infer(options, repository):
     print(f"json: infer of 1 000 floats in and out, 16 connections: {rate:.0f} MB/s of bodies")
 
 
+def grpc_bench(options, repository, values, loads):
+    """Medians of interleaved rounds for each load: [(load, floor, neso)]."""
+    path = "/inference.GRPCInferenceService/ModelInfer"
+    message = infer_message("identity", values)
+    with tempfile.TemporaryDirectory() as folder:
+        sent, answered = os.path.join(folder, "sent"), os.path.join(folder, "answered")
+        with open(sent, "wb") as file:
+            file.write(prefixed(message))
+        with Neso(options.build, repository) as server:
+            answer = grpc_answer(server.grpc_port, path, message)
+        if values not in answer:
+            raise SystemExit("the answer has not the tensor that was sent")
+        with open(answered, "wb") as file:
+            file.write(prefixed(answer))
+        contenders = [Floor(options.build, answered, "floor_h2"), Neso(options.build, repository)]
+        found = []
+        for load in loads:
+            rates = [[], []]
+            for _ in range(options.rounds):
+                for contender, seen in zip(contenders, rates):
+                    with contender as running:
+                        seen.append(h2load(running.grpc_port, path, sent, load, options.seconds))
+            found.append((load, *map(statistics.median, rates)))
+        return found
+
+
+def bench_grpc(options, repository):
+    print("grpc: ModelInfer, identity FP32 [1], against a fixed answer of nghttp2")
+    for load, floor, neso in grpc_bench(options, repository, struct.pack("<f", 1.5),
+                                        [(16, 1), (1, 64)]):
+        print(f"  {load[0]:2} connections x {load[1]:2} streams   {neso / floor:.2f} of the floor "
+              f"({floor:.0f}/s)")
+
+
+def bench_grpc_large(options, repository):
+    print("grpc-large: ModelInfer, 1 MiB FP32 as raw contents in and out, 4 connections")
+    [(_, floor, neso)] = grpc_bench(options, repository, bytes(1 << 20), [(4, 1)])
+    print(f"  identity           {neso / floor:.2f} of the floor ({floor:.0f}/s)")
+
+
 def bench_codec(options, _):
     print("codec:")
     sys.stdout.flush()
@@ -238,7 +329,8 @@ def bench_digits(options, _):
     print(f"  {ratio:.2f} of what ONNX Runtime alone reaches with the same batch sizes")
 
 
-BENCHES = {"tiny": bench_tiny, "large": bench_large, "json": bench_json_infer,
+BENCHES = {"tiny": bench_tiny, "large": bench_large, "grpc": bench_grpc,
+           "grpc-large": bench_grpc_large, "json": bench_json_infer,
            "codec": bench_codec, "digits": bench_digits}
 
 

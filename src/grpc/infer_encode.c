@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/compiler.h"
 #include "codec/pb_reader.h"
 #include "frontend/datatype.h"
 
@@ -59,10 +60,20 @@ static void put_bytes(struct pb_out *o, const void *bytes, size_t len) {
         o->bytes += len;
 }
 
+static void put_byte(struct pb_out *o, unsigned value) {
+        if (o->at)
+                *o->at++ = (char)value;
+        o->bytes++;
+}
+
 static void put_varint(struct pb_out *o, uint64_t value) {
         char   bytes[10]; /* 64 bits, 7 in each */
         size_t n = 0;
 
+        if (LIKELY(value < 0x80)) { /* nearly all: tags, and lengths of names */
+                put_byte(o, (unsigned)value);
+                return;
+        }
         for (; value >= 0x80; value >>= 7)
                 bytes[n++] = (char)(value | 0x80);
         bytes[n++] = (char)value;

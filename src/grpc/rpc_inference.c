@@ -13,6 +13,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* The digits of an int64_t. */
+#define VERSION_BYTES 24
+
 void rpc_inference_init(struct rpc_inference *i, struct grpc_call *grpc, struct arena *arena,
                         void *owner, infer_call_fn on_done) {
         struct infer_call_options options = {
@@ -122,12 +125,22 @@ struct error *rpc_inference_fill(struct rpc_inference *i) {
 
 /* ---- the response ---- */
 
+/* Versions are nearly always of one digit, and this is on the way of each answer. */
+static void print_version(int64_t version, char ret[VERSION_BYTES]) {
+        if (LIKELY(version >= 0 && version < 10)) {
+                ret[0] = (char)('0' + version);
+                ret[1] = '\0';
+                return;
+        }
+        snprintf(ret, VERSION_BYTES, "%" PRId64, version);
+}
+
 struct error *rpc_inference_encode(const struct rpc_inference            *i,
                                    struct TRITONSERVER_InferenceResponse *response,
                                    const struct rpc_inference_framing *framing, struct arena *arena,
                                    struct infer_answer_parts *ret) {
         struct infer_answer_memory memory = { arena, grpc_call_buf_pool(i->grpc) };
-        char                       version[24]; /* the digits of an int64_t */
+        char                       version[VERSION_BYTES];
         struct infer_classes       classes;
         struct infer_response      r;
         struct error              *err;
@@ -136,7 +149,7 @@ struct error *rpc_inference_encode(const struct rpc_inference            *i,
         TRY(infer_response_read(response, &i->wire.request, arena, &r));
         infer_classes_init(&classes);
         err = infer_classes_replace(&classes, i->grpc->core, response, &r, arena);
-        snprintf(version, sizeof(version), "%" PRId64, r.model_version);
+        print_version(r.model_version, version);
         if (!err)
                 err = infer_encode(
                         &(struct infer_answer){

@@ -251,14 +251,14 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
         return 0;
 }
 
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
-                     size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
-                     void *userp) {
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf *name,
+                     nghttp2_rcbuf *value, uint8_t flags, void *userp) {
         struct stream *st = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+        nghttp2_vec    n = nghttp2_rcbuf_get_buf(name), v = nghttp2_rcbuf_get_buf(value);
 
-        (void)value_len, (void)flags, (void)userp;
-        if (st && name_len == 11 && memcmp(name, "grpc-status", 11) == 0)
-                st->status = atoi((const char *)value);
+        (void)flags, (void)userp;
+        if (st && n.len == 11 && memcmp(n.base, "grpc-status", 11) == 0)
+                st->status = atoi((const char *)v.base);
         return 0;
 }
 
@@ -359,7 +359,7 @@ static void make_session(struct peer *p) {
 
         nghttp2_session_callbacks_new(&cb);
         nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
-        nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
+        nghttp2_session_callbacks_set_on_header_callback2(cb, on_header);
         nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_close);
         nghttp2_session_client_new(&p->session, cb, p);
         nghttp2_session_callbacks_del(cb);
