@@ -62,13 +62,13 @@ void loop_put_off(struct loop *l, struct loop_chore *c);
  * One per thread: false when this is no loop's thread, or another call is there. */
 bool loop_before_wait(void (*call)(void));
 
-/* Work that blocks (model load, directory scan) runs on one of a few helper threads, so that no
- * loop ever waits; then `done` runs on the loop. Embed it; it is the owner's again in `done`. */
+/* Work that blocks (model load, directory scan) runs on a thread of its own, so that no loop ever
+ * waits; then `done` runs on the loop. Embed it; it is the owner's again in `done`. */
 struct loop_work;
 typedef void (*loop_work_fn)(struct loop_work *w);
 
 struct loop_work {
-        loop_work_fn run;    /* on a helper thread */
+        loop_work_fn run;    /* on its thread */
         loop_work_fn done;   /* on the loop */
         void        *native; /* owned by the loop until `done` */
 };

@@ -1,13 +1,59 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/mem.h"
+#include "base/thread.h"
 #include "net/loop.h"
 #include "net/uv_types.h"
 
-/* The thread pool is libuv's: UV_THREADPOOL_SIZE threads, 4 by default. */
+/* More than this at a time wait for a thread of libuv's pool: peers choose how many there are. */
+#define MAX_THREADS 64
+
+/* Each piece of work has a thread of its own: a look at the index must not wait behind models that
+ * take minutes to load, as it would in a pool of a few threads. */
 struct offload {
         uv_work_t         native;
-        struct loop_work *work; /* borrowed: its owner's */
+        struct loop_work *work;   /* borrowed: its owner's */
+        struct loop      *loop;   /* borrowed */
+        struct thread     thread;
+        struct mail       done;
 };
+
+static _Atomic unsigned n_threads;
+
+static void end(struct offload *o) {
+        struct loop_work *w = o->work;
+
+        w->native = NULL;
+        free(o);
+        w->done(w);
+}
+
+static void thread_main(void *arg) {
+        struct offload *o = arg;
+
+        o->work->run(o->work);
+        mailbox_post(loop_mailbox(o->loop), &o->done);
+}
+
+static void on_thread_done(struct mail *m) {
+        struct offload *o = CONTAINER_OF(m, struct offload, done);
+
+        thread_join(&o->thread); /* posting was the last thing it did */
+        atomic_fetch_sub_explicit(&n_threads, 1, memory_order_relaxed);
+        end(o);
+}
+
+static bool start_thread(struct offload *o) {
+        struct error *err;
+
+        if (atomic_fetch_add_explicit(&n_threads, 1, memory_order_relaxed) < MAX_THREADS) {
+                err = thread_start(&o->thread, "neso-offload", thread_main, o);
+                if (err == NULL)
+                        return true;
+                error_free(err);
+        }
+        atomic_fetch_sub_explicit(&n_threads, 1, memory_order_relaxed);
+        return false;
+}
 
 static void on_run(uv_work_t *native) {
         struct offload *o = CONTAINER_OF(native, struct offload, native);
@@ -17,18 +63,16 @@ static void on_run(uv_work_t *native) {
 
 /* Nothing is ever cancelled, so the status is always success. */
 static void on_done(uv_work_t *native, int status UNUSED) {
-        struct offload   *o = CONTAINER_OF(native, struct offload, native);
-        struct loop_work *w = o->work;
-
-        w->native = NULL;
-        free(o);
-        w->done(w);
+        end(CONTAINER_OF(native, struct offload, native));
 }
 
 void loop_offload(struct loop *l, struct loop_work *w) {
         struct offload *o = mem_zalloc(sizeof(*o));
 
         o->work = w;
+        o->loop = l;
+        o->done.deliver = on_thread_done;
         w->native = o;
-        uv_queue_work(&l->uv, &o->native, on_run, on_done);
+        if (!start_thread(o))
+                uv_queue_work(&l->uv, &o->native, on_run, on_done);
 }
