@@ -394,6 +394,36 @@ static void client_does_not_read(void **state) {
         teardown(state);
 }
 
+/* Responses that are not with the socket are kept, so that the backend learns of its reader's pace;
+ * once read they are not. */
+static void slow_reader(void **state) {
+        enum { N = 400, ELEMENTS = 50000 };
+        AUTO_STRBUF event;
+
+        (void)state;
+        strbuf_init(&event, 0);
+        strbuf_puts(&event, "data: {\"OUT\":[7");
+        for (int i = 1; i < ELEMENTS; i++)
+                strbuf_puts(&event, ",7");
+        strbuf_puts(&event, "],\"id\":\"the id\",\"model_name\":\"model\",\"model_version\":\"3\","
+                            "\"p\":-7}\n\n");
+        run("generate_stream");
+        for (int i = 0; i < N; i++)
+                respond(NULL, ELEMENTS, 0);
+        expect_head("200 OK", STREAM);
+        assert_true(fake.n_responses > N / 4); /* a socket takes far less */
+        for (int i = 0; i < N; i++)
+                expect_chunk(strbuf_cstr(&event));
+        for (int i = 0; i < 2; i++) { /* with the second the loop is done with the first */
+                respond(NULL, 1, 0);
+                expect_chunk(EVENT("7"));
+        }
+        assert_true(fake.n_responses <= 1);
+        respond_flags_only();
+        release();
+        expect_end();
+}
+
 /* ---- before the model ---- */
 
 static void refusals(void **state) {
@@ -434,6 +464,7 @@ int main(void) {
                 TEST(client_leaves_a_stream),
                 TEST(client_leaves_before_the_answer),
                 cmocka_unit_test(client_does_not_read),
+                TEST(slow_reader),
                 TEST(refusals),
         };
 
