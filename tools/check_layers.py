@@ -52,6 +52,7 @@ THIRD_PARTY = {
     "llhttp": ("src/http", True),
     "nghttp2/": ("src/grpc", True),
     "zlib.h": ("src/codec", True),
+    "curl/": ("src/frontend", True),
     "protobuf-c/": ("src/codec", False),  # the descriptors are what its readers work on
     "onnxruntime_c_api.h": ("backends/onnxruntime", True),
 }

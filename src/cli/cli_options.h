@@ -97,6 +97,14 @@ struct cli_options {
 
         /* shared memory */
         bool             allow_client_shm;
+
+        /* traces; the older forms are -2 or NULL when they were not given */
+        struct cli_texts trace_config;
+        const char      *trace_file;
+        struct cli_texts trace_level;
+        int64_t          trace_rate;
+        int64_t          trace_count;
+        int64_t          trace_log_frequency;
 };
 
 void cli_options_init(struct cli_options *o); /* defaults */

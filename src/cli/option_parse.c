@@ -63,6 +63,9 @@ void cli_options_init(struct cli_options *o) {
                 .allow_cpu_metrics = true,
                 .metrics_port = 8002,
                 .metrics_interval_ms = 2000,
+                .trace_rate = -2,
+                .trace_count = -2,
+                .trace_log_frequency = -2,
         };
 }
 
@@ -72,6 +75,8 @@ void cli_options_done(struct cli_options *o) {
         free(o->http_restricted_api.items);
         free(o->grpc_restricted_protocol.items);
         free(o->metrics_config.items);
+        free(o->trace_config.items);
+        free(o->trace_level.items);
 }
 
 static struct error *bad(const struct option_row *row, const char *format, const char *value) {

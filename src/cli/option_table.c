@@ -282,18 +282,25 @@ static const struct option_row metrics_rows[] = {
 };
 
 static const struct option_row traces_rows[] = {
-        { .name = "trace-config", .kind = OPTION_TEXTS, .argument = "<mode,setting=value>",
-          .help = "Settings of traces.", .missing = "tracing" },
-        { .name = "trace-file", .kind = OPTION_TEXT, .argument = "<path>",
-          .help = "Older form of --trace-config.", .missing = "tracing" },
-        { .name = "trace-level", .kind = OPTION_TEXTS, .argument = "<level>",
-          .help = "Older form of --trace-config.", .missing = "tracing" },
-        { .name = "trace-rate", .kind = OPTION_NUMBER, .argument = "<integer>",
-          .help = "Older form of --trace-config.", .missing = "tracing" },
-        { .name = "trace-count", .kind = OPTION_NUMBER, .argument = "<integer>",
-          .help = "Older form of --trace-config.", .missing = "tracing" },
-        { .name = "trace-log-frequency", .kind = OPTION_NUMBER, .argument = "<integer>",
-          .help = "Older form of --trace-config.", .missing = "tracing" },
+        { .name = "trace-config", .kind = OPTION_TEXTS, .offset = AT(trace_config),
+          .argument = "<[mode,]setting=value>",
+          .help = "Traces: mode=triton or opentelemetry; level=OFF, TIMESTAMPS or TENSORS; rate; "
+                  "count; triton,file; triton,log-frequency; opentelemetry,url; "
+                  "opentelemetry,resource=key=value; opentelemetry,bsp_max_queue_size, "
+                  "bsp_schedule_delay, bsp_max_export_batch_size. See tracing.md." },
+        { .name = "trace-file", .kind = OPTION_TEXT, .offset = AT(trace_file),
+          .argument = "<path>", .help = "Older form of --trace-config triton,file." },
+        { .name = "trace-level", .kind = OPTION_TEXTS, .offset = AT(trace_level),
+          .argument = "<level>", .help = "Older form of --trace-config level." },
+        { .name = "trace-rate", .kind = OPTION_NUMBER, .offset = AT(trace_rate),
+          .argument = "<integer>", .min = 0, .max = 4294967295.0,
+          .help = "Older form of --trace-config rate." },
+        { .name = "trace-count", .kind = OPTION_NUMBER, .offset = AT(trace_count),
+          .argument = "<integer>", .min = -1, .max = 2147483647.0,
+          .help = "Older form of --trace-config count." },
+        { .name = "trace-log-frequency", .kind = OPTION_NUMBER, .offset = AT(trace_log_frequency),
+          .argument = "<integer>", .min = 0, .max = 4294967295.0,
+          .help = "Older form of --trace-config triton,log-frequency." },
 };
 
 static const struct option_row plugin_rows[] = {

@@ -12,9 +12,11 @@
 #include "cli/serve_grpc.h"
 #include "cli/serve_keys.h"
 #include "cli/signals.h"
+#include "cli/trace_options.h"
 #include "frontend/core_error.h"
 #include "frontend/endpoint.h"
 #include "frontend/shared_memory.h"
+#include "frontend/tracer.h"
 #include "http/http_infer.h"
 #include "http/http_server.h"
 #include "triton/core/neso.h"
@@ -36,6 +38,8 @@ struct serve {
         struct http_server         *metrics;
         struct poller              *poller; /* NULL unless the repositories are followed */
         bool                        logs_access;
+        struct trace_config         trace_config;
+        struct tracer              *tracer;
 };
 
 /* This link unit's log lines go to the core's log. */
@@ -107,7 +111,8 @@ static struct error *start_http(struct serve *s) {
                                                  .infer = s->infer,
                                                  .shared_memory = s->shared_memory,
                                                  .max_input_bytes =
-                                                         (size_t)o->http_max_input_bytes };
+                                                         (size_t)o->http_max_input_bytes,
+                                                 .tracer = s->tracer };
         options.on_rejected = on_rejected;
         options.on_access = s->logs_access ? access_log_write : NULL;
         options.owner = s;
@@ -201,8 +206,11 @@ static struct error *start(struct serve *s) {
                 TRY(serve_grpc_prepare(&s->grpc, &s->options));
         if (s->options.allow_client_shm)
                 TRY(shared_memory_new(&s->shared_memory));
+        TRY(trace_options_read(&s->options, &s->trace_config));
         s->logs_access = strcmp(s->options.log_format, "json") == 0;
         TRY(start_core(s));
+        TRY(tracer_new(&s->trace_config, s->core, &s->tracer));
+        s->grpc.tracer = s->tracer;
         serve_keys_start(&s->keys, s->core);
         if (s->options.allow_grpc)
                 TRY(serve_grpc_start(&s->grpc, s->core, s->shared_memory, s->logs_access));
@@ -255,6 +263,7 @@ static int stop(struct serve *s) {
         end_http(&s->http, deadline_ns);
         serve_grpc_stop(&s->grpc, deadline_ns);
         end_http(&s->metrics, deadline_ns);
+        tracer_free(s->tracer);
         if (s->core != NULL)
                 TRITONSERVER_ErrorDelete(TRITONSERVER_ServerDelete(s->core));
         free_all(s);

@@ -110,6 +110,7 @@ struct error *serve_grpc_start(struct serve_grpc *g, struct TRITONSERVER_Server 
                 .shared_memory = shared_memory,
                 .max_message_bytes = (size_t)o->grpc_max_message_bytes,
                 .max_responses = (uint32_t)o->grpc_max_responses,
+                .tracer = g->tracer,
         };
         options.on_rejected = on_rejected;
         options.on_access = logs_access ? on_access : NULL;

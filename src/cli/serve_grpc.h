@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 struct TRITONSERVER_Server;
+struct tracer;
 struct cli_options;
 struct grpc_infer;
 struct grpc_server;
@@ -29,6 +30,7 @@ struct serve_grpc {
         enum grpc_compression_level compression;
         struct grpc_infer          *infer;
         struct grpc_server         *server;
+        struct tracer *tracer; /* borrowed; set before start() */
 };
 
 void          serve_grpc_init(struct serve_grpc *g);

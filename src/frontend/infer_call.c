@@ -3,9 +3,11 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "frontend/core_error.h"
 #include "frontend/shm_region.h"
+#include "frontend/trace_record.h"
 #include "net/loop.h"
 
 #include "triton/core/neso.h"
@@ -103,6 +105,8 @@ static void on_response(struct TRITONSERVER_InferenceResponse *response, const u
          * must not be done. */
         if (!is_final)
                 atomic_fetch_add(&c->n_pending, 1);
+        else if (UNLIKELY(c->trace != NULL))
+                trace_record_point(c->trace, TRACE_POINT_INFER_RESPONSE_COMPLETE, clock_now_ns());
         if (response) {
                 is_first = atomic_fetch_add(&c->n_responses, 1) == 0;
                 if (c->options.on_response)
@@ -129,6 +133,7 @@ void infer_call_init(struct infer_call *c, const struct infer_call_options *opti
         c->targets = NULL;
         c->n_regions = c->n_targets = 0;
         c->unary = NULL;
+        c->trace = NULL;
         c->is_started = false;
         c->is_final_response = false;
         c->current = NULL;
@@ -181,16 +186,30 @@ static void introduce_thread(void) {
                 wake_instances();
 }
 
-struct error *infer_call_start(struct infer_call *c, struct TRITONSERVER_InferenceTrace *trace) {
+/* So that the backend waits for a reader that is slow. */
+static struct error *limit_responses(struct infer_call *c) {
         const struct infer_call_limits *limits = &c->options.limits;
 
+        if (!c->options.on_response || limits->max_responses == 0)
+                return NULL;
+        return core_error_take(NESO_InferenceRequestLimitResponses(
+                c->request, limits->max_responses, limits->max_bytes));
+}
+
+struct error *infer_call_start(struct infer_call *c, struct trace_record *trace) {
+        struct TRITONSERVER_InferenceTrace *core_trace = trace ? trace_record_core(trace) : NULL;
+        struct error                       *err;
+
         introduce_thread();
-        if (c->options.on_response && limits->max_responses > 0)
-                TRY(core_error_take(NESO_InferenceRequestLimitResponses(
-                        c->request, limits->max_responses, limits->max_bytes)));
+        err = limit_responses(c);
+        if (UNLIKELY(err != NULL)) {
+                trace_record_abandon(trace);
+                return err;
+        }
+        c->trace = trace;
         c->is_started = true;
         TRY(core_error_take(
-                TRITONSERVER_ServerInferAsync(c->options.core->server, c->request, trace)));
+                TRITONSERVER_ServerInferAsync(c->options.core->server, c->request, core_trace)));
 
         if (atomic_fetch_sub(&c->n_pending, 1) != 1)
                 return NULL;

@@ -57,6 +57,7 @@ struct error *infer_core_init(struct infer_core *core, struct TRITONSERVER_Serve
 void infer_core_done(struct infer_core *core); /* no call may be in flight */
 
 struct infer_call;
+struct trace_record;
 
 typedef void (*infer_call_fn)(struct infer_call *call);
 typedef void (*infer_call_response_fn)(struct infer_call                     *call,
@@ -100,6 +101,7 @@ struct infer_call {
         struct infer_call_target             *targets; /* in arena */
         size_t                                n_regions;
         size_t                                n_targets;
+        struct trace_record                  *trace; /* borrowed until on_done(); NULL = not traced */
         bool                                  is_started;
         bool is_final_response; /* in on_response(): it came with the FINAL flag */
         struct infer_call_response *current; /* in on_response(), until it is kept */
@@ -129,9 +131,8 @@ struct error *infer_call_find_regions(struct infer_call *c, struct infer_request
 /* `q` is borrowed until on_done(). */
 struct error *infer_call_fill(struct infer_call *c, const struct infer_request *q) NODISCARD;
 /* On success on_done() follows, perhaps before this returns: the caller does not touch the call
- * again. `trace` may be NULL and is taken on success. */
-struct error *infer_call_start(struct infer_call *c, struct TRITONSERVER_InferenceTrace *trace)
-        NODISCARD;
+ * again. `trace` may be NULL; it is borrowed until on_done(). */
+struct error *infer_call_start(struct infer_call *c, struct trace_record *trace) NODISCARD;
 /* Asks the core to give up; on_done() still follows. Nothing before start. */
 void infer_call_cancel(struct infer_call *c);
 

@@ -45,6 +45,7 @@ struct grpc_service;
 struct grpc_stream;
 struct loop;
 struct loop_work;
+struct trace_record;
 
 typedef void (*grpc_call_fn)(struct grpc_call *call);
 /* `owner` holds the bytes: buf_ref() it to keep them. NULL when the message is empty. */
@@ -105,6 +106,7 @@ struct grpc_call {
         /* For traces: called on the loop once the end is written or given up; the call may be
          * looked at, nothing else. NULL at the start of each call. */
         grpc_call_fn     on_sent;
+        struct trace_record *trace; /* ref, on_sent's; see grpc_trace.h; NULL = not traced */
         enum grpc_abort  abort_reason;
 
         struct access    access; /* checked before a handler sees the call */

@@ -15,6 +15,7 @@ struct TRITONSERVER_Server;
 struct endpoint_policy;
 struct grpc_infer;
 struct shared_memory;
+struct tracer;
 
 struct grpc_service {
         struct TRITONSERVER_Server   *core;   /* borrowed */
@@ -23,4 +24,5 @@ struct grpc_service {
         struct shared_memory         *shared_memory; /* borrowed; NULL = none, and no changes */
         size_t                        max_message_bytes; /* of one request message, plain */
         uint32_t                      max_responses;     /* --grpc-max-response-pool-size; 0 = any */
+        struct tracer                *tracer;            /* borrowed; NULL = nothing is traced */
 };

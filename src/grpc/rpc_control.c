@@ -60,9 +60,3 @@ struct error *rpc_model_statistics(struct grpc_call *call, const ProtobufCMessag
         return rpc_map_answer(&inference__model_statistics_response__descriptor, failure, answer,
                               &call->arena, ret_answer);
 }
-
-struct error *rpc_trace_setting(struct grpc_call       *call UNUSED,
-                                const ProtobufCMessage *request UNUSED,
-                                ProtobufCMessage      **ret_answer UNUSED) {
-        return error_new_text(ERR_UNSUPPORTED, "the trace extension is not supported yet");
-}

@@ -35,8 +35,6 @@ struct error *rpc_model_config(struct grpc_call *call, const ProtobufCMessage *r
                                ProtobufCMessage **ret_answer);
 struct error *rpc_model_statistics(struct grpc_call *call, const ProtobufCMessage *request,
                                    ProtobufCMessage **ret_answer);
-struct error *rpc_trace_setting(struct grpc_call *call, const ProtobufCMessage *request,
-                                ProtobufCMessage **ret_answer);
 
 /* rpc_repository.c */
 struct error *rpc_repository_index(struct grpc_call *call, const ProtobufCMessage *request,
@@ -59,6 +57,10 @@ struct error *rpc_cuda_shm_register(struct grpc_call *call, const ProtobufCMessa
                                     ProtobufCMessage **ret_answer);
 struct error *rpc_cuda_shm_unregister(struct grpc_call *call, const ProtobufCMessage *request,
                                       ProtobufCMessage **ret_answer);
+
+/* rpc_trace.c */
+struct error *rpc_trace_setting(struct grpc_call *call, const ProtobufCMessage *request,
+                                ProtobufCMessage **ret_answer);
 
 /* rpc_logging.c */
 struct error *rpc_log_settings(struct grpc_call *call, const ProtobufCMessage *request,

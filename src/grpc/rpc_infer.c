@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "frontend/header_forward.h"
+#include "grpc/grpc_trace.h"
 #include "grpc/rpc_inference.h"
 
 struct grpc_infer {
@@ -85,6 +86,14 @@ static void refuse_access(struct grpc_call *grpc, enum access_verdict verdict, s
         grpc_call_finish(grpc, grpc_code_of_access(verdict), gone->message);
 }
 
+static struct trace_record *start_trace(const struct rpc_inference *i) {
+        struct grpc_call *grpc = i->grpc;
+
+        return grpc_trace_start(grpc, &(struct grpc_trace_read){ i->wire.model_name,
+                                                                 grpc->recv_start_ns,
+                                                                 grpc->recv_end_ns });
+}
+
 void rpc_infer(struct grpc_call *grpc, struct str message, struct buf *owner) {
         struct rpc_inference *i = arena_alloc(&grpc->arena, sizeof(*i));
         struct error         *err;
@@ -93,7 +102,7 @@ void rpc_infer(struct grpc_call *grpc, struct str message, struct buf *owner) {
         grpc->pending = i;
         err = prepare(i, message, owner);
         if (!err)
-                err = infer_call_start(&i->call, NULL);
+                err = infer_call_start(&i->call, start_trace(i));
         if (!err)
                 return; /* it may have been answered already */
         rpc_inference_done(i);

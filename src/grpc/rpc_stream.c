@@ -3,7 +3,10 @@
 
 #include "base/list.h"
 #include "base/mem.h"
+#include "base/clock.h"
+#include "frontend/tracer.h"
 #include "grpc/grpc_service.h"
+#include "grpc/grpc_trace.h"
 #include "grpc/rpc_inference.h"
 
 #include "triton/core/tritonserver.h"
@@ -26,6 +29,7 @@ struct stream {
         size_t            n_active;
         size_t            n_idle;
         size_t            n_bytes;          /* of the messages of active requests */
+        uint64_t          waiting_since_ns; /* for traces: of the next message */
         bool              ends_with_errors; /* triton_grpc_error */
         bool              is_half_closed;
         bool              is_over; /* aborted or failed: nothing more is started or sent */
@@ -41,6 +45,7 @@ struct stream_request {
         bool                      is_ready;  /* ordered: `answer` can be sent */
         bool                      was_final; /* decoupled: the last response said so */
         struct infer_answer_parts answer;    /* ordered; in arena */
+        struct trace_record      *trace;     /* ref; NULL = not traced */
         struct rpc_inference      inference;
         struct arena              arena;
         char                      first[REQUEST_FIRST_BYTES];
@@ -67,6 +72,7 @@ static struct stream_request *take_request(struct stream *s) {
         }
         r->stream = s;
         r->is_ordered = r->is_ready = r->was_final = false;
+        r->trace = NULL;
         r->answer = (struct infer_answer_parts){ 0 };
         list_append(&s->active, &r->by_stream);
         s->n_active++;
@@ -84,6 +90,7 @@ static void release(struct stream_request *r) {
         struct stream *s = r->stream;
 
         rpc_inference_done(&r->inference);
+        trace_record_unref(r->trace);
         arena_reset(&r->arena);
         list_remove(&r->by_stream);
         s->n_bytes -= r->n_bytes;
@@ -192,12 +199,21 @@ static void leave(struct stream *s) {
 
 /* ---- answers ---- */
 
-static void send_parts(struct stream *s, struct infer_answer_parts *parts) {
+static void trace_point(struct stream_request *r, enum trace_point point) {
+        if (UNLIKELY(r->trace != NULL))
+                trace_record_point(r->trace, point, clock_now_ns());
+}
+
+static void send_parts(struct stream_request *r, struct infer_answer_parts *parts) {
+        struct stream *s = r->stream;
+
+        trace_point(r, TRACE_POINT_GRPC_SEND_START);
         if (s->is_over)
                 infer_answer_parts_done(parts);
         else
                 grpc_call_send(s->call, parts->parts, parts->n_parts);
         parts->n_parts = 0;
+        trace_point(r, TRACE_POINT_GRPC_SEND_END);
 }
 
 /* Everything that is ready and has nothing before it. */
@@ -209,7 +225,7 @@ static void flush_ordered(struct stream *s) {
                 if (!r->is_ready)
                         return;
                 list_remove(&r->in_order);
-                send_parts(s, &r->answer);
+                send_parts(r, &r->answer);
                 release(r);
         }
 }
@@ -230,7 +246,7 @@ static void send_now(struct stream_request *r, const struct infer_answer *answer
         if (err)
                 fail_stream(s, err);
         else
-                send_parts(s, &parts);
+                send_parts(r, &parts);
         arena_reset(&s->scratch);
 }
 
@@ -321,7 +337,7 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
                 tell_failure(r, err, framing.is_final);
                 return;
         }
-        send_parts(s, &parts);
+        send_parts(r, &parts);
         arena_reset(&s->scratch);
         if (!s->is_over && grpc_call_unsent_bytes(s->call) > 0)
                 keep_response(s, c);
@@ -386,6 +402,20 @@ static struct error *prepare(struct stream_request *r, struct str message, struc
         return err ? err : rpc_inference_fill(&r->inference);
 }
 
+/* What was waited for since the message before it. */
+static struct trace_record *start_trace(struct stream_request *r) {
+        struct stream *s = r->stream;
+        uint64_t       since_ns = s->waiting_since_ns;
+
+        if (LIKELY(!tracer_is_on(s->call->service->tracer)))
+                return NULL;
+        s->waiting_since_ns = clock_now_ns();
+        r->trace = grpc_trace_start(s->call,
+                                    &(struct grpc_trace_read){ r->inference.wire.model_name,
+                                                               since_ns, s->waiting_since_ns });
+        return r->trace;
+}
+
 static void start(struct stream *s, struct str message, struct buf *owner) {
         struct stream_request *r = take_request(s);
         struct error          *err;
@@ -396,7 +426,7 @@ static void start(struct stream *s, struct str message, struct buf *owner) {
         rpc_inference_init(&r->inference, s->call, &r->arena, r, on_done);
         err = prepare(r, message, owner);
         if (!err)
-                err = infer_call_start(&r->inference.call, NULL);
+                err = infer_call_start(&r->inference.call, start_trace(r));
         if (err)
                 tell_refusal(r, err);
         /* Otherwise it may have been answered already. */
@@ -406,6 +436,7 @@ void rpc_stream_open(struct grpc_call *call) {
         struct stream *s = ARENA_NEW(&call->arena, struct stream);
 
         s->call = call;
+        s->waiting_since_ns = call->recv_start_ns;
         list_init(&s->active);
         list_init(&s->ordered);
         list_init(&s->idle);

@@ -5,10 +5,6 @@
 #include "http/http_infer.h"
 #include "http/http_server.h"
 
-static void refuse_trace(struct http_call *call) {
-        http_call_reply_refusal(call, 501, "the trace extension is not supported yet", HTTP_JSON);
-}
-
 #define MODEL "/v2/models/{m}"
 #define VERSION "/v2/models/{m}/versions/{v}"
 #define SYSTEM "/v2/systemsharedmemory"
@@ -40,8 +36,8 @@ static const struct http_route rows[] = {
           http_generate_stream_post },
         { VERSION "/generate_stream", POST, ENDPOINT_INFERENCE, HTTP_JSON,
           http_generate_stream_post },
-        { MODEL "/trace/setting", GET, ENDPOINT_TRACE, HTTP_JSON, refuse_trace },
-        { MODEL "/trace/setting", POST, ENDPOINT_TRACE, HTTP_JSON, refuse_trace },
+        { MODEL "/trace/setting", GET, ENDPOINT_TRACE, HTTP_JSON, http_trace_get },
+        { MODEL "/trace/setting", POST, ENDPOINT_TRACE, HTTP_JSON, http_trace_post },
 
         { "/v2", GET, ENDPOINT_METADATA, HTTP_JSON, http_metadata_server },
         { "/v2/health/live", GET, ENDPOINT_HEALTH, NULL, http_health_live },
@@ -79,8 +75,8 @@ static const struct http_route rows[] = {
         { "/v2/repository/{*}/models/{m}/unload", POST, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON,
           http_repository_named },
 
-        { "/v2/trace/setting", GET, ENDPOINT_TRACE, HTTP_JSON, refuse_trace },
-        { "/v2/trace/setting", POST, ENDPOINT_TRACE, HTTP_JSON, refuse_trace },
+        { "/v2/trace/setting", GET, ENDPOINT_TRACE, HTTP_JSON, http_trace_get },
+        { "/v2/trace/setting", POST, ENDPOINT_TRACE, HTTP_JSON, http_trace_post },
 };
 
 struct http_route_table http_api_routes(void) {

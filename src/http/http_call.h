@@ -35,6 +35,7 @@ struct http_call;
 struct http_conn;
 struct http_route;
 struct http_service;
+struct trace_record;
 
 enum http_method {
         HTTP_METHOD_GET,
@@ -100,6 +101,7 @@ struct http_call {
         /* For traces: called on the loop once the answer is written or given up (send end); the
          * call may be looked at, not answered. NULL at the start of each call. */
         http_call_fn     on_sent;
+        struct trace_record *trace; /* ref, on_sent's; see http_trace.h; NULL = not traced */
         bool             is_aborted; /* the client has gone */
 
         struct access     access; /* checked before a handler sees the call */

@@ -42,3 +42,7 @@ void http_shm_cuda_unregister(struct http_call *call);
 /* http_logging.c */
 void http_logging_get(struct http_call *call);
 void http_logging_post(struct http_call *call);
+
+/* http_trace.c */
+void http_trace_get(struct http_call *call);
+void http_trace_post(struct http_call *call);

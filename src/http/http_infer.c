@@ -10,6 +10,7 @@
 #include "http/http_infer_decode.h"
 #include "http/http_infer_encode.h"
 #include "http/http_service.h"
+#include "http/http_trace.h"
 
 #include "triton/core/neso.h"
 
@@ -68,20 +69,23 @@ static struct str print_size(char *text, size_t room, size_t n) {
 
 static void send_answer(struct http_call *http, struct http_infer_body *body) {
         char               text[20]; /* the digits of a size_t */
-        struct http_header length = { STR_LIT("Inference-Header-Content-Length"), { 0 } };
+        struct http_header headers[2];
         struct http_reply  reply = {
                  .status = 200,
                  .content_type = body->has_binary ? "application/octet-stream" : HTTP_JSON,
                  .parts = body->parts,
                  .n_parts = body->n_parts,
                  .is_compressible = true,
+                 .headers = headers,
         };
 
         if (body->has_binary) {
-                length.value = print_size(text, sizeof(text), body->json_bytes);
-                reply.headers = &length;
+                headers[0].name = STR_LIT("Inference-Header-Content-Length");
+                headers[0].value = print_size(text, sizeof(text), body->json_bytes);
                 reply.n_headers = 1;
         }
+        if (http_trace_answer_header(http, &headers[reply.n_headers]))
+                reply.n_headers++;
         http_call_reply(http, &reply);
 }
 
@@ -187,7 +191,7 @@ static void start(struct pending_infer *p) {
 
         http->pending = p;
         http->on_abort = on_abort;
-        err = infer_call_start(&p->call, NULL);
+        err = infer_call_start(&p->call, http_trace_start(http, p->model));
         if (!err)
                 return; /* it may have been answered already */
         http->on_abort = NULL;

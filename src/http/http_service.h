@@ -14,6 +14,7 @@ struct TRITONSERVER_Server;
 struct endpoint_policy;
 struct http_infer;
 struct shared_memory;
+struct tracer;
 
 struct http_service {
         struct TRITONSERVER_Server   *core;             /* borrowed */
@@ -21,4 +22,5 @@ struct http_service {
         struct http_infer            *infer;            /* borrowed; state of the infer handlers */
         struct shared_memory         *shared_memory;   /* borrowed; NULL = none, and no changes */
         size_t                        max_input_bytes; /* --http-max-input-size */
+        struct tracer                *tracer;          /* borrowed; NULL = nothing is traced */
 };

@@ -287,7 +287,7 @@ def test_loads_answer_what_http_answers(server, client, what):
     assert caught.value.details() == reply.json()["error"]
 
 
-# ---- shared memory, trace -----------------------------------------------------------------------
+# ---- shared memory ------------------------------------------------------------------------------
 
 DISABLED = ("UNIMPLEMENTED", "Client shared memory is disabled. Start the server with "
                              "'--allow-client-shm=true' to enable.")
@@ -306,11 +306,6 @@ def test_shared_memory(client):
     assert client.refusal("CudaSharedMemoryUnregister", {"name": "r"}) == DISABLED
     assert client.refusal("CudaSharedMemoryRegister", {"name": "r", "byte_size": 16}) == (
         ARGUMENT, "failed to register CUDA shared memory region: 'r', GPUs not supported")
-
-
-def test_trace(client):
-    assert client.refusal("TraceSetting") == ("UNIMPLEMENTED",
-                                              "the trace extension is not supported yet")
 
 
 # ---- logging ------------------------------------------------------------------------------------

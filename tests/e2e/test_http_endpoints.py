@@ -574,8 +574,6 @@ def test_wrong_method(server, method, path, _, content_type, wrong):
 
 
 @pytest.mark.parametrize("method, path, text", [
-    ("GET", "/v2/trace/setting", "the trace extension is not supported yet"),
-    ("POST", "/v2/models/simple/trace/setting", "the trace extension is not supported yet"),
     *(("POST", f"/v2/{kind}sharedmemory/region/r/{what}",
        "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to "
        "enable.") for kind in ("system", "cuda") for what in ("register", "unregister")),

@@ -222,10 +222,6 @@ static void test_shared_memory(void **state UNUSED) {
 
 static void test_what_is_not_there_yet(void **state UNUSED) {
         static const struct exchange rows[] = {
-                { "GET /v2/trace/setting", NULL, 501,
-                  "{\"error\":\"the trace extension is not supported yet\"}" },
-                { "POST /v2/models/simple/trace/setting", "{}", 501,
-                  "{\"error\":\"the trace extension is not supported yet\"}" },
                 { "POST /v2/models/simple/versions/1/trace/setting", "{}", 404, NOT_FOUND },
         };
 

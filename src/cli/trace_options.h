@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* --trace-config and its older forms, as what the tracer takes.
+ *
+ *     --trace-config [<mode>,]<setting>=<value>
+ *
+ * The environment's OTEL_BSP_* come first, then the older options, then --trace-config in the order
+ * given. `level` may be given twice, `resource` often; of others the last counts.
+ *
+ * Ownership.  Texts stay argv's, and those of the environment are read at once.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "frontend/trace_config.h"
+
+struct cli_options;
+
+/* INVALID_ARG names the option or the variable. */
+struct error *trace_options_read(const struct cli_options *o, struct trace_config *ret) NODISCARD;

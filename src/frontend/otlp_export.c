@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "frontend/otlp_export.h"
+
+#include "base/clock.h"
+#include "base/dl.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/strbuf.h"
+#include "frontend/otlp_json.h"
+#include "frontend/trace_record.h"
+
+/* Macros that check the types of curl_easy_setopt() call the linked function: it is not linked. */
+#define CURL_DISABLE_TYPECHECK
+#include <curl/curl.h>
+
+#define LIBRARY "libcurl.so.4"
+#define FIRST_PAUSE_NS NS_PER_S
+#define MAX_PAUSE_NS (5 * NS_PER_S)
+
+/* libcurl's functions, with the types of its header. */
+struct curl_functions {
+        __typeof__(&curl_global_init)     global_init;
+        __typeof__(&curl_easy_init)       easy_init;
+        __typeof__(&(curl_easy_setopt))   easy_setopt;
+        __typeof__(&curl_easy_perform)    easy_perform;
+        __typeof__(&(curl_easy_getinfo))  easy_getinfo;
+        __typeof__(&curl_easy_cleanup)    easy_cleanup;
+        __typeof__(&curl_easy_strerror)   easy_strerror;
+        __typeof__(&curl_slist_append)    slist_append;
+        __typeof__(&curl_slist_free_all)  slist_free_all;
+};
+
+struct otlp_export {
+        struct trace_sink          sink;
+        struct otlp_export_options options;
+        struct dl                 *library; /* never closed: it leaves threads' keys behind */
+        struct curl_functions      curl;
+        CURL                      *easy;    /* owned */
+        struct curl_slist         *headers; /* owned */
+        bool                       is_failing; /* and it was said */
+};
+
+enum outcome { SENT, TRY_AGAIN, LOST };
+
+static struct otlp_export *self(struct trace_sink *s) {
+        return CONTAINER_OF(s, struct otlp_export, sink);
+}
+
+/* ---- one try --------------------------------------------------------------------------------- */
+
+static size_t ignore_answer(char *bytes, size_t size, size_t n, void *userp) {
+        (void)bytes, (void)userp;
+        return size * n;
+}
+
+/* Not 0 ends the transfer. */
+static int on_progress(void *userp, curl_off_t dltotal, curl_off_t dlnow, curl_off_t ultotal,
+                       curl_off_t ulnow) {
+        struct otlp_export *e = userp;
+
+        (void)dltotal, (void)dlnow, (void)ultotal, (void)ulnow;
+        return !trace_writer_has_time(e->sink.writer);
+}
+
+static void tell_failure(struct otlp_export *e, const char *what, long status) {
+        if (e->is_failing)
+                return;
+        e->is_failing = true;
+        if (status > 0)
+                log_error("failed to export traces to %s: HTTP status %ld", e->options.url, status);
+        else
+                log_error("failed to export traces to %s: %s", e->options.url, what);
+}
+
+static void tell_success(struct otlp_export *e) {
+        if (e->is_failing)
+                log_info("traces are exported to %s again", e->options.url);
+        e->is_failing = false;
+}
+
+static enum outcome post(struct otlp_export *e, struct str body) {
+        struct curl_functions *curl = &e->curl;
+        long                   status = 0;
+        CURLcode               code;
+
+        curl->easy_setopt(e->easy, CURLOPT_POSTFIELDS, body.ptr);
+        curl->easy_setopt(e->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.len);
+        code = curl->easy_perform(e->easy);
+        if (code != CURLE_OK) {
+                tell_failure(e, curl->easy_strerror(code), 0);
+                return TRY_AGAIN;
+        }
+        curl->easy_getinfo(e->easy, CURLINFO_RESPONSE_CODE, &status);
+        if (status >= 200 && status < 300) {
+                tell_success(e);
+                return SENT;
+        }
+        tell_failure(e, "", status);
+        return status == 429 || (status >= 502 && status <= 504) ? TRY_AGAIN : LOST;
+}
+
+static bool deliver(struct otlp_export *e, struct str body) {
+        uint64_t pause_ns = FIRST_PAUSE_NS;
+
+        for (int n = 1;; n++) {
+                enum outcome outcome = post(e, body);
+
+                if (outcome != TRY_AGAIN)
+                        return outcome == SENT;
+                if (n == OTLP_MAX_TRIES ||
+                    !trace_writer_wait(e->sink.writer, clock_now_ns() + pause_ns))
+                        return false;
+                pause_ns = MIN(2 * pause_ns, MAX_PAUSE_NS);
+        }
+}
+
+/* ---- the sink -------------------------------------------------------------------------------- */
+
+static uint64_t free_records(struct trace_record *first) {
+        uint64_t n = 0;
+
+        for (struct trace_record *r = first, *next; r; r = next, n++) {
+                next = r->next;
+                trace_record_free(r);
+        }
+        return n;
+}
+
+static void take(struct trace_sink *sink, struct trace_record *first) {
+        struct otlp_export  *e = self(sink);
+        struct otlp_resource resource = { e->options.resources, e->options.n_resources };
+        AUTO_STRBUF          body = { 0 };
+        uint64_t             n_records;
+        bool                 is_sent = false;
+
+        strbuf_init(&body, 0);
+        otlp_json_print(&resource, first, &body);
+        n_records = free_records(first);
+        if (!body.overflowed && trace_writer_has_time(sink->writer))
+                is_sent = deliver(e, strbuf_str(&body));
+        if (!is_sent)
+                trace_writer_count_dropped(sink->writer, n_records);
+}
+
+static void finish(struct trace_sink *sink) {
+        (void)sink; /* nothing is kept back */
+}
+
+static void free_export(struct trace_sink *sink) {
+        struct otlp_export *e = self(sink);
+
+        if (e->easy)
+                e->curl.easy_cleanup(e->easy);
+        if (e->headers)
+                e->curl.slist_free_all(e->headers);
+        free(e);
+}
+
+static const struct trace_sink_ops export_ops = {
+        .take = take,
+        .finish = finish,
+        .free = free_export,
+};
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static struct error *open_library(struct otlp_export *e) {
+        struct curl_functions *c = &e->curl;
+        const struct {
+                const char   *name;
+                dl_symbol_fn *place;
+        } symbols[] = {
+                { "curl_global_init", (dl_symbol_fn *)&c->global_init },
+                { "curl_easy_init", (dl_symbol_fn *)&c->easy_init },
+                { "curl_easy_setopt", (dl_symbol_fn *)&c->easy_setopt },
+                { "curl_easy_perform", (dl_symbol_fn *)&c->easy_perform },
+                { "curl_easy_getinfo", (dl_symbol_fn *)&c->easy_getinfo },
+                { "curl_easy_cleanup", (dl_symbol_fn *)&c->easy_cleanup },
+                { "curl_easy_strerror", (dl_symbol_fn *)&c->easy_strerror },
+                { "curl_slist_append", (dl_symbol_fn *)&c->slist_append },
+                { "curl_slist_free_all", (dl_symbol_fn *)&c->slist_free_all },
+        };
+        struct error *err = dl_open(LIBRARY, &e->library);
+
+        if (err)
+                return error_wrap(err, "trace mode opentelemetry needs libcurl (" LIBRARY
+                                       "), which could not be loaded");
+        for (size_t i = 0; i < ARRAY_LEN(symbols); i++)
+                TRY(dl_get(e->library, symbols[i].name, symbols[i].place));
+        return NULL;
+}
+
+static struct error *set_up(struct otlp_export *e) {
+        struct curl_functions *c = &e->curl;
+
+        if (c->global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(e->easy = c->easy_init()))
+                return error_new_text(ERR_INTERNAL, "libcurl could not be initialised");
+        e->headers = c->slist_append(NULL, "Content-Type: application/json");
+        /* A receiver is not asked whether it would take the body. */
+        e->headers = c->slist_append(e->headers, "Expect:");
+        if (c->easy_setopt(e->easy, CURLOPT_URL, e->options.url) != CURLE_OK ||
+            c->easy_setopt(e->easy, CURLOPT_PROTOCOLS_STR, "http,https") != CURLE_OK)
+                return error_new(ERR_INTERNAL, "libcurl refuses the URL '%s'", e->options.url);
+        c->easy_setopt(e->easy, CURLOPT_HTTPHEADER, e->headers);
+        c->easy_setopt(e->easy, CURLOPT_POST, 1L);
+        c->easy_setopt(e->easy, CURLOPT_NOSIGNAL, 1L);
+        c->easy_setopt(e->easy, CURLOPT_TIMEOUT, (long)OTLP_TIMEOUT_S);
+        c->easy_setopt(e->easy, CURLOPT_USERAGENT, "neso/" NESO_VERSION);
+        c->easy_setopt(e->easy, CURLOPT_WRITEFUNCTION, ignore_answer);
+        c->easy_setopt(e->easy, CURLOPT_NOPROGRESS, 0L);
+        c->easy_setopt(e->easy, CURLOPT_XFERINFOFUNCTION, on_progress);
+        c->easy_setopt(e->easy, CURLOPT_XFERINFODATA, e);
+        return NULL;
+}
+
+struct error *otlp_export_new(const struct otlp_export_options *o, struct trace_sink **ret) {
+        struct otlp_export *e = mem_zalloc(sizeof(*e));
+        struct error       *err;
+
+        e->sink.ops = &export_ops;
+        e->options = *o;
+        err = open_library(e);
+        if (!err)
+                err = set_up(e);
+        if (err) {
+                free_export(&e->sink);
+                return err;
+        }
+        *ret = &e->sink;
+        return NULL;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "grpc/grpc_trace.h"
+
+#include "base/clock.h"
+#include "frontend/tracer.h"
+#include "grpc/grpc_service.h"
+
+static void on_sent(struct grpc_call *call) {
+        struct trace_record *r = STEAL(call->trace);
+
+        trace_record_point(r, TRACE_POINT_GRPC_SEND_START, call->send_start_ns);
+        trace_record_point(r, TRACE_POINT_GRPC_SEND_END, clock_now_ns());
+        trace_record_unref(r);
+}
+
+static void attach(struct grpc_call *call, struct trace_record *r) {
+        char text[TRACEPARENT_CHARS + 1];
+
+        call->trace = r;
+        call->on_sent = on_sent;
+        if (tracer_answer_header(r, text))
+                grpc_call_add_initial(call, STR_LIT("traceparent"), str_of(text));
+}
+
+struct trace_record *grpc_trace_start(struct grpc_call *call, const struct grpc_trace_read *read) {
+        struct tracer       *tracer = call->service->tracer;
+        struct trace_record *r;
+
+        if (LIKELY(!tracer_is_on(tracer)))
+                return NULL;
+        r = tracer_start(tracer, &(struct trace_request){
+                                         .model = read->model,
+                                         .traceparent = grpc_call_metadata(call, "traceparent"),
+                                         .tracestate = grpc_call_metadata(call, "tracestate"),
+                                 });
+        if (!r)
+                return NULL;
+        trace_record_point(r, TRACE_POINT_GRPC_WAITREAD_START, read->start_ns);
+        trace_record_point(r, TRACE_POINT_GRPC_WAITREAD_END, read->end_ns);
+        if (!call->method->is_client_stream)
+                attach(call, r);
+        return r;
+}

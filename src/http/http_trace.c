@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The trace extension: settings, global or of one model. */
+#include "http/http_trace.h"
+
+#include "base/clock.h"
+#include "base/strbuf.h"
+#include "codec/json_writer.h"
+#include "frontend/tracer.h"
+#include "http/http_handlers.h"
+#include "http/http_service.h"
+
+#include "triton/core/tritonserver.h"
+
+#include <string.h>
+
+/* ---- a request that is traced ---------------------------------------------------------------- */
+
+static void on_sent(struct http_call *call) {
+        struct trace_record *r = STEAL(call->trace);
+
+        trace_record_point(r, TRACE_POINT_HTTP_SEND_START, call->send_start_ns);
+        trace_record_point(r, TRACE_POINT_HTTP_SEND_END, clock_now_ns());
+        trace_record_unref(r);
+}
+
+struct trace_record *http_trace_start(struct http_call *call, const char *model) {
+        struct tracer       *tracer = call->service->tracer;
+        struct trace_record *r;
+
+        if (LIKELY(!tracer_is_on(tracer)))
+                return NULL;
+        r = tracer_start(tracer, &(struct trace_request){
+                                         .model = model,
+                                         .traceparent = http_call_header(call, "traceparent"),
+                                         .tracestate = http_call_header(call, "tracestate"),
+                                 });
+        if (!r)
+                return NULL;
+        trace_record_point(r, TRACE_POINT_HTTP_RECV_START, call->recv_start_ns);
+        trace_record_point(r, TRACE_POINT_HTTP_RECV_END, call->recv_end_ns);
+        call->trace = r;
+        call->on_sent = on_sent;
+        return r;
+}
+
+bool http_trace_answer_header(struct http_call *call, struct http_header *ret) {
+        char text[TRACEPARENT_CHARS + 1];
+
+        if (LIKELY(!call->trace) || !tracer_answer_header(call->trace, text))
+                return false;
+        ret->name = STR_LIT("traceparent");
+        ret->value = str_of(arena_strdup(&call->arena, text));
+        return true;
+}
+
+/* ---- the extension --------------------------------------------------------------------------- */
+
+/* NULL for the global settings. */
+static const char *model_of(struct http_call *call) {
+        return call->model.len > 0 ? http_call_model(call) : NULL;
+}
+
+static struct error *check_model(struct http_call *call) {
+        return tracer_check_model(call->core, model_of(call));
+}
+
+static void reply_settings(struct http_call *call) {
+        struct trace_report_row rows[TRACE_REPORT_MAX_ROWS];
+        size_t n = tracer_report(call->service->tracer, model_of(call), &call->arena, rows);
+        struct json_writer w;
+        AUTO_STRBUF        text = { 0 };
+
+        strbuf_init(&text, 0);
+        json_writer_init(&w, &text);
+        json_begin_object(&w);
+        for (size_t i = 0; i < n; i++) {
+                json_key(&w, rows[i].key);
+                if (rows[i].is_list)
+                        json_begin_array(&w);
+                for (size_t k = 0; k < rows[i].n_values; k++)
+                        json_put_string(&w, rows[i].values[k]);
+                if (rows[i].is_list)
+                        json_end_array(&w);
+        }
+        json_end_object(&w);
+        http_call_reply_text(call, HTTP_JSON, strbuf_str(&text));
+}
+
+void http_trace_get(struct http_call *call) {
+        struct error *err = check_model(call);
+
+        if (err)
+                http_call_reply_error(call, err, HTTP_JSON);
+        else
+                reply_settings(call);
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+static struct error *read_text(struct json_reader *r, struct arena *arena, struct str *ret) {
+        if (json_peek(r) != JSON_STRING)
+                return error_new_text(ERR_INTERNAL, "attempt to access JSON non-string as string");
+        *ret = json_read_string(r, arena);
+        return NULL;
+}
+
+/* How many elements come in the array at r, which stays where it is. */
+static size_t count_elements(struct json_reader r) {
+        size_t n = 0;
+
+        json_enter_array(&r);
+        for (; json_next_element(&r); n++)
+                json_skip(&r);
+        return n;
+}
+
+static struct error *read_level(struct json_reader *r, struct arena *arena, uint32_t *ret) {
+        struct str name;
+        size_t     n;
+
+        if (json_peek(r) != JSON_ARRAY)
+                return error_new_text(ERR_INTERNAL, "attempt to access JSON non-array as array");
+        n = count_elements(*r);
+        *ret = TRITONSERVER_TRACE_LEVEL_DISABLED;
+        json_enter_array(r);
+        while (json_next_element(r)) {
+                TRY(read_text(r, arena, &name));
+                TRY(trace_level_read(name, n, ret));
+        }
+        return NULL;
+}
+
+/* null clears; unknown names are ignored. */
+static struct error *read_setting(struct json_reader *r, struct arena *arena, struct str key,
+                                  struct trace_change *change) {
+        enum trace_setting setting = trace_setting_find(key);
+        struct str         text;
+
+        if (str_is(key, "trace_file"))
+                return trace_settings_refuse_file();
+        if (setting == N_TRACE_SETTINGS) {
+                json_skip(r);
+                return NULL;
+        }
+        if (json_peek(r) == JSON_NULL) {
+                json_read_null(r);
+                change->wish[setting] = TRACE_CLEAR;
+                return NULL;
+        }
+        change->wish[setting] = TRACE_SET;
+        if (setting == TRACE_SETTING_LEVEL)
+                return read_level(r, arena, &change->values.level);
+        TRY(read_text(r, arena, &text));
+        return trace_number_read(setting, text, "", &change->values);
+}
+
+static struct error *read_change(struct http_call *call, struct trace_change *change) {
+        struct json_reader r;
+        struct str         key;
+
+        json_reader_init(&r, call->body);
+        if (json_peek(&r) != JSON_OBJECT) {
+                json_skip(&r);
+                if (!json_failed(&r))
+                        return error_new_text(ERR_INVALID_ARG,
+                                              "attempt to get members for non-object");
+        }
+        json_enter_object(&r);
+        while (json_next_key(&r, &call->arena, &key))
+                TRY(read_setting(&r, &call->arena, key, change));
+        json_read_end(&r);
+        if (json_failed(&r))
+                return error_new(ERR_INVALID_ARG,
+                                 "failed to parse the request JSON buffer: %s at %zu",
+                                 json_error_text(&r), json_error_offset(&r));
+        return NULL;
+}
+
+void http_trace_post(struct http_call *call) {
+        struct trace_change change = { 0 };
+        struct error       *err = check_model(call);
+
+        if (!err)
+                err = read_change(call, &change);
+        if (!err)
+                err = tracer_change(call->service->tracer, model_of(call), &change);
+        if (err)
+                http_call_reply_error(call, err, HTTP_JSON);
+        else
+                reply_settings(call);
+}

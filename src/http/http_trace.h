@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Traces of HTTP requests: what a handler does for them.
+ *
+ * Threads.  The call's loop.
+ */
+#pragma once
+
+#include "http/http_call.h"
+
+#include <stdbool.h>
+
+/* For infer_call_start(): NULL when this request is not traced. Sets the call's on_sent, which ends
+ * the record once the answer is written. */
+struct trace_record *http_trace_start(struct http_call *call, const char *model);
+/* The answer's own header; false when it has none. The value is in the call's arena. */
+bool http_trace_answer_header(struct http_call *call, struct http_header *ret);
