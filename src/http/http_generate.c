@@ -13,6 +13,7 @@
 #include "http/http_infer.h"
 #include "http/http_service.h"
 #include "http/http_status.h"
+#include "http/http_trace.h"
 
 #include "triton/core/neso.h"
 
@@ -270,7 +271,7 @@ static struct error *start(struct pending_generate *p) {
         http->pending = p;
         http->on_abort = on_abort;
         http->on_written = p->is_stream ? on_written : NULL;
-        err = infer_call_start(&p->call, NULL);
+        err = infer_call_start(&p->call, http_trace_start(http, http_call_model(http)));
         if (err)
                 http->on_abort = http->on_written = NULL;
         return err; /* without one it may have been answered already */
