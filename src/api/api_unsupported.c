@@ -21,18 +21,6 @@ static COLD struct TRITONSERVER_Error *unsupported(const char *function) {
                 return unsupported(#function);                                                     \
         }
 
-/* ---- State of a sequence --------------------------------------------------------------------- */
-
-UNSUPPORTED(TRITONBACKEND_StateNew,
-            (TRITONBACKEND_State **state, TRITONBACKEND_Request *request, const char *name,
-             const TRITONSERVER_DataType datatype, const int64_t *shape, const uint32_t dims_count))
-UNSUPPORTED(TRITONBACKEND_StateUpdate, (TRITONBACKEND_State *state))
-UNSUPPORTED(TRITONBACKEND_StateBuffer,
-            (TRITONBACKEND_State *state, void **buffer, const uint64_t buffer_byte_size,
-             TRITONSERVER_MemoryType *memory_type, int64_t *memory_type_id))
-UNSUPPORTED(TRITONBACKEND_StateBufferAttributes,
-            (TRITONBACKEND_State *state, TRITONSERVER_BufferAttributes **buffer_attributes))
-
 /* ---- Repository agents ----------------------------------------------------------------------- */
 
 UNSUPPORTED(TRITONREPOAGENT_ModelRepositoryLocation,
