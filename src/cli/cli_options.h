@@ -15,6 +15,13 @@ struct cli_texts {
         size_t       n_items;
 };
 
+/* The texts are "" when not given. */
+struct cli_tls {
+        bool        use_ssl;
+        bool        use_ssl_mutual; /* implies use_ssl */
+        const char *server_cert, *server_key, *root_cert;
+};
+
 struct cli_options {
         /* help and logging */
         bool        help;
@@ -60,6 +67,7 @@ struct cli_options {
         int64_t          http_header_timeout_ms;
         int64_t          http_idle_timeout_ms;
         int64_t          http_min_body_rate;
+        struct cli_tls   http_tls;
 
         /* GRPC */
         bool             allow_grpc;
@@ -87,6 +95,7 @@ struct cli_options {
         int64_t          grpc_max_header_fields;
         int64_t          grpc_header_timeout_ms;
         int64_t          grpc_min_message_rate;
+        struct cli_tls   grpc_tls;
 
         /* metrics */
         bool             allow_metrics, allow_gpu_metrics, allow_cpu_metrics;
@@ -94,6 +103,7 @@ struct cli_options {
         int64_t          metrics_port;
         double           metrics_interval_ms;
         struct cli_texts metrics_config;
+        struct cli_tls   metrics_tls; /* no certificate given: that of HTTP */
 
         /* shared memory */
         bool             allow_client_shm;

@@ -9,6 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#define NO_TLS { .server_cert = "", .server_key = "", .root_cert = "" }
+
 void cli_options_init(struct cli_options *o) {
         *o = (struct cli_options){
                 .log_verbose = "0",
@@ -39,6 +41,7 @@ void cli_options_init(struct cli_options *o) {
                 .http_header_timeout_ms = 10000,
                 .http_idle_timeout_ms = 75000,
                 .http_min_body_rate = 1024,
+                .http_tls = NO_TLS,
                 .allow_grpc = true,
                 .grpc_address = "0.0.0.0",
                 .grpc_port = 8001,
@@ -58,6 +61,7 @@ void cli_options_init(struct cli_options *o) {
                 .grpc_max_header_fields = 100,
                 .grpc_header_timeout_ms = 10000,
                 .grpc_min_message_rate = 1024,
+                .grpc_tls = NO_TLS,
                 .allow_metrics = true,
                 .allow_gpu_metrics = true,
                 .allow_cpu_metrics = true,
@@ -66,6 +70,7 @@ void cli_options_init(struct cli_options *o) {
                 .trace_rate = -2,
                 .trace_count = -2,
                 .trace_log_frequency = -2,
+                .metrics_tls = NO_TLS,
         };
 }
 

@@ -7,6 +7,24 @@
 
 #define AT(field) offsetof(struct cli_options, field)
 
+/* Every service has these, under its own prefix. */
+#define TLS_ROWS(prefix, field, title, default_cert)                                               \
+        { .name = prefix "-use-ssl", .kind = OPTION_BOOL, .offset = AT(field.use_ssl),             \
+          .argument = "<boolean>", .default_text = "false",                                        \
+          .help = "Serve " title " over TLS." },                                                   \
+        { .name = prefix "-use-ssl-mutual", .kind = OPTION_BOOL,                                   \
+          .offset = AT(field.use_ssl_mutual), .argument = "<boolean>", .default_text = "false",    \
+          .help = "The same, for clients with a certificate only." },                              \
+        { .name = prefix "-server-cert", .kind = OPTION_TEXT, .offset = AT(field.server_cert),     \
+          .argument = "<path>", .default_text = default_cert,                                      \
+          .help = "Server certificate and those that vouch for it (PEM); read again on SIGHUP." }, \
+        { .name = prefix "-server-key", .kind = OPTION_TEXT, .offset = AT(field.server_key),       \
+          .argument = "<path>", .default_text = default_cert,                                      \
+          .help = "Its key (PEM, without a pass phrase)." },                                       \
+        { .name = prefix "-root-cert", .kind = OPTION_TEXT, .offset = AT(field.root_cert),         \
+          .argument = "<path>", .default_text = "\"\"",                                            \
+          .help = "Certificates that vouch for those of clients (PEM)." }
+
 static const struct option_row help_rows[] = {
         { .name = "help", .kind = OPTION_FLAG, .offset = AT(help), .help = "Print this text." },
 };
@@ -132,6 +150,7 @@ static const struct option_row http_rows[] = {
         { .name = "http-min-body-rate", .kind = OPTION_NUMBER, .offset = AT(http_min_body_rate),
           .argument = "<bytes/s>", .min = 0, .max = 1073741824, .default_text = "1024",
           .help = "Slowest upload, averaged over 10 seconds." },
+        TLS_ROWS("http", http_tls, "HTTP", "\"\""),
 };
 
 static const struct option_row grpc_rows[] = {
@@ -161,19 +180,7 @@ static const struct option_row grpc_rows[] = {
           .max = 2147483647, .default_text = "2147483647",
           .help = "Responses of a decoupled request that may wait to be written; its backend "
                   "waits beyond." },
-        { .name = "grpc-use-ssl", .kind = OPTION_BOOL, .argument = "<boolean>",
-          .default_text = "false", .help = "Serve GRPC over TLS.", .missing = "TLS",
-          .harmless = "false" },
-        { .name = "grpc-use-ssl-mutual", .kind = OPTION_BOOL, .argument = "<boolean>",
-          .default_text = "false", .help = "Require client certificates.", .missing = "TLS",
-          .harmless = "false" },
-        { .name = "grpc-server-cert", .kind = OPTION_TEXT, .argument = "<path>",
-          .default_text = "\"\"", .help = "Server certificate (PEM).", .missing = "TLS" },
-        { .name = "grpc-server-key", .kind = OPTION_TEXT, .argument = "<path>",
-          .default_text = "\"\"", .help = "Server key (PEM).", .missing = "TLS" },
-        { .name = "grpc-root-cert", .kind = OPTION_TEXT, .argument = "<path>",
-          .default_text = "\"\"", .help = "Certificates that sign those of clients (PEM).",
-          .missing = "TLS" },
+        TLS_ROWS("grpc", grpc_tls, "GRPC", "\"\""),
         { .name = "grpc-infer-response-compression-level", .kind = OPTION_TEXT,
           .offset = AT(grpc_compression), .argument = "<none|low|medium|high>",
           .default_text = "none", .help = "Compression of inference responses." },
@@ -279,6 +286,7 @@ static const struct option_row metrics_rows[] = {
           .help = "Least time between two readings of CPU use." },
         { .name = "metrics-config", .kind = OPTION_TEXTS, .offset = AT(metrics_config),
           .argument = "<name=value>", .help = "counter_latencies, histogram_latencies." },
+        TLS_ROWS("metrics", metrics_tls, "metrics", "that of HTTP"),
 };
 
 static const struct option_row traces_rows[] = {

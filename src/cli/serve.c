@@ -11,6 +11,7 @@
 #include "cli/poller.h"
 #include "cli/serve_grpc.h"
 #include "cli/serve_keys.h"
+#include "cli/serve_tls.h"
 #include "cli/signals.h"
 #include "cli/trace_options.h"
 #include "frontend/core_error.h"
@@ -32,6 +33,7 @@ struct serve {
         struct serve_keys           keys;
         struct endpoint_policy      policy; /* of HTTP and of the metrics port */
         struct shared_memory       *shared_memory; /* for both protocols */
+        struct serve_tls            tls;
         struct http_infer          *infer;
         struct http_server         *http;
         struct serve_grpc           grpc;
@@ -103,6 +105,7 @@ static struct error *start_http(struct serve *s) {
         options.address = o->http_address;
         options.port = (uint16_t)o->http_port;
         options.reuse_port = o->reuse_http_port;
+        options.tls = s->tls.http;
         options.n_threads = (size_t)o->http_threads;
         set_limits(o, &options.limits);
         options.routes = http_api_routes();
@@ -134,6 +137,7 @@ static struct error *start_metrics(struct serve *s) {
         options.name = "neso-metrics";
         options.address = metrics_address(o);
         options.port = (uint16_t)o->metrics_port;
+        options.tls = s->tls.metrics;
         options.n_threads = 1;
         options.routes = http_metrics_routes();
         options.service = (struct http_service){ .core = s->core, .policy = &s->policy };
@@ -202,8 +206,9 @@ static struct error *start_poller(struct serve *s) {
 static struct error *start(struct serve *s) {
         TRY(check_options(&s->options));
         TRY(read_policy(s));
+        TRY(serve_tls_prepare(&s->tls, &s->options));
         if (s->options.allow_grpc)
-                TRY(serve_grpc_prepare(&s->grpc, &s->options));
+                TRY(serve_grpc_prepare(&s->grpc, &s->options, s->tls.grpc));
         if (s->options.allow_client_shm)
                 TRY(shared_memory_new(&s->shared_memory));
         TRY(trace_options_read(&s->options, &s->trace_config));
@@ -239,6 +244,7 @@ static void free_all(struct serve *s) {
         endpoint_policy_done(&s->policy);
         serve_keys_done(&s->keys);
         serve_grpc_done(&s->grpc);
+        serve_tls_done(&s->tls);
         http_infer_free(s->infer);
         shared_memory_free(s->shared_memory);
         cli_options_done(&s->options);
@@ -277,11 +283,13 @@ static int fail(struct serve *s, struct error *err) {
         return 1;
 }
 
-/* SIGHUP: what may change while serving is read again. */
-static void on_hangup(void *owner) {
+/* SIGHUP: what lies in files and may change while serving is read again. Who is connected goes on;
+ * a file that cannot be read changes nothing. */
+static void serve_reload(void *owner) {
         struct serve *s = owner;
 
         serve_keys_reload(&s->keys);
+        serve_tls_reload(&s->tls);
 }
 
 static int run(struct serve *s) {
@@ -290,7 +298,7 @@ static int run(struct serve *s) {
 
         if (err != NULL)
                 return fail(s, err);
-        number = signals_wait(on_hangup, s);
+        number = signals_wait(serve_reload, s);
         printf("Signal (%d) received.\n", number);
         fflush(stdout);
         return stop(s);

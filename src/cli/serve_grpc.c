@@ -17,10 +17,12 @@ void serve_grpc_init(struct serve_grpc *g) {
         endpoint_policy_init(&g->policy);
 }
 
-struct error *serve_grpc_prepare(struct serve_grpc *g, const struct cli_options *o) {
+struct error *serve_grpc_prepare(struct serve_grpc *g, const struct cli_options *o,
+                                 struct tls_context *tls) {
         const struct cli_texts *protocols = &o->grpc_restricted_protocol;
 
         g->options = o;
+        g->tls = tls;
         for (size_t i = 0; i < protocols->n_items; i++)
                 TRY(endpoint_policy_add(&g->policy, protocols->items[i], "protocol",
                                         "triton-grpc-protocol-"));
@@ -99,6 +101,7 @@ struct error *serve_grpc_start(struct serve_grpc *g, struct TRITONSERVER_Server 
         options.address = o->grpc_address;
         options.port = (uint16_t)o->grpc_port;
         options.reuse_port = o->reuse_grpc_port;
+        options.tls = g->tls;
         options.n_threads = (size_t)o->grpc_threads;
         set_limits(o, &options.limits);
         options.compression = g->compression;

@@ -22,9 +22,11 @@ struct cli_options;
 struct grpc_infer;
 struct grpc_server;
 struct shared_memory;
+struct tls_context;
 
 struct serve_grpc {
         const struct cli_options   *options; /* borrowed */
+        struct tls_context         *tls;     /* borrowed; NULL = plain */
         struct TRITONSERVER_Server *core;    /* borrowed */
         struct endpoint_policy      policy;
         enum grpc_compression_level compression;
@@ -34,7 +36,8 @@ struct serve_grpc {
 };
 
 void          serve_grpc_init(struct serve_grpc *g);
-struct error *serve_grpc_prepare(struct serve_grpc *g, const struct cli_options *o) NODISCARD;
+struct error *serve_grpc_prepare(struct serve_grpc *g, const struct cli_options *o,
+                                 struct tls_context *tls) NODISCARD;
 struct error *serve_grpc_start(struct serve_grpc *g, struct TRITONSERVER_Server *core,
                                struct shared_memory *shared_memory, bool logs_access) NODISCARD;
 /* Closes the port and waits for the calls until the deadline. Nothing when it was not started. */

@@ -85,6 +85,8 @@ struct error *grpc_server_new(const struct grpc_server_options *o, struct grpc_s
                 .n_threads = o->n_threads,
                 .max_connections = o->limits.connections,
                 .owner = s,
+                .tls = o->tls,
+                .handshake_time_ns = o->limits.header_time_ns,
                 .on_rejected = o->on_rejected,
                 .rejected_owner = o->owner,
         };

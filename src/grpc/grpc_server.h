@@ -24,6 +24,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct tls_context;
+
 /* One finished call, for the access log. Ranges hold during the call. */
 struct grpc_access {
         const char    *peer;
@@ -42,6 +44,7 @@ struct grpc_server_options {
         uint16_t    port;       /* 0 = any free one */
         bool        reuse_port;
         size_t      n_threads;  /* 0 = one per core */
+        struct tls_context *tls; /* borrowed; NULL = plain */
         struct grpc_limits          limits;
         enum grpc_compression_level compression; /* of answers of compressible methods */
         struct grpc_method_table    methods;     /* rows borrowed: static */

@@ -26,6 +26,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct tls_context;
+
 /* One finished request, for the access log. Ranges hold during the call. */
 struct http_access {
         const char *peer;
@@ -44,6 +46,7 @@ struct http_server_options {
         uint16_t    port;       /* 0 = any free one */
         bool        reuse_port;
         size_t      n_threads;  /* 0 = one per core */
+        struct tls_context *tls; /* borrowed; NULL = plain */
         struct http_limits      limits;
         struct http_route_table routes;  /* rows borrowed: static */
         struct http_service     service;

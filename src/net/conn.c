@@ -2,7 +2,7 @@
 #include "net/conn.h"
 
 #include "base/mem.h"
-#include "net/uv_types.h"
+#include "net/conn_private.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -16,31 +16,13 @@ _Static_assert(offsetof(uv_buf_t, base) == offsetof(struct iovec, iov_base),
                "uv_buf_t is an iovec");
 _Static_assert(offsetof(uv_buf_t, len) == offsetof(struct iovec, iov_len), "uv_buf_t is an iovec");
 
-struct conn {
-        uv_tcp_t               tcp;
-        uv_write_t             write;
-        uv_shutdown_t          shutdown;
-        struct list_node       node;  /* in loop->conns */
-        struct loop           *loop;  /* borrowed: outlives its connections */
-        const struct conn_ops *ops;   /* borrowed: static */
-        void                  *owner; /* borrowed */
-        char                  *peer;  /* owned; made when asked for */
-        bool                   is_reading;
-        bool                   is_writing;
-        bool                   is_shut_down;
-        bool                   is_closing;
-        bool                   has_ended;
-};
-
-static uv_stream_t *stream_of(const struct conn *c) {
-        return (uv_stream_t *)&c->tcp;
-}
-
 static void on_closed(uv_handle_t *native) {
         struct conn *c = CONTAINER_OF(native, struct conn, tcp);
 
         list_remove(&c->node);
         loop_conn_removed(c->loop);
+        if (c->tls)
+                conn_tls_free(c);
         c->ops->on_closed(c);
         free(c->peer);
         free(c);
@@ -51,6 +33,11 @@ static void nobody_cares(struct conn *c UNUSED) {
 
 /* Of a connection that never opened: its handle still has to be closed by the loop. */
 static const struct conn_ops unopened_ops = { .on_closed = nobody_cares };
+
+void conn_abandon(struct conn *c) {
+        c->ops = &unopened_ops;
+        conn_close(c);
+}
 
 struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void *owner,
                         struct conn **ret) {
@@ -66,8 +53,7 @@ struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void
         rc = uv_tcp_open(&c->tcp, fd);
         if (rc < 0) {
                 close(fd);
-                c->ops = &unopened_ops;
-                conn_close(c);
+                conn_abandon(c);
                 return error_new(ERR_INTERNAL, "unable to watch a socket: %s", uv_strerror(rc));
         }
         *ret = c;
@@ -77,6 +63,8 @@ struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void
 void conn_close(struct conn *c) {
         if (c->is_closing)
                 return;
+        if (c->tls)
+                conn_tls_close(c);
         c->is_closing = true;
         c->is_reading = false;
         uv_close((uv_handle_t *)&c->tcp, on_closed);
@@ -151,14 +139,20 @@ void conn_read_start(struct conn *c) {
         if (c->is_reading || c->is_closing || c->has_ended)
                 return;
         c->is_reading = true;
-        uv_read_start(stream_of(c), on_room, on_read);
+        if (c->tls)
+                conn_tls_read_start(c);
+        else
+                uv_read_start(conn_stream(c), on_room, on_read);
 }
 
 void conn_read_stop(struct conn *c) {
         if (!c->is_reading)
                 return;
         c->is_reading = false;
-        uv_read_stop(stream_of(c));
+        if (c->tls)
+                conn_tls_read_stop(c);
+        else
+                uv_read_stop(conn_stream(c));
 }
 
 static void on_written(uv_write_t *request, int status) {
@@ -185,7 +179,7 @@ static enum conn_write write_rest(struct conn *c, const struct iovec *parts, siz
         memcpy(rest, parts, n * sizeof(*rest));
         rest->iov_base = (char *)rest->iov_base + skip;
         rest->iov_len -= skip;
-        rc = uv_write(&c->write, stream_of(c), (uv_buf_t *)rest, (unsigned)n, on_written);
+        rc = uv_write(&c->write, conn_stream(c), (uv_buf_t *)rest, (unsigned)n, on_written);
         free(rest);
         if (rc < 0)
                 return CONN_WRITE_FAILED;
@@ -204,7 +198,9 @@ enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_p
                 total += parts[i].iov_len;
         if (total == 0)
                 return CONN_WRITE_DONE;
-        written = uv_try_write(stream_of(c), (const uv_buf_t *)parts, (unsigned)n_parts);
+        if (c->tls)
+                return conn_tls_write(c, parts, n_parts);
+        written = uv_try_write(conn_stream(c), (const uv_buf_t *)parts, (unsigned)n_parts);
         if (written < 0 && written != UV_EAGAIN)
                 return CONN_WRITE_FAILED;
         if (written > 0 && (size_t)written == total)
@@ -217,24 +213,27 @@ bool conn_is_writing(const struct conn *c) {
 }
 
 size_t conn_unwritten_bytes(const struct conn *c) {
-        return uv_stream_get_write_queue_size((const uv_stream_t *)&c->tcp);
-}
-
-static void on_shut_down(uv_shutdown_t *request UNUSED, int status UNUSED) {
-        /* The owner learns from on_end() or from its clock. */
+        if (c->tls)
+                return conn_tls_unwritten_bytes(c);
+        return uv_stream_get_write_queue_size(conn_stream(c));
 }
 
 void conn_shutdown(struct conn *c) {
         if (c->is_shut_down || c->is_closing)
                 return;
         c->is_shut_down = true;
-        uv_shutdown(&c->shutdown, stream_of(c), on_shut_down);
+        if (c->tls)
+                conn_tls_shutdown(c);
+        else
+                uv_shutdown(&c->shutdown, conn_stream(c), NULL); /* on_end() or the clock tells */
 }
 
 void conn_tick_all(struct loop *l, uint64_t now_ns) {
         LIST_FOR_EACH(&l->conns, node) {
                 struct conn *c = LIST_ENTRY(node, struct conn, node);
 
+                if (!c->is_closing && c->tls)
+                        conn_tls_tick(c, now_ns);
                 if (!c->is_closing)
                         c->ops->on_tick(c, now_ns);
         }

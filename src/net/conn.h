@@ -21,6 +21,7 @@
 
 struct conn;
 struct loop;
+struct tls_context;
 
 struct conn_ops {
         /* Where the next bytes go; must not close or stop the connection itself. With iov_len 0 it
@@ -46,9 +47,26 @@ enum conn_write {
 /* Takes the socket, on failure too (closed then). Does not start to read. */
 struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void *owner,
                         struct conn **ret) NODISCARD;
+/* Speaks TLS from the first byte on: to be called at once, before reading begins. The handshake
+ * goes on while the connection reads; what is written before its end is pending until then. A
+ * handshake that fails, or takes longer than it may, is logged and counted here, and is an
+ * on_end() to the owner. A peer's own good-bye (close_notify) is an end, too. */
+struct conn_security {
+        struct tls_context *context;           /* borrowed: outlives the connection */
+        uint64_t            handshake_time_ns;
+        /* NULL = nobody counts: "tls_handshake", "tls_handshake_time". Must not block. */
+        void (*on_rejected)(void *owner, const char *limit);
+        void  *owner; /* borrowed */
+};
+
+/* Borrows `how` until the connection is closed. */
+struct error *conn_secure(struct conn *c, const struct conn_security *how) NODISCARD;
+
 /* May be called more than once; on_closed() comes later, from the loop. A pending write is given
  * up, and on_written() is called for it first. */
 void conn_close(struct conn *c);
+/* Closes a connection at once, before it has read anything; nobody is called any more. */
+void conn_abandon(struct conn *c);
 bool conn_is_closing(const struct conn *c);
 
 void         *conn_owner(const struct conn *c);

@@ -147,6 +147,7 @@ static void loop_done(struct loop *l, bool has_run) {
         (void)rc;
         loop_timers_done(l);
         buf_pool_unref(l->pool);
+        loop_tls_free(l->tls);
         free(l->name);
 }
 

@@ -12,6 +12,7 @@
 struct net_server {
         struct net_server_options    options;
         const struct net_server_ops *ops;      /* borrowed: static */
+        struct conn_security         security; /* of each connection; when there is options.tls */
         struct listener             *listener; /* owned; NULL once stopped */
         struct loop_group           *loops;    /* owned */
         char                        *homes;    /* owned; n_homes of ops->home_bytes each */
@@ -58,7 +59,20 @@ static void on_accept(void *owner, struct loop *l, int fd) {
 
 struct error *net_home_open(struct net_home *home, int fd, const struct conn_ops *ops, void *owner,
                             struct conn **ret) {
-        return conn_open(home->loop, fd, ops, owner, ret);
+        struct net_server *s = home->server;
+        struct conn       *c;
+
+        TRY(conn_open(home->loop, fd, ops, owner, &c));
+        if (s->options.tls) {
+                struct error *err = conn_secure(c, &s->security);
+
+                if (err) {
+                        conn_abandon(c);
+                        return err;
+                }
+        }
+        *ret = c;
+        return NULL;
 }
 
 static void home_has_done(struct net_home *home) {
@@ -125,6 +139,12 @@ struct error *net_server_new(const struct net_server_options *o, const struct ne
         s->options = *o;
         s->options.address = NULL;
         s->ops = ops;
+        s->security = (struct conn_security){
+                .context = o->tls,
+                .handshake_time_ns = o->handshake_time_ns,
+                .on_rejected = o->on_rejected,
+                .owner = o->rejected_owner,
+        };
         mutex_init(&s->lock, LOCK_MAILBOX);
         cond_init(&s->changed);
         err = loop_group_new(o->name, n_threads, &s->loops);

@@ -30,6 +30,7 @@ struct conn;
 struct conn_ops;
 struct loop;
 struct net_server;
+struct tls_context;
 
 /* What one server has on one loop. */
 struct net_home {
@@ -59,6 +60,8 @@ struct net_server_options {
         size_t      n_threads;       /* 0 = one per core */
         size_t      max_connections; /* further ones are closed at once */
         void       *owner;           /* borrowed: of on_home() */
+        struct tls_context *tls;     /* borrowed; NULL = plain */
+        uint64_t    handshake_time_ns; /* that a TLS handshake may take */
 
         /* NULL = nobody counts. Must not block. */
         void (*on_rejected)(void *owner, const char *limit);
@@ -77,7 +80,7 @@ void          net_server_free(struct net_server *s); /* NULL is fine; stops when
 uint16_t net_server_port(const struct net_server *s);
 size_t   net_server_n_connections(struct net_server *s);
 
-/* The connection of an accepted socket, as conn_open(). */
+/* The connection of an accepted socket, as conn_open(), secured when the server speaks TLS. */
 struct error *net_home_open(struct net_home *home, int fd, const struct conn_ops *ops, void *owner,
                             struct conn **ret) NODISCARD;
 /* A connection that was let in is gone. */

@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <uv.h>
 
+struct loop_tls;
+
 struct mailbox {
         _Atomic(struct mail *) newest; /* linked by `next` towards the oldest */
         uv_async_t             wake_up;
@@ -39,6 +41,7 @@ struct loop {
         _Atomic size_t   n_conns;      /* length of `conns` */
         _Atomic size_t   n_dealt;      /* on their way here as a mail */
         struct buf_pool *pool;         /* ref */
+        struct loop_tls *tls;          /* owned: see conn_tls.c; NULL until needed */
         size_t           index;
         char            *name;         /* owned */
         struct thread    thread;
@@ -55,5 +58,6 @@ void loop_timers_done(struct loop *l);
 /* A connection came or went: keeps the tick running as long as it is needed. */
 void loop_conn_added(struct loop *l);
 void loop_conn_removed(struct loop *l);
+void loop_tls_free(struct loop_tls *t); /* in conn_tls.c; NULL is fine */
 /* Tells each connection the time; in conn.c. */
 void conn_tick_all(struct loop *l, uint64_t now_ns);

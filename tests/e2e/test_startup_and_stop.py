@@ -110,8 +110,6 @@ TRY_HELP = "`neso serve --help` lists all options.\n"
      "value is out of range [ 1, 9007199254740992 ], got: 0\n"),
     (["--model-config-name="], "Error: empty argument for --model-config-name\n"),
     # What is not there yet is refused, not ignored.
-    (["--grpc-use-ssl=true"], "--grpc-use-ssl: TLS is not supported yet\n"),
-    (["--grpc-server-key=x"], "--grpc-server-key: TLS is not supported yet\n"),
     (["--allow-sagemaker=true"],
      "--allow-sagemaker: the SageMaker front end is not supported yet\n"),
     (["--allow-vertex-ai=true"],

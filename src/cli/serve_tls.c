@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cli/serve_tls.h"
+
+#include "base/compiler.h"
+#include "base/log.h"
+#include "cli/cli_options.h"
+#include "net/tls.h"
+
+/* One service and the names of its options. */
+struct service {
+        const char           *name;   /* in log lines */
+        const char           *option; /* what its options begin with */
+        const struct cli_tls *said;
+        struct str            protocols;
+        bool                  is_on;
+};
+
+static bool is_given(const char *path) {
+        return path[0] != '\0';
+}
+
+static struct error *open_context(const struct service *s, struct tls_context **ret) {
+        const struct cli_tls    *said = s->said;
+        const struct tls_options options = {
+                .cert_path = said->server_cert,
+                .key_path = said->server_key,
+                .root_path = said->use_ssl_mutual ? said->root_cert : NULL,
+                .protocols = s->protocols,
+        };
+
+        if (!s->is_on)
+                return NULL;
+        if (!said->use_ssl && !said->use_ssl_mutual) {
+                if (is_given(said->server_cert) || is_given(said->server_key))
+                        log_warn("--%s-server-cert and --%s-server-key do nothing without "
+                                 "--%s-use-ssl", s->option, s->option, s->option);
+                return NULL;
+        }
+        if (!is_given(said->server_cert) || !is_given(said->server_key))
+                return error_new(ERR_INVALID_ARG,
+                                 "--%s-use-ssl needs --%s-server-cert and --%s-server-key",
+                                 s->option, s->option, s->option);
+        if (said->use_ssl_mutual && !is_given(said->root_cert))
+                return error_new(ERR_INVALID_ARG, "--%s-use-ssl-mutual needs --%s-root-cert",
+                                 s->option, s->option);
+        return error_wrap(tls_context_new(&options, ret), "TLS of %s", s->name);
+}
+
+/* Metrics show what HTTP shows, unless they have something of their own. */
+static struct cli_tls metrics_tls(const struct cli_options *o) {
+        struct cli_tls said = o->metrics_tls;
+
+        if (!is_given(said.server_cert) && !is_given(said.server_key) &&
+            (said.use_ssl || said.use_ssl_mutual)) {
+                said.server_cert = o->http_tls.server_cert;
+                said.server_key = o->http_tls.server_key;
+        }
+        return said;
+}
+
+/* What is spoken on top, as ALPN has it: each name behind its length. */
+#define HTTP_PROTOCOLS STR_LIT("\x08" "http/1.1" "\x08" "http/1.0")
+#define GRPC_PROTOCOLS STR_LIT("\x02" "h2")
+
+struct error *serve_tls_prepare(struct serve_tls *t, const struct cli_options *o) {
+        const struct cli_tls metrics_said = metrics_tls(o);
+        const struct service http = { "HTTP", "http", &o->http_tls, HTTP_PROTOCOLS,
+                                      o->allow_http };
+        const struct service grpc = { "GRPC", "grpc", &o->grpc_tls, GRPC_PROTOCOLS,
+                                      o->allow_grpc };
+        const struct service metrics = { "metrics", "metrics", &metrics_said, HTTP_PROTOCOLS,
+                                         o->allow_metrics };
+
+        TRY(open_context(&http, &t->http));
+        TRY(open_context(&grpc, &t->grpc));
+        return open_context(&metrics, &t->metrics);
+}
+
+static void reload_one(struct tls_context *context, const char *name) {
+        AUTO_ERROR err = context ? tls_context_reload(context) : NULL;
+
+        if (err)
+                log_error("TLS of %s: %s; what was read before stays in use", name, err->message);
+        else if (context)
+                log_info("TLS of %s: certificates were read again", name);
+}
+
+void serve_tls_reload(struct serve_tls *t) {
+        reload_one(t->http, "HTTP");
+        reload_one(t->grpc, "GRPC");
+        reload_one(t->metrics, "metrics");
+}
+
+void serve_tls_done(struct serve_tls *t) {
+        tls_context_free(t->http);
+        tls_context_free(t->grpc);
+        tls_context_free(t->metrics);
+        *t = (struct serve_tls){ 0 };
+}

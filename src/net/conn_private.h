@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside src/net only: the struct of a connection, and the door from conn.c to its TLS.
+ */
+#pragma once
+
+#include "net/conn.h"
+#include "net/uv_types.h"
+
+struct conn_tls;
+
+struct conn {
+        uv_tcp_t               tcp;
+        uv_write_t             write;
+        uv_shutdown_t          shutdown;
+        struct list_node       node;  /* in loop->conns */
+        struct loop           *loop;  /* borrowed: outlives its connections */
+        const struct conn_ops *ops;   /* borrowed: static */
+        void                  *owner; /* borrowed */
+        char                  *peer;  /* owned; made when asked for */
+        struct conn_tls       *tls;   /* owned; NULL: what is read and written is plain */
+        bool                   is_reading; /* the owner wants to know what comes */
+        bool                   is_writing; /* a write of the owner is pending */
+        bool                   is_shut_down;
+        bool                   is_closing;
+        bool                   has_ended;
+};
+
+static inline uv_stream_t *conn_stream(const struct conn *c) {
+        return (uv_stream_t *)&c->tcp;
+}
+
+/* conn_tls.c; each for the function of conn.c of that name, of a connection with `tls`. */
+enum conn_write conn_tls_write(struct conn *c, const struct iovec *parts, size_t n_parts);
+size_t          conn_tls_unwritten_bytes(const struct conn *c);
+void            conn_tls_read_start(struct conn *c);
+void            conn_tls_read_stop(struct conn *c);
+void            conn_tls_shutdown(struct conn *c);
+void            conn_tls_tick(struct conn *c, uint64_t now_ns);
+void            conn_tls_close(struct conn *c); /* says good-bye, if it can do so at once */
+void            conn_tls_free(struct conn *c);  /* the socket is closed */

@@ -1,0 +1,646 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The TLS of a connection: between its socket and what it tells its owner.
+ *
+ *     HANDSHAKE -> OPEN -> (closed)
+ *          \---------\--> LINGER -> (closed)
+ *
+ * HANDSHAKE  the owner may write already; that waits
+ * LINGER     it failed, the peer is told why, and what it still sends is thrown away for a moment:
+ *            closing a socket with unread bytes would take that word from the peer
+ *
+ * Reading: records come into the loop's one buffer, are opened from there straight into the owner's
+ * room, and what the owner has no room for is set aside until it reads again (at most one buffer;
+ * nothing more is taken from the socket meanwhile).
+ *
+ * Writing: up to four records are sealed into the loop's one output and given to the socket. What
+ * the socket does not take stays in that output, which is the connection's until then (the loop
+ * gets another one); the rest of the owner's write is sealed when the socket has taken it. So a
+ * connection holds one output at most, whatever the peer does. While it holds one, a session finds
+ * no room for answers of its own (to key updates), and reading waits.
+ *
+ * The loop's output is empty whenever somebody else is called: another connection may need it. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "net/conn_private.h"
+#include "net/tls.h"
+
+#include <string.h>
+
+#define IN_BYTES ((size_t)64 << 10)
+/* A refused peer has this long to read why. */
+#define LINGER_NS NS_PER_S
+/* Lines about failures, per loop and second: more would only serve to fill a disk. */
+#define MAX_LINES_PER_S 10
+
+/* What the connections of a loop share. */
+struct loop_tls {
+        struct tls_out *out;      /* owned; NULL until needed */
+        struct list     resuming; /* struct conn_tls: `resume` will go on with their reading */
+        struct mail     resume;
+        bool            is_resume_posted;
+        uint64_t        second;   /* of `n_lines` */
+        unsigned        n_lines, n_untold;
+        char            in[IN_BYTES];
+        char            record[TLS_RECORD_BYTES]; /* small parts become one record here */
+};
+
+enum conn_tls_state {
+        CONN_TLS_HANDSHAKE,
+        CONN_TLS_OPEN,
+        CONN_TLS_LINGER,
+};
+
+/* A place in an array of parts. */
+struct cursor {
+        const struct iovec *parts;
+        size_t              n_parts;
+        size_t              at; /* in the first of them */
+};
+
+struct conn_tls {
+        struct conn                *conn; /* borrowed: ours */
+        const struct conn_security *how;  /* borrowed */
+        struct tls_session         *session;
+        enum conn_tls_state         state;
+        uint64_t                    since_ns; /* of HANDSHAKE and LINGER */
+
+        struct tls_out *sending;      /* owned: the socket has not taken it */
+        size_t          sealed_bytes; /* of the owner's, in it */
+        struct cursor   rest;         /* of the pending write: not yet sealed */
+        struct iovec   *rest_parts;   /* owned: of `rest` */
+        size_t          rest_bytes;
+
+        char            *stash;       /* owned: records for which there was no room */
+        size_t           stash_bytes;
+        struct list_node resume_node; /* in loop_tls.resuming */
+        bool             is_pumping;
+        bool             is_uv_reading;
+        bool             is_blocked;  /* its session has something to say first */
+        bool             wants_shutdown; /* once the pending write is done */
+        bool             was_active;  /* since the last tick */
+        bool             has_begun;   /* the peer has sent something */
+};
+
+/* ---- what went wrong ---- */
+
+static bool may_log(struct loop_tls *l) {
+        uint64_t second = clock_now_ns() / NS_PER_S;
+
+        if (second != l->second) {
+                if (l->n_untold > 0)
+                        log_warn("%u more TLS failures were not logged", l->n_untold);
+                l->second = second;
+                l->n_lines = l->n_untold = 0;
+        }
+        if (l->n_lines >= MAX_LINES_PER_S) {
+                l->n_untold++;
+                return false;
+        }
+        l->n_lines++;
+        return true;
+}
+
+static void tell_failure(struct conn *c, const char *limit, const char *reason) {
+        const struct conn_security *how = c->tls->how;
+
+        if (how->on_rejected)
+                how->on_rejected(how->owner, limit);
+        if (may_log(c->loop->tls))
+                log_warn("TLS %s %s failed: %s",
+                         c->tls->state == CONN_TLS_HANDSHAKE ? "handshake with" : "connection of",
+                         conn_peer(c), reason);
+}
+
+static void end(struct conn *c, bool is_reset) {
+        if (c->is_closing || c->has_ended)
+                return;
+        c->has_ended = true;
+        conn_read_stop(c);
+        c->ops->on_end(c, is_reset);
+}
+
+/* ---- writing ---- */
+
+/* The output for the next call of the session: none while the last one is on its way. */
+static struct tls_out *lend_out(struct conn *c) {
+        struct loop_tls *l = c->loop->tls;
+        struct conn_tls *t = c->tls;
+
+        if (!l->out && !t->sending && (l->out = try_alloc(sizeof(*l->out))) != NULL)
+                l->out->len = 0;
+        tls_session_lend(t->session, t->sending ? NULL : l->out);
+        return t->sending ? NULL : l->out;
+}
+
+static void on_sent(uv_write_t *request, int status);
+
+/* Gives the loop's output to the socket; false when the connection has failed. */
+static bool flush(struct conn *c) {
+        struct conn_tls *t = c->tls;
+        struct tls_out  *out = c->loop->tls->out;
+        uv_buf_t         part;
+        int              n;
+
+        if (t->sending || !out || out->len == 0)
+                return true;
+        part = uv_buf_init(out->bytes, (unsigned)out->len);
+        n = uv_try_write(conn_stream(c), &part, 1);
+        if (n == (int)out->len || (n < 0 && n != UV_EAGAIN)) {
+                out->len = 0;
+                return n > 0;
+        }
+        n = MAX(n, 0);
+        part = uv_buf_init(out->bytes + n, (unsigned)out->len - (unsigned)n);
+        if (uv_write(&c->write, conn_stream(c), &part, 1, on_sent) < 0) {
+                out->len = 0;
+                return false;
+        }
+        t->sending = STEAL(c->loop->tls->out);
+        return true;
+}
+
+/* Up to a record's worth of bytes: where they lie when they lie in one piece, else gathered. */
+static struct str take_record(struct cursor *at, char *gathered) {
+        size_t n = 0;
+
+        while (at->n_parts > 0 && n < TLS_RECORD_BYTES) {
+                const char *from = (const char *)at->parts->iov_base + at->at;
+                size_t      left = at->parts->iov_len - at->at;
+                size_t      take = MIN(left, TLS_RECORD_BYTES - n);
+                bool        is_whole = n == 0 && (take == TLS_RECORD_BYTES || at->n_parts == 1);
+
+                at->at += take;
+                if (take == left) {
+                        at->parts++;
+                        at->n_parts--;
+                        at->at = 0;
+                }
+                if (is_whole && take > 0)
+                        return str_range(from, take);
+                if (take > 0)
+                        memcpy(gathered + n, from, take);
+                n += take;
+        }
+        return str_range(gathered, n);
+}
+
+/* Seals what fits into the output. */
+static bool seal(struct conn *c, struct cursor *at) {
+        struct conn_tls *t = c->tls;
+        struct tls_out  *out = lend_out(c);
+
+        if (!out)
+                return false;
+        while (at->n_parts > 0 && sizeof(out->bytes) - out->len >= TLS_SEALED_BYTES) {
+                struct str record = take_record(at, c->loop->tls->record);
+
+                if (record.len > 0 && !tls_session_write(t->session, record.ptr, record.len)) {
+                        out->len = 0;
+                        return false;
+                }
+                t->sealed_bytes += record.len;
+                t->rest_bytes -= MIN(t->rest_bytes, record.len);
+        }
+        return true;
+}
+
+static enum conn_write seal_and_send(struct conn *c, struct cursor *at) {
+        c->tls->was_active = true;
+        for (;;) {
+                if (!seal(c, at) || !flush(c))
+                        return CONN_WRITE_FAILED;
+                if (c->tls->sending)
+                        return CONN_WRITE_PENDING;
+                c->tls->sealed_bytes = 0;
+                if (at->n_parts == 0)
+                        return CONN_WRITE_DONE;
+        }
+}
+
+/* The array is the caller's, its bytes stay where they are. */
+static bool keep_rest(struct conn_tls *t, const struct cursor *at) {
+        t->rest_bytes = 0;
+        if (at->n_parts == 0)
+                return true;
+        t->rest_parts = try_alloc(at->n_parts * sizeof(*t->rest_parts)); /* as long as theirs */
+        if (!t->rest_parts)
+                return false;
+        memcpy(t->rest_parts, at->parts, at->n_parts * sizeof(*t->rest_parts));
+        for (size_t i = 0; i < at->n_parts; i++)
+                t->rest_bytes += at->parts[i].iov_len;
+        t->rest_bytes -= at->at;
+        t->rest = (struct cursor){ t->rest_parts, at->n_parts, at->at };
+        return true;
+}
+
+static void drop_rest(struct conn_tls *t) {
+        free(t->rest_parts);
+        t->rest_parts = NULL;
+        t->rest = (struct cursor){ 0 };
+        t->rest_bytes = 0;
+}
+
+enum conn_write conn_tls_write(struct conn *c, const struct iovec *parts, size_t n_parts) {
+        struct conn_tls *t = c->tls;
+        struct cursor    at = { parts, n_parts, 0 };
+        enum conn_write  rc = CONN_WRITE_PENDING;
+
+        if (t->state == CONN_TLS_LINGER)
+                return CONN_WRITE_FAILED;
+        if (t->state == CONN_TLS_OPEN && !t->sending)
+                rc = seal_and_send(c, &at);
+        if (rc == CONN_WRITE_PENDING && !keep_rest(t, &at))
+                return CONN_WRITE_FAILED;
+        c->is_writing = rc == CONN_WRITE_PENDING;
+        return rc;
+}
+
+size_t conn_tls_unwritten_bytes(const struct conn *c) {
+        size_t queued = uv_stream_get_write_queue_size(conn_stream(c));
+
+        return c->tls->rest_bytes + MIN(queued, c->tls->sealed_bytes);
+}
+
+static void end_write(struct conn *c, bool is_ok) {
+        drop_rest(c->tls);
+        c->is_writing = false;
+        c->ops->on_written(c, is_ok);
+}
+
+/* The pending write, as far as the socket takes it. */
+static void go_on_writing(struct conn *c) {
+        struct conn_tls *t = c->tls;
+        enum conn_write  rc;
+
+        if (!c->is_writing || t->sending || t->state != CONN_TLS_OPEN || c->is_closing)
+                return;
+        rc = seal_and_send(c, &t->rest);
+        if (rc != CONN_WRITE_PENDING)
+                end_write(c, rc == CONN_WRITE_DONE);
+}
+
+static void say_end(struct conn *c) {
+        struct conn_tls *t = c->tls;
+
+        t->wants_shutdown = false;
+        if (t->state == CONN_TLS_OPEN && lend_out(c)) {
+                tls_session_close(t->session);
+                flush(c);
+        }
+        uv_shutdown(&c->shutdown, conn_stream(c), NULL);
+}
+
+void conn_tls_shutdown(struct conn *c) {
+        if (c->is_writing || c->tls->sending)
+                c->tls->wants_shutdown = true;
+        else
+                say_end(c);
+}
+
+void conn_tls_close(struct conn *c) {
+        struct conn_tls *t = c->tls;
+        struct tls_out  *out;
+        uv_buf_t         part;
+
+        if (t->state != CONN_TLS_OPEN || c->is_writing || c->is_shut_down || !(out = lend_out(c)))
+                return;
+        tls_session_close(t->session);
+        part = uv_buf_init(out->bytes, (unsigned)out->len);
+        uv_try_write(conn_stream(c), &part, 1); /* whoever does not take it will see the FIN */
+        out->len = 0;
+}
+
+static void resume_soon(struct conn *c);
+
+static void on_sent(uv_write_t *request, int status) {
+        struct conn     *c = CONTAINER_OF(request, struct conn, write);
+        struct conn_tls *t = c->tls;
+        struct tls_out  *out = STEAL(t->sending);
+
+        out->len = 0;
+        if (c->loop->tls->out)
+                free(out);
+        else
+                c->loop->tls->out = out;
+        t->sealed_bytes = 0;
+        if (status < 0) {
+                if (c->is_writing)
+                        end_write(c, false);
+                return;
+        }
+        go_on_writing(c);
+        if (c->is_closing)
+                return;
+        if (t->wants_shutdown && !c->is_writing && !t->sending)
+                say_end(c);
+        if (t->is_blocked && !t->sending) {
+                t->is_blocked = false;
+                resume_soon(c);
+        }
+}
+
+/* ---- reading ---- */
+
+static void on_room(uv_handle_t *native, size_t suggested UNUSED, uv_buf_t *ret) {
+        struct conn *c = CONTAINER_OF(native, struct conn, tcp);
+
+        *ret = uv_buf_init(c->loop->tls->in, IN_BYTES);
+}
+
+static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room);
+
+/* Reads from the socket exactly while what comes can go on. */
+static void update_reading(struct conn *c) {
+        struct conn_tls *t = c->tls;
+        bool             wants = c->is_reading && !c->is_closing && !t->is_blocked &&
+                     t->stash_bytes == 0 && !list_is_linked(&t->resume_node);
+
+        if (wants == t->is_uv_reading)
+                return;
+        t->is_uv_reading = wants;
+        if (wants)
+                uv_read_start(conn_stream(c), on_room, on_read);
+        else if (!c->is_closing)
+                uv_read_stop(conn_stream(c));
+}
+
+static void fail(struct conn *c, const char *limit, const char *reason) {
+        struct conn_tls *t = c->tls;
+
+        tell_failure(c, limit, reason);
+        t->state = CONN_TLS_LINGER;
+        t->since_ns = clock_now_ns();
+        t->stash_bytes = 0;
+        flush(c);
+        if (!c->is_shut_down || t->wants_shutdown)
+                uv_shutdown(&c->shutdown, conn_stream(c), NULL);
+        c->is_shut_down = true;
+        t->wants_shutdown = false;
+}
+
+/* The session has to say something first. True when there is room for it now. */
+static bool make_room(struct conn *c) {
+        struct conn_tls *t = c->tls;
+
+        flush(c);
+        t->is_blocked = t->sending != NULL;
+        if (!t->is_blocked && !lend_out(c))
+                end(c, true); /* memory is short */
+        return !t->is_blocked && !c->has_ended;
+}
+
+static void on_handshake_done(struct conn *c) {
+        c->tls->state = CONN_TLS_OPEN;
+        go_on_writing(c);
+        if (!c->is_closing && c->tls->wants_shutdown && !c->is_writing && !c->tls->sending)
+                say_end(c);
+}
+
+/* One step of the handshake; false when nothing more can be done for now. */
+static bool go_on_shaking_hands(struct conn *c) {
+        struct conn_tls *t = c->tls;
+        enum tls_result  rc;
+
+        lend_out(c);
+        rc = tls_session_handshake(t->session);
+        switch (rc) {
+        case TLS_DONE:
+                flush(c);
+                on_handshake_done(c);
+                return true;
+        case TLS_WANTS_INPUT:
+                flush(c);
+                return false;
+        case TLS_WANTS_OUTPUT:
+                return make_room(c);
+        case TLS_ENDED:
+        case TLS_FAILED:
+                break;
+        }
+        fail(c, "tls_handshake",
+             rc == TLS_FAILED ? tls_session_reason(t->session) : "the peer ended it");
+        return false;
+}
+
+/* Fills the owner's room; the last result. */
+static enum tls_result open_records(struct conn_tls *t, struct iovec room, size_t *ret_n) {
+        enum tls_result rc;
+        size_t          n;
+
+        *ret_n = 0;
+        do {
+                rc = tls_session_read(t->session, (char *)room.iov_base + *ret_n,
+                                      room.iov_len - *ret_n, &n);
+                if (rc == TLS_DONE)
+                        *ret_n += n;
+        } while (rc == TLS_DONE && *ret_n < room.iov_len && tls_session_has_input(t->session));
+        return rc;
+}
+
+/* False when nothing more can be done for now. */
+static bool read_some(struct conn *c) {
+        struct conn_tls *t = c->tls;
+        struct iovec     room;
+        enum tls_result  rc;
+        size_t           n;
+
+        if (!tls_session_has_input(t->session))
+                return false;
+        room = c->ops->on_room(c);
+        if (room.iov_len == 0) {
+                c->is_reading = false;
+                if (c->ops->on_no_room)
+                        c->ops->on_no_room(c);
+                return c->is_reading;
+        }
+        lend_out(c);
+        rc = open_records(t, room, &n);
+        flush(c);
+        if (n > 0)
+                c->ops->on_read(c, n);
+        if (c->is_closing)
+                return false;
+        switch (rc) {
+        case TLS_DONE:
+                return true;
+        case TLS_WANTS_INPUT:
+                break;
+        case TLS_WANTS_OUTPUT:
+                return make_room(c);
+        case TLS_ENDED:
+                end(c, false);
+                break;
+        case TLS_FAILED:
+                fail(c, "tls_record", tls_session_reason(t->session));
+                break;
+        }
+        return false;
+}
+
+static bool step(struct conn *c) {
+        switch (c->tls->state) {
+        case CONN_TLS_HANDSHAKE:
+                return go_on_shaking_hands(c);
+        case CONN_TLS_OPEN:
+                return read_some(c);
+        case CONN_TLS_LINGER:
+                break;
+        }
+        return false;
+}
+
+/* Keeps what was not read; `records` may be the stash itself. */
+static bool set_aside(struct conn_tls *t, struct str records) {
+        if (records.len > 0 && !t->stash && (t->stash = try_alloc(IN_BYTES)) == NULL)
+                return false;
+        if (records.len > 0)
+                memmove(t->stash, records.ptr, records.len);
+        t->stash_bytes = records.len;
+        if (records.len == 0) {
+                free(t->stash);
+                t->stash = NULL;
+        }
+        return true;
+}
+
+static void pump(struct conn *c, struct str records) {
+        struct conn_tls *t = c->tls;
+        size_t           left;
+
+        t->was_active = true;
+        t->is_pumping = true;
+        tls_session_feed(t->session, records);
+        while (c->is_reading && !c->is_closing && !t->is_blocked && step(c))
+                ;
+        t->is_pumping = false;
+        left = t->state == CONN_TLS_LINGER ? 0 : tls_session_unread_bytes(t->session);
+        if (!set_aside(t, str_range(records.ptr + records.len - left, left)))
+                end(c, true);
+        tls_session_feed(t->session, (struct str){ 0 });
+        update_reading(c);
+}
+
+static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room) {
+        struct conn     *c = CONTAINER_OF(native, struct conn, tcp);
+        struct conn_tls *t = c->tls;
+
+        if (n > 0) {
+                t->has_begun = true;
+                if (t->state != CONN_TLS_LINGER)
+                        pump(c, str_range(room->base, (size_t)n));
+                return;
+        }
+        if (n == 0)
+                return;
+        /* Port scanners and balancers that look whether a port is open say nothing; no news. */
+        if (t->state == CONN_TLS_HANDSHAKE && t->has_begun)
+                tell_failure(c, "tls_handshake", n == UV_EOF ? "the peer closed the connection"
+                                                             : uv_strerror((int)n));
+        end(c, n != UV_EOF || t->state != CONN_TLS_OPEN);
+}
+
+static void on_resume(struct mail *m) {
+        struct loop_tls *l = CONTAINER_OF(m, struct loop_tls, resume);
+
+        l->is_resume_posted = false;
+        while (!list_is_empty(&l->resuming)) {
+                struct conn_tls *t =
+                        LIST_ENTRY(list_first(&l->resuming), struct conn_tls, resume_node);
+
+                list_remove(&t->resume_node);
+                if (!t->conn->is_closing)
+                        pump(t->conn, str_range(t->stash, t->stash_bytes));
+        }
+}
+
+/* Not at once: whoever asks may be inside a callback of this very connection. */
+static void resume_soon(struct conn *c) {
+        struct loop_tls *l = c->loop->tls;
+
+        if (list_is_linked(&c->tls->resume_node))
+                return;
+        list_append(&l->resuming, &c->tls->resume_node);
+        if (!l->is_resume_posted)
+                mailbox_post(&c->loop->mailbox, &l->resume);
+        l->is_resume_posted = true;
+        update_reading(c);
+}
+
+void conn_tls_read_start(struct conn *c) {
+        struct conn_tls *t = c->tls;
+
+        if (t->is_pumping || t->is_blocked)
+                return;
+        if (t->stash_bytes > 0 || tls_session_has_input(t->session))
+                resume_soon(c);
+        else
+                update_reading(c);
+}
+
+void conn_tls_read_stop(struct conn *c) {
+        if (!c->tls->is_pumping)
+                update_reading(c);
+}
+
+/* ---- time, beginning and end ---- */
+
+void conn_tls_tick(struct conn *c, uint64_t now_ns) {
+        struct conn_tls *t = c->tls;
+
+        if (t->state == CONN_TLS_HANDSHAKE && now_ns - t->since_ns >= t->how->handshake_time_ns) {
+                tell_failure(c, "tls_handshake_time", "it took too long");
+                end(c, true);
+        } else if (t->state == CONN_TLS_LINGER && now_ns - t->since_ns >= LINGER_NS) {
+                end(c, true);
+        } else if (t->state == CONN_TLS_OPEN && !t->was_active) {
+                tls_session_rest(t->session);
+        }
+        t->was_active = false;
+}
+
+static struct loop_tls *get_shared(struct loop *l) {
+        if (l->tls || !(l->tls = try_alloc(sizeof(*l->tls))))
+                return l->tls;
+        memset(l->tls, 0, offsetof(struct loop_tls, in));
+        list_init(&l->tls->resuming);
+        l->tls->resume.deliver = on_resume;
+        return l->tls;
+}
+
+void loop_tls_free(struct loop_tls *t) {
+        if (!t)
+                return;
+        free(t->out);
+        free(t);
+}
+
+struct error *conn_secure(struct conn *c, const struct conn_security *how) {
+        struct conn_tls *t = get_shared(c->loop) ? try_zalloc(sizeof(*t)) : NULL;
+
+        if (t)
+                t->session = tls_session_new(how->context);
+        if (!t || !t->session) {
+                free(t);
+                return error_new(ERR_UNAVAILABLE, "out of memory");
+        }
+        t->conn = c;
+        t->how = how;
+        t->since_ns = clock_now_ns();
+        c->tls = t;
+        return NULL;
+}
+
+void conn_tls_free(struct conn *c) {
+        struct conn_tls *t = c->tls;
+
+        if (list_is_linked(&t->resume_node))
+                list_remove(&t->resume_node);
+        if (c->is_writing) /* it waited for the handshake, and never reached the socket */
+                end_write(c, false);
+        tls_session_free(t->session);
+        drop_rest(t);
+        free(t->stash);
+        free(t);
+        c->tls = NULL;
+}

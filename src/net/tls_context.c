@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "net/tls_types.h"
+
+#include <string.h>
+
+/* A bundle of all public authorities has a quarter of this. */
+#define MAX_FILE_BYTES ((size_t)1 << 20)
+
+/* Forward secrecy and authenticated encryption; of TLS 1.3 every suite has both. */
+#define SUITES_OF_1_2 "ECDHE+AESGCM:ECDHE+CHACHA20"
+
+/* ---- files ---- */
+
+struct pem {
+        const char   *what; /* "server certificate" */
+        const char   *path;
+        struct strbuf text;
+        BIO          *bio;
+};
+
+static void pem_done(struct pem *p) {
+        BIO_free(p->bio);
+        if (p->text.ptr)
+                OPENSSL_cleanse(p->text.ptr, p->text.len);
+        strbuf_done(&p->text);
+        ERR_clear_error();
+}
+#define AUTO_PEM CLEANUP(pem_done) struct pem
+
+static struct error *pem_open(struct pem *p) {
+        struct error *err = file_read(p->path, MAX_FILE_BYTES, &p->text);
+
+        if (err)
+                return error_wrap(err, "%s", p->what);
+        p->bio = BIO_new_mem_buf(strbuf_cstr(&p->text), (int)p->text.len);
+        if (!p->bio)
+                return error_new(ERR_INTERNAL, "%s '%s': out of memory", p->what, p->path);
+        return NULL;
+}
+
+static struct error *pem_error(const struct pem *p, const char *wrong) {
+        return error_new(ERR_INVALID_ARG, "%s '%s': %s", p->what, p->path, wrong);
+}
+
+/* The end of a file of certificates, or something in it that is none? */
+static bool is_at_end(void) {
+        unsigned long code = ERR_peek_last_error();
+
+        return ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE;
+}
+
+static struct error *certificate_error(const struct pem *p) {
+        const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+
+        if (is_at_end())
+                return pem_error(p, "no PEM certificate in it");
+        return error_new(ERR_INVALID_ARG, "%s '%s': no valid PEM certificate: %s", p->what, p->path,
+                         reason ? reason : "unknown reason");
+}
+
+static void warn_of_dates(const struct pem *p, const X509 *cert) {
+        if (X509_cmp_current_time(X509_get0_notAfter(cert)) < 0)
+                log_warn("%s '%s' has expired", p->what, p->path);
+        else if (X509_cmp_current_time(X509_get0_notBefore(cert)) > 0)
+                log_warn("%s '%s' is not yet valid", p->what, p->path);
+}
+
+static struct error *read_chain(SSL_CTX *native, const struct pem *p) {
+        X509 *cert;
+
+        while ((cert = PEM_read_bio_X509(p->bio, NULL, NULL, NULL)) != NULL)
+                if (SSL_CTX_add0_chain_cert(native, cert) != 1) {
+                        X509_free(cert);
+                        return pem_error(p, "a certificate behind the first one is refused");
+                }
+        return is_at_end() ? NULL : certificate_error(p);
+}
+
+static struct error *read_certificate(SSL_CTX *native, const char *path) {
+        AUTO_PEM p = { .what = "server certificate", .path = path };
+        X509    *cert;
+        int      rc;
+
+        TRY(pem_open(&p));
+        cert = PEM_read_bio_X509_AUX(p.bio, NULL, NULL, NULL);
+        if (!cert)
+                return certificate_error(&p);
+        warn_of_dates(&p, cert);
+        rc = SSL_CTX_use_certificate(native, cert);
+        X509_free(cert);
+        if (rc != 1) {
+                const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+
+                return pem_error(&p, reason ? reason : "refused");
+        }
+        return read_chain(native, &p);
+}
+
+/* Nobody is there to be asked. */
+static int on_passphrase(char *to, int size, int rwflag, void *was_asked) {
+        (void)to;
+        (void)size;
+        (void)rwflag;
+        *(bool *)was_asked = true;
+        return -1;
+}
+
+static struct error *read_key(SSL_CTX *native, const char *path) {
+        AUTO_PEM  p = { .what = "server key", .path = path };
+        bool      was_asked = false;
+        EVP_PKEY *key;
+        int       rc;
+
+        TRY(pem_open(&p));
+        key = PEM_read_bio_PrivateKey(p.bio, NULL, on_passphrase, &was_asked);
+        if (!key)
+                return pem_error(&p, was_asked ? "the key is encrypted; one without a pass phrase "
+                                                 "is needed"
+                                               : "no valid PEM private key in it");
+        rc = X509_check_private_key(SSL_CTX_get0_certificate(native), key);
+        if (rc == 1)
+                rc = SSL_CTX_use_PrivateKey(native, key);
+        else
+                rc = -1;
+        EVP_PKEY_free(key);
+        if (rc == -1)
+                return pem_error(&p, "the key does not match the server certificate");
+        return rc == 1 ? NULL : pem_error(&p, "the key is refused");
+}
+
+static struct error *read_roots(SSL_CTX *native, const char *path) {
+        AUTO_PEM    p = { .what = "root certificate", .path = path };
+        X509_STORE *store = SSL_CTX_get_cert_store(native);
+        size_t      n = 0;
+        X509       *cert;
+
+        TRY(pem_open(&p));
+        while ((cert = PEM_read_bio_X509(p.bio, NULL, NULL, NULL)) != NULL) {
+                bool is_taken = X509_STORE_add_cert(store, cert) == 1 &&
+                                SSL_CTX_add_client_CA(native, cert) == 1;
+
+                X509_free(cert);
+                if (!is_taken)
+                        return pem_error(&p, "a certificate is refused");
+                n++;
+        }
+        if (n == 0 || !is_at_end())
+                return certificate_error(&p);
+        /* The issuer of the clients' certificates is enough, be it a root or not. */
+        X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN);
+        SSL_CTX_set_verify(native, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+        return NULL;
+}
+
+/* ---- settings ---- */
+
+static int on_alpn(SSL *ssl, const unsigned char **ret, unsigned char *ret_len,
+                   const unsigned char *offered, unsigned n_offered, void *owner) {
+        const struct tls_context *t = owner;
+        unsigned char            *chosen; /* points into one of the two */
+        int                       rc;
+
+        (void)ssl;
+        rc = SSL_select_next_proto(&chosen, ret_len, (const unsigned char *)t->protocols.ptr,
+                                   (unsigned)t->protocols.len, offered, n_offered);
+        *ret = chosen;
+        return rc == OPENSSL_NPN_NEGOTIATED ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
+static bool apply_settings(SSL_CTX *native, struct tls_context *t) {
+        static const unsigned char session_context[] = "neso";
+
+        SSL_CTX_set_options(native, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+        SSL_CTX_set_mode(native, SSL_MODE_ENABLE_PARTIAL_WRITE |
+                                         SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+        /* Clients keep their sessions, sealed in tickets; here nothing is kept. */
+        SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
+        SSL_CTX_set_max_early_data(native, 0);
+        SSL_CTX_set_alpn_select_cb(native, on_alpn, t);
+        return SSL_CTX_set_min_proto_version(native, TLS1_2_VERSION) == 1 &&
+               SSL_CTX_set_cipher_list(native, SUITES_OF_1_2) == 1 &&
+               SSL_CTX_set_session_id_context(native, session_context,
+                                              sizeof(session_context) - 1) == 1;
+}
+
+static struct error *read_files(SSL_CTX *native, const struct tls_context *t) {
+        TRY(read_certificate(native, t->cert_path));
+        TRY(read_key(native, t->key_path));
+        return t->root_path ? read_roots(native, t->root_path) : NULL;
+}
+
+static struct error *make_native(struct tls_context *t, SSL_CTX **ret) {
+        SSL_CTX      *native = SSL_CTX_new(TLS_server_method());
+        struct error *err;
+
+        if (!native || !apply_settings(native, t)) {
+                SSL_CTX_free(native);
+                ERR_clear_error();
+                return error_new(ERR_INTERNAL, "unable to set TLS up");
+        }
+        err = read_files(native, t);
+        if (err) {
+                SSL_CTX_free(native);
+                return err;
+        }
+        *ret = native;
+        return NULL;
+}
+
+struct error *tls_context_new(const struct tls_options *o, struct tls_context **ret) {
+        struct tls_context *t = mem_zalloc(sizeof(*t));
+        struct error       *err;
+
+        t->cert_path = mem_strdup(o->cert_path);
+        t->key_path = mem_strdup(o->key_path);
+        t->root_path = mem_strdup(o->root_path);
+        t->protocols = o->protocols;
+        mutex_init(&t->lock, LOCK_MAILBOX);
+        t->wire = tls_wire_new();
+        err = t->wire ? make_native(t, &t->native)
+                      : error_new(ERR_INTERNAL, "unable to set TLS up");
+        if (err) {
+                tls_context_free(t);
+                return err;
+        }
+        *ret = t;
+        return NULL;
+}
+
+struct error *tls_context_reload(struct tls_context *t) {
+        SSL_CTX *fresh = NULL, *old;
+
+        TRY(make_native(t, &fresh));
+        mutex_lock(&t->lock);
+        old = t->native;
+        t->native = fresh;
+        mutex_unlock(&t->lock);
+        SSL_CTX_free(old); /* connections hold it as long as they need it */
+        return NULL;
+}
+
+void tls_context_free(struct tls_context *t) {
+        if (!t)
+                return;
+        SSL_CTX_free(t->native);
+        BIO_meth_free(t->wire);
+        mutex_done(&t->lock);
+        free(t->cert_path);
+        free(t->key_path);
+        free(t->root_path);
+        free(t);
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/mem.h"
+#include "net/tls_types.h"
+
+#include <assert.h>
+#include <string.h>
+
+struct tls_session {
+        SSL            *native; /* owned; holds the settings it began with */
+        struct str      in;     /* borrowed: what was fed and not read */
+        struct tls_out *out;    /* borrowed */
+        char           *reason; /* owned; of a failure */
+};
+
+/* ---- the wire: what OpenSSL reads from and writes to ---- */
+
+static int wire_read(BIO *bio, char *to, size_t len, size_t *ret_n) {
+        struct tls_session *s = BIO_get_data(bio);
+        size_t              n = MIN(len, s->in.len);
+
+        BIO_clear_retry_flags(bio);
+        if (n == 0) {
+                BIO_set_retry_read(bio);
+                return -1;
+        }
+        memcpy(to, s->in.ptr, n);
+        s->in = str_range(s->in.ptr + n, s->in.len - n);
+        *ret_n = n;
+        return 1;
+}
+
+static int wire_write(BIO *bio, const char *bytes, size_t len, size_t *ret_n) {
+        struct tls_session *s = BIO_get_data(bio);
+        size_t              n = s->out ? MIN(len, sizeof(s->out->bytes) - s->out->len) : 0;
+
+        BIO_clear_retry_flags(bio);
+        if (n == 0) {
+                BIO_set_retry_write(bio);
+                return -1;
+        }
+        memcpy(s->out->bytes + s->out->len, bytes, n);
+        s->out->len += n;
+        *ret_n = n;
+        return 1;
+}
+
+static long wire_ctrl(BIO *bio, int command, long number, void *pointer) {
+        (void)bio;
+        (void)number;
+        (void)pointer;
+        return command == BIO_CTRL_FLUSH; /* always done; nothing else is known */
+}
+
+BIO_METHOD *tls_wire_new(void) {
+        BIO_METHOD *wire = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "neso wire");
+
+        if (!wire)
+                return NULL;
+        BIO_meth_set_read_ex(wire, wire_read);
+        BIO_meth_set_write_ex(wire, wire_write);
+        BIO_meth_set_ctrl(wire, wire_ctrl);
+        return wire;
+}
+
+/* ---- the session ---- */
+
+static SSL_CTX *take_native(struct tls_context *t) {
+        MUTEX_GUARD(&t->lock);
+
+        SSL_CTX_up_ref(t->native);
+        return t->native;
+}
+
+struct tls_session *tls_session_new(struct tls_context *t) {
+        struct tls_session *s = try_zalloc(sizeof(*s));
+        SSL_CTX            *native;
+        BIO                *bio;
+
+        if (!s)
+                return NULL;
+        native = take_native(t);
+        s->native = SSL_new(native);
+        SSL_CTX_free(native);
+        bio = BIO_new(t->wire);
+        if (!s->native || !bio) {
+                BIO_free(bio);
+                tls_session_free(s);
+                ERR_clear_error();
+                return NULL;
+        }
+        BIO_set_data(bio, s);
+        BIO_set_init(bio, 1);
+        SSL_set_bio(s->native, bio, bio);
+        SSL_set_accept_state(s->native);
+        return s;
+}
+
+void tls_session_free(struct tls_session *s) {
+        if (!s)
+                return;
+        SSL_free(s->native);
+        free(s->reason);
+        free(s);
+}
+
+void tls_session_feed(struct tls_session *s, struct str records) {
+        s->in = records;
+}
+
+size_t tls_session_unread_bytes(const struct tls_session *s) {
+        return s->in.len;
+}
+
+bool tls_session_has_input(const struct tls_session *s) {
+        return s->in.len > 0 || SSL_pending(s->native) > 0;
+}
+
+void tls_session_lend(struct tls_session *s, struct tls_out *out) {
+        s->out = out;
+}
+
+/* What OpenSSL calls by a name that only its authors understand. */
+static const char *plain_words(unsigned long code) {
+        if (ERR_GET_LIB(code) != ERR_LIB_SSL)
+                return NULL;
+        switch (ERR_GET_REASON(code)) {
+        case SSL_R_HTTP_REQUEST:
+        case SSL_R_HTTPS_PROXY_REQUEST:
+                return "plain HTTP came where TLS is spoken";
+        case SSL_R_WRONG_VERSION_NUMBER:
+        case SSL_R_PACKET_LENGTH_TOO_LONG:
+        case SSL_R_BAD_PACKET_LENGTH:
+                return "what came is no TLS";
+        case SSL_R_NO_APPLICATION_PROTOCOL:
+                return "none of the client's application protocols (ALPN) is served here";
+        default:
+                return NULL;
+        }
+}
+
+static void keep_reason(struct tls_session *s) {
+        long          verdict = SSL_get_verify_result(s->native);
+        unsigned long code = ERR_peek_error();
+        const char   *text = plain_words(code);
+
+        free(s->reason);
+        if (verdict != X509_V_OK)
+                s->reason = mem_printf("client certificate: %s",
+                                       X509_verify_cert_error_string(verdict));
+        else if (text || (text = ERR_reason_error_string(code)) != NULL)
+                s->reason = mem_strdup(text);
+        else
+                s->reason = mem_strdup("unknown reason");
+}
+
+/* Of a call that did not succeed. OpenSSL's queue of errors is empty before each call. */
+static enum tls_result explain(struct tls_session *s, int rc) {
+        switch (SSL_get_error(s->native, rc)) {
+        case SSL_ERROR_WANT_READ:
+                return TLS_WANTS_INPUT;
+        case SSL_ERROR_WANT_WRITE:
+                return TLS_WANTS_OUTPUT;
+        case SSL_ERROR_ZERO_RETURN:
+                return TLS_ENDED;
+        default:
+                keep_reason(s);
+                ERR_clear_error();
+                return TLS_FAILED;
+        }
+}
+
+enum tls_result tls_session_handshake(struct tls_session *s) {
+        int rc = SSL_do_handshake(s->native);
+
+        return rc == 1 ? TLS_DONE : explain(s, rc);
+}
+
+enum tls_result tls_session_read(struct tls_session *s, char *to, size_t len, size_t *ret_n) {
+        int rc = SSL_read_ex(s->native, to, len, ret_n);
+
+        return rc == 1 ? TLS_DONE : explain(s, rc);
+}
+
+bool tls_session_write(struct tls_session *s, const char *bytes, size_t len) {
+        size_t n;
+        int    rc;
+
+        assert(len > 0 && len <= TLS_RECORD_BYTES);
+        rc = SSL_write_ex(s->native, bytes, len, &n);
+        if (rc == 1 && n == len)
+                return true;
+        if (rc != 1)
+                explain(s, rc);
+        return false;
+}
+
+void tls_session_close(struct tls_session *s) {
+        if (SSL_shutdown(s->native) < 0)
+                ERR_clear_error();
+}
+
+/* Only between two records: versions of OpenSSL forget a head whose record has not yet come
+ * (CVE-2024-4741). */
+void tls_session_rest(struct tls_session *s) {
+        if (strcmp(SSL_rstate_string(s->native), "RH") == 0)
+                SSL_free_buffers(s->native);
+}
+
+const char *tls_session_reason(const struct tls_session *s) {
+        return s->reason ? s->reason : "";
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside tls_context.c and tls_session.c only: OpenSSL, and the struct of a context.
+ */
+#pragma once
+
+#include "base/lock.h"
+#include "net/tls.h"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+struct tls_context {
+        char       *cert_path; /* owned */
+        char       *key_path;  /* owned */
+        char       *root_path; /* owned; may be NULL */
+        struct str  protocols;
+        BIO_METHOD *wire;      /* owned: how sessions reach what they are fed and lent */
+
+        struct mutex lock; /* rank LOCK_MAILBOX; guards what follows */
+        SSL_CTX     *native; /* ref */
+};
+
+/* tls_session.c. NULL when memory is short. */
+BIO_METHOD *tls_wire_new(void);
