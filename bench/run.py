@@ -32,12 +32,14 @@ def pinned(core, command):
 class Neso:
     """A server on a repository; stopped when the block ends."""
 
-    def __init__(self, build, repository):
+    scheme = "http"
+
+    def __init__(self, build, repository, *options):
         self.command = pinned(SERVER_CORE, [
             os.path.join(build, "neso"), "serve", "--model-repository", repository,
             "--http-address", "127.0.0.1", "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0",
             "--http-thread-count", "1", "--grpc-address", "127.0.0.1",
-            "--grpc-infer-thread-count", "1"])
+            "--grpc-infer-thread-count", "1", *options])
 
     def __enter__(self):
         self.port = self.grpc_port = None
@@ -66,7 +68,25 @@ class Neso:
             return json.load(answer)
 
 
+class NesoTls(Neso):
+    """The same over TLS; wrk asks for the newest version, and does not look who signed."""
+
+    scheme = "https"
+
+    def __init__(self, build, repository, folder):
+        cert, key = os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem")
+        if not os.path.exists(cert):
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                            "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", cert,
+                            "-subj", "/CN=localhost", "-days", "1"], check=True,
+                           capture_output=True)
+        super().__init__(build, repository, "--http-use-ssl=true", f"--http-server-cert={cert}",
+                         f"--http-server-key={key}")
+
+
 class Floor:
+    scheme = "http"
+
     def __init__(self, build, response, program="floor"):
         """The response is a number of bytes, for floor_h2 the file that has them."""
         self.command = pinned(SERVER_CORE, [os.path.join(build, "bench", program), "0",
@@ -86,7 +106,7 @@ def lua_text(data):
     return '"' + "".join(f"\\{byte:03d}" for byte in data) + '"'
 
 
-def wrk(port, path, body, headers, connections, seconds):
+def wrk(server, path, body, headers, connections, seconds):
     """Requests per second of POSTs of one body; every answer must be 200."""
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write('wrk.method = "POST"\n')
@@ -96,7 +116,7 @@ def wrk(port, path, body, headers, connections, seconds):
         script.flush()
         text = subprocess.run(
             pinned(LOAD_CORE, ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", script.name,
-                               f"http://127.0.0.1:{port}{path}"]),
+                               f"{server.scheme}://127.0.0.1:{server.port}{path}"]),
             check=True, capture_output=True, text=True).stdout
     if "Non-2xx" in text or "Socket errors" in text:
         raise SystemExit("the load saw errors:\n" + text)
@@ -186,7 +206,7 @@ def compare(options, body, headers, contenders, connections):
     for _ in range(options.rounds):
         for name, (server, path) in contenders.items():
             with server as running:
-                rates[name].append(wrk(running.port, path, body, headers, connections,
+                rates[name].append(wrk(running, path, body, headers, connections,
                                        options.seconds))
     return {name: statistics.median(values) for name, values in rates.items()}
 
@@ -204,6 +224,21 @@ def bench_tiny(options, repository):
     print(f"tiny: identity FP32 [1], binary, 64 connections; floor {medians['floor']:.0f}/s")
     print(f"  run to completion  {medians['inline'] / medians['floor']:.2f} of the floor")
     print(f"  thread of its own  {medians['hop'] / medians['floor']:.2f} of the floor")
+
+
+def bench_tls(options, repository):
+    """What TLS 1.3 costs on connections that are open: small requests, and large bodies."""
+    path = "/v2/models/identity/infer"
+    with tempfile.TemporaryDirectory() as folder:
+        for name, n, connections in (("small", 1, 64), ("1 MiB", 1 << 18, 4)):
+            body, headers = binary_request("INPUT0", [n], bytes(4 * n))
+            medians = compare(options, body, headers, {
+                "plain": (Neso(options.build, repository), path),
+                "tls": (NesoTls(options.build, repository, folder), path),
+            }, connections)
+            print(f"tls: identity, {name} bodies, {connections} connections; "
+                  f"plain {medians['plain']:.0f}/s")
+            print(f"  TLS 1.3            {medians['tls'] / medians['plain']:.2f} of plain")
 
 
 def bench_large(options, repository):
@@ -303,7 +338,7 @@ def digits_round(options):
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(os.path.join(model, "digits"), os.path.join(folder, "digits"))
         with Neso(options.build, folder) as server:
-            rate = wrk(server.port, "/v2/models/digits/infer", body, headers, 64, options.seconds)
+            rate = wrk(server, "/v2/models/digits/infer", body, headers, 64, options.seconds)
             stats = server.get("/v2/models/digits/stats")["model_stats"][0]
     sizes = {b["batch_size"]: b["compute_infer"]["count"] for b in stats["batch_stats"]}
     us = us_alone(options, sizes)
@@ -329,7 +364,7 @@ def bench_digits(options, _):
     print(f"  {ratio:.2f} of what ONNX Runtime alone reaches with the same batch sizes")
 
 
-BENCHES = {"tiny": bench_tiny, "large": bench_large, "grpc": bench_grpc,
+BENCHES = {"tiny": bench_tiny, "tls": bench_tls, "large": bench_large, "grpc": bench_grpc,
            "grpc-large": bench_grpc_large, "json": bench_json_infer,
            "codec": bench_codec, "digits": bench_digits}
 

@@ -46,7 +46,7 @@ struct server {
         struct mutex lock;
         struct cond  changed;
         size_t       n_closed, n_ended, n_reset, n_no_room;
-        size_t       n_pending_ok, n_pending_failed;
+        size_t       n_pending, n_pending_ok, n_pending_failed;
         size_t       n_read; /* bytes while a write was pending */
         size_t       n_rejected;
         char         limit[32];
@@ -103,6 +103,7 @@ static void on_read(struct conn *c, size_t n) {
                 assert_true(conn_unwritten_bytes(c) > 0 && conn_unwritten_bytes(c) < BIG);
                 if (!p->server->reads_on)
                         conn_read_stop(c);
+                count(p->server, &p->server->n_pending, 1);
                 break;
         case CONN_WRITE_FAILED:
                 conn_close(c);
@@ -338,6 +339,7 @@ static void test_reset_while_writing(void **state UNUSED) {
         client_open(&c, &s, TLS1_3_VERSION);
         client_say(&c, "b", 1);
         client_expect(&c, s.big, 1000);
+        wait_for(&s, &s.n_pending, 1);
         setsockopt(c.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
         client_close(&c);
         wait_for(&s, &s.n_pending_failed, 1);
