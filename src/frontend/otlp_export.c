@@ -30,10 +30,12 @@ struct curl_functions {
         __typeof__(&curl_slist_free_all)  slist_free_all;
 };
 
+/* Of the process: libcurl and its libraries leave keys of threads behind, and are never closed. */
+static struct dl *library;
+
 struct otlp_export {
         struct trace_sink          sink;
         struct otlp_export_options options;
-        struct dl                 *library; /* never closed: it leaves threads' keys behind */
         struct curl_functions      curl;
         CURL                      *easy;    /* owned */
         struct curl_slist         *headers; /* owned */
@@ -180,13 +182,13 @@ static struct error *open_library(struct otlp_export *e) {
                 { "curl_slist_append", (dl_symbol_fn *)&c->slist_append },
                 { "curl_slist_free_all", (dl_symbol_fn *)&c->slist_free_all },
         };
-        struct error *err = dl_open(LIBRARY, &e->library);
+        struct error *err = library ? NULL : dl_open(LIBRARY, &library);
 
         if (err)
                 return error_wrap(err, "trace mode opentelemetry needs libcurl (" LIBRARY
                                        "), which could not be loaded");
         for (size_t i = 0; i < ARRAY_LEN(symbols); i++)
-                TRY(dl_get(e->library, symbols[i].name, symbols[i].place));
+                TRY(dl_get(library, symbols[i].name, symbols[i].place));
         return NULL;
 }
 
