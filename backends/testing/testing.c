@@ -123,6 +123,8 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
         for (uint32_t i = 0; i < n_requests; i++)
                 execution.n_rows += count_rows(model, requests[i]);
         KIT_TRY(testing_pause(model, execution.n_rows, n_requests));
+        if (model->crash != NULL)
+                testing_crash(model->crash);
         if (model->fail_execute != NULL)
                 return kit_error(TRITONSERVER_ERROR_INTERNAL, "%s", model->fail_execute);
         if (!model->is_decoupled)

@@ -6,6 +6,8 @@
  *     fail_load          text: loading the model fails with it
  *     fail_load_code     the code of that: a name as in "Invalid argument" or a number; Internal
  *     fail_instance      text: creating an instance fails with it
+ *     crash              name of a signal, as in "SIGSEGV": each execution ends in it, by the fault
+ *                        that causes it where there is one; "overflow": by a stack that is full
  *     fail_execute       text: TRITONBACKEND_ModelInstanceExecute returns it as its error
  *     load_delay_ms      sleep that long while the model loads
  *     execute_delay_ms   sleep that long in each execution, then in addition per request what
@@ -60,6 +62,7 @@ struct testing_model {
         struct kit_model      kit;
         const char           *fail_instance; /* borrowed: the configuration; NULL: do not fail */
         const char           *fail_execute;  /* the same */
+        const char           *crash;         /* the same */
         int64_t               delay_ms;
         int64_t               n_responses;
         int                   gate;      /* descriptor, -1: none */
@@ -90,6 +93,11 @@ void                testing_model_free(struct testing_model *model);
 TRITONSERVER_Error *testing_pause(const struct testing_model *model, int64_t n_rows,
                                   uint32_t n_requests);
 void                testing_sleep_ms(int64_t ms);
+
+/* testing_crash.c */
+
+/* Ends the process as the model's parameter says; returns for names that it does not know. */
+void testing_crash(const char *how);
 
 /* A code by its name or its number; INTERNAL for anything else. */
 TRITONSERVER_Error_Code testing_code(const char *text);

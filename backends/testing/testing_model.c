@@ -135,6 +135,7 @@ static TRITONSERVER_Error *open_model(TRITONBACKEND_Model *triton, struct testin
         model->is_decoupled =
                 kit_json_bool(kit_json_find(root, "model_transaction_policy/decoupled"), false);
         model->fail_instance = kit_model_parameter(kit, "fail_instance");
+        model->crash = kit_model_parameter(kit, "crash");
         model->fail_execute = kit_model_parameter(kit, "fail_execute");
         KIT_TRY(kit_model_parameter_int(kit, "execute_delay_ms", &model->delay_ms));
         KIT_TRY(kit_model_parameter_int(kit, "responses", &model->n_responses));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "api/api_types.h"
 
+#include "base/crash_report.h"
 #include "base/lock.h"
 #include "base/log.h"
 
@@ -46,6 +47,10 @@ struct TRITONSERVER_Error *NESO_LogLine(const char *line, size_t byte_size) {
         }
         log_raw(str_range(line ? line : "", byte_size));
         return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_ReportCrashes(void) {
+        return error_to_api(crash_report_install());
 }
 
 /* The setters of the C API take options that they do not use: the log is the process's. */

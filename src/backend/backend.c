@@ -35,21 +35,40 @@ static struct error *find_entry_points(struct backend *b) {
         return NULL;
 }
 
-static struct error *start(struct backend *b) {
-        TRITONBACKEND_Backend *face = (TRITONBACKEND_Backend *)b;
+static struct error *call_initialize(struct backend *b) {
+        PLUGIN_CALL(&b->place, "TRITONBACKEND_Initialize");
 
+        return (struct error *)b->entry.initialize((TRITONBACKEND_Backend *)b);
+}
+
+static struct error *call_get_attributes(struct backend *b) {
+        PLUGIN_CALL(&b->place, "TRITONBACKEND_GetBackendAttribute");
+
+        return (struct error *)b->entry.get_attributes(
+                (TRITONBACKEND_Backend *)b, (TRITONBACKEND_BackendAttribute *)&b->attributes);
+}
+
+static struct error *call_finalize(struct backend *b) {
+        PLUGIN_CALL(&b->place, "TRITONBACKEND_Finalize");
+
+        return (struct error *)b->entry.finalize((TRITONBACKEND_Backend *)b);
+}
+
+static struct error *start(struct backend *b) {
         if (b->entry.initialize != NULL) {
-                struct error *err = (struct error *)b->entry.initialize(face);
+                struct error *err = call_initialize(b);
 
                 if (err != NULL) {
                         b->entry.finalize = NULL; /* what did not start is not ended */
-                        return err;
+                        /* Often it finds our version too old, and few say what they found. */
+                        return error_wrap(err,
+                                          "unable to initialize backend '%s' from '%s' with "
+                                          "backend API %d.%d",
+                                          b->name, b->path, TRITONBACKEND_API_VERSION_MAJOR,
+                                          TRITONBACKEND_API_VERSION_MINOR);
                 }
         }
-        if (b->entry.get_attributes != NULL)
-                return (struct error *)b->entry.get_attributes(
-                        face, (TRITONBACKEND_BackendAttribute *)&b->attributes);
-        return NULL;
+        return b->entry.get_attributes != NULL ? call_get_attributes(b) : NULL;
 }
 
 struct error *backend_open(const char *name, const char *path, struct strbuf *config_json,
@@ -60,6 +79,7 @@ struct error *backend_open(const char *name, const char *path, struct strbuf *co
         ref_init(&b->ref);
         b->name = mem_strdup(name);
         b->path = mem_strdup(path);
+        b->place.library = b->path;
         b->directory = path_dirname(path);
         err = message_new_take(config_json, &b->config);
         if (err == NULL)
@@ -84,7 +104,7 @@ void backend_unref(struct backend *b) {
         if (b == NULL || !ref_put(&b->ref))
                 return;
         if (b->entry.finalize != NULL) {
-                AUTO_ERROR err = (struct error *)b->entry.finalize((TRITONBACKEND_Backend *)b);
+                AUTO_ERROR err = call_finalize(b);
 
                 if (err != NULL)
                         log_error("backend '%s' failed to finalize: %s", b->name, err->message);

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/plugin_call.h"
 #include "base/ref.h"
 #include "config/config_normalize.h"
 #include "infer/message.h"
@@ -55,6 +56,7 @@ struct backend {
         struct ref                ref;
         char                     *name;      /* owned; "onnxruntime" */
         char                     *path;      /* owned; of the library */
+        struct plugin_place       place;     /* of calls that are about no model */
         char                     *directory; /* owned; the library's: its artifacts */
         struct dl                *library;   /* owned */
         struct backend_entry      entry;

@@ -10,11 +10,24 @@ static struct backend_instance *self(struct executor *e) {
         return CONTAINER_OF(e, struct backend_instance, executor);
 }
 
+static struct error *call_execute(struct backend_instance *in, struct request **requests,
+                                  uint32_t n) {
+        PLUGIN_CALL(&in->model->place, "TRITONBACKEND_ModelInstanceExecute");
+
+        return (struct error *)in->model->backend->entry.execute(
+                (TRITONBACKEND_ModelInstance *)in, (TRITONBACKEND_Request **)requests, n);
+}
+
+static struct error *call(struct backend_instance *in, backend_instance_fn function,
+                          const char *name) {
+        PLUGIN_CALL(&in->model->place, name);
+
+        return (struct error *)function((TRITONBACKEND_ModelInstance *)in);
+}
+
 /* Requests go to the backend; when it refuses the batch, nothing was answered or released. */
 static void execute(struct executor *e, struct request **requests, uint32_t n) {
-        struct backend_instance *in = self(e);
-        struct error            *err = (struct error *)in->model->backend->entry.execute(
-                           (TRITONBACKEND_ModelInstance *)in, (TRITONBACKEND_Request **)requests, n);
+        struct error *err = call_execute(self(e), requests, n);
 
         if (LIKELY(err == NULL))
                 return;
@@ -30,7 +43,7 @@ static bool is_ready(struct executor *e) {
 
         if (ready == NULL)
                 return true;
-        err = (struct error *)ready((TRITONBACKEND_ModelInstance *)in);
+        err = call(in, ready, "TRITONBACKEND_ModelInstanceReady");
         return err == NULL;
 }
 
@@ -75,7 +88,7 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
                                           .is_passive = o->group->passive };
         err = message_new_parsed(o->host_policy_json, &in->host_policy);
         if (err == NULL && initialise != NULL)
-                err = (struct error *)initialise((TRITONBACKEND_ModelInstance *)in);
+                err = call(in, initialise, "TRITONBACKEND_ModelInstanceInitialize");
         in->is_initialised = err == NULL;
         if (err != NULL) {
                 backend_instance_free(in);
@@ -92,7 +105,7 @@ void backend_instance_free(struct backend_instance *in) {
         backend_instance_fn finalise = in->model->backend->entry.instance_finalize;
 
         if (in->is_initialised && finalise != NULL) {
-                AUTO_ERROR err = (struct error *)finalise((TRITONBACKEND_ModelInstance *)in);
+                AUTO_ERROR err = call(in, finalise, "TRITONBACKEND_ModelInstanceFinalize");
 
                 if (err != NULL)
                         log_error("failed to finalize instance '%s' of model '%s': %s", in->name,

@@ -5,14 +5,21 @@
 #include "config/config_complete.h"
 #include "config/config_normalize.h"
 
+static struct error *call(struct backend_model *m, backend_model_fn function, const char *name) {
+        PLUGIN_CALL(&m->place, name);
+
+        return (struct error *)function((TRITONBACKEND_Model *)m);
+}
+
 struct error *backend_model_start(struct backend_model *m) {
         backend_model_fn initialise = m->backend->entry.model_initialize;
         struct error    *err;
 
+        m->place = (struct plugin_place){ m->backend->path, m->name, m->version };
         if (initialise == NULL)
                 return NULL;
         m->is_initialising = true;
-        err = (struct error *)initialise((TRITONBACKEND_Model *)m);
+        err = call(m, initialise, "TRITONBACKEND_ModelInitialize");
         m->is_initialising = false;
         m->is_initialised = err == NULL;
         return err;
@@ -20,8 +27,8 @@ struct error *backend_model_start(struct backend_model *m) {
 
 void backend_model_stop(struct backend_model *m) {
         if (m->is_initialised && m->backend->entry.model_finalize != NULL) {
-                AUTO_ERROR err = (struct error *)m->backend->entry.model_finalize(
-                        (TRITONBACKEND_Model *)m);
+                AUTO_ERROR err = call(m, m->backend->entry.model_finalize,
+                                      "TRITONBACKEND_ModelFinalize");
 
                 if (err != NULL)
                         log_error("backend '%s' failed to finalize model '%s' version %lld: %s",

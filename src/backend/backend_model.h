@@ -23,6 +23,7 @@ struct backend_model {
         bool                 auto_complete;
         bool                 is_initialising;
         bool                 is_initialised;
+        struct plugin_place  place; /* of calls about this model; set by backend_model_start() */
         void                *state; /* the backend's own */
 };
 

@@ -17,6 +17,9 @@
 #define COLD __attribute__((cold, noinline))
 #define EXPORT __attribute__((visibility("default")))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
+/* Of a thread-local variable: its place is known when the library is loaded, so that the handler of
+ * a signal can read it. For little ones: the room for such variables is short. */
+#define TLS_EARLY __attribute__((tls_model("initial-exec")))
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* Runs `fn(&variable)` when the variable leaves its scope. */

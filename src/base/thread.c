@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/thread.h"
 
+#include "base/crash_report.h"
 #include "base/mem.h"
 
 #include <sched.h>
@@ -18,10 +19,13 @@ struct thread_begin {
 
 static void *begin_thread(void *arg) {
         struct thread_begin begin = *(struct thread_begin *)arg;
+        char                crash_stack[CRASH_STACK_BYTES]; /* no page of it is touched till then */
 
         free(arg);
         pthread_setname_np(pthread_self(), begin.name);
+        crash_stack_set(crash_stack);
         begin.run(begin.arg);
+        crash_stack_remove(crash_stack);
         return NULL;
 }
 

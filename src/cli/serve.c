@@ -325,6 +325,8 @@ int serve_main(int argc, char **argv) {
         int           code;
 
         signals_block();
+        /* Before shared_memory_new(), which handles SIGBUS. Without it, crashes only say less. */
+        TRITONSERVER_ErrorDelete(NESO_ReportCrashes());
         log_set_sink(to_core_log, core_log_is_enabled);
         endpoint_policy_init(&s.policy);
         serve_grpc_init(&s.grpc);

@@ -30,6 +30,16 @@ TRITONSERVER_DECLSPEC const char *NESO_Version(void);
  * INVALID_ARG when `line` is NULL and byte_size is not 0, or when the line contains a newline. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_LogLine(const char *line, size_t byte_size);
 
+/* Lets a fault that ends the process say which plug-in was at work: at SIGSEGV, SIGABRT, SIGBUS,
+ * SIGFPE and SIGILL one line goes to stderr with the signal, the library, the function of it that
+ * was called and the model; then the signal goes to who had it before, or ends the process as it
+ * would have. `neso serve` asks for it; a program with a server in it may. It lasts until the
+ * process ends; asking again changes nothing. A program that handles one of these signals itself,
+ * and passes on what is not meant for it, asks first and puts its handler on top.
+ *
+ * INTERNAL when the kernel refuses. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ReportCrashes(void);
+
 /* Whether the model of a request is decoupled: may answer it several times, or not at all. Spares
  * who has made a request already the search for its model that
  * TRITONSERVER_ServerModelTransactionProperties() does. `is_decoupled` is written on success.

@@ -156,7 +156,11 @@ static void test_initialize_fails(void **state) {
 
         (void)state;
         fake_host_fail(FAKE_INITIALIZE, NULL, TRITONSERVER_ERROR_UNSUPPORTED, "too old: 1.0 < 1.9");
-        assert_error(open_backend(library.path, &b), ERR_UNSUPPORTED, "too old: 1.0 < 1.9");
+        AUTO_CHARS text = mem_printf("unable to initialize backend 'fake' from '%s' with backend API "
+                                     "1.19: too old: 1.0 < 1.9",
+                                     path);
+
+        assert_error(open_backend(library.path, &b), ERR_UNSUPPORTED, text);
         assert_null(b);
         assert_int_equal(fake_host_count(FAKE_INITIALIZE), 1);
         assert_int_equal(fake_host_count(FAKE_GET_ATTRIBUTES), 0);

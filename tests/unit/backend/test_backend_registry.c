@@ -267,7 +267,12 @@ static void test_failure_is_not_kept(void **state) {
         begin(&p);
         library = fake_library_open(&p.tree, "fake_backend", "backends/fake/libtriton_fake.so");
         fake_host_fail(FAKE_INITIALIZE, "fake", TRITONSERVER_ERROR_UNAVAILABLE, "not today");
-        assert_error(get(&p, "fake", "", &b), ERR_UNAVAILABLE, "not today");
+
+        AUTO_CHARS text = mem_printf("unable to initialize backend 'fake' from '%s' with backend API "
+                                     "1.19: not today",
+                                     library.path);
+
+        assert_error(get(&p, "fake", "", &b), ERR_UNAVAILABLE, text);
         assert_null(b);
         fake_host_fail(FAKE_INITIALIZE, NULL, TRITONSERVER_ERROR_UNKNOWN, NULL);
         assert_ok(get(&p, "fake", "", &b), "again");

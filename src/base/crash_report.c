@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/crash_report.h"
+
+#include "base/plugin_call.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+_Thread_local TLS_EARLY struct plugin_call plugin_call_now;
+
+struct fatal {
+        int              number;
+        const char      *name;
+        struct sigaction before; /* whose signal it was */
+};
+
+static struct fatal fatals[] = {
+        { .number = SIGSEGV, .name = "SIGSEGV" }, { .number = SIGABRT, .name = "SIGABRT" },
+        { .number = SIGBUS, .name = "SIGBUS" },   { .number = SIGFPE, .name = "SIGFPE" },
+        { .number = SIGILL, .name = "SIGILL" },
+};
+
+/* ---- in the handler: nothing but system calls and the thread's own note ---------------------- */
+
+#define MAX_PARTS 16
+#define NUMBER_BYTES 24
+
+struct line {
+        struct iovec parts[MAX_PARTS];
+        int          n;
+};
+
+static void add(struct line *l, const char *text) {
+        l->parts[l->n++] = (struct iovec){ .iov_base = (void *)(uintptr_t)text,
+                                           .iov_len = strlen(text) };
+}
+
+/* The digits are made from the end of the caller's memory. */
+static void add_number(struct line *l, uint64_t value, unsigned base, char memory[NUMBER_BYTES]) {
+        char *at = memory + NUMBER_BYTES - 1;
+
+        *at = '\0';
+        do {
+                *--at = "0123456789abcdef"[value % base];
+                value /= base;
+        } while (value > 0);
+        add(l, at);
+}
+
+static void report(const struct fatal *f, const siginfo_t *why) {
+        const struct plugin_call *call = &plugin_call_now;
+        char                      address[NUMBER_BYTES], version[NUMBER_BYTES], thread[NUMBER_BYTES];
+        struct line               l = { .n = 0 };
+
+        add(&l, "neso: ");
+        add(&l, f->name);
+        if (why->si_code > 0) { /* the kernel's: a fault */
+                add(&l, " at address 0x");
+                add_number(&l, (uintptr_t)why->si_addr, 16, address);
+        }
+        if (call->place == NULL) {
+                add(&l, ", in no call of a plug-in");
+        } else {
+                add(&l, " in ");
+                add(&l, call->place->library);
+                add(&l, ", ");
+                add(&l, call->function);
+        }
+        if (call->place != NULL && call->place->model != NULL) {
+                add(&l, ", model '");
+                add(&l, call->place->model);
+                add(&l, "' version ");
+                add_number(&l, (uint64_t)call->place->version, 10, version);
+        }
+        add(&l, " (thread ");
+        add_number(&l, (uint64_t)syscall(SYS_gettid), 10, thread);
+        add(&l, ")\n");
+
+        ssize_t written = writev(STDERR_FILENO, l.parts, l.n);
+
+        (void)written; /* nobody is left to tell */
+}
+
+static void on_fatal(int number, siginfo_t *why, void *where) {
+        int kept = errno;
+
+        (void)where;
+        for (size_t i = 0; i < ARRAY_LEN(fatals); i++) {
+                if (fatals[i].number != number)
+                        continue;
+                report(&fatals[i], why);
+                sigaction(number, &fatals[i].before, NULL);
+        }
+        /* The instruction of a fault is run again and meets whoever had the signal before. */
+        if (why->si_code <= 0)
+                raise(number);
+        errno = kept;
+}
+
+/* ---- outside of it --------------------------------------------------------------------------- */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int            failure; /* errno; written once */
+
+static void install(void) {
+        struct sigaction action = { .sa_sigaction = on_fatal, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+
+        sigemptyset(&action.sa_mask);
+        for (size_t i = 0; i < ARRAY_LEN(fatals) && failure == 0; i++)
+                if (sigaction(fatals[i].number, NULL, &fatals[i].before) != 0 ||
+                    sigaction(fatals[i].number, &action, NULL) != 0)
+                        failure = errno;
+}
+
+struct error *crash_report_install(void) {
+        pthread_once(&once, install);
+        return failure != 0 ? error_errno(failure, "failed to handle the signals of faults") : NULL;
+}
+
+/* Those of sanitizers stay: they unmap what they find when the thread ends. */
+void crash_stack_set(void *memory) {
+        stack_t now, mine = { .ss_sp = memory, .ss_size = CRASH_STACK_BYTES };
+
+        if (sigaltstack(NULL, &now) == 0 && (now.ss_flags & SS_DISABLE) != 0)
+                sigaltstack(&mine, NULL);
+}
+
+void crash_stack_remove(const void *memory) {
+        stack_t now, none = { .ss_flags = SS_DISABLE };
+
+        if (sigaltstack(NULL, &now) == 0 && now.ss_sp == memory)
+                sigaltstack(&none, NULL);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which plug-in this thread is in: what a crash is blamed on.
+ *
+ * Each call into a plug-in is framed by PLUGIN_CALL(), which notes the plug-in, the function and
+ * the model for the thread. That is two stores before the call and two after it; nobody reads them
+ * but base/crash_report.h, in the handler of a fatal signal. Calls nest: a backend that submits a
+ * request may find another backend run on its thread.
+ *
+ * Ownership.  The place is the caller's and outlives the call; the function's name is static.
+ * Threads.  Each has its own note. What a plug-in does on threads of its own is not noted.
+ */
+#pragma once
+
+#include "base/compiler.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct plugin_place {
+        const char *library; /* path */
+        const char *model;   /* NULL: the call is not about one */
+        int64_t     version; /* of the model */
+};
+
+struct plugin_call {
+        const struct plugin_place *place; /* NULL: in no plug-in */
+        const char                *function;
+};
+
+extern _Thread_local TLS_EARLY struct plugin_call plugin_call_now;
+
+static inline struct plugin_call plugin_call_begin_(const struct plugin_place *place,
+                                                    const char                *function) {
+        struct plugin_call before = plugin_call_now;
+
+        plugin_call_now = (struct plugin_call){ place, function };
+        atomic_signal_fence(memory_order_seq_cst); /* for the compiler only */
+        return before;
+}
+
+static inline void plugin_call_end_(const struct plugin_call *before) {
+        atomic_signal_fence(memory_order_seq_cst);
+        plugin_call_now = *before;
+}
+
+#define PLUGIN_PASTE2_(a, b) a##b
+#define PLUGIN_PASTE_(a, b) PLUGIN_PASTE2_(a, b)
+
+/* From here to the end of the scope this thread is in the plug-in's `function`. */
+#define PLUGIN_CALL(place, function)                                                               \
+        UNUSED CLEANUP(plugin_call_end_) const struct plugin_call PLUGIN_PASTE_(call_, __LINE__) = \
+                plugin_call_begin_(place, function)
