@@ -14,7 +14,7 @@ import re
 import sys
 import tempfile
 
-CORE = ["base", "codec", "observe", "config", "infer", "sched", "backend", "repo", "server"]
+CORE = ["base", "codec", "observe", "config", "infer", "cache", "sched", "backend", "repo", "server"]
 
 # Folder under src/ -> folders it may include. "public" is include/triton/core.
 LAYERS = {
@@ -23,9 +23,10 @@ LAYERS = {
     "observe": ["base"],
     "config": ["base", "codec"],
     "infer": ["base", "codec", "config", "observe"],
+    "cache": ["base", "config", "infer", "observe", "public"],
     "sched": ["base", "config", "infer", "observe"],
     "backend": ["base", "codec", "config", "infer", "observe", "public"],
-    "repo": ["base", "codec", "config", "infer", "sched", "backend", "observe"],
+    "repo": ["base", "codec", "config", "infer", "cache", "sched", "backend", "observe"],
     "server": CORE,
     "api": CORE + ["public"],
     "net": ["base"],
@@ -73,7 +74,7 @@ COMMENT = re.compile(r"/\*.*?\*/", re.S)
 
 
 def sources(root):
-    for top in ("src", "backends", "include"):
+    for top in ("src", "backends", "caches", "include"):
         for folder, folders, files in os.walk(os.path.join(root, top)):
             folders.sort()
             for name in sorted(files):
@@ -99,7 +100,7 @@ def check_project(path, target):
     folder = "public" if target.startswith("triton/core/") else target.split("/")[0]
     if parts[0] == "include":
         return None if folder == "public" else f'a public header includes "{target}"'
-    if parts[0] == "backends":
+    if parts[0] in ("backends", "caches"):
         allowed = {"public", "kit", parts[1]}
     else:
         if parts[1] not in LAYERS:
@@ -139,8 +140,8 @@ def own_header(root, path):
 
 
 def unbuilt(root):
-    """The .c files of src/, backends/ and tests/unit/ that no meson.build beside them names."""
-    for top in ("src", "backends", "tests/unit"):
+    """The .c files of src/, backends/, caches/ and tests/unit/ that no meson.build beside them names."""
+    for top in ("src", "backends", "caches", "tests/unit"):
         for folder, _, files in os.walk(os.path.join(root, top)):
             listed = ""
             if "meson.build" in files:

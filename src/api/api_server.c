@@ -217,6 +217,13 @@ struct TRITONSERVER_Error *NESO_InferenceRequestLimitResponses(
                 request_limit_responses(request_from_api(inference_request), &limits));
 }
 
+struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
+        struct TRITONSERVER_InferenceRequest *inference_request, bool cacheable) {
+        API_NEEDS(inference_request);
+        request_from_api(inference_request)->is_not_kept = !cacheable;
+        return NULL;
+}
+
 struct TRITONSERVER_Error *NESO_ThreadAllowInlineExecution(bool allow) {
         pull_scheduler_allow_inline(allow);
         response_flow_allow_wait(!allow);

@@ -6,7 +6,6 @@
 #include "api/api_types.h"
 
 #include "triton/core/tritonbackend.h"
-#include "triton/core/tritoncache.h"
 #include "triton/core/tritonrepoagent.h"
 
 /* The parameters have names, for the reader; none is used. */
@@ -46,17 +45,3 @@ UNSUPPORTED(TRITONREPOAGENT_ModelState, (TRITONREPOAGENT_AgentModel *model, void
 UNSUPPORTED(TRITONREPOAGENT_ModelSetState, (TRITONREPOAGENT_AgentModel *model, void *state))
 UNSUPPORTED(TRITONREPOAGENT_State, (TRITONREPOAGENT_Agent *agent, void **state))
 UNSUPPORTED(TRITONREPOAGENT_SetState, (TRITONREPOAGENT_Agent *agent, void *state))
-
-/* ---- Response caches ------------------------------------------------------------------------- */
-
-UNSUPPORTED(TRITONCACHE_CacheEntryBufferCount, (TRITONCACHE_CacheEntry *entry, size_t *count))
-UNSUPPORTED(TRITONCACHE_CacheEntryAddBuffer,
-            (TRITONCACHE_CacheEntry *entry, void *base,
-             TRITONSERVER_BufferAttributes *buffer_attributes))
-UNSUPPORTED(TRITONCACHE_CacheEntryGetBuffer,
-            (TRITONCACHE_CacheEntry *entry, size_t index, void **base,
-             TRITONSERVER_BufferAttributes *buffer_attributes))
-UNSUPPORTED(TRITONCACHE_CacheEntrySetBuffer,
-            (TRITONCACHE_CacheEntry *entry, size_t index, void *new_base,
-             TRITONSERVER_BufferAttributes *buffer_attributes))
-UNSUPPORTED(TRITONCACHE_Copy, (TRITONCACHE_Allocator *allocator, TRITONCACHE_CacheEntry *entry))

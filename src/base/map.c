@@ -2,59 +2,31 @@
 #include "base/map.h"
 
 #include "base/mem.h"
+#include "base/siphash.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #define MAP_FIRST_SLOTS 16 /* a power of two, as every number of slots */
 
 /* Keys may come from peers: a keyed hash with a key of the process, so that nobody outside can
  * choose keys that collide. SipHash with one round per word and three at the end. */
-static uint64_t       hash_key[2];
-static pthread_once_t hash_key_once = PTHREAD_ONCE_INIT;
+static struct siphash_key hash_key;
+static pthread_once_t     hash_key_once = PTHREAD_ONCE_INIT;
 
 static void make_hash_key(void) {
-        char   *at = (char *)hash_key;
-        size_t  left = sizeof(hash_key);
-        ssize_t got;
+        AUTO_ERROR err = siphash_key_make(&hash_key);
 
-        while (left > 0) {
-                got = getrandom(at, left, 0);
-                if (got < 0 && errno != EINTR)
-                        break;
-                if (got > 0) {
-                        at += got;
-                        left -= (size_t)got;
-                }
-        }
-        if (left > 0) /* a kernel without getrandom(2): better than a fixed key */
-                hash_key[0] = (uint64_t)(uintptr_t)&left ^ ((uint64_t)getpid() << 40);
-}
-
-static uint64_t rotate(uint64_t x, unsigned bits) {
-        return x << bits | x >> (64 - bits);
-}
-
-static void sip_round(uint64_t v[4]) {
-        v[0] += v[1];
-        v[2] += v[3];
-        v[1] = rotate(v[1], 13) ^ v[0];
-        v[3] = rotate(v[3], 16) ^ v[2];
-        v[0] = rotate(v[0], 32) + v[3];
-        v[2] += v[1];
-        v[3] = rotate(v[3], 21) ^ v[0];
-        v[1] = rotate(v[1], 17) ^ v[2];
-        v[2] = rotate(v[2], 32);
+        if (err != NULL) /* a kernel without getrandom(2): better than a fixed key */
+                hash_key.word[0] = (uint64_t)(uintptr_t)&err ^ ((uint64_t)getpid() << 40);
 }
 
 static uint64_t hash_of(struct str key) {
         uint64_t v[4] = {
-                hash_key[0] ^ UINT64_C(0x736f6d6570736575),
-                hash_key[1] ^ UINT64_C(0x646f72616e646f6d),
-                hash_key[0] ^ UINT64_C(0x6c7967656e657261),
-                hash_key[1] ^ UINT64_C(0x7465646279746573),
+                hash_key.word[0] ^ UINT64_C(0x736f6d6570736575),
+                hash_key.word[1] ^ UINT64_C(0x646f72616e646f6d),
+                hash_key.word[0] ^ UINT64_C(0x6c7967656e657261),
+                hash_key.word[1] ^ UINT64_C(0x7465646279746573),
         };
         const char *at = key.ptr;
         size_t      left = key.len;
@@ -63,7 +35,7 @@ static uint64_t hash_of(struct str key) {
         for (; left >= sizeof(word); at += sizeof(word), left -= sizeof(word)) {
                 memcpy(&word, at, sizeof(word));
                 v[3] ^= word;
-                sip_round(v);
+                siphash_round(v);
                 v[0] ^= word;
         }
         word = 0;
@@ -71,12 +43,12 @@ static uint64_t hash_of(struct str key) {
                 memcpy(&word, at, left);
         word |= (uint64_t)key.len << 56;
         v[3] ^= word;
-        sip_round(v);
+        siphash_round(v);
         v[0] ^= word;
 
         v[2] ^= 0xff;
         for (int i = 0; i < 3; i++)
-                sip_round(v);
+                siphash_round(v);
         return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 

@@ -47,6 +47,9 @@ struct cli_options {
         int64_t          model_load_retries;
         const char      *backend_directory;
         struct cli_texts backend_config;
+        struct cli_texts cache_config;
+        const char      *cache_directory;
+        int64_t          cache_bytes; /* of the older option; -1 = not given */
         int64_t          pinned_pool_bytes;
         int64_t          buffer_manager_threads;
         bool             peer_access;

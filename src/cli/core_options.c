@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/cache_options.h"
 #include "frontend/core_error.h"
 #include "frontend/log_control.h"
 #include "triton/core/neso.h"
@@ -115,20 +116,21 @@ static struct error *set_settings(const struct cli_options *o,
         return NULL;
 }
 
-/* Beside the library: <prefix>/lib/neso/backends when installed, <build>/backends in a build. */
-static char *default_backend_directory(void) {
+/* Beside the library: <prefix>/lib/neso/<what> when installed, <build>/<what> in a build. */
+static char *default_directory(const char *what) {
         Dl_info     place;
         AUTO_CHARS  directory = NULL;
+        AUTO_CHARS  below = mem_printf("neso/%s", what);
         char       *installed;
 
         if (dladdr((void *)(uintptr_t)TRITONSERVER_ServerNew, &place) == 0)
-                return mem_strdup("/opt/tritonserver/backends");
+                return path_join("/opt/tritonserver", what);
         directory = path_dirname(place.dli_fname);
-        installed = path_join(directory, "neso/backends");
+        installed = path_join(directory, below);
         if (file_exists(installed))
                 return installed;
         free(installed);
-        return path_join(directory, "backends");
+        return path_join(directory, what);
 }
 
 /* Which models are there, and how they change. */
@@ -164,7 +166,7 @@ static struct error *set_model_control(const struct cli_options *o,
 static struct error *set_models(const struct cli_options *o,
                                 struct TRITONSERVER_ServerOptions *t) {
         AUTO_CHARS backends = *o->backend_directory != '\0' ? mem_strdup(o->backend_directory)
-                                                            : default_backend_directory();
+                                                            : default_directory("backends");
 
         for (size_t i = 0; i < o->model_repository.n_items; i++)
                 CORE(TRITONSERVER_ServerOptionsSetModelRepositoryPath(
@@ -183,6 +185,14 @@ static struct error *set_models(const struct cli_options *o,
         return set_settings(o, t);
 }
 
+static struct error *set_cache(const struct cli_options *o, struct TRITONSERVER_ServerOptions *t) {
+        AUTO_CHARS caches = *o->cache_directory != '\0' ? mem_strdup(o->cache_directory)
+                                                         : default_directory("caches");
+
+        CORE(TRITONSERVER_ServerOptionsSetCacheDirectory(t, caches));
+        return cache_options_set(o, t);
+}
+
 static struct error *set_all(const struct cli_options *o, struct TRITONSERVER_ServerOptions *t) {
         TRY(set_log(o, t));
         CORE(TRITONSERVER_ServerOptionsSetServerId(t, o->id));
@@ -192,7 +202,8 @@ static struct error *set_all(const struct cli_options *o, struct TRITONSERVER_Se
         CORE(TRITONSERVER_ServerOptionsSetMetrics(t, o->allow_metrics));
         CORE(TRITONSERVER_ServerOptionsSetCpuMetrics(t, o->allow_cpu_metrics));
         CORE(TRITONSERVER_ServerOptionsSetMetricsInterval(t, (uint64_t)o->metrics_interval_ms));
-        return set_models(o, t);
+        TRY(set_models(o, t));
+        return set_cache(o, t);
 }
 
 struct error *core_options_make(const struct cli_options *o,

@@ -28,6 +28,8 @@ void cli_options_init(struct cli_options *o) {
                 .model_config_name = "",
                 .model_load_threads = 4,
                 .backend_directory = "",
+                .cache_directory = "",
+                .cache_bytes = -1,
                 .pinned_pool_bytes = 268435456,
                 .peer_access = true,
                 .allow_http = true,
@@ -78,6 +80,7 @@ void cli_options_done(struct cli_options *o) {
         free(o->model_repository.items);
         free(o->load_model.items);
         free(o->backend_config.items);
+        free(o->cache_config.items);
         free(o->http_restricted_api.items);
         free(o->grpc_restricted_protocol.items);
         free(o->metrics_config.items);

@@ -320,12 +320,15 @@ static const struct option_row plugin_rows[] = {
           .help = "Setting for one backend, or for all without a backend." },
         { .name = "repoagent-directory", .kind = OPTION_TEXT, .argument = "<path>",
           .help = "Where repository agents are found.", .missing = "repository agents" },
-        { .name = "cache-config", .kind = OPTION_TEXTS, .argument = "<cache,setting=value>",
-          .help = "Turns the response cache on.", .missing = "the response cache" },
-        { .name = "cache-directory", .kind = OPTION_TEXT, .argument = "<path>",
-          .help = "Where caches are found.", .missing = "the response cache" },
-        { .name = "response-cache-byte-size", .kind = OPTION_NUMBER, .argument = "<bytes>",
-          .help = "Older form of --cache-config.", .missing = "the response cache" },
+        { .name = "cache-config", .kind = OPTION_TEXTS, .offset = AT(cache_config),
+          .argument = "<cache,setting=value>",
+          .help = "Setting of the response cache, which it turns on; may be repeated." },
+        { .name = "cache-directory", .kind = OPTION_TEXT, .offset = AT(cache_directory),
+          .argument = "<path>", .default_text = "lib/neso/caches beside the library",
+          .help = "Where caches are found." },
+        { .name = "response-cache-byte-size", .kind = OPTION_NUMBER, .offset = AT(cache_bytes),
+          .argument = "<bytes>", .min = 0, .max = 9007199254740992.0,
+          .help = "Older form of --cache-config=local,size=<bytes>." },
 };
 
 static const struct option_row memory_rows[] = {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "base/ref.h"
+#include "base/siphash.h"
 #include "config/model_config.h"
 #include "config/model_io.h"
 #include "infer/scheduler.h"
@@ -21,6 +22,7 @@
 #include <stdint.h>
 
 struct labels;
+struct response_cache;
 
 struct model {
         struct ref           ref;
@@ -31,6 +33,8 @@ struct model {
         struct labels       *labels;    /* may be NULL */
         struct model_stats  *stats;
         struct scheduler    *scheduler;
+        struct response_cache *cache;   /* borrowed: the server; NULL: answers are not kept */
+        struct siphash_key   cache_key; /* of this load, so that a reload finds nothing old */
         bool                 is_decoupled;
         bool                 needs_equal_shapes; /* see request_same_shape() */
         _Atomic uint64_t     n_in_flight; /* requests submitted and not yet released */

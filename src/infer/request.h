@@ -126,6 +126,7 @@ struct request {
         uint32_t                 n_outputs;
         const char             **output_names;   /* what the backend is asked for */
         uint32_t                 n_output_names;
+        bool                     is_not_kept; /* see NESO_InferenceRequestSetCacheable() */
         uint64_t                 batch_size; /* the first dim; 0 for models without batching */
 
         const struct response_allocator *allocator; /* borrowed: the front end */

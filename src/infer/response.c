@@ -3,8 +3,10 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "config/shape.h"
 #include "infer/model.h"
 #include "infer/output_shape.h"
+#include "infer/response_keeper.h"
 #include "infer/response_order.h"
 #include "infer/trace.h"
 
@@ -112,36 +114,69 @@ struct response_output *response_find_output(const struct response *r, const cha
         return NULL;
 }
 
-struct error *response_add_output(struct response *r, const char *name, enum data_type type,
-                                  const int64_t *dims, uint32_t n_dims,
-                                  struct response_output **ret) {
+/* An output with room for a shape of `cap_dims`, still to be filled in by the caller. */
+static struct error *add_output(struct response *r, const char *name, size_t cap_dims,
+                                struct response_output **ret, int64_t **ret_shape) {
         struct response_output *o;
         size_t                  name_bytes = strlen(name) + 1;
-        size_t                  cap_dims;
         char                   *name_copy;
         int64_t                *shape;
 
-        if (n_dims > REQUEST_MAX_DIMS)
-                return error_new(ERR_INVALID_ARG, "output '%s' has %u dimensions, at most %d are supported",
-                                 name, n_dims, REQUEST_MAX_DIMS);
         o = arena_try_alloc(&r->arena, sizeof(*o));
         name_copy = o != NULL ? arena_try_alloc(&r->arena, name_bytes) : NULL;
-        cap_dims = output_shape_max_dims(r->source.model->io, name, n_dims);
         shape = name_copy != NULL ? arena_try_alloc(&r->arena, cap_dims * sizeof(*shape)) : NULL;
         if (shape == NULL)
                 return out_of_memory();
         memset(o, 0, sizeof(*o));
         o->name = memcpy(name_copy, name, name_bytes);
-        o->type = type;
         o->shape = shape;
         o->response = r;
-        o->n_dims = output_shape_restore(r->source.model->io, name, dims, n_dims, shape);
         if (r->last_output != NULL)
                 r->last_output->next = o;
         else
                 r->first_output = o;
         r->last_output = o;
         r->n_outputs++;
+        *ret = o;
+        *ret_shape = shape;
+        return NULL;
+}
+
+static struct error *check_dims(const char *name, size_t n_dims) {
+        if (n_dims <= REQUEST_MAX_DIMS)
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "output '%s' has %zu dimensions, at most %d are supported", name, n_dims,
+                         REQUEST_MAX_DIMS);
+}
+
+struct error *response_add_output(struct response *r, const char *name, enum data_type type,
+                                  const int64_t *dims, uint32_t n_dims,
+                                  struct response_output **ret) {
+        const struct model_io_set *io = r->source.model->io;
+        struct response_output    *o;
+        int64_t                   *shape;
+
+        TRY(check_dims(name, n_dims));
+        TRY(add_output(r, name, output_shape_max_dims(io, name, n_dims), &o, &shape));
+        o->type = type;
+        o->n_dims = output_shape_restore(io, name, dims, n_dims, shape);
+        *ret = o;
+        return NULL;
+}
+
+struct error *response_add_seen_output(struct response *r, const char *name, enum data_type type,
+                                       const struct shape_form *seen,
+                                       struct response_output **ret) {
+        struct response_output *o;
+        int64_t                *shape;
+
+        TRY(check_dims(name, seen->n_dims));
+        TRY(add_output(r, name, seen->n_dims, &o, &shape));
+        o->type = type;
+        o->n_dims = (uint32_t)seen->n_dims;
+        if (seen->n_dims > 0)
+                memcpy(shape, seen->dims, seen->n_dims * sizeof(*shape));
         *ret = o;
         return NULL;
 }
@@ -201,6 +236,7 @@ static void count_first(const struct response_source *s) {
 
 struct error *response_send(struct response *r, uint32_t flags, const struct error *why) {
         const struct response_source *s = &r->source;
+        struct response_keeper       *keeper;
 
         if (UNLIKELY(!response_flow_may_send(s->flow, (flags & RESPONSE_FINAL) != 0))) {
                 struct error *err = sent_after_final(s);
@@ -210,6 +246,9 @@ struct error *response_send(struct response *r, uint32_t flags, const struct err
         }
         if (why != NULL)
                 r->error = error_copy(why);
+        keeper = response_flow_take_keeper(s->flow);
+        if (UNLIKELY(keeper != NULL))
+                keeper->keep(keeper, r, flags);
         if (UNLIKELY(s->trace != NULL)) {
                 trace_report_outputs(r);
                 trace_unref(STEAL(r->source.trace));

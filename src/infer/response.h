@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct shape_form;
+
 struct response_output {
         const char              *name;
         enum data_type           type;
@@ -81,6 +83,10 @@ void          response_free(struct response *response);
 struct error *response_add_output(struct response *response, const char *name, enum data_type type,
                                   const int64_t *dims, uint32_t n_dims,
                                   struct response_output **ret);
+/* The same with the shape that the client is to see. */
+struct error *response_add_seen_output(struct response *response, const char *name,
+                                       enum data_type type, const struct shape_form *shape,
+                                       struct response_output **ret);
 /* In: the kind of memory wanted; out: the kind given. ALREADY_EXISTS when called twice. */
 struct error *response_output_buffer(struct response_output *output, uint64_t byte_size,
                                      enum memory_type *type, int64_t *id, void **ret);

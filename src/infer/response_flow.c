@@ -3,6 +3,7 @@
 
 #include "base/lock.h"
 #include "base/mem.h"
+#include "infer/response_keeper.h"
 
 struct response_window {
         struct response_limits limits; /* never changes */
@@ -27,7 +28,15 @@ void response_flow_init(struct response_flow *f, void *memory) {
         atomic_init(&f->n_reported, 0);
         f->start_ns = 0;
         f->window = NULL;
+        atomic_init(&f->keeper, NULL);
         f->memory = memory;
+}
+
+void response_flow_set_keeper(struct response_flow *f, struct response_keeper *keeper) {
+        struct response_keeper *old = atomic_exchange(&f->keeper, keeper);
+
+        if (old != NULL)
+                old->drop(old);
 }
 
 static void window_free(struct response_window *w) {
@@ -65,6 +74,7 @@ struct response_flow *response_flow_renew(struct response_flow *f) {
                 atomic_store(&f->has_ended, false);
                 atomic_store(&f->n_sent, 0);
                 atomic_store(&f->n_reported, 0);
+                response_flow_set_keeper(f, NULL);
                 return f;
         }
         other = try_alloc(sizeof(*other));
@@ -81,6 +91,7 @@ struct response_flow *response_flow_renew(struct response_flow *f) {
 void response_flow_unref(struct response_flow *f) {
         if (f == NULL || !ref_put(&f->ref))
                 return;
+        response_flow_set_keeper(f, NULL);
         window_free(f->window);
         free(f->memory);
 }

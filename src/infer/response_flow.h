@@ -18,12 +18,14 @@
  */
 #pragma once
 
+#include "base/compiler.h"
 #include "base/ref.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+struct response_keeper;
 struct response_window;
 
 struct response_flow {
@@ -34,6 +36,7 @@ struct response_flow {
         _Atomic uint32_t        n_reported; /* in the statistics of responses */
         uint64_t                start_ns;   /* of the request; 0 = not known */
         struct response_window *window;     /* owned; NULL: no bound */
+        _Atomic(struct response_keeper *) keeper; /* owned; NULL: nobody wants the answer */
         void                   *memory;     /* owned: what this is part of */
 };
 
@@ -62,6 +65,16 @@ void response_flow_cancel(struct response_flow *f);
 
 static inline bool response_flow_is_cancelled(const struct response_flow *f) {
         return atomic_load_explicit(&f->is_cancelled, memory_order_acquire);
+}
+
+/* Who wants the answer; takes the place of the last one. NULL: nobody any more. */
+void response_flow_set_keeper(struct response_flow *f, struct response_keeper *keeper);
+
+/* For the first response: who wants it, from now on the caller's; NULL when nobody does. */
+static inline struct response_keeper *response_flow_take_keeper(struct response_flow *f) {
+        if (LIKELY(atomic_load_explicit(&f->keeper, memory_order_relaxed) == NULL))
+                return NULL;
+        return atomic_exchange(&f->keeper, NULL);
 }
 
 /* Before something is sent: false when it must not be, because all has been said. */

@@ -15,6 +15,7 @@
 
 struct executor;
 struct request;
+struct response_order;
 struct scheduler;
 
 struct scheduler_ops {
@@ -34,4 +35,5 @@ struct scheduler_ops {
 
 struct scheduler {
         const struct scheduler_ops *ops;
+        struct response_order      *order; /* the scheduler's; NULL unless preserve_ordering */
 };

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cache/response_cache.h"
 #include "config/config_check.h"
 #include "config/config_normalize.h"
 #include "config/labels.h"
@@ -115,6 +116,7 @@ static void make_stats(struct loaded_model *l) {
                                                .version = l->model.version,
                                                .tags = tags,
                                                .n_tags = pb->n_metric_tags,
+                                               .has_cache = l->model.cache != NULL,
                                                .is_decoupled = l->model.is_decoupled });
         l->backend.stats = l->model.stats;
         free(tags);
@@ -148,6 +150,7 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         TRY(model_io_set_new(m->config, &m->io));
         m->is_decoupled = model_config_is_decoupled(m->config);
         m->needs_equal_shapes = model_io_needs_equal_shapes(m->io);
+        TRY(response_cache_attach(l->parts->cache, m));
         make_stats(l);
         TRY(model_instances_make(l));
         return make_scheduler(l);

@@ -9,6 +9,7 @@ struct backend_registry;
 struct model;
 struct notice;
 struct reaper;
+struct response_cache;
 struct stats_board;
 struct timer_thread;
 
@@ -17,6 +18,7 @@ struct repo_parts {
         struct stats_board      *board;
         struct timer_thread     *timers;
         struct reaper           *reaper;
+        struct response_cache   *cache;             /* NULL = none */
         struct notice           *ready;             /* told of changed states; NULL = nobody cares */
         void                    *server;            /* TRITONSERVER_Server, for backends */
         bool                     auto_complete;     /* configurations may be absent or partial */

@@ -22,7 +22,6 @@ struct pull_scheduler {
         enum inline_execution  inline_execution;
         uint64_t               inline_limit_ns;
         _Atomic uint64_t       average_ns; /* of executions, moving; 0 = not measured yet */
-        struct response_order *order;      /* owned; NULL unless preserve_ordering */
 
         struct mutex       lock; /* rank LOCK_QUEUE; guards everything below */
         struct instance  **instances; /* owned, and each */
@@ -121,9 +120,10 @@ static void on_timeout(struct timer *t) {
 static struct request *take_locked(struct pull_scheduler *s, uint32_t n) {
         struct request *first = batch_queue_take(&s->queue, n);
 
-        if (s->order != NULL)
+        if (s->base.order != NULL)
                 for (struct request *req = first; req != NULL; req = req->queued.next)
-                        req->slot = response_slot_new(s->order);
+                        if (req->slot == NULL) /* it may have got one before, for a cache */
+                                req->slot = response_slot_new(s->base.order);
         return first;
 }
 
@@ -374,7 +374,7 @@ static void pull_free(struct scheduler *base) {
         }
         timer_cancel(s->timers, &s->timeout);
         batch_queue_done(&s->queue);
-        response_order_unref(s->order);
+        response_order_unref(s->base.order);
         batch_policy_done(&s->policy);
         mutex_done(&s->lock);
         free(s->instances);
@@ -404,7 +404,7 @@ struct error *pull_scheduler_new(const struct pull_options *o, struct scheduler 
         s->inline_execution = o->inline_execution;
         s->inline_limit_ns = o->inline_limit_ns > 0 ? o->inline_limit_ns : INLINE_DEFAULT_LIMIT_NS;
         if (s->policy.preserve_ordering)
-                s->order = response_order_new();
+                s->base.order = response_order_new();
         mutex_init(&s->lock, LOCK_QUEUE);
         list_init(&s->idle);
         batch_queue_init(&s->queue,

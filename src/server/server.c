@@ -6,6 +6,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/timer.h"
+#include "cache/cache_library.h"
+#include "cache/response_cache.h"
 #include "infer/model.h"
 #include "observe/metric.h"
 #include "observe/model_stats.h"
@@ -66,6 +68,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                            .board = s->board,
                            .timers = s->timers,
                            .reaper = s->reaper,
+                           .cache = s->cache,
                            .ready = &s->ready,
                            .server = s,
                            .auto_complete = !o->strict_model_config,
@@ -84,8 +87,10 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
 static struct error *check_options(const struct server_options *o) {
         if (o->rate_limit_mode != RATE_LIMIT_OFF)
                 return error_new(ERR_UNSUPPORTED, "the rate limiter is not supported yet");
-        if (o->n_caches > 0)
-                return error_new(ERR_UNSUPPORTED, "response caches are not supported yet");
+        if (o->n_caches > 1)
+                return error_new(ERR_INVALID_ARG,
+                                 "found multiple cache configurations, but only a single cache is "
+                                 "currently supported");
         if (o->model_namespacing)
                 return error_new(ERR_UNSUPPORTED, "model namespacing is not supported yet");
         if (o->host_policies.n_items > 0)
@@ -93,10 +98,21 @@ static struct error *check_options(const struct server_options *o) {
         return NULL;
 }
 
+static struct error *make_cache(struct server *s, const struct server_options *o) {
+        if (o->n_caches == 0)
+                return NULL;
+        return response_cache_new(
+                &(struct cache_library_options){ .directory = o->cache_directory,
+                                                 .name = o->caches[0].name,
+                                                 .config_json = o->caches[0].config_json },
+                &s->cache);
+}
+
 static struct error *build(struct server *s, const struct server_options *o) {
         TRY(check_options(o));
         make_metrics(s, o);
         TRY(timer_thread_new(&s->timers));
+        TRY(make_cache(s, o));
         s->backends = make_backends(o);
         TRY(reaper_new(&s->reaper));
         return make_repo(s, o);
@@ -190,6 +206,7 @@ void server_free(struct server *s) {
         repo_free(s->repo);
         reaper_free(s->reaper);
         backend_registry_free(s->backends);
+        response_cache_free(s->cache);
         timer_thread_free(s->timers);
         if (s->core != NULL)
                 core_metrics_free(s->core);

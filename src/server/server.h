@@ -26,6 +26,7 @@ struct repo;
 struct repo_name;
 struct repo_override;
 struct request;
+struct response_cache;
 struct stats_board;
 struct timer_thread;
 struct trace;
@@ -43,6 +44,7 @@ struct server {
         struct core_metrics     *core;     /* owned; CPU, memory pool, refusals */
         struct stats_board      *board;    /* owned */
         struct timer_thread     *timers;   /* owned */
+        struct response_cache   *cache;    /* owned; NULL = none */
         struct backend_registry *backends; /* owned */
         struct reaper           *reaper;   /* owned */
         struct repo             *repo;     /* owned */

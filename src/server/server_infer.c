@@ -2,6 +2,7 @@
 #include "server/server.h"
 
 #include "base/clock.h"
+#include "cache/response_cache.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/request_check.h"
@@ -52,9 +53,14 @@ struct error *server_infer(struct server *s, struct request *req) {
                 report_queued(req);
         /* Before the scheduler has it: afterwards it may be released and gone at any moment. */
         atomic_fetch_add_explicit(&model->n_in_flight, 1, memory_order_relaxed);
+        if (UNLIKELY(model->cache != NULL) && response_cache_answer(model->cache, req))
+                return NULL;
         err = model->scheduler->ops->submit(model->scheduler, req);
-        if (UNLIKELY(err != NULL))
+        if (UNLIKELY(err != NULL)) {
+                if (model->cache != NULL)
+                        response_cache_forget(req);
                 atomic_fetch_sub_explicit(&model->n_in_flight, 1, memory_order_relaxed);
+        }
         return err;
 }
 

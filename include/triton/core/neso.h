@@ -64,6 +64,16 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestLimitRespo
         struct TRITONSERVER_InferenceRequest *inference_request, uint32_t max_responses,
         uint64_t max_bytes);
 
+/* Whether the answer to a request may be kept by the server's response cache, if it has one (at
+ * first it may). Not for a request with inputs or outputs in memory that somebody else may write
+ * to while it runs, such as a client's shared memory: whoever changes the bytes after they were
+ * looked at would decide what other clients are answered. An answer that is kept already is given
+ * in either case. It holds until it is set again.
+ *
+ * INVALID_ARG when `inference_request` is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
+        struct TRITONSERVER_InferenceRequest *inference_request, bool cacheable);
+
 /* What the model of a request says of its input `name`: data type, and dimensions of the
  * configuration, -1 being any size; without the batch dimension, which `is_batched` tells to come
  * in front of them. A `datatype` of TRITONSERVER_TYPE_INVALID: the model has no such input. `shape`

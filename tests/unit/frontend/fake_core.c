@@ -125,6 +125,13 @@ struct TRITONSERVER_Error *NESO_InferenceRequestLimitResponses(
 }
 
 /* Every model has one input, "INPUT": one text. */
+struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
+        struct TRITONSERVER_InferenceRequest *request, bool cacheable) {
+        (void)request;
+        RECORD("cacheable %d;", cacheable);
+        return answer("cacheable");
+}
+
 struct TRITONSERVER_Error *NESO_InferenceRequestModelInput(
         struct TRITONSERVER_InferenceRequest *request, const char *name,
         TRITONSERVER_DataType *datatype, const int64_t **shape, uint64_t *dim_count,

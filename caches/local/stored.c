@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "local/stored.h"
+
+#include "kit/errors.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What lies outside of the one piece: the store's table (two places per entry) and, for each
+ * buffer, the server's object of attributes, as malloc() counts. */
+#define TABLE_BYTES (2 * sizeof(void *))
+#define ATTRIBUTES_BYTES 48
+
+#define ALIGNMENT 16
+
+static TRITONSERVER_Error *too_large(void) {
+        return kit_error(TRITONSERVER_ERROR_INVALID_ARG, "the sizes of an entry overflow");
+}
+
+static bool add_size(size_t *sum, size_t n) {
+        return !__builtin_add_overflow(*sum, n, sum);
+}
+
+/* At the next multiple of the alignment. */
+static bool add_aligned(size_t *sum, size_t n) {
+        return add_size(sum, n) && add_size(sum, -*sum % ALIGNMENT);
+}
+
+static TRITONSERVER_Error *plan_buffer(struct stored_plan *plan, TRITONCACHE_CacheEntry *entry,
+                                       size_t index) {
+        TRITONSERVER_BufferAttributes *attributes;
+        TRITONSERVER_MemoryType        type;
+        void                          *base;
+
+        KIT_TRY(TRITONSERVER_BufferAttributesNew(&attributes));
+        plan->attributes[index] = attributes;
+        KIT_TRY(TRITONCACHE_CacheEntryGetBuffer(entry, index, &base, attributes));
+        KIT_TRY(TRITONSERVER_BufferAttributesMemoryType(attributes, &type));
+        if (type == TRITONSERVER_MEMORY_GPU)
+                return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                                 "only buffers in CPU memory can be kept");
+        KIT_TRY(TRITONSERVER_BufferAttributesByteSize(attributes, &plan->sizes[index]));
+        return add_aligned(&plan->n_bytes, plan->sizes[index]) ? NULL : too_large();
+}
+
+static TRITONSERVER_Error *plan_all(struct stored_plan *plan, TRITONCACHE_CacheEntry *entry) {
+        size_t n = 0;
+
+        KIT_TRY(TRITONCACHE_CacheEntryBufferCount(entry, &n));
+        if (n > UINT32_MAX)
+                return too_large();
+        plan->n_bytes = sizeof(struct stored) + n * sizeof(struct stored_buffer);
+        if (!add_aligned(&plan->n_bytes, strlen(plan->key) + 1))
+                return too_large();
+        plan->attributes = calloc(n + 1, sizeof(TRITONSERVER_BufferAttributes *));
+        plan->sizes = calloc(n + 1, sizeof(*plan->sizes));
+        if (plan->attributes == NULL || plan->sizes == NULL)
+                return kit_error_no_memory(n * sizeof(*plan->sizes), "the buffers of an entry");
+        for (; plan->n_buffers < n; plan->n_buffers++)
+                KIT_TRY(plan_buffer(plan, entry, plan->n_buffers));
+        plan->cost = plan->n_bytes;
+        if (!add_size(&plan->cost, TABLE_BYTES + n * ATTRIBUTES_BYTES))
+                return too_large();
+        return NULL;
+}
+
+TRITONSERVER_Error *stored_plan_make(const char *key, TRITONCACHE_CacheEntry *entry,
+                                     struct stored_plan *ret) {
+        TRITONSERVER_Error *err;
+
+        *ret = (struct stored_plan){ .key = key };
+        err = plan_all(ret, entry);
+        if (err != NULL) {
+                if (ret->attributes != NULL)
+                        ret->n_buffers++; /* that one may have its attributes */
+                stored_plan_done(ret);
+        }
+        return err;
+}
+
+void stored_plan_done(struct stored_plan *plan) {
+        for (size_t i = 0; plan->attributes != NULL && i < plan->n_buffers; i++)
+                if (plan->attributes[i] != NULL)
+                        TRITONSERVER_BufferAttributesDelete(plan->attributes[i]);
+        free(plan->attributes);
+        free(plan->sizes);
+        *plan = (struct stored_plan){ 0 };
+}
+
+static void lay_out(struct stored *s, struct stored_plan *plan) {
+        size_t key_bytes = strlen(plan->key) + 1;
+        char  *at = (char *)&s->buffers[plan->n_buffers];
+
+        s->key = memcpy(at, plan->key, key_bytes);
+        /* The struct begins at a multiple of the alignment, so this is the place that was
+         * counted. */
+        at = (char *)s + ((size_t)(at + key_bytes - (char *)s) + ALIGNMENT - 1) / ALIGNMENT *
+                                 ALIGNMENT;
+        for (size_t i = 0; i < plan->n_buffers; i++) {
+                s->buffers[i] = (struct stored_buffer){ at, plan->attributes[i] };
+                plan->attributes[i] = NULL;
+                at += (plan->sizes[i] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        }
+        s->n_buffers = (uint32_t)plan->n_buffers;
+        s->cost = plan->cost;
+}
+
+TRITONSERVER_Error *stored_new(struct stored_plan *plan, TRITONCACHE_CacheEntry *entry,
+                               TRITONCACHE_Allocator *allocator, struct stored **ret) {
+        TRITONSERVER_Error *err = NULL;
+        struct stored      *s = malloc(plan->n_bytes);
+
+        if (s == NULL)
+                return kit_error_no_memory(plan->n_bytes, "an entry of the cache");
+        memset(s, 0, sizeof(*s));
+        atomic_init(&s->n_refs, 1);
+        lay_out(s, plan);
+        for (uint32_t i = 0; i < s->n_buffers && err == NULL; i++)
+                err = TRITONCACHE_CacheEntrySetBuffer(entry, i, s->buffers[i].base, NULL);
+        if (err == NULL)
+                err = TRITONCACHE_Copy(allocator, entry);
+        if (err != NULL) {
+                stored_unref(s);
+                return err;
+        }
+        *ret = s;
+        return NULL;
+}
+
+void stored_ref(struct stored *s) {
+        atomic_fetch_add_explicit(&s->n_refs, 1, memory_order_relaxed);
+}
+
+void stored_unref(struct stored *s) {
+        if (s == NULL || atomic_fetch_sub_explicit(&s->n_refs, 1, memory_order_acq_rel) > 1)
+                return;
+        for (uint32_t i = 0; i < s->n_buffers; i++)
+                TRITONSERVER_BufferAttributesDelete(s->buffers[i].attributes);
+        free(s);
+}

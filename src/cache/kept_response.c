@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cache/kept_response.h"
+
+#include "base/mem.h"
+#include "config/shape.h"
+#include "infer/model.h"
+#include "infer/request.h"
+#include "infer/response.h"
+
+#include <string.h>
+
+#define MAGIC 0x6f73656e /* "neso" */
+#define FORMAT_VERSION 1
+
+struct kept_head {
+        uint32_t magic;
+        uint32_t version;
+        uint32_t n_outputs;
+        uint32_t n_parameters;
+};
+
+struct kept_parameter {
+        uint32_t type;
+        uint32_t name_bytes;
+        uint64_t value_bytes;
+};
+
+struct kept_output {
+        uint32_t type;
+        uint32_t n_dims;
+        uint64_t name_bytes;
+        uint64_t byte_size;
+};
+
+/* ---- measuring and writing ------------------------------------------------------------------- */
+
+/* Where the next part goes. With `to` NULL it is only measured. */
+struct writer {
+        char  *to;
+        size_t at;
+        bool   has_overflowed;
+};
+
+static void put(struct writer *w, const void *bytes, size_t n) {
+        size_t padded;
+
+        if (!size_add(n, 7, &padded) || !size_add(w->at, padded & ~(size_t)7, &padded)) {
+                w->has_overflowed = true;
+                return;
+        }
+        if (w->to != NULL && n > 0)
+                memcpy(w->to + w->at, bytes, n);
+        /* Nothing of what was in the memory before goes to where a cache may keep it. */
+        if (w->to != NULL)
+                memset(w->to + w->at + n, 0, padded - w->at - n);
+        w->at = padded;
+}
+
+static size_t value_bytes(const struct parameter *p) {
+        switch (p->type) {
+        case PARAMETER_STRING: return strlen(p->string) + 1;
+        case PARAMETER_INT: return sizeof(p->integer);
+        case PARAMETER_BOOL: return sizeof(p->boolean);
+        case PARAMETER_DOUBLE: return sizeof(p->real);
+        case PARAMETER_BYTES: break;
+        }
+        return 0;
+}
+
+static void put_parameter(struct writer *w, const struct parameter *p) {
+        struct kept_parameter head = { .type = p->type,
+                                       .name_bytes = (uint32_t)strlen(p->name) + 1,
+                                       .value_bytes = value_bytes(p) };
+
+        put(w, &head, sizeof(head));
+        put(w, p->name, head.name_bytes);
+        put(w, parameter_value(p), head.value_bytes);
+}
+
+static void put_output(struct writer *w, const struct response_output *o) {
+        struct kept_output head = { .type = o->type,
+                                    .n_dims = o->n_dims,
+                                    .name_bytes = strlen(o->name) + 1,
+                                    .byte_size = o->byte_size };
+
+        put(w, &head, sizeof(head));
+        put(w, o->shape, o->n_dims * sizeof(*o->shape));
+        put(w, o->name, head.name_bytes);
+        put(w, o->base, o->byte_size);
+}
+
+static void put_response(struct writer *w, const struct response *r) {
+        struct kept_head head = { .magic = MAGIC,
+                                  .version = FORMAT_VERSION,
+                                  .n_outputs = r->n_outputs,
+                                  .n_parameters = r->parameters.n };
+
+        put(w, &head, sizeof(head));
+        for (const struct parameter *p = r->parameters.first; p != NULL; p = p->next)
+                put_parameter(w, p);
+        for (const struct response_output *o = r->first_output; o != NULL; o = o->next)
+                put_output(w, o);
+}
+
+bool kept_response_measure(const struct response *r, size_t *ret) {
+        struct writer w = { 0 };
+
+        if (r->error != NULL)
+                return false;
+        for (const struct parameter *p = r->parameters.first; p != NULL; p = p->next)
+                if (p->type == PARAMETER_BYTES)
+                        return false; /* they belong to who made the response */
+        for (const struct response_output *o = r->first_output; o != NULL; o = o->next)
+                if (!o->has_buffer || o->attributes.memory_type == MEMORY_GPU)
+                        return false;
+        put_response(&w, r);
+        *ret = w.at;
+        return !w.has_overflowed;
+}
+
+void kept_response_write(const struct response *r, void *to) {
+        struct writer w = { .to = to };
+
+        put_response(&w, r);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+struct reader {
+        const char *at;
+        size_t      left;
+};
+
+static struct error *bad_bytes(void) {
+        return error_new(ERR_INTERNAL, "the cache gave bytes that are no response");
+}
+
+/* The next n bytes; NULL when there are not as many. */
+static const void *take(struct reader *in, uint64_t n) {
+        const char *taken = in->at;
+        size_t      padded;
+
+        if (n > in->left)
+                return NULL;
+        padded = MIN(((size_t)n + 7) & ~(size_t)7, in->left);
+        in->at += padded;
+        in->left -= padded;
+        return taken;
+}
+
+static bool take_head(struct reader *in, void *ret, size_t n) {
+        const void *head = take(in, n);
+
+        if (head == NULL)
+                return false;
+        memcpy(ret, head, n); /* a cache need not have aligned it */
+        return true;
+}
+
+/* With its NUL at the end. */
+static const char *take_text(struct reader *in, uint64_t n_bytes) {
+        const char *text = take(in, n_bytes);
+
+        if (text == NULL || n_bytes == 0 || memchr(text, '\0', n_bytes) != text + n_bytes - 1)
+                return NULL;
+        return text;
+}
+
+static bool set_value(struct parameter *p, const void *value, uint64_t n_bytes) {
+        switch (p->type) {
+        case PARAMETER_STRING:
+                p->string = value;
+                return n_bytes > 0 && memchr(value, '\0', n_bytes) != NULL;
+        case PARAMETER_INT:
+                if (n_bytes == sizeof(p->integer))
+                        memcpy(&p->integer, value, sizeof(p->integer));
+                return n_bytes == sizeof(p->integer);
+        case PARAMETER_BOOL:
+                if (n_bytes == sizeof(p->boolean))
+                        p->boolean = *(const unsigned char *)value != 0;
+                return n_bytes == sizeof(p->boolean);
+        case PARAMETER_DOUBLE:
+                if (n_bytes == sizeof(p->real))
+                        memcpy(&p->real, value, sizeof(p->real));
+                return n_bytes == sizeof(p->real);
+        case PARAMETER_BYTES: break;
+        }
+        return false;
+}
+
+static struct error *read_parameter(struct reader *in, struct response *r) {
+        struct kept_parameter head;
+        struct parameter      p = { 0 };
+        const void           *value;
+
+        if (!take_head(in, &head, sizeof(head)))
+                return bad_bytes();
+        p.type = (enum parameter_type)head.type;
+        p.name = take_text(in, head.name_bytes);
+        value = p.name != NULL ? take(in, head.value_bytes) : NULL;
+        if (value == NULL || !set_value(&p, value, head.value_bytes))
+                return bad_bytes();
+        return response_add_parameter(r, &p);
+}
+
+static bool is_wanted(const struct request *req, const char *name) {
+        if (req->n_output_names == req->model->io->n_outputs)
+                return true;
+        for (uint32_t i = 0; i < req->n_output_names; i++)
+                if (strcmp(req->output_names[i], name) == 0)
+                        return true;
+        return false;
+}
+
+static struct error *add_output(struct response *r, const char *name,
+                                const struct kept_output *head, const int64_t *dims,
+                                const void *bytes) {
+        struct shape_form       shape = { dims, head->n_dims };
+        enum memory_type        type = MEMORY_CPU;
+        int64_t                 id = 0;
+        struct response_output *o;
+        void                   *to;
+
+        TRY(response_add_seen_output(r, name, (enum data_type)head->type, &shape, &o));
+        TRY(response_output_buffer(o, head->byte_size, &type, &id, &to));
+        if (type == MEMORY_GPU)
+                return error_new(ERR_UNSUPPORTED, "output '%s' is not in CPU memory", name);
+        if (head->byte_size > 0)
+                memcpy(to, bytes, head->byte_size);
+        return NULL;
+}
+
+static struct error *read_output(struct reader *in, const struct request *req,
+                                 struct response *r) {
+        struct kept_output head;
+        int64_t            dims[REQUEST_MAX_DIMS];
+        const void        *bytes;
+        const char        *name;
+
+        if (!take_head(in, &head, sizeof(head)) || head.n_dims > REQUEST_MAX_DIMS ||
+            head.type == DATA_TYPE_INVALID || head.type > DATA_TYPE_BF16 ||
+            !take_head(in, dims, head.n_dims * sizeof(*dims)))
+                return bad_bytes();
+        name = take_text(in, head.name_bytes);
+        bytes = name != NULL ? take(in, head.byte_size) : NULL;
+        if (bytes == NULL)
+                return bad_bytes();
+        return is_wanted(req, name) ? add_output(r, name, &head, dims, bytes) : NULL;
+}
+
+static struct error *read_all(struct reader *in, const struct request *req, struct response *r) {
+        struct kept_head head;
+
+        if (!take_head(in, &head, sizeof(head)) || head.magic != MAGIC ||
+            head.version != FORMAT_VERSION)
+                return bad_bytes();
+        for (uint32_t i = 0; i < head.n_parameters; i++)
+                TRY(read_parameter(in, r));
+        for (uint32_t i = 0; i < head.n_outputs; i++)
+                TRY(read_output(in, req, r));
+        if (req->n_output_names < req->model->io->n_outputs && r->n_outputs < req->n_output_names)
+                return error_new(ERR_NOT_FOUND, "the kept response lacks an output");
+        return NULL;
+}
+
+struct error *kept_response_read(const void *bytes, size_t n_bytes, const struct request *req,
+                                 struct response **ret) {
+        struct reader    in = { bytes, n_bytes };
+        struct response *r;
+        struct error    *err;
+
+        TRY(response_new(req, &r));
+        err = read_all(&in, req, r);
+        if (err != NULL) {
+                response_free(r);
+                return err;
+        }
+        *ret = r;
+        return NULL;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cache/response_cache.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cache/cache_entry.h"
+#include "cache/cache_key.h"
+#include "cache/cache_library.h"
+#include "cache/cache_transfer.h"
+#include "cache/kept_response.h"
+#include "infer/model.h"
+#include "infer/request.h"
+#include "infer/response.h"
+#include "infer/response_keeper.h"
+#include "infer/response_order.h"
+
+struct response_cache {
+        struct cache_library *library; /* owned */
+};
+
+/* What is still to be done for a request whose answer was not there. */
+struct cache_miss {
+        struct response_keeper base;
+        struct response_cache *cache; /* borrowed: outlives the request */
+        uint64_t               lookup_ns;
+        struct cache_key       key;
+};
+
+struct error *response_cache_new(const struct cache_library_options *o,
+                                 struct response_cache **ret) {
+        struct cache_library *library;
+
+        TRY(cache_library_open(o, &library));
+        *ret = mem_alloc(sizeof(**ret));
+        **ret = (struct response_cache){ .library = library };
+        return NULL;
+}
+
+void response_cache_free(struct response_cache *c) {
+        if (c == NULL)
+                return;
+        cache_library_close(c->library);
+        free(c);
+}
+
+struct error *response_cache_attach(struct response_cache *c, struct model *m) {
+        if (!model_config_has_response_cache(m->config))
+                return NULL;
+        if (c == NULL) {
+                log_warn("model '%s' has response_cache enabled, but the server has no cache; "
+                         "--cache-config gives it one",
+                         m->name);
+                return NULL;
+        }
+        TRY(siphash_key_make(&m->cache_key));
+        m->cache = c;
+        return NULL;
+}
+
+/* ---- after the execution --------------------------------------------------------------------- */
+
+static struct error *insert(struct cache_miss *miss, const struct response *r, size_t n_bytes) {
+        struct cache_transfer    t = { .from = r, .n_bytes = n_bytes };
+        struct buffer_attributes attributes = { .memory_type = MEMORY_CPU, .byte_size = n_bytes };
+        struct cache_entry       e;
+        struct error            *err;
+
+        cache_entry_init(&e);
+        err = cache_entry_add(&e, NULL, &attributes); /* its memory is the cache's to give */
+        if (err == NULL)
+                err = cache_library_insert(miss->cache->library, miss->key.text, &e, &t);
+        cache_entry_done(&e);
+        return err;
+}
+
+static void on_answer(struct response_keeper *k, const struct response *r, uint32_t flags) {
+        struct cache_miss *miss = CONTAINER_OF(k, struct cache_miss, base);
+        uint64_t           start_ns = clock_now_ns();
+        AUTO_ERROR         err = NULL;
+        size_t             n_bytes;
+
+        /* More responses may follow one that is not final. */
+        if ((flags & RESPONSE_FINAL) != 0 && kept_response_measure(r, &n_bytes)) {
+                err = insert(miss, r, n_bytes);
+                if (err != NULL && err->code != ERR_ALREADY_EXISTS)
+                        log_error("Failed to insert key [%s] into response cache: %s",
+                                  miss->key.text, err->message);
+                /* Another request for the same was answered meanwhile: that one has counted. */
+                if (err == NULL || err->code != ERR_ALREADY_EXISTS)
+                        model_stats_cache_miss(r->source.model->stats,
+                                               miss->lookup_ns + clock_now_ns() - start_ns);
+        }
+        free(miss);
+}
+
+static void on_dropped(struct response_keeper *k) {
+        free(CONTAINER_OF(k, struct cache_miss, base));
+}
+
+/* Without memory the answer is not kept. */
+static void expect_answer(struct response_cache *c, struct request *req,
+                          const struct cache_keys *keys, uint64_t lookup_ns) {
+        struct cache_miss *miss = try_alloc(sizeof(*miss));
+
+        if (miss != NULL)
+                *miss = (struct cache_miss){ .base = { .keep = on_answer, .drop = on_dropped },
+                                             .cache = c,
+                                             .lookup_ns = lookup_ns,
+                                             .key = keys->is_some ? keys->some : keys->all };
+        response_flow_set_keeper(req->flow, miss != NULL ? &miss->base : NULL);
+}
+
+void response_cache_forget(struct request *req) {
+        response_flow_set_keeper(req->flow, NULL);
+        response_slot_unref(STEAL(req->slot));
+}
+
+/* ---- before the execution -------------------------------------------------------------------- */
+
+/* NULL when it is not there. */
+static struct response *look_up(struct response_cache *c, const struct request *req,
+                                const struct cache_key *key) {
+        struct cache_transfer t = { .req = req };
+        struct cache_entry    e;
+        AUTO_ERROR            err = NULL;
+
+        cache_entry_init(&e);
+        err = cache_library_lookup(c->library, key->text, &e, &t);
+        cache_entry_done(&e);
+        if (err == NULL && t.made == NULL)
+                err = error_new(ERR_INTERNAL, "the cache found an entry and copied nothing");
+        if (LIKELY(err == NULL))
+                return t.made;
+        response_free(t.made);
+        if (err->code != ERR_NOT_FOUND)
+                log_error("Failed to look up key [%s] in response cache: %s", key->text,
+                          err->message);
+        return NULL;
+}
+
+static void send(struct request *req, struct response *r, uint64_t lookup_ns) {
+        struct request_times *t = &req->times;
+        struct error         *err;
+
+        t->queue_start_ns = t->exec_start_ns = t->request_start_ns;
+        t->request_end_ns = clock_now_ns();
+        atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_release);
+        /* Before the client can ask for them. */
+        model_stats_cache_hit(req->model->stats, t, lookup_ns);
+        err = response_send(r, RESPONSE_FINAL, NULL);
+        error_free(err); /* nothing was sent before */
+        request_release(req, REQUEST_RELEASE_ALL);
+}
+
+bool response_cache_answer(struct response_cache *c, struct request *req) {
+        uint64_t          start_ns = clock_now_ns();
+        struct cache_keys keys;
+        struct response  *r;
+        uint64_t          lookup_ns;
+
+        /* Answers that need no execution keep their place among those that do. */
+        if (req->model->scheduler->order != NULL)
+                req->slot = response_slot_new(req->model->scheduler->order);
+        if (request_is_cancelled(req) || !cache_keys_make(req, &keys))
+                return false;
+        r = look_up(c, req, &keys.all);
+        if (r == NULL && keys.is_some)
+                r = look_up(c, req, &keys.some);
+        lookup_ns = clock_now_ns() - start_ns;
+        if (r != NULL) {
+                send(req, r, lookup_ns);
+                return true;
+        }
+        if (!req->is_not_kept)
+                expect_answer(c, req, &keys, lookup_ns);
+        return false;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Somebody who wants to see the answer of an inference before the client does: the response cache,
+ * when it did not have the answer.
+ *
+ * Ownership.  The flow's, until one of the two functions is called, once, which takes it: keep()
+ * with the first response that is sent, drop() when the inference ends without one.
+ * Threads.  Whichever sends the response, with no lock held.
+ */
+#pragma once
+
+#include <stdint.h>
+
+struct response;
+
+struct response_keeper {
+        /* The response is borrowed; flags: RESPONSE_FINAL. */
+        void (*keep)(struct response_keeper *k, const struct response *r, uint32_t flags);
+        void (*drop)(struct response_keeper *k);
+};
