@@ -4,9 +4,7 @@
 
 #include <string.h>
 
-#include "frontend/core_error.h"
 #include "frontend/shared_memory.h"
-#include "triton/core/neso.h"
 
 /* As large as a gRPC message may be by default. */
 #define MAX_COPIED_BYTES ((size_t)1 << 30)
@@ -98,8 +96,7 @@ struct error *infer_call_find_regions(struct infer_call *c, struct infer_request
                 TRY(place_input(c, &q->inputs[i]));
         for (uint32_t i = 0; i < q->n_outputs; i++)
                 TRY(place_output(c, &q->outputs[i]));
-        /* The client could give other bytes to the model than those it is answered for. */
-        return core_error_take(NESO_InferenceRequestSetCacheable(c->request, false));
+        return NULL;
 }
 
 struct error *infer_call_check_regions(const struct infer_call *c) {

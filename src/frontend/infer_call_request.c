@@ -4,7 +4,7 @@
 
 #include "frontend/core_error.h"
 
-#include "triton/core/tritonserver.h"
+#include "triton/core/neso.h"
 
 /* The name under which the core finds the only input of a raw request; it asks for one. */
 static const char raw_input_name[] = "raw_input";
@@ -93,5 +93,9 @@ struct error *infer_call_fill(struct infer_call *c, const struct infer_request *
         for (uint32_t i = 0; i < q->n_outputs; i++)
                 TRY(core_error_take(
                         TRITONSERVER_InferenceRequestAddRequestedOutput(r, q->outputs[i].name)));
+        /* In shared memory the client could give the model other bytes than those that were looked
+         * at, and so decide what others are answered. */
+        if (UNLIKELY(c->n_regions > 0))
+                return core_error_take(NESO_InferenceRequestSetCacheable(r, false));
         return NULL;
 }

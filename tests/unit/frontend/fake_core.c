@@ -128,7 +128,7 @@ struct TRITONSERVER_Error *NESO_InferenceRequestLimitResponses(
 struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
         struct TRITONSERVER_InferenceRequest *request, bool cacheable) {
         (void)request;
-        RECORD("cacheable %d;", cacheable);
+        RECORD("cacheable %d\n", cacheable);
         return answer("cacheable");
 }
 

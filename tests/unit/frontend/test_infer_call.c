@@ -488,6 +488,16 @@ static void test_fill(void **state) {
         assert_string_equal(strbuf_cstr(&fake.calls), "new model -1\nsequence 'name'\n"
                                                       "raw raw_input\nappend raw_input 'xyz'\n");
         close_fixture(&f);
+
+        /* With something in shared memory the answer is not to be kept. */
+        open_fixture(&f, run_keep, NULL);
+        f.request = (struct infer_request){ .id = "" };
+        assert_null(infer_call_open(&f.call, "model", -1));
+        f.call.n_regions = 1;
+        assert_null(infer_call_fill(&f.call, &f.request));
+        f.call.n_regions = 0;
+        assert_string_equal(strbuf_cstr(&fake.calls), "new model -1\ncacheable 0\n");
+        close_fixture(&f);
 }
 
 /* Small outputs in the call, large ones in buffers, those of a region in the region. */
