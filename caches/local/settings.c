@@ -8,30 +8,35 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Decimal digits, the whole of the text. */
-static bool read_bytes(const char *text, size_t *ret) {
+/* Decimal digits only, more than 0. */
+static bool read_bytes(const char *text, size_t len, size_t *ret) {
         size_t value = 0;
 
-        if (*text == '\0')
-                return false;
-        for (; *text != '\0'; text++)
-                if (*text < '0' || *text > '9' || __builtin_mul_overflow(value, 10, &value) ||
-                    __builtin_add_overflow(value, (size_t)(*text - '0'), &value))
+        for (size_t i = 0; i < len; i++)
+                if (text[i] < '0' || text[i] > '9' || __builtin_mul_overflow(value, 10, &value) ||
+                    __builtin_add_overflow(value, (size_t)(text[i] - '0'), &value))
                         return false;
         *ret = value;
-        return true;
+        return value > 0;
 }
 
 static TRITONSERVER_Error *read_size(const struct kit_json_value *value, size_t *ret) {
-        const char *text = value->text;
+        const char *text = "";
+        size_t      len = 0;
 
-        if ((value->type != KIT_JSON_STRING && value->type != KIT_JSON_NUMBER) ||
-            !read_bytes(text, ret) || *ret == 0)
-                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
-                                 "'size' of the local cache must be a number of bytes greater "
-                                 "than 0, got '%s'",
-                                 text != NULL ? text : "");
-        return NULL;
+        if (value->type == KIT_JSON_STRING) {
+                text = value->text;
+                len = strlen(text);
+        } else if (value->type == KIT_JSON_NUMBER) {
+                text = value->text; /* not terminated */
+                len = value->end - value->begin;
+        }
+        if (read_bytes(text, len, ret))
+                return NULL;
+        return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                         "'size' of the local cache must be a number of bytes greater than 0, got "
+                         "'%.*s'",
+                         (int)(len < 100 ? len : 100), text);
 }
 
 static TRITONSERVER_Error *read_all(const struct kit_json_value *root, struct settings *ret) {

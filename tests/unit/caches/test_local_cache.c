@@ -97,7 +97,8 @@ static void test_settings(void **unused) {
                                        TRITONSERVER_ERROR_INVALID_ARG);
 
                 if (rows[i].error == NULL) {
-                        assert_null(text);
+                        if (text != NULL)
+                                fail_msg("%s: %s", rows[i].config, text);
                         assert_int_equal(state_of(cache).size, 4096);
                         close_cache(cache);
                 } else {
@@ -269,11 +270,11 @@ static void test_order_over_all_shards(void **unused) {
 
 static void test_one_large_for_several_small(void **unused) {
         TRITONCACHE_Cache *cache = open_cache(4 * cost_of("text"));
-        char               text[401];
+        char               text[353];
 
         (void)unused;
-        memset(text, 'x', 400);
-        text[400] = '\0';
+        memset(text, 'x', 352);
+        text[352] = '\0';
         for (const char *key = "a\0b\0c\0d"; *key != '\0'; key += 2)
                 insert(cache, key, "text");
         insert(cache, "e", text);
