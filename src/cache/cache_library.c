@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/plugin.h"
+#include "base/plugin_call.h"
 #include "triton/core/tritoncache.h"
 
 typedef TRITONSERVER_Error *(*initialize_fn)(TRITONCACHE_Cache **cache, const char *config);
@@ -30,13 +31,22 @@ static const struct plugin_kind kind = {
 };
 
 struct cache_library {
-        char              *name;    /* owned */
-        struct dl         *library; /* owned */
-        finalize_fn        finalize;
-        entry_fn           lookup;
-        entry_fn           insert;
-        TRITONCACHE_Cache *cache; /* the library's own */
+        char               *name;    /* owned */
+        struct dl          *library; /* owned */
+        struct plugin_place place;
+        finalize_fn         finalize;
+        entry_fn            lookup;
+        entry_fn            insert;
+        TRITONCACHE_Cache  *cache; /* the library's own */
 };
+
+static struct error *initialize(struct dl *library, initialize_fn call, const char *config,
+                                TRITONCACHE_Cache **ret) {
+        struct plugin_place place = { .library = dl_path(library) };
+        PLUGIN_CALL(&place, symbols[INITIALIZE]);
+
+        return (struct error *)call(ret, config);
+}
 
 struct error *cache_library_open(const struct cache_library_options *o,
                                  struct cache_library **ret) {
@@ -47,10 +57,11 @@ struct error *cache_library_open(const struct cache_library_options *o,
         struct error         *err;
 
         TRY(plugin_open(&kind, o->directory, o->name, &library, found));
-        err = (struct error *)((initialize_fn)found[INITIALIZE])(&cache, o->config_json);
+        err = initialize(library, (initialize_fn)found[INITIALIZE], o->config_json, &cache);
         if (err != NULL) {
-                err = error_wrap(err, "failed to initialize cache '%s' of '%s'", o->name,
-                                 dl_path(library));
+                err = error_wrap(err, "failed to initialize cache '%s' of '%s' (cache API %d.%d)",
+                                 o->name, dl_path(library), TRITONCACHE_API_VERSION_MAJOR,
+                                 TRITONCACHE_API_VERSION_MINOR);
                 dl_close(library);
                 return err;
         }
@@ -60,9 +71,16 @@ struct error *cache_library_open(const struct cache_library_options *o,
                                      .finalize = (finalize_fn)found[FINALIZE],
                                      .lookup = (entry_fn)found[LOOKUP],
                                      .insert = (entry_fn)found[INSERT],
-                                     .cache = cache };
+                                     .cache = cache,
+                                     .place = { .library = dl_path(library) } };
         *ret = l;
         return NULL;
+}
+
+static struct error *finalize(struct cache_library *l) {
+        PLUGIN_CALL(&l->place, symbols[FINALIZE]);
+
+        return (struct error *)l->finalize(l->cache);
 }
 
 void cache_library_close(struct cache_library *l) {
@@ -70,7 +88,7 @@ void cache_library_close(struct cache_library *l) {
 
         if (l == NULL)
                 return;
-        err = (struct error *)l->finalize(l->cache);
+        err = finalize(l);
         if (err != NULL)
                 log_error("cache '%s' failed to finalize: %s", l->name, err->message);
         dl_close(l->library);
@@ -80,12 +98,16 @@ void cache_library_close(struct cache_library *l) {
 
 struct error *cache_library_lookup(struct cache_library *l, const char *key, struct cache_entry *e,
                                    struct cache_transfer *t) {
+        PLUGIN_CALL(&l->place, symbols[LOOKUP]);
+
         return (struct error *)l->lookup(l->cache, key, (TRITONCACHE_CacheEntry *)e,
                                          (TRITONCACHE_Allocator *)t);
 }
 
 struct error *cache_library_insert(struct cache_library *l, const char *key, struct cache_entry *e,
                                    struct cache_transfer *t) {
+        PLUGIN_CALL(&l->place, symbols[INSERT]);
+
         return (struct error *)l->insert(l->cache, key, (TRITONCACHE_CacheEntry *)e,
                                          (TRITONCACHE_Allocator *)t);
 }
