@@ -114,8 +114,6 @@ TRY_HELP = "`neso serve --help` lists all options.\n"
      "--allow-sagemaker: the SageMaker front end is not supported yet\n"),
     (["--allow-vertex-ai=true"],
      "--allow-vertex-ai: the Vertex AI front end is not supported yet\n"),
-    (["--cache-config=local,size=100"],
-     "--cache-config: the response cache is not supported yet\n"),
     (["--rate-limit=execution_count"], "--rate-limit: the rate limiter is not supported yet\n"),
     (["--host-policy=a,cpu-cores=0-1"], "--host-policy: host policies is not supported yet\n"),
     (["--model-namespacing=true"],
