@@ -17,6 +17,7 @@
 
 #define MAX_FIRED 1024
 #define N_MANY 300
+#define N_GREEDY 10 /* rounds of a timer that arms itself */
 
 struct script;
 typedef void (*script_fn)(struct script *s);
@@ -40,6 +41,7 @@ struct script {
         struct loop       *loop;
         struct mail        mail;
         script_fn          begin;
+        uint64_t           begin_ns; /* what arm() counts from: a busy machine may stop the script */
         struct numbered    timers[N_MANY];
         struct noted       chores[3];
 
@@ -85,7 +87,7 @@ static void on_time(struct loop_timer *t) {
 static void arm(struct script *s, int number, uint64_t in_us) {
         struct numbered *n = &s->timers[number];
 
-        n->wanted_ns = clock_now_ns() + in_us * NS_PER_US;
+        n->wanted_ns = s->begin_ns + in_us * NS_PER_US;
         if (!loop_timer_arm(s->loop, &n->timer, n->wanted_ns))
                 s->is_early = true;
 }
@@ -93,6 +95,7 @@ static void arm(struct script *s, int number, uint64_t in_us) {
 static void on_mail(struct mail *m) {
         struct script *s = CONTAINER_OF(m, struct script, mail);
 
+        s->begin_ns = clock_now_ns();
         s->begin(s);
 }
 
@@ -146,11 +149,11 @@ static void test_soonest_first(void **state UNUSED) {
         script_free(s);
 }
 
-/* The best of several: the machine may be busy. */
+/* One of several is enough: the machine may be busy. */
 static void test_on_time(void **state UNUSED) {
         uint64_t best_ns = UINT64_MAX;
 
-        for (int i = 0; i < 5; i++) {
+        for (int i = 0; i < 40 && best_ns >= 5 * NS_PER_MS; i++) {
                 struct script *s = play(arm_three, 3);
 
                 best_ns = MIN(best_ns, s->late_ns);
@@ -215,14 +218,25 @@ static void test_cancelled_by_another(void **state UNUSED) {
         script_free(s);
 }
 
-/* Armed for the past from its own callback, again and again: others get their turn. */
+/* Armed for the past from its own callback, again and again: each round of the loop has it once,
+ * and others get their turn. The chore is noted behind each round. */
 static void on_time_again(struct loop_timer *t) {
         struct numbered *n = CONTAINER_OF(t, struct numbered, timer);
+        struct script   *s = n->script;
 
-        on_time(t);
-        n->script->n_fired = MIN(n->script->n_fired, (size_t)MAX_FIRED / 2);
-        if (!loop_timer_arm(n->script->loop, t, 1))
-                n->script->is_early = true;
+        note(s, 0);
+        loop_put_off(s->loop, &s->chores[0].chore);
+        if (!loop_timer_arm(s->loop, t, 1))
+                s->is_early = true;
+        if (s->n_fired == 2 * N_GREEDY + 1)
+                arm(s, 1, 0);
+}
+
+static void on_round_end(struct loop_chore *c) {
+        struct noted *n = CONTAINER_OF(c, struct noted, chore);
+
+        if (n->script->n_fired < n->script->n_wanted)
+                note(n->script, n->number);
 }
 
 static void on_time_enough(struct loop_timer *t) {
@@ -234,16 +248,19 @@ static void on_time_enough(struct loop_timer *t) {
 }
 
 static void arm_greedy(struct script *s) {
+        s->chores[0] = (struct noted){ { .run = on_round_end }, s, 100, 0 };
         s->timers[0].timer.fire = on_time_again;
         s->timers[1].timer.fire = on_time_enough;
         arm(s, 0, 0);
-        arm(s, 1, 3000);
 }
 
 static void test_armed_again_at_once(void **state UNUSED) {
-        struct script *s = play(arm_greedy, 0);
+        struct script *s = play(arm_greedy, MAX_FIRED);
 
-        assert_true(s->n_fired > 2);
+        /* The last round has both timers, or the second alone. */
+        assert_in_range(s->n_fired, 2 * N_GREEDY + 3, 2 * N_GREEDY + 4);
+        for (int i = 0; i <= 2 * N_GREEDY; i++)
+                assert_int_equal(s->fired[i], i % 2 == 0 ? 0 : 100);
         assert_int_equal(s->fired[s->n_fired - 1], 1);
         script_free(s);
 }
