@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "cli/access_log.h"
 #include "cli/core_options.h"
+#include "cli/open_files.h"
 #include "cli/option_parse.h"
 #include "cli/poller.h"
 #include "cli/serve_grpc.h"
@@ -203,7 +204,19 @@ static struct error *start_poller(struct serve *s) {
         return poller_start(s->core, (uint64_t)s->options.poll_secs * NS_PER_S, &s->poller);
 }
 
+/* When the log is open. */
+static void tell_of_open_files(const struct cli_options *o, uint64_t may_open) {
+        uint64_t needed = open_files_needed(o);
+
+        if (may_open < needed)
+                log_info("The process may have %llu files open; for all connections that the "
+                         "options allow it would need %llu (see ulimit -Hn)",
+                         (unsigned long long)may_open, (unsigned long long)needed);
+}
+
 static struct error *start(struct serve *s) {
+        uint64_t may_open = open_files_raise(open_files_needed(&s->options));
+
         TRY(check_options(&s->options));
         TRY(read_policy(s));
         TRY(serve_tls_prepare(&s->tls, &s->options));
@@ -214,6 +227,7 @@ static struct error *start(struct serve *s) {
         TRY(trace_options_read(&s->options, &s->trace_config));
         s->logs_access = strcmp(s->options.log_format, "json") == 0;
         TRY(start_core(s));
+        tell_of_open_files(&s->options, may_open);
         TRY(tracer_new(&s->trace_config, s->core, &s->tracer));
         s->grpc.tracer = s->tracer;
         serve_keys_start(&s->keys, s->core);

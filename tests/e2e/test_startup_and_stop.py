@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """From the command line to the exit code: options, configurations, versions, warmup, logs, stop."""
 import concurrent.futures
+import contextlib
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -295,6 +297,32 @@ def test_log_of_a_good_start(tmp_path):
         "rate_limit": "OFF", "pinned_memory_pool_byte_size": "268435456",
         "min_supported_compute_capability": "0.0", "strict_readiness": "1", "exit_timeout": "7",
         "cache_enabled": "0"}
+
+
+def soft_limit_of(process):
+    line = next(line for line in open(f"/proc/{process.pid}/limits", encoding="ascii")
+                if line.startswith("Max open files"))
+    return int(line.split()[3])
+
+
+def test_soft_limit_of_open_files(tmp_path):
+    """It is raised for the connections that the options allow, as far as the hard one permits."""
+    write_repository(tmp_path, {"one": IDENTITY})
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
+    try:
+        server = Server(tmp_path, ["--http-max-connections=400", "--grpc-max-connections=100"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    allowed = soft_limit_of(server.process)
+    assert allowed == (2548 if hard == resource.RLIM_INFINITY else min(hard, 2548))
+    with contextlib.ExitStack() as stack:
+        for _ in range(min(300, allowed - 100)):
+            connection = stack.enter_context(Wire(server.http_port))
+            connection.send(request("GET", "/v2/health/live"))
+            assert connection.read_answer().status == 200
+    assert server.stop() == 0
+    assert ("files open" in server.text()) == (allowed < 2548)
 
 
 def test_model_that_fails_ends_the_start(tmp_path):
