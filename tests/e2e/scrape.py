@@ -69,5 +69,12 @@ def wait_for_metric(server, value, name, model, seconds=20, **labels):
         assert time.monotonic() < deadline, f"{name} of {model} is {now}, not {value}"
 
 
+def wait_for_any(server, samples, seconds=20):
+    """Until the page has one of them."""
+    deadline = time.monotonic() + seconds
+    while not samples & metrics(server).keys():
+        assert time.monotonic() < deadline, f"none of {samples} is there"
+
+
 def wait_for_pending(server, model, n):
     wait_for_metric(server, n, "nv_inference_pending_request_count", model)
