@@ -5,6 +5,9 @@
 
 #include "config/config_edit.h"
 
+/* Each instance has a thread and what its backend keeps: nobody means more than this. */
+#define MAX_INSTANCES 4096
+
 static struct error *refuse(const Inference__ModelConfig        *pb,
                             const Inference__ModelInstanceGroup *group, const char *reason) {
         return error_new(ERR_INVALID_ARG, "instance group %s of model %s has %s", group->name,
@@ -42,8 +45,20 @@ static struct error *check_profile(const Inference__ModelConfig        *pb,
                          group->name, pb->name, pb->platform);
 }
 
+static struct error *check_count(const Inference__ModelConfig        *pb,
+                                 const Inference__ModelInstanceGroup *group, int64_t *n_all) {
+        *n_all += group->count;
+        if (*n_all <= MAX_INSTANCES)
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "instance group %s of model %s has count %d: a model may have at most %d "
+                         "instances in all",
+                         group->name, pb->name, group->count, MAX_INSTANCES);
+}
+
 struct error *model_config_check_groups(const struct model_config *c, size_t n_gpus) {
         const Inference__ModelConfig *pb = c->pb;
+        int64_t                       n_all = 0;
 
         if (model_config_is_ensemble(c))
                 return NULL;
@@ -53,6 +68,7 @@ struct error *model_config_check_groups(const struct model_config *c, size_t n_g
         for (size_t i = 0; i < pb->n_instance_group; i++) {
                 TRY(check_kind(pb, pb->instance_group[i], n_gpus));
                 TRY(check_profile(pb, pb->instance_group[i]));
+                TRY(check_count(pb, pb->instance_group[i], &n_all));
         }
         return NULL;
 }

@@ -183,12 +183,23 @@ static struct error *new_text_parameter(struct http_call *call, const char *name
         return NULL;
 }
 
+/* The core takes texts that end there: what follows would be lost. */
+static bool holds_nul(struct str s) {
+        return s.len > 0 && memchr(s.ptr, '\0', s.len) != NULL;
+}
+
 static struct error *new_parameter(struct http_call *call, struct str key, struct str value,
                                    struct TRITONSERVER_Parameter **ret) {
         const char *name = try_text(call, key);
 
         if (!name)
                 return no_memory("");
+        if (holds_nul(key))
+                return error_new_text(ERR_INVALID_ARG,
+                                      "the name of a load parameter contains a NUL character");
+        if (str_is(key, "config") && holds_nul(value))
+                return error_new_text(ERR_INVALID_ARG,
+                                      "load parameter 'config' contains a NUL character");
         if (str_is(key, "config"))
                 return new_text_parameter(call, name, value, ret);
         if (str_starts(key, STR_LIT("file:")))

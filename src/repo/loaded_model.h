@@ -38,6 +38,7 @@ struct loaded_model {
         char                    *name;      /* owned */
         char                    *directory; /* owned */
         struct override_files   *override;  /* ref; NULL unless files were sent for it */
+        char                    *settled;   /* owned; its complete configuration, see model_files.h */
         struct backend_model     backend;
         double                   load_seconds;
         struct reaper_item       reaping;

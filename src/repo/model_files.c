@@ -56,9 +56,7 @@ static struct error *read_config(const struct repo_parts *parts, const struct mo
         return read_file(parts, source->directory, ret);
 }
 
-/* Instance groups and the version policy can change while a model serves: what remains tells
- * whether it has to be loaded again. */
-static struct error *print_essence(const struct model_config *config, char **ret) {
+struct error *model_files_print_essence(const struct model_config *config, char **ret) {
         AUTO_MODEL_CONFIG bare = NULL;
         AUTO_STRBUF       text = { 0 };
 
@@ -125,11 +123,12 @@ static struct error *read_all(const struct repo_parts *parts, const struct model
 
         TRY(scan_versions(f->directory, scan, &first));
         TRY(read_config(parts, source, &f->config));
-        TRY(print_essence(f->config, &f->essence));
+        TRY(model_files_print_essence(f->config, &f->essence));
         TRY(fill_from_first(f->config, f->name, first));
         TRY(model_config_normalize(f->config));
         TRY(model_config_check(f->config));
         TRY(model_config_check_name(f->config, f->name));
+        TRY(model_files_print_essence(f->config, &f->settled));
         if (!parts->auto_complete)
                 TRY(model_config_check_io(f->config));
         return version_policy_pick(f->config, scan, &f->versions);
@@ -161,6 +160,7 @@ void model_files_done(struct model_files *f) {
         model_config_free(f->config);
         override_files_unref(f->override);
         free(f->essence);
+        free(f->settled);
         free(f->directory);
         free(f->name);
         *f = (struct model_files){ 0 };

@@ -25,6 +25,7 @@ struct model_files {
         struct override_files *override; /* ref; NULL unless files were sent */
         char                *essence; /* owned; the configuration as given, as JSON, without what
                                        * can be changed while the model serves */
+        char                *settled; /* owned; the same once it is filled and normalised */
         struct model_config *config;    /* owned; filled, normalised, checked */
         struct version_pick  versions;  /* owned; under the version policy */
 };
@@ -34,3 +35,7 @@ struct model_files {
 struct error *model_files_read(const struct repo_parts *parts, const struct model_source *source,
                                struct model_files *ret) NODISCARD;
 void          model_files_done(struct model_files *f);
+
+/* `config` without its instance groups and its version policy, as JSON that the caller owns. What
+ * is the same here need not be loaded again. */
+struct error *model_files_print_essence(const struct model_config *config, char **ret) NODISCARD;

@@ -33,6 +33,7 @@ static void end_parts(struct loaded_model *l) {
         labels_free(m->labels);
         model_config_free(m->config);
         override_files_unref(l->override);
+        free(l->settled);
         cond_done(&l->checked);
         mutex_done(&l->lock);
         free(l->directory);
@@ -146,6 +147,7 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         TRY(model_load_normalize_groups(l, l->model.config));
         TRY(backend_model_start(&l->backend));
         TRY(check_completed(l));
+        TRY(model_files_print_essence(m->config, &l->settled));
         TRY(labels_read(m->config, l->directory, &m->labels));
         TRY(model_io_set_new(m->config, &m->io));
         m->is_decoupled = model_config_is_decoupled(m->config);

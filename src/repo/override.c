@@ -65,7 +65,8 @@ static struct error *check_root(const char *root) {
         struct stat stat;
 
         if (lstat(root, &stat) != 0)
-                return error_errno(errno, "unable to stat '%s'", root);
+                return errno == ENOENT ? NULL /* taken away at this moment */
+                                       : error_errno(errno, "unable to stat '%s'", root);
         if (!S_ISDIR(stat.st_mode) || stat.st_uid != geteuid() || (stat.st_mode & 077) != 0)
                 return error_new(ERR_INTERNAL,
                                  "'%s' must be a directory that only this user may use", root);
@@ -110,6 +111,7 @@ static void remove_dead(const char *root) {
                 remove_if_dead(root, list.names[i]);
         if (err == NULL)
                 dir_list_done(&list);
+        rmdir(root);
         close(fd);
 }
 
@@ -125,14 +127,22 @@ struct override_store *override_store_new(void) {
         return s;
 }
 
+/* The last server takes the root away; while there are others that fails. */
+static void close_store(struct override_store *s) {
+        int fd = lock_root(s->root);
+
+        remove_tree(s->directory);
+        close(s->lock_fd);
+        rmdir(s->root);
+        if (fd >= 0)
+                close(fd);
+}
+
 void override_store_free(struct override_store *s) {
         if (s == NULL)
                 return;
         if (s->directory != NULL)
-                remove_tree(s->directory);
-        if (s->lock_fd >= 0)
-                close(s->lock_fd);
-        rmdir(s->root); /* the last server takes it away; fails while there are others */
+                close_store(s);
         mutex_done(&s->lock);
         free(s->directory);
         free(s->root);
@@ -147,9 +157,38 @@ static struct error *make_directory_locked(struct override_store *s) {
                 return error_errno(errno, "unable to make a directory in '%s'", s->root);
         lock = path_join(path, "lock");
         s->lock_fd = lock_file(lock, O_CREAT | O_EXCL);
-        if (s->lock_fd < 0)
-                return error_errno(errno, "unable to lock '%s'", lock);
+        if (s->lock_fd < 0) {
+                struct error *err = error_errno(errno, "unable to lock '%s'", lock);
+
+                remove_tree(path);
+                return err;
+        }
         s->directory = STEAL(path);
+        return NULL;
+}
+
+/* Has another server taken it away, before we had its lock? */
+static bool is_removed(int fd) {
+        struct stat stat;
+
+        return fstat(fd, &stat) == 0 && stat.st_nlink == 0;
+}
+
+/* The root, made when it is missing, and locked. */
+static struct error *open_root(const char *root, int *ret_fd) {
+        int fd = -1;
+
+        do {
+                if (fd >= 0)
+                        close(fd);
+                if (mkdir(root, 0700) != 0 && errno != EEXIST)
+                        return error_errno(errno, "unable to make the directory '%s'", root);
+                TRY(check_root(root)); /* before its lock, which a stranger could hold for ever */
+                fd = lock_root(root);
+                if (fd < 0 && errno != ENOENT)
+                        return error_errno(errno, "unable to lock '%s'", root);
+        } while (fd < 0 || is_removed(fd));
+        *ret_fd = fd;
         return NULL;
 }
 
@@ -159,12 +198,7 @@ static struct error *open_store_locked(struct override_store *s) {
 
         if (s->directory != NULL)
                 return NULL;
-        if (mkdir(s->root, 0700) != 0 && errno != EEXIST)
-                return error_errno(errno, "unable to make the directory '%s'", s->root);
-        TRY(check_root(s->root));
-        fd = lock_root(s->root);
-        if (fd < 0)
-                return error_errno(errno, "unable to lock '%s'", s->root);
+        TRY(open_root(s->root, &fd));
         err = make_directory_locked(s);
         close(fd);
         return err;

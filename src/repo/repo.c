@@ -216,7 +216,7 @@ bool repo_version_is_ready(struct repo *r, const char *name, int64_t version) {
 
 static bool entry_is_ready(const struct repo_entry *e) {
         if (e->n_versions == 0)
-                return false;
+                return !e->is_wanted; /* it could not even be read; others were never asked for */
         for (size_t i = 0; i < e->n_versions; i++) {
                 const struct repo_version *v = &e->versions[i];
                 bool was_unloaded = v->state == VERSION_UNAVAILABLE && v->reason != NULL &&

@@ -98,7 +98,8 @@ void repo_unload_all(struct repo *r);
 struct error *repo_get(struct repo *r, const char *name, int64_t version, struct model **ret)
         NODISCARD;
 bool repo_version_is_ready(struct repo *r, const char *name, int64_t version);
-/* Strict readiness: every known version is READY, or UNAVAILABLE because it was unloaded. */
+/* Strict readiness: every known version is READY, or UNAVAILABLE because it was unloaded; and every
+ * model that was to be loaded at the start has versions, or was unloaded since. */
 bool repo_all_ready(struct repo *r);
 
 /* One line of the index. Texts live until repo_index_done(). */

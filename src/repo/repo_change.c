@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/model.h"
+#include "repo/loaded_model.h"
 #include "repo/loader_pool.h"
 #include "repo/model_files.h"
 #include "repo/model_instances.h"
@@ -43,8 +44,10 @@ struct error *repo_change_begin(struct repo *r, const char *name, const char *di
 
         MUTEX_GUARD(&r->table.lock);
         e = repo_table_add_locked(&r->table, name, directory);
+        e->n_waiting++;
         while (e->is_busy && !r->is_stopping)
                 cond_wait(&r->table.changed, &r->table.lock);
+        e->n_waiting--;
         if (r->is_stopping)
                 return error_new_text(ERR_UNAVAILABLE, "Server exiting");
         e->is_busy = true;
@@ -57,6 +60,7 @@ void repo_change_end(struct repo *r, struct repo_entry *e) {
         MUTEX_GUARD(&r->table.lock);
         e->is_busy = false;
         r->n_changing--;
+        repo_table_forget_locked(&r->table, e);
         cond_broadcast(&r->table.changed);
 }
 
@@ -115,31 +119,33 @@ static void add_load(struct change *c, int64_t version) {
 
 /* ---- what has to be done ------------------------------------------------------------------- */
 
-/* May versions whose own files are the same stay as they are? */
-static bool may_stay_locked(const struct change *c, const struct model_mark *mark) {
+/* May this version stay as it is? Its own files must be the same, and what its configuration says
+ * beside instance groups: as it was given, or as the backend has completed it, which is what
+ * clients that ask for the configuration, change the groups and send it back come with. */
+static bool may_stay_locked(const struct change *c, const struct repo_version *v,
+                            const struct model_mark *mark) {
         const struct repo_entry *e = c->entry;
 
-        return mark != NULL && e->mark != NULL && !e->is_override && e->essence != NULL &&
-               strcmp(e->essence, c->files.essence) == 0 &&
-               strcmp(e->directory, c->files.directory) == 0 && e->mark->rest == mark->rest;
+        return v->state == VERSION_READY && mark != NULL && e->mark != NULL &&
+               strcmp(e->directory, c->files.directory) == 0 && e->mark->rest == mark->rest &&
+               model_mark_version_equal(e->mark, mark, v->number) &&
+               (strcmp(e->essence, c->files.essence) == 0 ||
+                strcmp(loaded_model_of(v->model)->settled, c->files.settled) == 0);
 }
 
 /* Sorts the picked versions into those that stay and those to be loaded; new ones are LOADING. */
 static void plan(struct change *c, const struct model_mark *mark) {
         const struct version_pick *pick = &c->files.versions;
         struct repo_entry         *e = c->entry;
-        bool                       may_stay;
 
         c->loads = mem_zalloc((pick->n_versions + 1) * sizeof(*c->loads));
         c->kept = mem_zalloc((pick->n_versions + 1) * sizeof(struct model *));
         MUTEX_GUARD(&c->repo->table.lock);
-        may_stay = may_stay_locked(c, mark);
         for (size_t i = 0; i < pick->n_versions; i++) {
                 int64_t              number = pick->versions[i];
                 struct repo_version *v = repo_entry_add_version_locked(e, number);
 
-                if (v->state == VERSION_READY && may_stay &&
-                    model_mark_version_equal(e->mark, mark, number)) {
+                if (may_stay_locked(c, v, mark)) {
                         model_ref(v->model);
                         c->kept[c->n_kept++] = v->model;
                         continue;
@@ -150,12 +156,29 @@ static void plan(struct change *c, const struct model_mark *mark) {
         }
 }
 
+/* Takes `why`. The text is that of a version that failed to load. */
+static struct error *not_updated(const struct change *c, const struct model *model,
+                                 struct error *why) {
+        struct error *err = error_new(ERR_INVALID_ARG,
+                                      "load failed for model '%s': version %lld is at UNAVAILABLE "
+                                      "state: %s: %s;\n",
+                                      c->files.name, (long long)model->version,
+                                      error_code_string(why->code), why->message);
+
+        log_error("failed to update '%s' version %lld: %s: %s", c->files.name,
+                  (long long)model->version, error_code_string(why->code), why->message);
+        error_free(why);
+        return err;
+}
+
 static struct error *prepare_updates(struct change *c) {
         c->updates = mem_zalloc((c->n_kept + 1) * sizeof(struct model_update *));
         for (size_t i = 0; i < c->n_kept; i++) {
                 struct model_update *u;
+                struct error        *err = model_update_prepare(c->kept[i], c->files.config, &u);
 
-                TRY(model_update_prepare(c->kept[i], c->files.config, &u));
+                if (err != NULL)
+                        return not_updated(c, c->kept[i], err);
                 if (u != NULL)
                         c->updates[c->n_updates++] = u;
         }
@@ -210,6 +233,19 @@ static bool is_picked(const struct version_pick *pick, int64_t version) {
         return false;
 }
 
+/* Versions that failed in an earlier attempt and that nobody asks for any more. */
+static void forget_failed_locked(struct change *c) {
+        struct repo_entry *e = c->entry;
+
+        for (size_t i = e->n_versions; i > 0; i--) {
+                const struct repo_version *v = &e->versions[i - 1];
+
+                if (v->state == VERSION_UNAVAILABLE && strcmp(v->reason, "unloaded") != 0 &&
+                    !is_picked(&c->files.versions, v->number))
+                        repo_entry_remove_version_locked(e, v->number);
+        }
+}
+
 /* The models that served before, out of the table; owned by the caller. */
 static struct model **swap_locked(struct change *c, size_t *ret_n) {
         struct repo_entry *e = c->entry;
@@ -230,12 +266,13 @@ static struct model **swap_locked(struct change *c, size_t *ret_n) {
                 if (v->state == VERSION_READY && !is_picked(&c->files.versions, v->number))
                         old[n++] = repo_version_set_locked(v, VERSION_UNLOADING, NULL, NULL);
         }
+        forget_failed_locked(c);
         *ret_n = n;
         return old;
 }
 
-/* From now on requests get the new models. */
-static void take_over(struct change *c, struct model_mark *mark) {
+/* From now on requests get the new models. Takes the mark. */
+static void take_over(struct change *c, struct model_mark *mark, bool is_override) {
         struct repo_entry *e = c->entry;
         struct model     **old;
         size_t             n_old;
@@ -248,7 +285,7 @@ static void take_over(struct change *c, struct model_mark *mark) {
         e->directory = mem_strdup(c->files.directory);
         model_mark_free(e->mark);
         e->mark = mark;
-        e->is_override = mark == NULL;
+        e->is_override = is_override;
         mutex_unlock(&c->repo->table.lock);
         for (size_t i = 0; i < n_old; i++)
                 model_hide(old[i]);
@@ -286,17 +323,13 @@ struct error *repo_change_load(struct repo *r, struct repo_entry *e,
         struct change c = { .repo = r, .entry = e };
         struct error *err = model_files_read(&r->parts, source, &c.files);
 
-        if (err != NULL) {
-                model_mark_free(mark);
+        if (err != NULL)
                 return err;
-        }
         err = run(&c, mark);
-        if (err != NULL) {
+        if (err != NULL)
                 give_up(&c);
-                model_mark_free(mark);
-        } else {
-                take_over(&c, mark);
-        }
+        else
+                take_over(&c, mark, source->config_json != NULL);
         repo_tell_changed(r);
         change_done(&c);
         return err;
@@ -317,6 +350,7 @@ void repo_change_unload(struct repo *r, struct repo_entry *e) {
         model_mark_free(e->mark);
         e->mark = NULL;
         e->is_override = false;
+        e->is_wanted = false;
         mutex_unlock(&r->table.lock);
         repo_tell_changed(r);
         for (size_t i = 0; i < n; i++) {

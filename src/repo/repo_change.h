@@ -19,10 +19,11 @@ struct model_source;
  * the server is stopping. */
 struct error *repo_change_begin(struct repo *r, const char *name, const char *directory,
                                 struct repo_entry **ret) NODISCARD;
-void          repo_change_end(struct repo *r, struct repo_entry *e);
+/* An entry of which nothing came is forgotten: `e` may be gone afterwards. */
+void repo_change_end(struct repo *r, struct repo_entry *e);
 
-/* `mark` is of the source's files, before they were read; taken, also on failure. NULL for an
- * override. NOT_FOUND and the like when the directory or its configuration cannot be used: nothing
+/* `mark` is of the source's files, before they were read; taken on success only. NULL when they
+ * were sent. NOT_FOUND and the like when the directory or its configuration cannot be used: nothing
  * was tried then. Else repo_load()'s error for versions that failed. */
 struct error *repo_change_load(struct repo *r, struct repo_entry *e,
                                const struct model_source *source, struct model_mark *mark)

@@ -42,17 +42,10 @@ static void add_model(struct repo_index *index, size_t *cap, const struct repo_e
 }
 
 /* Models that nobody ever asked for are in no table: the directories tell. */
-static void add_found(struct repo_index *index, size_t *cap, struct repo *r) {
-        struct repo_scan scan;
-        AUTO_ERROR       err = repo_scan_read(r, &scan);
-
-        if (err != NULL) {
-                log_error("%s", err->message);
-                return;
-        }
-        mutex_lock(&r->table.lock);
-        for (size_t i = 0; i < scan.n_models; i++) {
-                const struct found_model *found = &scan.models[i];
+static void add_found_locked(struct repo_index *index, size_t *cap, struct repo *r,
+                             const struct repo_scan *scan) {
+        for (size_t i = 0; i < scan->n_models; i++) {
+                const struct found_model *found = &scan->models[i];
                 struct repo_entry        *e = repo_table_find_locked(&r->table, found->name);
                 struct repo_entry         unknown = { .name = found->name };
 
@@ -61,8 +54,19 @@ static void add_found(struct repo_index *index, size_t *cap, struct repo *r) {
                         add_model(index, cap, &unknown, false);
                 }
         }
-        mutex_unlock(&r->table.lock);
-        repo_scan_done(&scan);
+}
+
+/* Which models are twice there can change as well. */
+static void note_duplicates_locked(struct repo *r, const struct repo_scan *scan) {
+        const struct map_entry *m;
+        size_t                  at = 0;
+
+        while ((m = map_next(&r->table.by_name, &at)) != NULL) {
+                struct repo_entry        *e = m->value;
+                const struct found_model *found = repo_scan_find(scan, e->name);
+
+                e->is_duplicate = found != NULL && found->is_duplicate;
+        }
 }
 
 static int by_place(const void *a, const void *b) {
@@ -72,23 +76,44 @@ static int by_place(const void *a, const void *b) {
         return order != 0 ? order : (x->version > y->version) - (x->version < y->version);
 }
 
-void repo_index_read(struct repo *r, bool only_ready, struct repo_index *ret) {
+static void read_locked(struct repo *r, bool only_ready, struct repo_index *ret, size_t *cap) {
         struct repo_entry **entries;
         size_t              n;
-        size_t              cap = 0;
 
-        *ret = (struct repo_index){ 0 };
-        mutex_lock(&r->table.lock);
         entries = repo_table_sorted_locked(&r->table, &n);
         for (size_t i = 0; i < n; i++)
-                add_model(ret, &cap, entries[i], only_ready);
-        mutex_unlock(&r->table.lock);
+                add_model(ret, cap, entries[i], only_ready);
         free(entries);
-        if (only_ready || !r->is_followed)
-                return;
-        add_found(ret, &cap, r);
+}
+
+static void read_followed(struct repo *r, struct repo_index *ret, size_t *cap) {
+        struct repo_scan scan = { 0 };
+        AUTO_ERROR       err = repo_scan_read(r, &scan);
+
+        mutex_lock(&r->table.lock);
+        if (err == NULL)
+                note_duplicates_locked(r, &scan);
+        read_locked(r, false, ret, cap);
+        add_found_locked(ret, cap, r, &scan);
+        mutex_unlock(&r->table.lock);
+        repo_scan_done(&scan);
+        if (err != NULL)
+                log_error("%s", err->message);
         if (ret->n_entries > 0)
                 qsort(ret->entries, ret->n_entries, sizeof(ret->entries[0]), by_place);
+}
+
+void repo_index_read(struct repo *r, bool only_ready, struct repo_index *ret) {
+        size_t cap = 0;
+
+        *ret = (struct repo_index){ 0 };
+        if (!only_ready && r->is_followed) {
+                read_followed(r, ret, &cap);
+                return;
+        }
+        mutex_lock(&r->table.lock);
+        read_locked(r, only_ready, ret, &cap);
+        mutex_unlock(&r->table.lock);
 }
 
 void repo_index_done(struct repo_index *index) {

@@ -60,28 +60,40 @@ static struct error *tell(const char *name, struct error *err) {
         return not_polled(name);
 }
 
+/* Takes *mark on success. */
+static struct error *load_marked(struct repo *r, struct repo_entry *e,
+                                 const struct model_source *source, struct model_mark **mark) {
+        TRY(repo_change_load(r, e, source, *mark));
+        *mark = NULL;
+        return NULL;
+}
+
 static struct error *load_from_files(struct repo *r, const char *name, const char *directory) {
         struct model_source source = { .name = name, .directory = directory };
-        struct model_mark  *mark;
+        struct model_mark  *mark = NULL;
         struct repo_entry  *e;
         struct error       *err;
 
         TRY(repo_change_begin(r, name, directory, &e));
         err = model_mark_read(directory, &mark);
-        if (err == NULL && repo_entry_is_current(r, e, mark))
-                model_mark_free(mark);
-        else if (err == NULL)
-                err = repo_change_load(r, e, &source, mark);
+        if (err == NULL && !repo_entry_is_current(r, e, mark))
+                err = load_marked(r, e, &source, &mark);
+        model_mark_free(mark);
         repo_change_end(r, e);
         return tell(name, err);
 }
 
 static struct error *load_source(struct repo *r, const struct model_source *source) {
+        struct model_mark *mark = NULL;
         struct repo_entry *e;
-        struct error      *err;
+        struct error      *err = NULL;
 
         TRY(repo_change_begin(r, source->name, source->directory, &e));
-        err = repo_change_load(r, e, source, NULL);
+        if (source->override == NULL)
+                err = model_mark_read(source->directory, &mark);
+        if (err == NULL)
+                err = load_marked(r, e, source, &mark);
+        model_mark_free(mark);
         repo_change_end(r, e);
         return tell(source->name, err);
 }
@@ -155,12 +167,16 @@ static void run_first(struct loader_job *job) {
         l->has_failed = err != NULL;
 }
 
-/* Every directory is known from now on, loaded or not. */
-static void add_entries(struct repo *r, const struct repo_scan *scan) {
+/* They are known from now on, whether they can be loaded or not. */
+static void add_entries(struct repo *r, const struct found_model *const *found, size_t n) {
         MUTEX_GUARD(&r->table.lock);
-        for (size_t i = 0; i < scan->n_models; i++)
-                repo_table_add_locked(&r->table, scan->models[i].name, scan->models[i].directory)
-                        ->is_duplicate = scan->models[i].is_duplicate;
+        for (size_t i = 0; i < n; i++) {
+                struct repo_entry *e =
+                        repo_table_add_locked(&r->table, found[i]->name, found[i]->directory);
+
+                e->is_duplicate = found[i]->is_duplicate;
+                e->is_wanted = true;
+        }
 }
 
 static bool load_found(struct repo *r, const struct found_model *const *found, size_t n) {
@@ -173,6 +189,7 @@ static bool load_found(struct repo *r, const struct found_model *const *found, s
                                                 .found = found[i] };
                 jobs[i] = &loads[i].job;
         }
+        add_entries(r, found, n);
         loader_pool_run_all(jobs, n, r->n_load_threads);
         for (size_t i = 0; i < n; i++)
                 all = all && !loads[i].has_failed;
@@ -214,7 +231,6 @@ struct error *repo_load_all(struct repo *r) {
         bool                       all;
 
         TRY(repo_scan_read(r, &scan));
-        add_entries(r, &scan);
         found = mem_zalloc((scan.n_models + 1) * sizeof(const struct found_model *));
         for (size_t i = 0; i < scan.n_models; i++)
                 found[i] = &scan.models[i];
@@ -238,7 +254,6 @@ struct error *repo_load_named(struct repo *r, char *const *names, size_t n_names
                                                         "Wildcard model name '*' must be the ONLY "
                                                         "startup model if specified at all.");
         TRY(repo_scan_read(r, &scan));
-        add_entries(r, &scan);
         all = choose(&scan, names, n_names, &found, &n);
         if (!load_found(r, found, n))
                 all = false;

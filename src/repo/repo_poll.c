@@ -38,18 +38,27 @@ static struct model_mark *mark_of(const char *directory) {
         return mark;
 }
 
-static void load(struct step *s) {
+/* What failed is tried again when it looks different than it did when the attempt began. */
+static struct error *load_marked(struct step *s, struct repo_entry *e) {
         struct model_source source = { .name = s->name, .directory = s->directory };
-        struct repo_entry  *e;
-        AUTO_ERROR          err = repo_change_begin(s->repo, s->name, s->directory, &e);
+        struct error       *err = repo_change_load(s->repo, e, &source, s->mark);
+
+        mutex_lock(&s->repo->table.lock);
+        model_mark_free(e->tried);
+        e->tried = err != NULL ? s->mark : NULL;
+        mutex_unlock(&s->repo->table.lock);
+        s->mark = NULL; /* one of the two has it */
+        return err;
+}
+
+static void load(struct step *s) {
+        struct repo_entry *e;
+        AUTO_ERROR         err = repo_change_begin(s->repo, s->name, s->directory, &e);
 
         if (err != NULL)
                 return; /* stopping */
-        err = repo_change_load(s->repo, e, &source, STEAL(s->mark));
-        mutex_lock(&s->repo->table.lock);
-        model_mark_free(e->tried);
-        e->tried = err != NULL ? mark_of(s->directory) : NULL;
-        mutex_unlock(&s->repo->table.lock);
+        if (!repo_entry_is_current(s->repo, e, s->mark)) /* by a poll at the same time */
+                err = load_marked(s, e);
         repo_change_end(s->repo, e);
         if (err != NULL)
                 log_error("failed to poll model '%s': %s", s->name, err->message);
@@ -92,6 +101,15 @@ static void look_at(struct repo *r, const struct found_model *found, struct step
         mutex_unlock(&r->table.lock);
 }
 
+/* One without a directory that does not serve. */
+static void forget_locked(struct repo *r, struct repo_entry *e) {
+        model_mark_free(e->seen);
+        model_mark_free(e->tried);
+        e->seen = e->tried = NULL;
+        e->is_wanted = e->is_duplicate = false;
+        repo_table_forget_locked(&r->table, e);
+}
+
 /* Models that serve and whose directory was missing twice. */
 static void look_for_gone(struct repo *r, const struct repo_scan *scan, struct steps *steps) {
         struct repo_entry **entries;
@@ -104,6 +122,10 @@ static void look_for_gone(struct repo *r, const struct repo_scan *scan, struct s
 
                 if (repo_scan_find(scan, e->name) != NULL)
                         continue;
+                if (e->mark == NULL && !e->is_busy) {
+                        forget_locked(r, e);
+                        continue;
+                }
                 if (e->seen == NULL && e->mark != NULL && !e->is_busy)
                         add_step(steps, &(struct step){ .job.run = run_step,
                                                         .repo = r,

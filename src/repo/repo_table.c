@@ -14,26 +14,27 @@ void repo_table_init(struct repo_table *t) {
         map_init(&t->by_name);
 }
 
+static void entry_free(struct repo_entry *e) {
+        for (size_t i = 0; i < e->n_versions; i++) {
+                model_unref(e->versions[i].model);
+                free(e->versions[i].reason);
+        }
+        free(e->versions);
+        free(e->essence);
+        model_mark_free(e->mark);
+        model_mark_free(e->seen);
+        model_mark_free(e->tried);
+        free(e->directory);
+        free(e->name);
+        free(e);
+}
+
 void repo_table_done(struct repo_table *t) {
         const struct map_entry *m;
         size_t                  at = 0;
 
-        while ((m = map_next(&t->by_name, &at)) != NULL) {
-                struct repo_entry *e = m->value;
-
-                for (size_t i = 0; i < e->n_versions; i++) {
-                        model_unref(e->versions[i].model);
-                        free(e->versions[i].reason);
-                }
-                free(e->versions);
-                free(e->essence);
-                model_mark_free(e->mark);
-                model_mark_free(e->seen);
-                model_mark_free(e->tried);
-                free(e->directory);
-                free(e->name);
-                free(e);
-        }
+        while ((m = map_next(&t->by_name, &at)) != NULL)
+                entry_free(m->value);
         map_done(&t->by_name);
         cond_done(&t->changed);
         mutex_done(&t->lock);
@@ -78,6 +79,24 @@ struct repo_version *repo_entry_add_version_locked(struct repo_entry *e, int64_t
         *v = (struct repo_version){ .number = number };
         e->n_versions++;
         return v;
+}
+
+void repo_entry_remove_version_locked(struct repo_entry *e, int64_t number) {
+        struct repo_version *v = repo_entry_find_version_locked(e, number);
+
+        assert(v != NULL && v->model == NULL);
+        free(v->reason);
+        memmove(v, v + 1, (size_t)(&e->versions[e->n_versions] - (v + 1)) * sizeof(*v));
+        e->n_versions--;
+}
+
+void repo_table_forget_locked(struct repo_table *t, struct repo_entry *e) {
+        assert(mutex_is_held(&t->lock));
+        if (e->n_versions > 0 || e->is_busy || e->is_wanted || e->is_duplicate ||
+            e->n_waiting > 0 || e->seen != NULL || e->tried != NULL)
+                return;
+        map_remove(&t->by_name, str_of(e->name));
+        entry_free(e);
 }
 
 struct repo_version *repo_entry_latest_locked(struct repo_entry *e) {

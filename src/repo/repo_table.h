@@ -23,7 +23,9 @@ struct repo_entry {
         char                *directory; /* owned */
         bool                 is_duplicate;
         bool                 is_busy;   /* it is being loaded or unloaded: one such step at a time */
-        bool                 is_override; /* what serves came with a request, not from the files */
+        bool                 is_override; /* the configuration came with a request, not from a file */
+        bool                 is_wanted;   /* since the start: the server is not ready without it */
+        unsigned             n_waiting;   /* for their turn, while it is busy */
         char                *essence;   /* owned; of what serves, see model_files.h; NULL = nothing */
         struct model_mark   *mark;      /* owned; of the files that serve; NULL = none */
         struct model_mark   *seen;      /* owned; by the last poll; NULL = no directory */
@@ -48,6 +50,11 @@ struct repo_entry   *repo_table_add_locked(struct repo_table *t, const char *nam
                                            const char *directory);
 struct repo_version *repo_entry_add_version_locked(struct repo_entry *e, int64_t number);
 struct repo_version *repo_entry_find_version_locked(struct repo_entry *e, int64_t number);
+/* One that has no model. */
+void repo_entry_remove_version_locked(struct repo_entry *e, int64_t number);
+/* Removes and frees an entry that nobody uses and of which there is nothing to tell: no version,
+ * no directory that was seen, no failure to remember. Any other stays. */
+void repo_table_forget_locked(struct repo_table *t, struct repo_entry *e);
 /* The highest READY version, NULL when there is none. */
 struct repo_version *repo_entry_latest_locked(struct repo_entry *e);
 /* The new state; `reason` is copied, NULL = none. Returns the reference that the version held,

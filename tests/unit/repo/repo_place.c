@@ -7,6 +7,9 @@
 
 #include "repo/repo_place.h"
 
+#include <pthread.h>
+#include <time.h>
+
 #include "backend/backend_registry.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -29,6 +32,8 @@ void repo_place_begin(struct repo_place *p) {
                 &(struct backend_registry_options){ .directory = backends, .auto_complete = true });
         p->parts.auto_complete = true;
         p->parts.config_name = "";
+        notice_init(&p->ready);
+        p->parts.ready = &p->ready;
         assert_ok(timer_thread_new(&p->parts.timers), "timers");
         assert_ok(reaper_new(&p->parts.reaper), "reaper");
 }
@@ -43,6 +48,7 @@ void repo_place_end(struct repo_place *p) {
         metric_registry_free(p->metrics);
         /* Whatever began has ended. */
         assert_int_equal(fake_host_count(FAKE_FINALIZE), fake_host_count(FAKE_INITIALIZE));
+        notice_done(&p->ready);
         fake_library_close(&p->library);
         temp_tree_remove(&p->tree);
 }
@@ -69,7 +75,9 @@ void repo_place_open(struct repo_place *p, const char *const *folders, size_t n_
         struct repo_options options = { .parts = p->parts,
                                         .paths = (const char *const *)paths,
                                         .n_paths = n_folders,
-                                        .n_load_threads = 4 };
+                                        .n_load_threads = 4,
+                                        .n_load_retries = p->n_load_retries,
+                                        .is_followed = p->is_followed };
 
         for (size_t i = 0; i < n_folders; i++)
                 paths[i] = temp_tree_path(&p->tree, folders[i]);
@@ -77,6 +85,62 @@ void repo_place_open(struct repo_place *p, const char *const *folders, size_t n_
         for (size_t i = 0; i < n_folders; i++)
                 free(paths[i]);
         free(paths);
+}
+
+char *repo_place_index(struct repo_place *p) {
+        AUTO_STRBUF       text = { 0 };
+        struct repo_index index;
+
+        strbuf_init(&text, 0);
+        strbuf_printf(&text, "%s", "");
+        repo_index_read(p->repo, false, &index);
+        for (size_t i = 0; i < index.n_entries; i++) {
+                const struct repo_index_entry *e = &index.entries[i];
+
+                strbuf_printf(&text, "%s:%lld:%s:%s\n", e->name, (long long)e->version,
+                              version_state_name(e->state), e->reason != NULL ? e->reason : "-");
+        }
+        repo_index_done(&index);
+        return strbuf_take(&text);
+}
+
+struct waiter {
+        pthread_mutex_t lock;
+        pthread_cond_t  changed;
+        unsigned        n_changes;
+};
+
+static void on_change(void *userp) {
+        struct waiter *w = userp;
+
+        pthread_mutex_lock(&w->lock);
+        w->n_changes++;
+        pthread_cond_signal(&w->changed);
+        pthread_mutex_unlock(&w->lock);
+}
+
+void repo_place_await_index(struct repo_place *p, const char *expected) {
+        struct waiter        w = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 };
+        struct notice_watch *watch = notice_watch_new(&p->ready, on_change, &w);
+        char                *index = repo_place_index(p);
+        struct timespec      until;
+        unsigned             n_seen = 0;
+        int                  timed_out = 0;
+
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += 60;
+        while (strcmp(index, expected) != 0 && timed_out == 0) {
+                free(index);
+                pthread_mutex_lock(&w.lock);
+                while (w.n_changes == n_seen && timed_out == 0)
+                        timed_out = pthread_cond_timedwait(&w.changed, &w.lock, &until);
+                n_seen = w.n_changes;
+                pthread_mutex_unlock(&w.lock);
+                index = repo_place_index(p);
+        }
+        notice_watch_free(watch);
+        assert_string_equal(index, expected);
+        free(index);
 }
 
 void repo_place_close(struct repo_place *p) {

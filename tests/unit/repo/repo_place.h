@@ -8,6 +8,7 @@
 
 #include "backend/fake_host.h"
 #include "backend/temp_tree.h"
+#include "base/notice.h"
 #include "repo/repo.h"
 
 #include <stddef.h>
@@ -18,6 +19,9 @@ struct repo_place {
         struct metric_registry *metrics;
         struct repo_parts       parts;
         struct repo            *repo;
+        struct notice           ready;
+        bool                    is_followed;    /* these two before repo_place_open() */
+        unsigned                n_load_retries;
 };
 
 /* Inputs and outputs as probe_add_row() has them. */
@@ -38,5 +42,9 @@ void repo_place_add(struct repo_place *p, const char *name, const char *config);
 
 /* The repository of these folders of the tree. */
 void repo_place_open(struct repo_place *p, const char *const *folders, size_t n_folders);
+/* The text of the index, "name:version:STATE:reason\n" for each line; owned by the caller. */
+char *repo_place_index(struct repo_place *p);
+/* Waits until it is this. */
+void repo_place_await_index(struct repo_place *p, const char *expected);
 /* Everything unloaded and reaped; the repository freed. */
 void repo_place_close(struct repo_place *p);

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "repo/model_mark.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backend/temp_tree.h"
+#include "base/mem.h"
+#include "infer/fake_model.h"
+
+/* What one change of the directory "m" does: the parts of its mark that differ afterwards. */
+
+enum part { CONFIG = 1, REST = 2, ONE = 4, TWO = 8 };
+
+enum change_kind {
+        WRITE,      /* the file, with other text of another length */
+        REWRITE,    /* the same length, later */
+        REPLACE,    /* by rename: the same text, length and time, another file */
+        TOUCH,      /* its time alone */
+        REMOVE,     /* the file */
+        MAKE,       /* a folder */
+};
+
+static const struct mark_row {
+        enum change_kind kind;
+        const char      *path;
+        unsigned         differs;
+} rows[] = {
+        { WRITE, "config.pbtxt", CONFIG },
+        { REWRITE, "config.pbtxt", CONFIG },
+        { REPLACE, "config.pbtxt", CONFIG },
+        { TOUCH, "config.pbtxt", CONFIG },
+        { REMOVE, "config.pbtxt", CONFIG },
+        { WRITE, "configs/fast.pbtxt", CONFIG },
+        { WRITE, "labels.txt", REST },
+        { REWRITE, "labels.txt", REST },
+        { REPLACE, "labels.txt", REST },
+        { REMOVE, "labels.txt", REST },
+        { WRITE, "new.txt", REST },
+        { WRITE, "warmup/sample", REST },
+        { MAKE, "folder", REST },
+        { WRITE, "1/model.bin", ONE },
+        { REWRITE, "1/model.bin", ONE },
+        { REPLACE, "1/model.bin", ONE },
+        { TOUCH, "1/model.bin", ONE },
+        { REMOVE, "1/model.bin", ONE },
+        { WRITE, "1/deep/er/part", ONE },
+        { MAKE, "1/folder", ONE },
+        { WRITE, "2/model.bin", TWO },
+        { MAKE, "01", REST }, /* leading zeros: no version */
+        { MAKE, "-1", REST },
+        { WRITE, "3", REST }, /* a file is no version */
+        /* What editors, file systems and interpreters leave behind. */
+        { WRITE, ".config.pbtxt.swp", 0 },
+        { WRITE, ".hidden", 0 },
+        { WRITE, "config.pbtxt~", 0 },
+        { WRITE, "config.pbtxt.swp", 0 },
+        { WRITE, "#config.pbtxt#", 0 },
+        { WRITE, "4913", 0 },
+        { MAKE, "__pycache__", 0 },
+        { WRITE, "1/.nfs0001", 0 },
+        { WRITE, "1/__pycache__/model.pyc", 0 },
+        { WRITE, "1/model.bin~", 0 },
+};
+
+static struct temp_tree make_model(void) {
+        struct temp_tree t = temp_tree_make();
+
+        temp_tree_write(&t, "m/config.pbtxt", "one");
+        temp_tree_write(&t, "m/labels.txt", "cat");
+        temp_tree_write(&t, "m/configs/fast.pbtxt", "two");
+        temp_tree_write(&t, "m/1/model.bin", "abc");
+        temp_tree_write(&t, "m/2/model.bin", "def");
+        return t;
+}
+
+static struct model_mark *read_mark(const struct temp_tree *t) {
+        AUTO_CHARS         path = temp_tree_path(t, "m");
+        struct model_mark *mark;
+
+        assert_ok(model_mark_read(path, &mark), path);
+        return mark;
+}
+
+static void move_time(const char *path, time_t seconds, const struct timespec *from) {
+        struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, *from };
+
+        times[1].tv_sec += seconds;
+        assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static void replace(const struct temp_tree *t, const char *path) {
+        AUTO_CHARS  other = temp_tree_path(t, "other");
+        struct stat stat_before;
+
+        assert_int_equal(stat(path, &stat_before), 0);
+        temp_tree_copy(t, path, "other");
+        move_time(other, 0, &stat_before.st_mtim);
+        assert_int_equal(rename(other, path), 0);
+}
+
+static void make_change(const struct temp_tree *t, const struct mark_row *row) {
+        AUTO_CHARS  relative = mem_printf("m/%s", row->path);
+        AUTO_CHARS  path = temp_tree_path(t, relative);
+        struct stat before = { 0 };
+
+        (void)stat(path, &before);
+        switch (row->kind) {
+        case WRITE: temp_tree_write(t, relative, "other text"); break;
+        case REWRITE:
+                temp_tree_write(t, relative, "xyz");
+                move_time(path, 1, &before.st_mtim);
+                break;
+        case REPLACE: replace(t, path); break;
+        case TOUCH: move_time(path, -5, &before.st_mtim); break;
+        case REMOVE: temp_tree_unlink(t, relative); break;
+        case MAKE: temp_tree_folder(t, relative); break;
+        }
+}
+
+static void test_changes(void **state) {
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                const struct mark_row *row = &rows[i];
+                struct temp_tree       t = make_model();
+                struct model_mark     *before = read_mark(&t), *same = read_mark(&t), *after;
+
+                print_message("%d %s\n", row->kind, row->path);
+                assert_true(model_mark_equal(before, same));
+                make_change(&t, row);
+                after = read_mark(&t);
+                assert_int_equal(after->n_versions, 2);
+                assert_int_equal(before->config != after->config, (row->differs & CONFIG) != 0);
+                assert_int_equal(before->rest != after->rest, (row->differs & REST) != 0);
+                assert_int_equal(!model_mark_version_equal(before, after, 1),
+                                 (row->differs & ONE) != 0);
+                assert_int_equal(!model_mark_version_equal(before, after, 2),
+                                 (row->differs & TWO) != 0);
+                assert_int_equal(!model_mark_equal(before, after), row->differs != 0);
+                model_mark_free(before);
+                model_mark_free(same);
+                model_mark_free(after);
+                temp_tree_remove(&t);
+        }
+}
+
+static void test_versions_come_and_go(void **state) {
+        struct temp_tree   t = make_model();
+        struct model_mark *before = read_mark(&t), *after;
+
+        (void)state;
+        temp_tree_folder(&t, "m/10");
+        temp_tree_folder(&t, "m/3");
+        after = read_mark(&t);
+        assert_int_equal(after->n_versions, 4);
+        assert_int_equal(after->versions[2].number, 3);
+        assert_int_equal(after->versions[3].number, 10);
+        assert_false(model_mark_equal(before, after));
+        assert_true(model_mark_version_equal(before, after, 1));
+        assert_false(model_mark_version_equal(before, after, 3));
+        assert_false(model_mark_version_equal(after, before, 10));
+        assert_false(model_mark_version_equal(before, after, 77)); /* neither has it */
+        model_mark_free(before);
+        model_mark_free(after);
+        temp_tree_remove(&t);
+}
+
+static void test_links_in_circles(void **state) {
+        struct temp_tree   t = make_model();
+        AUTO_CHARS         link = temp_tree_path(&t, "m/1/again");
+        AUTO_CHARS         folder = temp_tree_path(&t, "m/1");
+        struct model_mark *mark;
+
+        (void)state;
+        assert_int_equal(symlink(folder, link), 0);
+        mark = read_mark(&t); /* it ends */
+        assert_int_equal(mark->n_versions, 2);
+        model_mark_free(mark);
+        temp_tree_remove(&t);
+}
+
+/* As volumes of container platforms do it: all files are links through a hidden folder. */
+static void test_links_are_followed(void **state) {
+        struct temp_tree   t = temp_tree_make();
+        AUTO_CHARS         link = temp_tree_path(&t, "m/config.pbtxt");
+        AUTO_CHARS         a = temp_tree_path(&t, "m/.a");
+        AUTO_CHARS         b = temp_tree_path(&t, "m/.b");
+        AUTO_CHARS         current = temp_tree_path(&t, "m/.current");
+        struct model_mark *before, *after;
+
+        (void)state;
+        temp_tree_write(&t, "m/.a/config.pbtxt", "one");
+        temp_tree_write(&t, "m/.b/config.pbtxt", "two");
+        assert_int_equal(symlink(".current/config.pbtxt", link), 0);
+        assert_int_equal(symlink(a, current), 0);
+        before = read_mark(&t);
+        assert_int_equal(unlink(current), 0);
+        assert_int_equal(symlink(b, current), 0);
+        after = read_mark(&t);
+        assert_int_not_equal(before->config, after->config);
+        model_mark_free(before);
+        model_mark_free(after);
+        temp_tree_remove(&t);
+}
+
+static void test_no_directory(void **state) {
+        struct temp_tree   t = temp_tree_make();
+        AUTO_CHARS         path = temp_tree_path(&t, "nowhere");
+        struct model_mark *mark = NULL;
+        AUTO_ERROR         err = model_mark_read(path, &mark);
+
+        (void)state;
+        assert_non_null(err);
+        assert_null(mark);
+        assert_true(model_mark_equal(NULL, NULL));
+        model_mark_free(NULL);
+        temp_tree_remove(&t);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_changes),
+                cmocka_unit_test(test_versions_come_and_go),
+                cmocka_unit_test(test_links_in_circles),
+                cmocka_unit_test(test_links_are_followed),
+                cmocka_unit_test(test_no_directory),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
