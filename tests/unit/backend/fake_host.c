@@ -22,11 +22,17 @@ struct failure {
         TRITONSERVER_Error_Code code;
 };
 
+struct errand {
+        void (*run)(void *userp);
+        void *userp;
+};
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t  changed = PTHREAD_COND_INITIALIZER;
 
 /* Under the lock. */
 static unsigned       counts[FAKE_N_CALLS];
+static struct errand  errands[FAKE_N_CALLS];
 static struct failure failures[FAKE_N_CALLS];
 static unsigned       preferred_count;
 static const char    *complete_json;
@@ -36,6 +42,7 @@ void fake_host_reset(void) {
         pthread_mutex_lock(&lock);
         memset(counts, 0, sizeof(counts));
         memset(failures, 0, sizeof(failures));
+        memset(errands, 0, sizeof(errands));
         preferred_count = 0;
         complete_json = NULL;
         is_gate_closed = false;
@@ -86,6 +93,12 @@ void fake_host_open_gate(void) {
         set_gate(false);
 }
 
+void fake_host_on_call(enum fake_call call, void (*run)(void *userp), void *userp) {
+        pthread_mutex_lock(&lock);
+        errands[call] = (struct errand){ run, userp };
+        pthread_mutex_unlock(&lock);
+}
+
 void fake_host_await(enum fake_call call, unsigned n) {
         pthread_mutex_lock(&lock);
         while (counts[call] < n)
@@ -98,14 +111,18 @@ void fake_host_await(enum fake_call call, unsigned n) {
 /* Counts the call; the error that it is to return, NULL: none. */
 static TRITONSERVER_Error *enter(enum fake_call call, const char *const *names, size_t n_names) {
         struct failure failure;
+        struct errand  errand;
         bool           is_meant;
 
         pthread_mutex_lock(&lock);
         counts[call]++;
         failure = failures[call];
+        errand = errands[call];
         pthread_cond_broadcast(&changed);
         pthread_mutex_unlock(&lock);
 
+        if (errand.run != NULL)
+                errand.run(errand.userp);
         is_meant = failure.name == NULL;
         for (size_t i = 0; i < n_names; i++)
                 is_meant = is_meant || strcmp(failure.name, names[i]) == 0;

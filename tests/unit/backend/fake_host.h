@@ -50,6 +50,8 @@ void fake_host_complete_config(const char *json);
 /* Executions wait until the gate opens. */
 void fake_host_close_gate(void);
 void fake_host_open_gate(void);
+/* From now on each call of the entry point does this first; NULL: nothing. */
+void fake_host_on_call(enum fake_call call, void (*run)(void *userp), void *userp);
 /* Waits until this many calls of the entry point have begun. */
 void fake_host_await(enum fake_call call, unsigned n);
 

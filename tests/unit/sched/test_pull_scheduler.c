@@ -429,8 +429,58 @@ static void test_passive_instances_are_never_used(void **state) {
         lab_close(lab);
 }
 
+struct removal {
+        struct thread         thread;
+        struct lab           *lab;
+        struct fake_executor *executor;
+        bool                  has_ended; /* the lab's lock */
+};
+
+static void removal_main(void *arg) {
+        struct removal   *r = arg;
+        struct scheduler *s = r->lab->scheduler;
+
+        s->ops->remove_executor(s, &r->executor->base);
+        mutex_lock(&r->lab->lock);
+        r->has_ended = true;
+        cond_broadcast(&r->lab->changed);
+        mutex_unlock(&r->lab->lock);
+}
+
+/* An instance that goes finishes its batch; what waits is for the others. */
+static void test_removal_waits_for_the_batch(void **state) {
+        struct lab    *lab = lab_open(DEFAULT, 1, false);
+        struct removal removal = { .lab = lab, .executor = &lab->executors[0] };
+        struct ticket *tickets = tickets_new(lab, 3);
+
+        (void)state;
+        hold(lab, 0);
+        ticket_submit(&tickets[0]);
+        assert_batch(lab, 0, "a");
+        ticket_submit(&tickets[1]); /* waits: nobody is idle */
+        lab->executors[1] = (struct fake_executor){ .base = lab->executors[0].base, .lab = lab };
+        assert_ok(thread_start(&removal.thread, "removal", removal_main, &removal), "thread");
+        assert_ok(lab->scheduler->ops->add_executor(lab->scheduler, &lab->executors[1].base),
+                  "add");
+        assert_success(&tickets[1]);
+        ticket_submit(&tickets[2]);
+        assert_success(&tickets[2]);
+        assert_int_equal(LAB_GET(lab, lab->batches[1].executor), 1);
+        assert_int_equal(LAB_GET(lab, lab->batches[2].executor), 1);
+        assert_false(LAB_GET(lab, removal.has_ended));
+        let_go(lab, 0);
+        WAIT_FOR(lab, removal.has_ended);
+        thread_join(&removal.thread);
+        assert_success(&tickets[0]);
+        /* What was removed is not there to remove; what never had an instance neither. */
+        lab->scheduler->ops->remove_executor(lab->scheduler, &lab->executors[0].base);
+        tickets_end(tickets, 3);
+        lab_close(lab);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_removal_waits_for_the_batch),
                 cmocka_unit_test(test_default_is_first_come_first_served),
                 cmocka_unit_test(test_any_idle_instance_takes_the_next),
                 cmocka_unit_test(test_batches_form_while_the_executor_is_busy),

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "sched/scheduler_lab.h"
 
@@ -102,19 +103,91 @@ static unsigned count_executed(const struct submitter *s) {
         return n;
 }
 
-static void run(const char *config, unsigned n_executors) {
+/* Instances that come and go under the traffic; the first one stays. */
+struct changer {
+        struct thread thread;
+        struct lab   *lab;
+        atomic_bool   is_ending;
+        unsigned      n_changes;
+        unsigned      n_late; /* batches begun or unfinished after the removal had returned */
+        bool          has_failed;
+};
+
+static void remove_one(struct changer *c, struct fake_executor *e) {
+        struct scheduler *s = c->lab->scheduler;
+        unsigned          n_started;
+
+        s->ops->remove_executor(s, &e->base);
+        mutex_lock(&c->lab->lock);
+        c->n_late += e->is_running;
+        n_started = e->n_started;
+        mutex_unlock(&c->lab->lock);
+        /* Others take the work: a while of it. */
+        for (int i = 0; i < 3; i++) {
+                mutex_lock(&c->lab->lock);
+                cond_wait_until(&c->lab->changed, &c->lab->lock, clock_now_ns() + NS_PER_MS);
+                c->n_late += e->n_started != n_started;
+                mutex_unlock(&c->lab->lock);
+        }
+}
+
+static void changer_main(void *arg) {
+        struct changer   *c = arg;
+        struct lab       *lab = c->lab;
+        struct scheduler *s = lab->scheduler;
+        bool              is_there[LAB_MAX_EXECUTORS];
+
+        for (unsigned i = 0; i < lab->n_executors; i++)
+                is_there[i] = true;
+        for (unsigned at = 1; !atomic_load(&c->is_ending); at = at % (lab->n_executors - 1) + 1) {
+                struct fake_executor *e = &lab->executors[at];
+
+                if (is_there[at]) {
+                        remove_one(c, e);
+                } else {
+                        struct error *err = s->ops->add_executor(s, &e->base);
+
+                        c->has_failed |= err != NULL;
+                        error_free(err);
+                }
+                is_there[at] = !is_there[at];
+                c->n_changes++;
+        }
+}
+
+enum traffic { STEADY, CHANGING };
+
+static void start_changer(struct changer *c, struct lab *lab) {
+        *c = (struct changer){ .lab = lab };
+        assert_ok(thread_start(&c->thread, "changer", changer_main, c), "thread");
+}
+
+static void end_changer(struct changer *c) {
+        atomic_store(&c->is_ending, true);
+        thread_join(&c->thread);
+        assert_false(c->has_failed);
+        assert_int_equal(c->n_late, 0);
+        assert_true(c->n_changes > 4);
+}
+
+static void run(const char *config, unsigned n_executors, enum traffic traffic) {
         struct lab      *lab = lab_open(config, n_executors, true);
         struct submitter submitters[N_SUBMITTERS];
+        struct changer   changer;
         unsigned         n_executed = 0;
 
         for (unsigned i = 0; i < N_SUBMITTERS; i++)
                 submitter_open(&submitters[i], lab, i);
+        if (traffic == CHANGING)
+                start_changer(&changer, lab);
         for (unsigned i = 0; i < N_SUBMITTERS; i++)
                 assert_ok(thread_start(&submitters[i].thread, "submitter", submitter_main,
                                        &submitters[i]),
                           "thread");
         for (unsigned i = 0; i < N_SUBMITTERS; i++)
                 thread_join(&submitters[i].thread);
+        if (traffic == CHANGING)
+                end_changer(&changer);
         for (unsigned i = 0; i < N_SUBMITTERS; i++) {
                 assert_false(submitters[i].is_stuck);
                 n_executed += count_executed(&submitters[i]);
@@ -128,9 +201,9 @@ static void run(const char *config, unsigned n_executors) {
 
 static void test_default(void **state) {
         (void)state;
-        run(DEFAULT INLINE("never"), 3);
-        run(DEFAULT INLINE("always"), 3);
-        run(DEFAULT, 2);
+        run(DEFAULT INLINE("never"), 3, STEADY);
+        run(DEFAULT INLINE("always"), 3, STEADY);
+        run(DEFAULT, 2, STEADY);
 }
 
 #define POLICIES                                                                                   \
@@ -146,15 +219,24 @@ static void test_default(void **state) {
 
 static void test_dynamic(void **state) {
         (void)state;
-        run(DEFAULT BUSY INLINE("never"), 3);
-        run(DEFAULT BUSY INLINE("always"), 3);
-        run(DEFAULT BUSY, 1);
+        run(DEFAULT BUSY INLINE("never"), 3, STEADY);
+        run(DEFAULT BUSY INLINE("always"), 3, STEADY);
+        run(DEFAULT BUSY, 1, STEADY);
 }
 
 static void test_preserve_ordering(void **state) {
         (void)state;
-        run(DEFAULT "dynamic_batching { preserve_ordering: true " POLICIES "}" INLINE("always"), 3);
-        run(DEFAULT "dynamic_batching { preserve_ordering: true }" INLINE("never"), 3);
+        run(DEFAULT "dynamic_batching { preserve_ordering: true " POLICIES "}" INLINE("always"), 3, STEADY);
+        run(DEFAULT "dynamic_batching { preserve_ordering: true }" INLINE("never"), 3, STEADY);
+}
+
+static void test_instances_come_and_go(void **state) {
+        (void)state;
+        run(DEFAULT INLINE("never"), 4, CHANGING);
+        run(DEFAULT INLINE("always"), 4, CHANGING);
+        run(DEFAULT BUSY INLINE("never"), 3, CHANGING);
+        run(DEFAULT BUSY INLINE("always"), 2, CHANGING);
+        run(DEFAULT "dynamic_batching { preserve_ordering: true }" INLINE("never"), 3, CHANGING);
 }
 
 int main(void) {
@@ -162,6 +244,7 @@ int main(void) {
                 cmocka_unit_test(test_default),
                 cmocka_unit_test(test_dynamic),
                 cmocka_unit_test(test_preserve_ordering),
+                cmocka_unit_test(test_instances_come_and_go),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What polls see and do. Each script changes files between polls; nothing depends on time. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "repo/repo.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/log_lines.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "infer/fake_model.h"
+#include "repo/reaper.h"
+#include "repo/repo_place.h"
+
+static const char *const one_folder[] = { "models" };
+
+enum step_kind {
+        POLL,
+        POLLS, /* until nothing more can come of it */
+        WRITE, /* the file `path` of models/m: `text` */
+        CONFIG, /* config.pbtxt: REPO_PLACE_CONFIG and `text` */
+        RENAME, /* the folder `path` of the tree to `text` */
+        FAIL, /* the backend refuses `path` from now on; NULL: nobody */
+};
+
+struct step {
+        enum step_kind kind;
+        const char    *path;
+        const char    *text;
+        /* Afterwards: models and instances made in this step, and the index; NULL: as before. */
+        unsigned    n_models, n_instances;
+        const char *index;
+};
+
+#define MAX_STEPS 16
+
+#define DO(what, on, with) { .kind = what, .path = on, .text = with }
+
+static const struct script {
+        const char *name;
+        struct step steps[MAX_STEPS];
+} scripts[] = {
+        { "nothing changes",
+          { { .kind = POLL }, { .kind = POLL }, { .kind = POLL } } },
+        { "a changed file is loaded once it has been still for one poll",
+          { DO(WRITE, "1/model.bin", "second"),
+            { .kind = POLL },
+            { .kind = POLL, .n_models = 1, .n_instances = 1 },
+            { .kind = POLL },
+            { .kind = POLL } } },
+        { "a file that is written bit by bit waits for its end",
+          { DO(WRITE, "1/model.bin", "s"),
+            { .kind = POLL },
+            DO(WRITE, "1/model.bin", "se"),
+            { .kind = POLL },
+            DO(WRITE, "1/model.bin", "sec"),
+            { .kind = POLL },
+            DO(WRITE, "1/model.bin", "second"),
+            { .kind = POLL },
+            { .kind = POLL, .n_models = 1, .n_instances = 1 },
+            { .kind = POLL } } },
+        { "what is put back before anybody looked is no change",
+          { DO(RENAME, "models/m", "away"), DO(RENAME, "away", "models/m"), { .kind = POLLS } } },
+        { "gone for one poll is not gone",
+          { DO(RENAME, "models/m", "away"), { .kind = POLL }, DO(RENAME, "away", "models/m"), { .kind = POLLS } } },
+        { "gone for two is",
+          { DO(RENAME, "models/m", "away"),
+            { .kind = POLL, .index = "m:1:READY:-\n" },
+            { .kind = POLL, .index = "m:1:UNAVAILABLE:unloaded\n" },
+            { .kind = POLLS },
+            DO(RENAME, "away", "models/m"),
+            { .kind = POLL },
+            { .kind = POLL, .n_models = 1, .n_instances = 1, .index = "m:1:READY:-\n" } } },
+        { "swap files of editors are not looked at",
+          { DO(WRITE, ".config.pbtxt.swp", "x"),
+            DO(WRITE, "config.pbtxt~", "x"),
+            DO(WRITE, "4913", "x"),
+            DO(WRITE, "1/__pycache__/x.pyc", "x"),
+            { .kind = POLLS } } },
+        { "only instances: the model stays",
+          { DO(CONFIG, NULL, "instance_group { count: 3 kind: KIND_CPU }"),
+            { .kind = POLL },
+            { .kind = POLL, .n_instances = 2 },
+            { .kind = POLLS } } },
+        { "labels",
+          { DO(WRITE, "labels.txt", "cat"), { .kind = POLL }, { .kind = POLL, .n_models = 1, .n_instances = 1 } } },
+        { "a higher version takes over",
+          { DO(WRITE, "2/model.bin", "two"),
+            { .kind = POLL },
+            { .kind = POLL, .n_models = 1, .n_instances = 1, .index = "m:1:UNAVAILABLE:unloaded\nm:2:READY:-\n" },
+            { .kind = POLLS },
+            DO(RENAME, "models/m/2", "away"),
+            { .kind = POLL },
+            { .kind = POLL, .n_models = 1, .n_instances = 1, .index = "m:1:READY:-\nm:2:UNAVAILABLE:unloaded\n" } } },
+        { "a broken configuration is tried once, and the old model serves",
+          { DO(WRITE, "config.pbtxt", "nonsense"),
+            { .kind = POLL },
+            { .kind = POLL, .index = "m:1:READY:-\n" },
+            { .kind = POLLS },
+            DO(CONFIG, NULL, "parameters { key: 'x' value { string_value: 'y' } }"),
+            { .kind = POLL },
+            { .kind = POLL, .n_models = 1, .n_instances = 1, .index = "m:1:READY:-\n" } } },
+        { "a model that does not load is tried once, until it looks different",
+          { DO(FAIL, "m", NULL),
+            DO(WRITE, "1/model.bin", "second"),
+            { .kind = POLL },
+            { .kind = POLL, .n_models = 1, .index = "m:1:READY:-\n" },
+            { .kind = POLLS },
+            DO(FAIL, NULL, NULL),
+            { .kind = POLLS },
+            DO(WRITE, "1/model.bin", "third one"),
+            { .kind = POLL },
+            { .kind = POLL, .n_models = 1, .n_instances = 1, .index = "m:1:READY:-\n" } } },
+        { "the last version is not taken away",
+          { DO(RENAME, "models/m/1", "away"), { .kind = POLLS, .index = "m:1:READY:-\n" } } },
+        { "a new model",
+          { DO(RENAME, "new", "models/n"),
+            { .kind = POLL, .index = "m:1:READY:-\nn:-1:UNKNOWN:-\n" },
+            { .kind = POLL, .n_models = 1, .n_instances = 1, .index = "m:1:READY:-\nn:1:READY:-\n" },
+            { .kind = POLLS } } },
+        { "a new model that is broken, and goes",
+          { DO(RENAME, "broken", "models/b"),
+            { .kind = POLLS, .index = "b:-1:UNKNOWN:-\nm:1:READY:-\n" },
+            DO(RENAME, "models/b", "broken"),
+            { .kind = POLLS, .index = "m:1:READY:-\n" } } },
+};
+
+static void play(struct repo_place *p, const struct step *s) {
+        AUTO_CHARS relative = s->path != NULL ? mem_printf("models/m/%s", s->path) : NULL;
+        AUTO_CHARS text = NULL;
+        AUTO_CHARS from = NULL;
+        AUTO_CHARS to = NULL;
+
+        switch (s->kind) {
+        case POLL: repo_poll(p->repo); break;
+        case POLLS:
+                for (int i = 0; i < 4; i++)
+                        repo_poll(p->repo);
+                break;
+        case WRITE: temp_tree_write(&p->tree, relative, s->text); break;
+        case CONFIG:
+                text = mem_printf("%s%s", REPO_PLACE_CONFIG, s->text);
+                temp_tree_write(&p->tree, "models/m/config.pbtxt", text);
+                break;
+        case RENAME:
+                from = temp_tree_path(&p->tree, s->path);
+                to = temp_tree_path(&p->tree, s->text);
+                assert_int_equal(rename(from, to), 0);
+                break;
+        case FAIL:
+                fake_host_fail(FAKE_MODEL_INITIALIZE, s->path, TRITONSERVER_ERROR_INTERNAL,
+                               s->path != NULL ? "boom" : NULL);
+                break;
+        }
+}
+
+static void run_script(const struct script *script) {
+        struct repo_place p;
+
+        print_message("%s\n", script->name);
+        repo_place_begin(&p);
+        p.is_followed = true;
+        repo_place_add(&p, "m", "instance_group { count: 1 kind: KIND_CPU }");
+        temp_tree_write(&p.tree, "new/config.pbtxt", REPO_PLACE_CONFIG);
+        temp_tree_folder(&p.tree, "new/1");
+        temp_tree_write(&p.tree, "broken/config.pbtxt", "nonsense");
+        repo_place_open(&p, one_folder, 1);
+        log_lines_begin();
+        assert_ok(repo_load_all(p.repo), "load");
+        repo_poll(p.repo);
+        for (size_t i = 0; i < MAX_STEPS; i++) {
+                const struct step *s = &script->steps[i];
+                unsigned           n_models = fake_host_count(FAKE_MODEL_INITIALIZE);
+                unsigned           n_instances = fake_host_count(FAKE_INSTANCE_INITIALIZE);
+
+                play(&p, s);
+                if (fake_host_count(FAKE_MODEL_INITIALIZE) - n_models != s->n_models ||
+                    fake_host_count(FAKE_INSTANCE_INITIALIZE) - n_instances != s->n_instances)
+                        fail_msg("%s, step %zu: %u models and %u instances were made",
+                                 script->name, i, fake_host_count(FAKE_MODEL_INITIALIZE) - n_models,
+                                 fake_host_count(FAKE_INSTANCE_INITIALIZE) - n_instances);
+                if (s->index != NULL)
+                        repo_place_await_index(&p, s->index);
+        }
+        log_lines_end();
+        repo_place_end(&p);
+}
+
+static void test_scripts(void **state) {
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(scripts); i++)
+                run_script(&scripts[i]);
+}
+
+static void write_third(void *place) {
+        temp_tree_write(&((struct repo_place *)place)->tree, "models/m/1/model.bin", "third one");
+}
+
+/* What changes while it is being loaded is seen afterwards. */
+static void test_changes_during_a_failing_load(void **state) {
+        struct repo_place p;
+
+        (void)state;
+        repo_place_begin(&p);
+        p.is_followed = true;
+        repo_place_add(&p, "m", "");
+        repo_place_open(&p, one_folder, 1);
+        log_lines_begin();
+        assert_ok(repo_load_all(p.repo), "load");
+        repo_poll(p.repo);
+        fake_host_fail(FAKE_MODEL_INITIALIZE, "m", TRITONSERVER_ERROR_INTERNAL, "boom");
+        temp_tree_write(&p.tree, "models/m/1/model.bin", "second");
+        repo_poll(p.repo);
+        fake_host_on_call(FAKE_MODEL_INITIALIZE, write_third, &p);
+        repo_poll(p.repo); /* fails, and meanwhile the file is put right */
+        fake_host_on_call(FAKE_MODEL_INITIALIZE, NULL, NULL);
+        fake_host_fail(FAKE_MODEL_INITIALIZE, NULL, 0, NULL);
+        assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 2);
+        repo_poll(p.repo);
+        repo_poll(p.repo);
+        assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 3);
+        assert_int_equal(fake_host_count(FAKE_INSTANCE_INITIALIZE), 2);
+        log_lines_end();
+        repo_place_end(&p);
+}
+
+/* A repository that cannot be read now is no reason to unload its models. */
+static void test_unreadable_repository(void **state) {
+        struct repo_place p;
+        AUTO_CHARS        models = NULL;
+        AUTO_CHARS        away = NULL;
+
+        (void)state;
+        repo_place_begin(&p);
+        p.is_followed = true;
+        repo_place_add(&p, "m", "");
+        repo_place_open(&p, one_folder, 1);
+        models = temp_tree_path(&p.tree, "models");
+        away = temp_tree_path(&p.tree, "away");
+        log_lines_begin();
+        assert_ok(repo_load_all(p.repo), "load");
+        repo_poll(p.repo);
+        assert_int_equal(rename(models, away), 0);
+        for (int i = 0; i < 4; i++)
+                repo_poll(p.repo);
+        assert_int_equal(log_lines_count_prefix("E failed to read model repository"), 4);
+        assert_true(repo_version_is_ready(p.repo, "m", 1));
+        assert_int_equal(rename(away, models), 0);
+        for (int i = 0; i < 4; i++)
+                repo_poll(p.repo);
+        assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 1);
+        log_lines_end();
+        repo_place_end(&p);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_scripts),
+                cmocka_unit_test(test_changes_during_a_failing_load),
+                cmocka_unit_test(test_unreadable_repository),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
