@@ -5,6 +5,9 @@
 
 #include "kit/scratch.h"
 
+/* Instances, of all models. */
+static atomic_uint_least64_t n_made;
+
 TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend) {
         (void)backend;
         return kit_check_api_version("testing");
@@ -41,6 +44,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelIns
         if (instance == NULL)
                 return kit_error_no_memory(sizeof(*instance), "an instance");
         instance->model = model;
+        instance->serial = (int64_t)atomic_fetch_add(&n_made, 1) + 1;
         KIT_TRY(TRITONBACKEND_ModelInstanceName(triton, &instance->name));
         return TRITONBACKEND_ModelInstanceSetState(triton, instance);
 }

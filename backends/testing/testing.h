@@ -44,6 +44,8 @@
  *     FLAGS        of the request: 1 sequence start, 2 sequence end
  *     CORRID       its correlation id, where that is a number
  *     INSTANCE     BYTES: the name of the instance
+ *     SERIAL       how many instances this backend had made when it made this one, that one
+ *                  included: an instance that is kept keeps it
  *
  * Any other output repeats an input, as the identity backend does: OUTPUT<x> repeats INPUT<x>,
  * others the input at the same place of the configuration.
@@ -75,6 +77,7 @@ struct testing_model {
 struct testing_instance {
         struct testing_model *model; /* borrowed: outlives its instances */
         const char           *name;  /* borrowed: the server */
+        int64_t               serial;
 };
 
 /* What all requests of an execution see. */

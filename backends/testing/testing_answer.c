@@ -77,6 +77,8 @@ static bool find_number(const struct answer *answer, const char *output, int64_t
                 *ret = execution->n_rows;
         } else if (strcmp(output, "REQUESTS") == 0) {
                 *ret = execution->n_requests;
+        } else if (strcmp(output, "SERIAL") == 0) {
+                *ret = execution->instance->serial;
         } else if (strcmp(output, "RESPONSE") == 0) {
                 *ret = answer->index;
         } else if (strcmp(output, "FLAGS") == 0) {

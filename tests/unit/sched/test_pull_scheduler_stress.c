@@ -21,6 +21,7 @@
 #define N_SUBMITTERS 4
 #define N_EACH 600
 #define N_AT_ONCE 24
+#define MIN_CHANGES 8 /* also when the machine is busy elsewhere */
 
 struct submitter {
         struct thread  thread;
@@ -122,13 +123,11 @@ static void remove_one(struct changer *c, struct fake_executor *e) {
         c->n_late += e->is_running;
         n_started = e->n_started;
         mutex_unlock(&c->lab->lock);
-        /* Others take the work: a while of it. */
-        for (int i = 0; i < 3; i++) {
-                mutex_lock(&c->lab->lock);
-                cond_wait_until(&c->lab->changed, &c->lab->lock, clock_now_ns() + NS_PER_MS);
-                c->n_late += e->n_started != n_started;
-                mutex_unlock(&c->lab->lock);
-        }
+        /* Others take the work: a little of it. */
+        mutex_lock(&c->lab->lock);
+        cond_wait_until(&c->lab->changed, &c->lab->lock, clock_now_ns() + NS_PER_MS);
+        c->n_late += e->n_started != n_started;
+        mutex_unlock(&c->lab->lock);
 }
 
 static void changer_main(void *arg) {
@@ -139,7 +138,8 @@ static void changer_main(void *arg) {
 
         for (unsigned i = 0; i < lab->n_executors; i++)
                 is_there[i] = true;
-        for (unsigned at = 1; !atomic_load(&c->is_ending); at = at % (lab->n_executors - 1) + 1) {
+        while (!atomic_load(&c->is_ending) || c->n_changes < MIN_CHANGES) {
+                unsigned              at = 1 + c->n_changes % (lab->n_executors - 1);
                 struct fake_executor *e = &lab->executors[at];
 
                 if (is_there[at]) {
@@ -167,7 +167,6 @@ static void end_changer(struct changer *c) {
         thread_join(&c->thread);
         assert_false(c->has_failed);
         assert_int_equal(c->n_late, 0);
-        assert_true(c->n_changes > 4);
 }
 
 static void run(const char *config, unsigned n_executors, enum traffic traffic) {
