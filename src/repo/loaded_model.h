@@ -16,6 +16,7 @@
 #include "repo/reaper.h"
 #include "repo/repo_parts.h"
 
+struct batch_strategy;
 struct override_files;
 
 /* A configuration that came later than the model and differs in its instance groups. */
@@ -40,6 +41,7 @@ struct loaded_model {
         struct override_files   *override;  /* ref; NULL unless files were sent for it */
         char                    *settled;   /* owned; its complete configuration, see model_files.h */
         struct backend_model     backend;
+        struct batch_strategy   *strategy;  /* owned; NULL: batches as the configuration says */
         double                   load_seconds;
         struct reaper_item       reaping;
 

@@ -13,7 +13,5 @@ struct error *model_features_check(const struct model_config *config) {
 
         if (pb->model_repository_agents != NULL && pb->model_repository_agents->n_agents > 0)
                 return missing(config, "model_repository_agents");
-        if (model_config_find_parameter(config, "TRITON_BATCH_STRATEGY_PATH") != NULL)
-                return missing(config, "a custom batching library (TRITON_BATCH_STRATEGY_PATH)");
         return NULL;
 }

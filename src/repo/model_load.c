@@ -2,6 +2,7 @@
 #include "repo/model_load.h"
 
 #include "backend/backend_registry.h"
+#include "backend/batch_strategy.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -26,6 +27,7 @@ static void end_parts(struct loaded_model *l) {
         if (m->scheduler != NULL)
                 m->scheduler->ops->free(m->scheduler);
         model_instances_free(l);
+        batch_strategy_close(l->strategy);
         backend_model_stop(&l->backend);
         if (m->stats != NULL)
                 model_stats_free(m->stats);
@@ -132,6 +134,7 @@ static struct error *make_scheduler(struct loaded_model *l) {
         err = sched_new(&(struct sched_setup){ .model = &l->model,
                                                .executors = executors,
                                                .n_executors = (uint32_t)l->n_instances,
+                                               .filter = batch_strategy_filter(l->strategy),
                                                .timers = l->parts->timers },
                         &l->model.scheduler);
         free(executors);
@@ -154,6 +157,7 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         m->needs_equal_shapes = model_io_needs_equal_shapes(m->io);
         TRY(response_cache_attach(l->parts->cache, m));
         make_stats(l);
+        TRY(batch_strategy_open(&l->backend, &l->strategy));
         TRY(model_instances_make(l));
         return make_scheduler(l);
 }

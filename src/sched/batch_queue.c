@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "infer/batch_filter.h"
 #include "infer/request.h"
 #include "infer/request_shape.h"
 
@@ -197,13 +198,18 @@ static bool is_preferred(const struct batch_policy *policy, uint64_t rows) {
         return false;
 }
 
-static struct forming form(struct batch_queue *q) {
+/* The first one of a batch runs, but its share counts. */
+static bool is_admitted(struct batch_queue *q, struct request *req, const struct forming *f) {
+        return q->rules.filter->ops->admits(q->rules.filter, req) || f->n == 0;
+}
+
+static struct forming form_filtered(struct batch_queue *q) {
         const struct batch_policy *policy = q->rules.policy;
         uint64_t                   largest = batch_policy_largest_preferred(policy);
         struct forming             f = { .oldest_ns = CLOCK_NEVER };
         struct walk                w = { .q = q };
         const struct request      *first = NULL;
-        const struct request      *req;
+        struct request            *req;
 
         while ((req = walk_next(&w)) != NULL) {
                 uint64_t rows = MAX(req->batch_size, 1);
@@ -219,12 +225,28 @@ static struct forming form(struct batch_queue *q) {
                 } else {
                         first = req;
                 }
+                if (UNLIKELY(q->rules.filter != NULL) && !is_admitted(q, req, &f)) {
+                        f.cannot_grow = true;
+                        break;
+                }
                 f.rows += rows;
                 f.n++;
                 f.oldest_ns = MIN(f.oldest_ns, req->times.queue_start_ns);
                 if (is_preferred(policy, f.rows))
                         f.n_preferred = f.n;
         }
+        return f;
+}
+
+static struct forming form(struct batch_queue *q) {
+        struct batch_filter *filter = q->rules.filter;
+        struct forming       f;
+
+        if (LIKELY(filter == NULL))
+                return form_filtered(q);
+        filter->ops->begin(filter);
+        f = form_filtered(q);
+        filter->ops->end(filter);
         return f;
 }
 

@@ -11,7 +11,8 @@
  * The rules are the reference server's dynamic batcher's, observed from outside:
  *   1. a request counts as max(1, its batch size) rows; a batch has at most max_batch_size rows,
  *      but a single request always runs;
- *   2. shapes that may not be mixed end a batch before the request that differs;
+ *   2. shapes that may not be mixed end a batch before the request that differs, and so does a
+ *      request that the model's custom batching does not admit;
  *   3. when the rows of the first requests hit a preferred size, the largest one hit is
  *      remembered; when the next request would go beyond the largest preferred size and none was
  *      hit, what is there so far counts as preferred;
@@ -32,12 +33,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct batch_filter;
 struct request;
 
 struct batch_rules {
         const struct batch_policy *policy;         /* borrowed */
         bool                       one_by_one;     /* the default scheduler: never batch */
         bool                       equal_shapes;   /* check request_same_shape() */
+        struct batch_filter       *filter;         /* borrowed; may be NULL */
 };
 
 struct batch_queue {

@@ -412,6 +412,7 @@ struct error *pull_scheduler_new(const struct pull_options *o, struct scheduler 
                                  .policy = &s->policy,
                                  .one_by_one = o->one_by_one,
                                  .equal_shapes = model_io_needs_equal_shapes(o->model->io),
+                                 .filter = o->filter,
                          });
         for (uint32_t i = 0; i < o->n_executors && err == NULL; i++)
                 err = pull_add(&s->base, o->executors[i]);

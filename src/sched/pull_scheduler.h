@@ -15,7 +15,8 @@
  * Timeouts fire on the timer thread, also while all instances are busy.
  *
  * Ownership.  Made for one model, owned by it. Executors are borrowed and must outlive it.
- * Threads.  See infer/scheduler.h. Lock rank LOCK_QUEUE, never held across a call out.
+ * Threads.  See infer/scheduler.h. Lock rank LOCK_QUEUE, never held across a call out,
+ * but for those of infer/batch_filter.h.
  */
 #pragma once
 
@@ -24,6 +25,7 @@
 #include "infer/executor.h"
 #include "infer/scheduler.h"
 
+struct batch_filter;
 struct model;
 
 enum inline_execution { INLINE_AUTO, INLINE_NEVER, INLINE_ALWAYS };
@@ -39,6 +41,7 @@ struct pull_options {
         struct timer_thread   *timers;    /* borrowed */
         struct batch_policy   *policy;    /* taken: moved out of */
         bool                   one_by_one;
+        struct batch_filter   *filter;     /* borrowed; NULL: no custom batching */
         enum inline_execution  inline_execution;
         uint64_t               inline_limit_ns; /* 0 = default */
 };

@@ -8,7 +8,7 @@
 
 struct error *sched_dynamic_new(const struct sched_setup *setup, struct scheduler **ret) {
         struct batch_policy policy;
-        struct pull_options options = { .policy = &policy };
+        struct pull_options options = { .policy = &policy, .filter = setup->filter };
 
         TRY(sched_options_read(setup, &options));
         TRY(batch_policy_init(&policy, setup->model->config));

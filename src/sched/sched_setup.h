@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+struct batch_filter;
 struct model;
 struct timer_thread;
 
@@ -16,6 +17,7 @@ struct sched_setup {
         struct executor    **executors; /* borrowed: outlive the scheduler; the array is copied */
         uint32_t             n_executors;
         struct timer_thread *timers;    /* borrowed: the server's */
+        struct batch_filter *filter;    /* borrowed: outlives the scheduler; may be NULL */
 };
 
 /* Every request is a batch of its own; any idle instance takes the next, first come first served. */

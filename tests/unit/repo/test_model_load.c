@@ -199,11 +199,6 @@ static void test_failures(void **state) {
                 { "model_repository_agents { agents [{ name: 'checksum' }] }", FAKE_EXECUTE, NULL,
                   ERR_UNSUPPORTED, "model 'm': model_repository_agents is not supported yet", 0,
                   0 },
-                { "parameters { key: 'TRITON_BATCH_STRATEGY_PATH' value { string_value: 'x.so' } }",
-                  FAKE_EXECUTE, NULL, ERR_UNSUPPORTED,
-                  "model 'm': a custom batching library (TRITON_BATCH_STRATEGY_PATH) is not "
-                  "supported yet",
-                  0, 0 },
                 { "runtime: 'libmissing.so'", FAKE_EXECUTE, NULL, ERR_INVALID_ARG, NULL, 0, 0 },
         };
 

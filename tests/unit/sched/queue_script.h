@@ -13,6 +13,8 @@
  *     idles                       decides that there is nothing
  *     rejects a b                 these timed out, in this order ("rejects none")
  *     cancel a                    a is taken out of the queue; "lost a": it was not in it
+ *     asked a b                   the filter was asked about these since the last "asked", in order,
+ *                                 each batch ended by "." (only with max_weight)
  *     due 500                     when a timeout passes next, or "due never"
  *     takes a b                   takes all that is queued, in this order
  *
@@ -24,6 +26,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "infer/batch_filter.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
 #include "sched/batch_queue.h"
@@ -38,6 +41,7 @@ struct queue_row {
         const char *steps;
         const char *inputs;    /* NULL: one input X of fixed size */
         int         max_batch; /* 0: 8; -1: the model does not batch */
+        uint64_t    max_weight; /* the rows that a filter admits to a batch; 0: no filter */
 };
 
 struct queue_script {
@@ -49,6 +53,9 @@ struct queue_script {
         uint64_t                now_ns;
         struct request         *requests[SCRIPT_MAX_REQUESTS];
         unsigned                n_requests;
+        struct batch_filter     filter;
+        uint64_t                weight;   /* of the batch that is formed */
+        char                    asked[256];
         int32_t                 contents[SCRIPT_MAX_REQUESTS][SCRIPT_MAX_CONTENTS];
 };
 
@@ -191,6 +198,47 @@ static inline void script_expect(struct queue_script *s, struct request *first, 
                 SCRIPT_FAIL(s, "%s is too much", first->id);
 }
 
+/* A filter by the rows, as if a custom batching library counted something of its own. */
+static inline void script_begin_batch(struct batch_filter *f) {
+        CONTAINER_OF(f, struct queue_script, filter)->weight = 0;
+}
+
+static inline void script_note(struct queue_script *s, const char *what) {
+        size_t len = strlen(s->asked);
+
+        snprintf(s->asked + len, sizeof(s->asked) - len, " %s", what);
+}
+
+static inline bool script_admits(struct batch_filter *f, struct request *req) {
+        struct queue_script *s = CONTAINER_OF(f, struct queue_script, filter);
+
+        script_note(s, req->id);
+        s->weight += req->batch_size;
+        return s->weight <= s->row->max_weight;
+}
+
+static inline void script_end_batch(struct batch_filter *f) {
+        script_note(CONTAINER_OF(f, struct queue_script, filter), ".");
+}
+
+static inline const struct batch_filter_ops *script_filter_ops(void) {
+        static const struct batch_filter_ops ops = {
+                .begin = script_begin_batch,
+                .admits = script_admits,
+                .end = script_end_batch,
+        };
+
+        return &ops;
+}
+
+static inline void script_asked(struct queue_script *s) {
+        const char *expected = s->step + strlen("asked");
+
+        if (strcmp(s->asked, expected) != 0)
+                SCRIPT_FAIL(s, "asked%s", s->asked);
+        s->asked[0] = '\0';
+}
+
 static inline void script_decide(struct queue_script *s, char **words) {
         static const char *const names[] = {
                 [BATCH_NOTHING] = "idles", [BATCH_WAIT] = "waits", [BATCH_RUN] = "runs"
@@ -222,6 +270,8 @@ static inline void script_step(struct queue_script *s, char **words) {
                 script_decide(s, words);
         else if (strcmp(verb, "rejects") == 0)
                 script_expect(s, batch_queue_expire(q, s->now_ns), words + 1);
+        else if (strcmp(verb, "asked") == 0)
+                script_asked(s);
         else if (strcmp(verb, "takes") == 0)
                 script_expect(s, batch_queue_take_all(q), words + 1);
         else if (strcmp(verb, "cancel") == 0 || strcmp(verb, "lost") == 0) {
@@ -249,13 +299,16 @@ static inline void script_open(struct queue_script *s, const struct queue_row *r
                            row->batching != NULL ? " }" : "");
 
         assert_true(len > 0 && (size_t)len < sizeof(text));
-        *s = (struct queue_script){ .row = row, .now_ns = SCRIPT_START_NS };
+        *s = (struct queue_script){ .row = row,
+                                    .now_ns = SCRIPT_START_NS,
+                                    .filter = { .ops = script_filter_ops() } };
         s->model = fake_model_new(text);
         assert_ok(batch_policy_init(&s->policy, s->model->model.config), text);
         batch_queue_init(&s->queue, &(struct batch_rules){
                                             .policy = &s->policy,
                                             .one_by_one = row->batching == NULL,
                                             .equal_shapes = s->model->model.needs_equal_shapes,
+                                            .filter = row->max_weight > 0 ? &s->filter : NULL,
                                     });
 }
 

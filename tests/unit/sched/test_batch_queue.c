@@ -120,6 +120,44 @@ static void test_preferred_sizes(void **state) {
         RUN_ROWS(rows);
 }
 
+static void test_filter(void **state) {
+        static const struct queue_row rows[] = {
+                { .rule = "a request that is not admitted ends the batch",
+                  .batching = "",
+                  .max_weight = 3,
+                  .steps = "push a; push b rows=2; push c; push d; asked; runs a b; asked a b c .; "
+                           "runs c d; asked c d ." },
+                { .rule = "at once, whatever the delay",
+                  .batching = "max_queue_delay_microseconds: 1000",
+                  .max_weight = 3,
+                  .steps = "push a rows=2; waits 1000; push b rows=2; runs a; waits 1000" },
+                { .rule = "each batch that is formed is asked about anew",
+                  .batching = "max_queue_delay_microseconds: 1000",
+                  .max_weight = 5,
+                  .steps = "push a; waits 1000; asked a .; push b; waits 1000; asked a b .; "
+                           "at 1000; runs a b; asked a b ." },
+                { .rule = "the first one runs even if it is not admitted",
+                  .batching = "",
+                  .max_weight = 2,
+                  .steps = "push a rows=4; push b; runs a; asked a b .; runs b" },
+                { .rule = "a preferred size that was reached wins",
+                  .batching = "preferred_batch_size: [2]",
+                  .max_weight = 3,
+                  .steps = "push a; push b; push c; push d; runs a b; runs c d" },
+                { .rule = "who would not fit is not asked about",
+                  .batching = "",
+                  .max_weight = 100,
+                  .steps = "push a rows=5; push b rows=4; runs a; asked a .; runs b" },
+                { .rule = "nor those behind one that was refused",
+                  .batching = "",
+                  .max_weight = 1,
+                  .steps = "push a; push b; push c; runs a; asked a b ." },
+        };
+
+        (void)state;
+        RUN_ROWS(rows);
+}
+
 static void test_delay(void **state) {
         static const struct queue_row rows[] = {
                 { .rule = "waits for the rest of the oldest one's delay",
@@ -510,6 +548,7 @@ int main(void) {
                 cmocka_unit_test(test_default_scheduler),
                 cmocka_unit_test(test_no_delay),
                 cmocka_unit_test(test_preferred_sizes),
+                cmocka_unit_test(test_filter),
                 cmocka_unit_test(test_delay),
                 cmocka_unit_test(test_shapes),
                 cmocka_unit_test(test_priorities),

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A model's custom batching: five functions that may end a batch before a request which would fit.
+ *
+ * They are in the library that the model's parameter TRITON_BATCH_STRATEGY_PATH names (a path in
+ * the model's directory, absolute or relative to it), else in batchstrategy.so in the version's,
+ * the model's or the backend's directory, else in the backend itself. All five or none.
+ * Source: the backend C API, TRITONBACKEND_ModelBatch...; model configuration, custom batching.
+ *
+ * Ownership.  Owned by the loader; borrows the model, which outlives it.
+ * Threads.  See infer/batch_filter.h.
+ */
+#pragma once
+
+#include "backend/backend_model.h"
+#include "infer/batch_filter.h"
+
+struct batch_strategy;
+
+/* *ret is NULL for a model without one. Models without a dynamic batcher have none: a warning says
+ * so where the parameter is set. Calls TRITONBACKEND_ModelBatcherInitialize. */
+struct error *batch_strategy_open(struct backend_model *model, struct batch_strategy **ret) NODISCARD;
+/* Calls TRITONBACKEND_ModelBatcherFinalize. NULL is fine. */
+void batch_strategy_close(struct batch_strategy *s);
+/* For the model's scheduler; NULL for NULL. */
+struct batch_filter *batch_strategy_filter(struct batch_strategy *s);
