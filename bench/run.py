@@ -198,6 +198,7 @@ def identity_repository(folder):
     write_identity(folder, "identity")
     write_identity(folder, "identity_hop",
                    'parameters { key: "inline_execution" value { string_value: "never" } }')
+    write_identity(folder, "identity_kept", "response_cache { enable: true }")
 
 
 def compare(options, body, headers, contenders, connections):
@@ -252,6 +253,26 @@ def bench_large(options, repository):
     }, 4)
     print(f"large: 1 MiB FP32 in and out, 4 connections; floor {medians['floor']:.0f}/s")
     print(f"  identity           {medians['neso'] / medians['floor']:.2f} of the floor")
+
+
+def cache_loop(options, repository, model, n_floats, n_requests):
+    """CPU microseconds of a request, without any network."""
+    return float(subprocess.run(
+        pinned(SERVER_CORE, [os.path.join(options.build, "bench", "cache_loop"), repository,
+                             os.path.join(options.build, "backends"),
+                             os.path.join(options.build, "caches"), model, str(n_floats),
+                             str(n_requests)]),
+        check=True, capture_output=True, text=True).stdout)
+
+
+def bench_cache(options, repository):
+    print("cache: an answer from the local cache against an execution of identity, in process")
+    for n_floats, n_requests in ((1, 200000), (256, 200000), (16384, 20000)):
+        us = {model: statistics.median(cache_loop(options, repository, model, n_floats, n_requests)
+                                       for _ in range(options.rounds))
+              for model in ("identity", "identity_kept")}
+        print(f"  FP32 [{n_floats}]: {us['identity_kept']:.2f} us against {us['identity']:.2f} us, "
+              f"{us['identity_kept'] / us['identity']:.2f}")
 
 
 def bench_json_infer(options, repository):
@@ -365,7 +386,7 @@ def bench_digits(options, _):
 
 
 BENCHES = {"tiny": bench_tiny, "tls": bench_tls, "large": bench_large, "grpc": bench_grpc,
-           "grpc-large": bench_grpc_large, "json": bench_json_infer,
+           "grpc-large": bench_grpc_large, "json": bench_json_infer, "cache": bench_cache,
            "codec": bench_codec, "digits": bench_digits}
 
 

@@ -275,7 +275,7 @@ static void test_one_large_for_several_small(void **unused) {
         (void)unused;
         memset(text, 'x', 352);
         text[352] = '\0';
-        for (const char *key = "a\0b\0c\0d"; *key != '\0'; key += 2)
+        for (char key[2] = "a"; *key <= 'd'; ++*key)
                 insert(cache, key, "text");
         insert(cache, "e", text);
         assert_true(state_of(cache).used <= state_of(cache).size);

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "cache/cache_key.h"
+
+#include "base/mem.h"
+#include "infer/fake_model.h"
+#include "infer/request_check.h"
+
+static const char config[] = "backend: 'b' "
+                             "input { name: 'A' data_type: TYPE_UINT8 dims: [ -1 ] } "
+                             "input { name: 'B' data_type: TYPE_UINT8 dims: [ -1 ] optional: true } "
+                             "input { name: 'C' data_type: TYPE_UINT8 dims: [ -1, -1 ] "
+                             "optional: true } "
+                             "output { name: 'X' data_type: TYPE_UINT8 dims: [ -1 ] } "
+                             "output { name: 'Y' data_type: TYPE_UINT8 dims: [ -1 ] }";
+
+/* "A=ab B=c": inputs of bytes; "C:2=abcd" has two rows; "|" between pieces; ">X" asks for an output. */
+static struct cache_keys keys_of(struct fake_model *f, const char *text) {
+        struct request   *req = fake_request(f);
+        struct cache_keys keys;
+        char             *copy = mem_strdup(text), *left = copy;
+
+        for (char *word; (word = strsep(&left, " ")) != NULL;) {
+                char   *bytes = strchr(word, '='), *piece;
+                char    name[2] = { word[0], '\0' };
+                int64_t n = 0, dims[2];
+
+                if (*word == '>') {
+                        assert_ok(request_add_output(req, word + 1), text);
+                        continue;
+                }
+                for (const char *at = bytes + 1; *at != '\0'; at++)
+                        n += *at != '|';
+                dims[0] = word[1] == ':' ? word[2] - '0' : n;
+                dims[1] = word[1] == ':' ? n / dims[0] : 0;
+                assert_ok(request_add_input(req, name, DATA_TYPE_UINT8, dims, *name == 'C' ? 2 : 1),
+                          text);
+                bytes++;
+                while ((piece = strsep(&bytes, "|")) != NULL)
+                        /* Where the bytes are does not matter, what they are does. */
+                        append_bytes(req, name, text + (piece - copy), strlen(piece));
+        }
+        assert_ok(request_prepare(req), text);
+        assert_true(cache_keys_make(req, &keys));
+        request_free(req);
+        free(copy);
+        return keys;
+}
+
+static void test_same_or_not(void **state UNUSED) {
+        static const struct {
+                const char *a, *b;
+                bool        is_same;
+        } rows[] = {
+                { "A=ab", "A=ab", true },
+                { "A=ab", "A=ac", false },
+                { "A=ab", "A=abc", false },
+                { "A=ab B=c", "A=a B=bc", false },
+                { "A=ab B=c", "B=c A=ab", true },
+                { "A=ab B=c", "A=c B=ab", false },
+                { "A=ab", "A=ab B=", false },
+                { "A=abcdefghi", "A=abc|defgh|i", true },
+                { "A=abcdefghijklmnopq", "A=a|bcdefghijklmnop|q", true },
+                { "A=a C:2=abcd", "A=a C:4=abcd", false },
+                { "A=a C:2=abcd", "C:2=abcd A=a", true },
+                { "A=a C:1=ab B=ab", "B=ab C:1=ab A=a", true },
+                { "A=a B=ab", "A=a C:1=ab", false },
+                { "A=a >X", "A=a", true },
+                { "A=a >X", "A=a >Y", true },
+        };
+        struct fake_model *f = fake_model_new(config);
+
+        assert_ok(siphash_key_make(&f->model.cache_key), "key");
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct cache_keys a = keys_of(f, rows[i].a), b = keys_of(f, rows[i].b);
+
+                if ((strcmp(a.all.text, b.all.text) == 0) != rows[i].is_same)
+                        fail_msg("%s and %s", rows[i].a, rows[i].b);
+                assert_int_equal(strlen(a.all.text), 32);
+        }
+        fake_model_free(f);
+}
+
+static void test_some_outputs(void **state UNUSED) {
+        struct fake_model *f = fake_model_new(config);
+        struct cache_keys  all = keys_of(f, "A=a"), both = keys_of(f, "A=a >Y >X");
+        struct cache_keys  x = keys_of(f, "A=a >X"), y = keys_of(f, "A=a >Y");
+
+        assert_false(all.is_some);
+        assert_false(both.is_some);
+        assert_true(x.is_some && y.is_some);
+        assert_string_not_equal(x.some.text, y.some.text);
+        assert_string_not_equal(x.some.text, x.all.text);
+        fake_model_free(f);
+}
+
+static void test_each_load_has_its_own(void **state UNUSED) {
+        struct fake_model *f = fake_model_new(config);
+        struct cache_keys  before, after;
+
+        assert_ok(siphash_key_make(&f->model.cache_key), "key");
+        before = keys_of(f, "A=a");
+        assert_ok(siphash_key_make(&f->model.cache_key), "key");
+        after = keys_of(f, "A=a");
+        assert_string_not_equal(before.all.text, after.all.text);
+        fake_model_free(f);
+}
+
+static void test_what_has_no_key(void **state UNUSED) {
+        struct fake_model *f = fake_model_new(config);
+
+        for (int i = 0; i < 3; i++) {
+                struct buffer_attributes attributes = cpu_bytes(1);
+                struct request          *req = fake_request(f);
+                struct cache_keys        keys;
+                int64_t                  dims[] = { 1 };
+
+                assert_ok(request_add_input(req, "A", DATA_TYPE_UINT8, dims, 1), "A");
+                attributes.memory_type = i == 1 ? MEMORY_GPU : MEMORY_CPU_PINNED;
+                assert_ok(request_append_bytes(req, "A", "x", &attributes, NULL), "A");
+                if (i == 2)
+                        assert_ok(request_append_bytes(req, "A", "y", &attributes, "policy"), "A");
+                assert_ok(request_prepare(req), "prepare");
+                assert_int_equal(cache_keys_make(req, &keys), i == 0);
+                request_free(req);
+        }
+        fake_model_free(f);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_same_or_not),
+                cmocka_unit_test(test_some_outputs),
+                cmocka_unit_test(test_each_load_has_its_own),
+                cmocka_unit_test(test_what_has_no_key),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

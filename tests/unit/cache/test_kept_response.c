@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "cache/kept_response.h"
+
+#include "base/mem.h"
+#include "infer/fake_model.h"
+#include "infer/request_check.h"
+
+static const char config[] = "backend: 'b' "
+                             "input { name: 'A' data_type: TYPE_UINT8 dims: [ -1 ] } "
+                             "output { name: 'X' data_type: TYPE_INT32 dims: [ 2, 1 ] } "
+                             "output { name: 'Y' data_type: TYPE_STRING dims: [ -1 ] }";
+
+/* The signature of allocator_alloc_fn. */
+static struct error *allocate(struct response_allocator *a, const char *tensor, size_t byte_size,
+                              enum memory_type type, int64_t id, void *userp, void **buffer,
+                              void **buffer_userp, enum memory_type *actual_type,
+                              int64_t *actual_id) {
+        (void)a, (void)tensor, (void)type, (void)id, (void)userp;
+        *buffer = malloc(byte_size + 1);
+        *buffer_userp = NULL;
+        *actual_type = MEMORY_CPU;
+        *actual_id = 0;
+        return NULL;
+}
+
+static struct error *give_back(struct response_allocator *a, void *buffer, void *buffer_userp,
+                               size_t byte_size, enum memory_type type, int64_t id) {
+        (void)a, (void)buffer_userp, (void)byte_size, (void)type, (void)id;
+        free(buffer);
+        return NULL;
+}
+
+static const struct response_allocator allocator = { .alloc = allocate, .release = give_back };
+
+static struct request *ask(struct fake_model *f, const char *output) {
+        struct request *req = fake_request(f);
+
+        req->allocator = &allocator;
+        add_input(req, "A", DATA_TYPE_UINT8, 4);
+        if (output != NULL)
+                assert_ok(request_add_output(req, output), output);
+        assert_ok(request_prepare(req), "prepare");
+        return req;
+}
+
+static void add_output(struct response *r, const char *name, enum data_type type, int64_t dim,
+                       const char *bytes, size_t n) {
+        const int64_t           dims[] = { dim, 1 };
+        struct response_output *o;
+        enum memory_type        kind = MEMORY_CPU;
+        int64_t                 id = 0;
+        void                   *base;
+
+        assert_ok(response_add_output(r, name, type, dims, type == DATA_TYPE_BYTES ? 1 : 2, &o), name);
+        assert_ok(response_output_buffer(o, n, &kind, &id, &base), name);
+        memcpy(base, bytes, n);
+}
+
+/* Parameters of each kind and two outputs; the bytes it takes are the caller's. */
+static char *keep(struct request *req, size_t *ret) {
+        struct response *r;
+        char            *bytes;
+
+        assert_ok(response_new(req, &r), "response");
+        assert_ok(response_add_parameter(
+                          r, &(struct parameter){ .name = "s", .string = "text" }), "s");
+        assert_ok(response_add_parameter(r, &(struct parameter){ .name = "i",
+                                                                 .type = PARAMETER_INT,
+                                                                 .integer = -5 }), "i");
+        assert_ok(response_add_parameter(r, &(struct parameter){ .name = "b",
+                                                                 .type = PARAMETER_BOOL,
+                                                                 .boolean = true }), "b");
+        assert_ok(response_add_parameter(r, &(struct parameter){ .name = "d",
+                                                                 .type = PARAMETER_DOUBLE,
+                                                                 .real = 0.5 }), "d");
+        add_output(r, "X", DATA_TYPE_INT32, 2, "\1\2\3\4\5\6\7\10", 8);
+        add_output(r, "Y", DATA_TYPE_BYTES, 1, "\1\0\0\0z", 5);
+        assert_true(kept_response_measure(r, ret));
+        bytes = mem_alloc(*ret);
+        kept_response_write(r, bytes);
+        response_free(r);
+        return bytes;
+}
+
+static void assert_is_all(const struct response *r) {
+        const struct response_output *x = response_find_output(r, "X");
+        const struct response_output *y = response_find_output(r, "Y");
+
+        assert_int_equal(r->n_outputs, 2);
+        assert_int_equal(x->type, DATA_TYPE_INT32);
+        assert_int_equal(x->n_dims, 2);
+        assert_int_equal(x->shape[0], 2);
+        assert_int_equal(x->shape[1], 1);
+        assert_int_equal(x->byte_size, 8);
+        assert_memory_equal(x->base, "\1\2\3\4\5\6\7\10", 8);
+        assert_int_equal(y->type, DATA_TYPE_BYTES);
+        assert_int_equal(y->byte_size, 5);
+        assert_memory_equal(y->base, "\1\0\0\0z", 5);
+        assert_int_equal(r->parameters.n, 4);
+        assert_string_equal(parameter_list_find(&r->parameters, "s")->string, "text");
+        assert_int_equal(parameter_list_find(&r->parameters, "i")->integer, -5);
+        assert_true(parameter_list_find(&r->parameters, "b")->boolean);
+        assert_true(parameter_list_find(&r->parameters, "d")->real == 0.5);
+}
+
+static void test_round_trip(void **state UNUSED) {
+        struct fake_model *f = fake_model_new(config);
+        struct request    *req = ask(f, NULL), *some = ask(f, "Y");
+        size_t             n_bytes;
+        char              *bytes = keep(req, &n_bytes), *shifted = mem_alloc(n_bytes + 1);
+        struct response   *r;
+
+        assert_ok(kept_response_read(bytes, n_bytes, req, &r), "read");
+        assert_is_all(r);
+        response_free(r);
+        /* A cache may keep them anywhere. */
+        memcpy(shifted + 1, bytes, n_bytes);
+        assert_ok(kept_response_read(shifted + 1, n_bytes, req, &r), "read");
+        assert_is_all(r);
+        response_free(r);
+        assert_ok(kept_response_read(bytes, n_bytes, some, &r), "read");
+        assert_int_equal(r->n_outputs, 1);
+        assert_string_equal(r->first_output->name, "Y");
+        response_free(r);
+        free(shifted);
+        free(bytes);
+        request_free(some);
+        request_free(req);
+        fake_model_free(f);
+}
+
+/* Cut anywhere, or with any byte changed: refused, or a response. In memory of exactly that size,
+ * so that a sanitizer sees what reads beyond. */
+static void test_damage(void **state UNUSED) {
+        struct fake_model *f = fake_model_new(config);
+        struct request    *req = ask(f, NULL);
+        size_t             n_bytes;
+        char              *bytes = keep(req, &n_bytes);
+
+        for (size_t n = 0; n < n_bytes; n++) {
+                char            *cut = mem_alloc(n);
+                struct response *r = NULL;
+                AUTO_ERROR       err = NULL;
+
+                memcpy(cut, bytes, n);
+                err = kept_response_read(cut, n, req, &r);
+                /* The last bytes only fill up to a multiple of 8. */
+                if (err == NULL && n < n_bytes - 7)
+                        fail_msg("%zu bytes of %zu are enough", n, n_bytes);
+                response_free(r);
+                free(cut);
+        }
+        for (size_t n = 0; n < n_bytes; n++)
+                for (int bit = 0; bit < 8; bit++) {
+                        struct response *r = NULL;
+                        struct error    *err;
+
+                        bytes[n] = (char)(bytes[n] ^ 1 << bit);
+                        err = kept_response_read(bytes, n_bytes, req, &r);
+                        error_free(err);
+                        response_free(r);
+                        bytes[n] = (char)(bytes[n] ^ 1 << bit);
+                }
+        free(bytes);
+        request_free(req);
+        fake_model_free(f);
+}
+
+static void test_without_memory(void **state UNUSED) {
+        struct fake_model *f = fake_model_new(config);
+        struct request    *req = ask(f, NULL);
+        size_t             n_bytes;
+        char              *bytes = keep(req, &n_bytes);
+        struct response   *r = NULL;
+        unsigned           n = 0;
+        bool               was_hit = true;
+
+        while (was_hit) {
+                struct error *err;
+
+                mem_fail_after(++n);
+                err = kept_response_read(bytes, n_bytes, req, &r);
+                was_hit = mem_fail_was_hit();
+                mem_fail_after(0);
+                assert_int_equal(err != NULL, was_hit);
+                error_free(err);
+        }
+        assert_true(n > 1);
+        assert_is_all(r);
+        response_free(r);
+        free(bytes);
+        request_free(req);
+        fake_model_free(f);
+}
+
+static void test_what_is_not_kept(void **state UNUSED) {
+        struct fake_model *f = fake_model_new(config);
+        struct request    *req = ask(f, NULL);
+        struct response   *r;
+        size_t             n_bytes;
+
+        assert_ok(response_new(req, &r), "response");
+        assert_true(kept_response_measure(r, &n_bytes));
+        r->error = error_new(ERR_INTERNAL, "failed");
+        assert_false(kept_response_measure(r, &n_bytes));
+        error_free(STEAL(r->error));
+        add_output(r, "X", DATA_TYPE_INT32, 2, "\1\2\3\4\5\6\7\10", 8);
+        assert_true(kept_response_measure(r, &n_bytes));
+        r->first_output->attributes.memory_type = MEMORY_GPU;
+        assert_false(kept_response_measure(r, &n_bytes));
+        r->first_output->attributes.memory_type = MEMORY_CPU;
+        assert_ok(response_add_parameter(r, &(struct parameter){ .name = "p",
+                                                                 .type = PARAMETER_BYTES,
+                                                                 .bytes = "x",
+                                                                 .n_bytes = 1 }), "p");
+        assert_false(kept_response_measure(r, &n_bytes));
+        response_free(r);
+        request_free(req);
+        fake_model_free(f);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_round_trip),
+                cmocka_unit_test(test_damage),
+                cmocka_unit_test(test_without_memory),
+                cmocka_unit_test(test_what_is_not_kept),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
