@@ -164,6 +164,17 @@ char *arena_str(struct arena *a, struct str s) {
         return arena_strndup(a, s.ptr, s.len);
 }
 
+char *arena_try_str(struct arena *a, struct str s) {
+        char *copy = s.len < SIZE_MAX ? arena_try_alloc(a, s.len + 1) : NULL;
+
+        if (copy == NULL)
+                return NULL;
+        if (s.len > 0)
+                memcpy(copy, s.ptr, s.len);
+        copy[s.len] = '\0';
+        return copy;
+}
+
 char *arena_printf(struct arena *a, const char *format, ...) {
         va_list args;
         char   *text;

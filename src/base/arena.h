@@ -38,6 +38,8 @@ void *arena_zalloc(struct arena *a, size_t size);
 char *arena_strdup(struct arena *a, const char *text);
 char *arena_strndup(struct arena *a, const char *text, size_t len);
 char *arena_str(struct arena *a, struct str s); /* NUL-terminated copy */
+/* The same; NULL when the arena is full: for texts of peers. */
+char *arena_try_str(struct arena *a, struct str s) NODISCARD;
 char *arena_printf(struct arena *a, const char *format, ...) PRINTF_LIKE(2, 3);
 
 /* Every piece starts at a multiple of this. */

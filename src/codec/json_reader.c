@@ -20,6 +20,14 @@ size_t json_error_offset(const struct json_reader *r) {
         return r->error_offset;
 }
 
+/* Too deep nesting is told without a place, as the reference does. */
+struct error *json_syntax_error(const struct json_reader *r) {
+        if (str_starts(str_of(json_error_text(r)), STR_LIT("JSON nesting depth")))
+                return error_new_text(ERR_INVALID_ARG, json_error_text(r));
+        return error_new(ERR_INVALID_ARG, "failed to parse the request JSON buffer: %s at %zu",
+                         json_error_text(r), json_error_offset(r));
+}
+
 bool json_fail_at(struct json_reader *r, const char *at, const char *error_text) {
         if (r->error_text == NULL) {
                 r->error_text = error_text;

@@ -21,6 +21,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "base/error.h"
 #include "base/str.h"
 
 #include <stdbool.h>
@@ -106,6 +107,8 @@ static inline bool json_failed(const struct json_reader *r) {
 
 const char *json_error_text(const struct json_reader *r);
 size_t      json_error_offset(const struct json_reader *r);
+/* INVALID_ARG: the failure in the words that clients of the reference server know. */
+struct error *json_syntax_error(const struct json_reader *r) COLD NODISCARD;
 
 /* Tensor elements: the element kinds that JSON can carry. */
 enum json_element {

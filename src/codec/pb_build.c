@@ -207,10 +207,6 @@ struct error *pb_text_value(struct str bytes, struct arena *arena, union pb_valu
                 ret->text = (char *)protobuf_c_empty_string;
                 return NULL;
         }
-        ret->text = arena_try_alloc(arena, bytes.len + 1);
-        if (!ret->text)
-                return pb_out_of_memory();
-        memcpy(ret->text, bytes.ptr, bytes.len);
-        ret->text[bytes.len] = '\0';
-        return NULL;
+        ret->text = arena_try_str(arena, bytes);
+        return ret->text ? NULL : pb_out_of_memory();
 }

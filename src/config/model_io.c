@@ -24,15 +24,6 @@ static const int64_t *copy_dims(struct arena *a, const int64_t *dims, size_t n) 
         return copy;
 }
 
-static const char *copy_text(struct arena *a, const char *text) {
-        size_t bytes = strlen(text) + 1;
-        char  *copy = arena_try_alloc(a, bytes);
-
-        if (copy != NULL)
-                memcpy(copy, text, bytes);
-        return copy;
-}
-
 static struct error *compile_io(struct arena *a, const struct io_source *from,
                                 struct model_io *io) {
         size_t  n_reshape = from->reshape != NULL ? from->reshape->n_shape : 0;
@@ -40,7 +31,7 @@ static struct error *compile_io(struct arena *a, const struct io_source *from,
 
         if (from->n_dims > UINT32_MAX || n_reshape > UINT32_MAX)
                 return error_new(ERR_INVALID_ARG, "too many dimensions for '%s'", from->name);
-        io->name = copy_text(a, from->name);
+        io->name = arena_try_str(a, str_of(from->name));
         io->dims = copy_dims(a, from->dims, from->n_dims);
         if (io->name == NULL || io->dims == NULL)
                 return config_out_of_memory();
@@ -82,7 +73,7 @@ static struct error *compile_output(struct model_io_set *s, const Inference__Mod
         TRY(compile_io(&s->arena, &from, io));
         io->is_shape_tensor = pb->is_shape_tensor;
         if (config_text_is_set(pb->label_filename)) {
-                io->label_filename = copy_text(&s->arena, pb->label_filename);
+                io->label_filename = arena_try_str(&s->arena, str_of(pb->label_filename));
                 if (io->label_filename == NULL)
                         return config_out_of_memory();
         }

@@ -40,17 +40,6 @@ static bool is_reserved(const char *name) {
         return strncasecmp(name, "triton_", strlen("triton_")) == 0;
 }
 
-static char *copy_text(struct arena *arena, struct str text) {
-        char *copy = arena_try_alloc(arena, text.len + 1);
-
-        if (!copy)
-                return NULL;
-        if (text.len > 0)
-                memcpy(copy, text.ptr, text.len);
-        copy[text.len] = '\0';
-        return copy;
-}
-
 struct error *header_forward_add(const struct header_forward *f, struct str name, struct str value,
                                  struct arena *arena, struct infer_request *q) {
         struct infer_parameter *p;
@@ -58,7 +47,7 @@ struct error *header_forward_add(const struct header_forward *f, struct str name
 
         if (!f->has_pattern)
                 return NULL;
-        name_text = copy_text(arena, name);
+        name_text = arena_try_str(arena, name);
         if (!name_text)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the request");
         if (regexec(&f->pattern, name_text, 0, NULL, 0) != 0)
@@ -68,7 +57,7 @@ struct error *header_forward_add(const struct header_forward *f, struct str name
                         ERR_INVALID_ARG,
                         "Header '%s' is reserved for Triton usage and cannot be forwarded.",
                         name_text);
-        value_text = copy_text(arena, value);
+        value_text = arena_try_str(arena, value);
         if (!value_text)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the request");
         TRY(infer_request_add_parameter(q, arena, &p));

@@ -158,18 +158,11 @@ static struct error *no_memory(void) {
         return &full;
 }
 
-static const char *copy(struct arena *arena, const char *text) {
-        size_t bytes = strlen(text) + 1;
-        char  *kept = arena_try_alloc(arena, bytes);
-
-        return kept ? memcpy(kept, text, bytes) : NULL;
-}
-
 static struct error *describe(const struct shm_region *r, struct arena *arena,
                               struct shared_memory_entry *ret) {
         *ret = (struct shared_memory_entry){
-                .name = copy(arena, r->name),
-                .key = copy(arena, r->key),
+                .name = arena_try_str(arena, str_of(r->name)),
+                .key = arena_try_str(arena, str_of(r->key)),
                 .offset = r->offset,
                 .byte_size = r->byte_size,
         };

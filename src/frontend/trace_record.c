@@ -30,10 +30,9 @@ static const char *const point_names[] = {
 /* ---- recording ------------------------------------------------------------------------------- */
 
 static const char *keep_text(struct trace_record *r, const char *text) {
-        size_t bytes = strlen(text) + 1;
-        char  *copy = arena_try_alloc(&r->arena, bytes);
+        const char *copy = arena_try_str(&r->arena, str_of(text));
 
-        return copy ? memcpy(copy, text, bytes) : "";
+        return copy ? copy : "";
 }
 
 static void add_event_locked(struct trace_record *r, const struct trace_event *event) {

@@ -53,14 +53,12 @@ static void refuse_headers(struct grpc_stream *st, enum grpc_limit limit) {
 
 /* Empty, and the headers are refused, when memory is short. */
 static struct str keep(struct grpc_stream *st, struct str s) {
-        char *copy = arena_try_alloc(&st->call.arena, s.len + 1);
+        char *copy = arena_try_str(&st->call.arena, s);
 
         if (!copy) {
                 refuse_headers(st, GRPC_LIMIT_MEMORY);
                 return STR_LIT("");
         }
-        memcpy(copy, s.ptr, s.len);
-        copy[s.len] = '\0';
         return str_range(copy, s.len);
 }
 

@@ -51,11 +51,9 @@ struct error *infer_copy_text(struct infer_reading *d, struct str text, const ch
         if (UNLIKELY(memchr(text.ptr, '\0', text.len) != NULL))
                 return error_new_text(ERR_INVALID_ARG,
                                       "a string of the ModelInferRequest contains a NUL character");
-        copy = arena_try_alloc(d->source->arena, text.len + 1);
+        copy = arena_try_str(d->source->arena, text);
         if (UNLIKELY(!copy))
                 return infer_no_memory();
-        memcpy(copy, text.ptr, text.len);
-        copy[text.len] = '\0';
         *ret = copy;
         return NULL;
 }

@@ -261,7 +261,7 @@ struct error *http_generate_decode(const struct http_generate_source *source,
         err = read_document(&g);
         if (json_failed(&g.infer.json)) {
                 error_free(err);
-                err = http_infer_syntax_error(&g.infer.json);
+                err = json_syntax_error(&g.infer.json);
         }
         if (err)
                 infer_request_done(ret);

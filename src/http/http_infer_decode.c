@@ -23,16 +23,15 @@ static ALWAYS_INLINE struct error *copy_text(struct http_infer_reading *d, struc
         if (LIKELY(text.len < SHORT_TEXT_BYTES && left >= SHORT_TEXT_BYTES &&
                    left <= d->source->json_bytes)) {
                 copy = arena_try_alloc(d->source->arena, SHORT_TEXT_BYTES);
-                if (copy)
+                if (LIKELY(copy != NULL)) {
                         memcpy(copy, text.ptr, SHORT_TEXT_BYTES);
+                        copy[text.len] = '\0';
+                }
         } else {
-                copy = arena_try_alloc(d->source->arena, text.len + 1);
-                if (copy && text.len > 0)
-                        memcpy(copy, text.ptr, text.len);
+                copy = arena_try_str(d->source->arena, text);
         }
         if (UNLIKELY(!copy))
                 return error_new(ERR_UNAVAILABLE, "out of memory for the request");
-        copy[text.len] = '\0';
         *ret = copy;
         return NULL;
 }
@@ -202,14 +201,6 @@ static void read_document(struct http_infer_reading *d, struct error **errors, b
         json_read_end(&d->json);
 }
 
-/* Too deep nesting is told without a place, as the reference does. */
-struct error *http_infer_syntax_error(const struct json_reader *json) {
-        if (str_starts(str_of(json_error_text(json)), STR_LIT("JSON nesting depth")))
-                return error_new_text(ERR_INVALID_ARG, json_error_text(json));
-        return error_new(ERR_INVALID_ARG, "failed to parse the request JSON buffer: %s at %zu",
-                         json_error_text(json), json_error_offset(json));
-}
-
 static struct error *take_first(struct error **errors) {
         struct error *first = NULL;
 
@@ -232,7 +223,7 @@ static struct error *decode_json(const struct http_infer_source *s, struct infer
         read_document(&d, errors, is_seen);
         if (json_failed(&d.json)) {
                 error_free(take_first(errors));
-                return http_infer_syntax_error(&d.json);
+                return json_syntax_error(&d.json);
         }
 
         if (!is_seen[PART_INPUTS])

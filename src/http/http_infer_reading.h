@@ -45,9 +45,6 @@ static inline void http_infer_keep_first(struct error **kept, struct error *err)
 
 struct error *http_infer_missing(const char *member) COLD;
 
-/* A fault of syntax: it is told instead of any other. */
-struct error *http_infer_syntax_error(const struct json_reader *json) COLD;
-
 /* One parameter that travels to the backend, whatever its name. */
 struct error *http_infer_read_free_parameter(struct http_infer_reading *d, struct str key)
         NODISCARD;

@@ -2,9 +2,11 @@
 /* The logging extension. */
 #include "base/log.h"
 #include "base/strbuf.h"
+#include "codec/json_reader.h"
 #include "codec/json_writer.h"
 #include "frontend/log_control.h"
 #include "http/http_handlers.h"
+#include "http/http_members.h"
 
 void http_logging_get(struct http_call *call) {
         struct log_settings now;
@@ -65,9 +67,16 @@ static struct error *read_format(struct json_reader *r, struct arena *arena, enu
                          STR_ARG(name));
 }
 
+struct change {
+        struct log_settings settings;
+        struct arena       *arena;
+};
+
 /* null leaves a setting as it is; unknown names are ignored. */
-static struct error *read_setting(struct json_reader *r, struct arena *arena, struct str key,
-                                  struct log_settings *s) {
+static struct error *read_setting(void *owner, struct json_reader *r, struct str key) {
+        struct change       *c = owner;
+        struct log_settings *s = &c->settings;
+
         if (json_peek(r) == JSON_NULL) {
                 json_read_null(r);
                 return NULL;
@@ -83,41 +92,19 @@ static struct error *read_setting(struct json_reader *r, struct arena *arena, st
         if (str_is(key, "log_verbose_level"))
                 return read_level(r, &s->verbose_level);
         if (str_is(key, "log_format"))
-                return read_format(r, arena, &s->format);
+                return read_format(r, c->arena, &s->format);
         json_skip(r);
         return NULL;
 }
 
-static struct error *read_settings(struct http_call *call, struct log_settings *s) {
-        struct json_reader r;
-        struct str         key;
-
-        json_reader_init(&r, call->body);
-        if (json_peek(&r) != JSON_OBJECT) {
-                json_skip(&r);
-                if (!json_failed(&r))
-                        return error_new_text(ERR_INVALID_ARG,
-                                              "attempt to get members for non-object");
-        }
-        json_enter_object(&r);
-        while (json_next_key(&r, &call->arena, &key))
-                TRY(read_setting(&r, &call->arena, key, s));
-        json_read_end(&r);
-        if (json_failed(&r))
-                return error_new(ERR_INVALID_ARG,
-                                 "failed to parse the request JSON buffer: %s at %zu",
-                                 json_error_text(&r), json_error_offset(&r));
-        return NULL;
-}
-
 void http_logging_post(struct http_call *call) {
-        struct log_settings settings;
-        struct error       *err;
+        struct change c = { .arena = &call->arena };
+        struct error *err;
 
-        log_get_settings(&settings);
-        err = read_settings(call, &settings);
+        log_get_settings(&c.settings);
+        err = http_members_read(call->body, c.arena, read_setting, &c);
         if (!err)
-                err = log_control_apply(NULL, &settings);
+                err = log_control_apply(NULL, &c.settings);
         if (err)
                 http_call_reply_error(call, err, HTTP_JSON);
         else

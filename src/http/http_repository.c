@@ -4,6 +4,7 @@
 #include "codec/json_reader.h"
 #include "frontend/core_error.h"
 #include "http/http_handlers.h"
+#include "http/http_members.h"
 #include "http/http_service.h"
 #include "net/loop.h"
 
@@ -60,32 +61,11 @@ static void on_ordered(struct loop_work *w) {
                 http_call_reply_text(o->call, HTTP_JSON, STR_LIT(""));
 }
 
-static struct error *json_error(const struct json_reader *r) {
-        return error_new(ERR_INVALID_ARG, "failed to parse the request JSON buffer: %s at %zu",
-                         json_error_text(r), json_error_offset(r));
-}
-
-/* Enters the body's object; an empty body has no members. False: nothing to read, or *ret_err. */
-static bool open_body(struct http_call *call, struct json_reader *r, struct error **ret_err) {
-        *ret_err = NULL;
-        if (call->body.len == 0)
-                return false;
-        json_reader_init(r, call->body);
-        if (json_peek(r) == JSON_OBJECT) {
-                json_enter_object(r);
-                return true;
-        }
-        json_skip(r);
-        if (json_failed(r))
-                *ret_err = json_error(r);
-        else
-                *ret_err = error_new(ERR_INVALID_ARG, "attempt to get members for non-object");
-        return false;
-}
-
-static struct error *close_body(struct json_reader *r) {
-        json_read_end(r);
-        return json_failed(r) ? json_error(r) : NULL;
+/* An empty body has no members. */
+static struct error *read_body(struct order *o, http_member_fn read) {
+        if (o->call->body.len == 0)
+                return NULL;
+        return http_members_read(o->call->body, &o->call->arena, read, o);
 }
 
 /* ---- index ---- */
@@ -102,31 +82,22 @@ static void on_index(struct loop_work *w) {
         http_call_reply_message(o->call, o->failure, o->message);
 }
 
-static struct error *read_index(struct http_call *call, struct order *o) {
-        struct json_reader r;
-        struct error      *err;
-        struct str         key;
+static struct error *read_index_member(void *owner, struct json_reader *r, struct str key) {
+        struct order *o = owner;
 
-        if (!open_body(call, &r, &err))
-                return err;
-        while (json_next_key(&r, &call->arena, &key)) {
-                if (!str_is(key, "ready"))
-                        json_skip(&r);
-                else if (json_peek(&r) != JSON_BOOL)
-                        return json_failed(&r)
-                                       ? json_error(&r)
-                                       : error_new(ERR_INVALID_ARG, "Invalid value for 'ready': "
-                                                                    "expected a boolean");
-                else
-                        o->index_flags = json_read_bool(&r) ? TRITONSERVER_INDEX_FLAG_READY : 0;
-        }
-        return close_body(&r);
+        if (!str_is(key, "ready"))
+                json_skip(r);
+        else if (json_peek(r) != JSON_BOOL)
+                return error_new(ERR_INVALID_ARG, "Invalid value for 'ready': expected a boolean");
+        else
+                o->index_flags = json_read_bool(r) ? TRITONSERVER_INDEX_FLAG_READY : 0;
+        return NULL;
 }
 
 /* The scan of the repositories reads directories. */
 void http_repository_index(struct http_call *call) {
         struct order *o = new_order(call, run_index, on_index);
-        struct error *err = read_index(call, o);
+        struct error *err = read_body(o, read_index_member);
 
         start_order(o, err);
 }
@@ -161,21 +132,9 @@ static struct error *new_file_parameter(struct http_call *call, const char *name
         return NULL;
 }
 
-/* NUL-terminated in the arena; NULL when memory is short: a body may be large. */
-static const char *try_text(struct http_call *call, struct str s) {
-        char *text = arena_try_alloc(&call->arena, s.len + 1);
-
-        if (!text)
-                return NULL;
-        if (s.len > 0)
-                memcpy(text, s.ptr, s.len);
-        text[s.len] = '\0';
-        return text;
-}
-
 static struct error *new_text_parameter(struct http_call *call, const char *name, struct str value,
                                         struct TRITONSERVER_Parameter **ret) {
-        const char *text = try_text(call, value);
+        const char *text = arena_try_str(&call->arena, value);
 
         if (!text)
                 return no_memory(name);
@@ -190,7 +149,7 @@ static bool holds_nul(struct str s) {
 
 static struct error *new_parameter(struct http_call *call, struct str key, struct str value,
                                    struct TRITONSERVER_Parameter **ret) {
-        const char *name = try_text(call, key);
+        const char *name = arena_try_str(&call->arena, key);
 
         if (!name)
                 return no_memory("");
@@ -207,62 +166,41 @@ static struct error *new_parameter(struct http_call *call, struct str key, struc
         return error_new_text(ERR_INVALID_ARG, "unexpected error on creating Triton parameter");
 }
 
-static struct error *read_load_parameter(struct http_call *call, struct json_reader *r,
-                                         struct str key, struct order *o) {
-        enum json_type type = json_peek(r);
-        struct str     value;
+static struct error *read_load_parameter(void *owner, struct json_reader *r, struct str key) {
+        struct order *o = owner;
+        struct str    value;
 
-        if (type == JSON_INVALID)
-                return json_error(r);
-        if (type != JSON_STRING)
+        if (json_peek(r) != JSON_STRING)
                 return error_new_text(ERR_INVALID_ARG,
                                       "attempt to access JSON non-string as string");
-        value = json_read_string(r, &call->arena);
+        value = json_read_string(r, &o->call->arena);
         if (json_failed(r))
-                return json_error(r);
+                return NULL;
         if (o->n_parameters == MAX_PARAMETERS)
                 return error_new(ERR_INVALID_ARG, "more than %d load parameters", MAX_PARAMETERS);
-        TRY(new_parameter(call, key, value, &o->parameters[o->n_parameters]));
+        TRY(new_parameter(o->call, key, value, &o->parameters[o->n_parameters]));
         o->n_parameters++;
         return NULL;
 }
 
-/* Enters the member "parameters", which must be an object. */
-static struct error *enter_parameters(struct json_reader *r) {
-        enum json_type type = json_peek(r);
+static struct error *read_load_member(void *owner, struct json_reader *r, struct str key) {
+        struct order *o = owner;
 
-        if (type == JSON_INVALID)
-                return json_error(r);
-        if (type != JSON_OBJECT)
-                return error_new(ERR_INVALID_ARG, "attempt to get members for non-object");
-        json_enter_object(r);
+        if (str_is(key, "parameters"))
+                return http_members_read_nested(r, &o->call->arena, read_load_parameter, o);
+        json_skip(r);
         return NULL;
 }
 
-static struct error *read_load(struct http_call *call, struct order *o) {
-        struct json_reader r;
-        struct error      *err;
-        struct str         key;
-
-        if (!open_body(call, &r, &err))
-                return err;
-        o->parameters = arena_alloc(&call->arena, MAX_PARAMETERS * sizeof(o->parameters[0]));
-        while (json_next_key(&r, &call->arena, &key)) {
-                if (!str_is(key, "parameters")) {
-                        json_skip(&r);
-                        continue;
-                }
-                TRY(enter_parameters(&r));
-                while (json_next_key(&r, &call->arena, &key))
-                        TRY(read_load_parameter(call, &r, key, o));
-        }
-        return close_body(&r);
+static struct error *read_load(struct order *o) {
+        o->parameters = arena_alloc(&o->call->arena, MAX_PARAMETERS * sizeof(o->parameters[0]));
+        return read_body(o, read_load_member);
 }
 
 /* A load takes as long as the model: the loop does not wait for it. */
 void http_repository_load(struct http_call *call) {
         struct order *o = new_order(call, run_load, on_ordered);
-        struct error *err = read_load(call, o);
+        struct error *err = read_load(o);
 
         if (!err) {
                 http_call_offload(call, &o->work);
@@ -282,46 +220,32 @@ static void run_unload(struct loop_work *w) {
                              : TRITONSERVER_ServerUnloadModel(o->call->core, o->model);
 }
 
-static struct error *read_unload_parameter(struct json_reader *r, struct str key,
-                                           struct order *o) {
-        enum json_type type = json_peek(r);
+static struct error *read_unload_parameter(void *owner, struct json_reader *r, struct str key) {
+        struct order *o = owner;
 
-        if (type == JSON_INVALID)
-                return json_error(r);
-        if (!str_is(key, "unload_dependents")) {
+        if (!str_is(key, "unload_dependents"))
                 json_skip(r);
-                return NULL;
-        }
-        if (type != JSON_BOOL)
+        else if (json_peek(r) != JSON_BOOL)
                 return error_new_text(ERR_INVALID_ARG,
                                       "Unable to parse 'unload_dependents': attempt to access "
                                       "JSON non-boolean as boolean");
-        o->with_dependents = json_read_bool(r);
+        else
+                o->with_dependents = json_read_bool(r);
         return NULL;
 }
 
-static struct error *read_unload(struct http_call *call, struct order *o) {
-        struct json_reader r;
-        struct error      *err;
-        struct str         key;
+static struct error *read_unload_member(void *owner, struct json_reader *r, struct str key) {
+        struct order *o = owner;
 
-        if (!open_body(call, &r, &err))
-                return err;
-        while (json_next_key(&r, &call->arena, &key)) {
-                if (!str_is(key, "parameters")) {
-                        json_skip(&r);
-                        continue;
-                }
-                TRY(enter_parameters(&r));
-                while (json_next_key(&r, &call->arena, &key))
-                        TRY(read_unload_parameter(&r, key, o));
-        }
-        return close_body(&r);
+        if (str_is(key, "parameters"))
+                return http_members_read_nested(r, &o->call->arena, read_unload_parameter, o);
+        json_skip(r);
+        return NULL;
 }
 
 void http_repository_unload(struct http_call *call) {
         struct order *o = new_order(call, run_unload, on_ordered);
-        struct error *err = read_unload(call, o);
+        struct error *err = read_body(o, read_unload_member);
 
         start_order(o, err);
 }

@@ -58,9 +58,7 @@ static struct error *missing(const char *member) {
 /* The fault to tell moves out of the scan. */
 static struct error *finish(const struct http_infer_reading *d, struct scan *s) {
         if (json_failed(&d->json))
-                return error_new(ERR_INVALID_ARG,
-                                 "failed to parse the request JSON buffer: %s at %zu",
-                                 json_error_text(&d->json), json_error_offset(&d->json));
+                return json_syntax_error(&d->json);
         if (!s->is_seen[MEMBER_KEY])
                 return missing("key");
         if (s->faults[MEMBER_KEY])

@@ -4,9 +4,11 @@
 
 #include "base/clock.h"
 #include "base/strbuf.h"
+#include "codec/json_reader.h"
 #include "codec/json_writer.h"
 #include "frontend/tracer.h"
 #include "http/http_handlers.h"
+#include "http/http_members.h"
 #include "http/http_service.h"
 
 #include "triton/core/tritonserver.h"
@@ -99,7 +101,8 @@ void http_trace_get(struct http_call *call) {
 
 static struct error *read_text(struct json_reader *r, struct arena *arena, struct str *ret) {
         if (json_peek(r) != JSON_STRING)
-                return error_new_text(ERR_INTERNAL, "attempt to access JSON non-string as string");
+                return error_new_text(ERR_INVALID_ARG,
+                                      "attempt to access JSON non-string as string");
         *ret = json_read_string(r, arena);
         return NULL;
 }
@@ -119,7 +122,8 @@ static struct error *read_level(struct json_reader *r, struct arena *arena, uint
         size_t     n;
 
         if (json_peek(r) != JSON_ARRAY)
-                return error_new_text(ERR_INTERNAL, "attempt to access JSON non-array as array");
+                return error_new_text(ERR_INVALID_ARG,
+                                      "attempt to access JSON non-array as array");
         n = count_elements(*r);
         *ret = TRITONSERVER_TRACE_LEVEL_DISABLED;
         json_enter_array(r);
@@ -130,11 +134,17 @@ static struct error *read_level(struct json_reader *r, struct arena *arena, uint
         return NULL;
 }
 
+struct reading {
+        struct trace_change change;
+        struct arena       *arena;
+};
+
 /* null clears; unknown names are ignored. */
-static struct error *read_setting(struct json_reader *r, struct arena *arena, struct str key,
-                                  struct trace_change *change) {
-        enum trace_setting setting = trace_setting_find(key);
-        struct str         text;
+static struct error *read_setting(void *owner, struct json_reader *r, struct str key) {
+        struct reading      *reading = owner;
+        struct trace_change *change = &reading->change;
+        enum trace_setting   setting = trace_setting_find(key);
+        struct str           text;
 
         if (str_is(key, "trace_file"))
                 return trace_settings_refuse_file();
@@ -149,41 +159,19 @@ static struct error *read_setting(struct json_reader *r, struct arena *arena, st
         }
         change->wish[setting] = TRACE_SET;
         if (setting == TRACE_SETTING_LEVEL)
-                return read_level(r, arena, &change->values.level);
-        TRY(read_text(r, arena, &text));
+                return read_level(r, reading->arena, &change->values.level);
+        TRY(read_text(r, reading->arena, &text));
         return trace_number_read(setting, text, "", &change->values);
 }
 
-static struct error *read_change(struct http_call *call, struct trace_change *change) {
-        struct json_reader r;
-        struct str         key;
-
-        json_reader_init(&r, call->body);
-        if (json_peek(&r) != JSON_OBJECT) {
-                json_skip(&r);
-                if (!json_failed(&r))
-                        return error_new_text(ERR_INVALID_ARG,
-                                              "attempt to get members for non-object");
-        }
-        json_enter_object(&r);
-        while (json_next_key(&r, &call->arena, &key))
-                TRY(read_setting(&r, &call->arena, key, change));
-        json_read_end(&r);
-        if (json_failed(&r))
-                return error_new(ERR_INVALID_ARG,
-                                 "failed to parse the request JSON buffer: %s at %zu",
-                                 json_error_text(&r), json_error_offset(&r));
-        return NULL;
-}
-
 void http_trace_post(struct http_call *call) {
-        struct trace_change change = { 0 };
-        struct error       *err = check_model(call);
+        struct reading reading = { .arena = &call->arena };
+        struct error  *err = check_model(call);
 
         if (!err)
-                err = read_change(call, &change);
+                err = http_members_read(call->body, reading.arena, read_setting, &reading);
         if (!err)
-                err = tracer_change(call->service->tracer, model_of(call), &change);
+                err = tracer_change(call->service->tracer, model_of(call), &reading.change);
         if (err)
                 http_call_reply_error(call, err, HTTP_JSON);
         else

@@ -15,9 +15,7 @@ struct error *message_new_parsed(struct str json, struct message **ret) {
         json_skip(&reader);
         json_read_end(&reader);
         if (json_failed(&reader))
-                return error_new(ERR_INVALID_ARG,
-                                 "failed to parse the request JSON buffer: %s at %zu",
-                                 json_error_text(&reader), json_error_offset(&reader));
+                return json_syntax_error(&reader);
 
         /* One block: the struct, then the text. */
         if (!size_add(json.len, sizeof(*m) + 1, &total) || !(m = try_alloc(total)))

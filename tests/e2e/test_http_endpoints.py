@@ -439,6 +439,10 @@ def test_index_of_no_boolean(server, value):
     ("{", "failed to parse the request JSON buffer: Missing a name for object member. at 1"),
     ("[]", "attempt to get members for non-object"),
     ('{"ready":tru}', "failed to parse the request JSON buffer: Invalid value. at 12"),
+    ('{"ready":1} x', "failed to parse the request JSON buffer: The document root must not be "
+     "followed by other values. at 12"),
+    ('{"a":' + "[" * 100 + "]" * 100 + "}",
+     "JSON nesting depth exceeds maximum allowed limit (100)"),
 ])
 def test_index_of_bad_json(server, body, text):
     assert_error(post(server, "/v2/repository/index", body), 400, text)

@@ -163,9 +163,9 @@ RANGE = "value is out of range [ 0, 4294967295 ], got: "
     ({"trace_count": "-2"}, 400, "Unable to parse 'trace_count'. Expecting value >= -1, got:-2"),
     ({"trace_level": ["TIMESTAMPS"], "trace_rate": "0"}, 400,
      "Attempting to set invalid trace setting :sample rate must be non-zero"),
-    ({"trace_rate": 3}, 500, "attempt to access JSON non-string as string"),
-    ({"trace_level": "OFF"}, 500, "attempt to access JSON non-array as array"),
-    ({"trace_level": [1]}, 500, "attempt to access JSON non-string as string"),
+    ({"trace_rate": 3}, 400, "attempt to access JSON non-string as string"),
+    ({"trace_level": "OFF"}, 400, "attempt to access JSON non-array as array"),
+    ({"trace_level": [1]}, 400, "attempt to access JSON non-string as string"),
     ("[]", 400, "attempt to get members for non-object"),
     ("", 400, "failed to parse the request JSON buffer: The document is empty. at 0"),
 ])

@@ -113,6 +113,19 @@ static void test_allocation_failure(void **state) {
         arena_done(&a);
 }
 
+static void test_text_beyond_the_maximum(void **state) {
+        (void)state;
+        static char  text[5000];
+        struct arena a;
+
+        memset(text, 'x', sizeof(text));
+        arena_init(&a, NULL, 0, 4000);
+        assert_null(arena_try_str(&a, str_range(text, sizeof(text))));
+        assert_null(arena_try_str(&a, str_range(text, SIZE_MAX)));
+        assert_int_equal(strlen(arena_try_str(&a, str_range(text, 1000))), 1000);
+        arena_done(&a);
+}
+
 static void test_texts(void **state) {
         (void)state;
         struct arena a;
@@ -123,6 +136,8 @@ static void test_texts(void **state) {
         assert_string_equal(arena_strndup(&a, "onetwo", 3), "one");
         assert_string_equal(arena_str(&a, STR_LIT("three")), "three");
         assert_string_equal(arena_str(&a, str_range(NULL, 0)), "");
+        assert_string_equal(arena_try_str(&a, STR_LIT("three")), "three");
+        assert_string_equal(arena_try_str(&a, str_range(NULL, 0)), "");
         assert_string_equal(arena_printf(&a, "%d-%s", 4, "five"), "4-five");
         assert_string_equal(arena_printf(&a, "%s", ""), "");
         arena_done(&a);
@@ -187,6 +202,7 @@ int main(void) {
                 cmocka_unit_test(test_maximum),
                 cmocka_unit_test(test_sizes_that_overflow),
                 cmocka_unit_test(test_allocation_failure),
+                cmocka_unit_test(test_text_beyond_the_maximum),
                 cmocka_unit_test(test_texts),
                 cmocka_unit_test(test_room),
                 cmocka_unit_test(test_zalloc_is_zero_after_reset),
