@@ -7,6 +7,7 @@ PYTHON ?= /usr/bin/python3
 # Warnings of a compiler that we have not met must not stop a user's build; CI says true.
 WERROR ?= false
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 300
 E2E ?= tests/e2e
 
 RELEASE = -Ddebug=false -Doptimization=2 -Db_ndebug=true -Dlto=true
@@ -28,7 +29,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) $(2); fi
 
-.PHONY: all demo check asan tsan fuzz bench soak soak-streams format install clean setup
+.PHONY: all demo check asan tsan fuzz bench soak soak-reloads soak-streams format install clean setup
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -62,6 +63,10 @@ bench: all
 
 soak: all
 	@$(PYTHON) tests/stress/soak.py --build=$(BUILD)
+
+soak-reloads: all
+	@$(PYTHON) tests/stress/reloads.py --build=$(BUILD) --seconds=$(SOAK_SECONDS)
+	@$(PYTHON) tests/stress/reloads.py --build=$(BUILD) --seconds=$(SOAK_SECONDS) --mode=poll
 
 soak-streams: all
 	@$(PYTHON) tests/stress/grpc_streams.py --build=$(BUILD)

@@ -6,6 +6,7 @@
 #include "base/strbuf.h"
 #include "codec/pb_field.h"
 #include "codec/pb_json.h"
+#include "codec/pb_reader.h"
 #include "frontend/core_error.h"
 #include "grpc_service.pb-c.h"
 
@@ -77,6 +78,45 @@ static bool is_text_valid(const ProtobufCMessage *message) {
         return true;
 }
 
+static bool holds_nul(const ProtobufCMessageDescriptor *type, struct pb_reader r);
+
+static bool value_holds_nul(const ProtobufCFieldDescriptor *field, struct pb_reader *r) {
+        struct str text;
+
+        if (pb_field_kind(field) == PB_MESSAGE)
+                return holds_nul(pb_field_message(field), pb_read_message(r));
+        text = pb_read_bytes(r);
+        return pb_field_kind(field) == PB_STRING && text.len > 0 &&
+               memchr(text.ptr, '\0', text.len) != NULL;
+}
+
+/* protobuf-c gives strings that end there: "a\0b" would be taken for "a". */
+static bool holds_nul(const ProtobufCMessageDescriptor *type, struct pb_reader r) {
+        struct pb_tag tag;
+
+        while (pb_next(&r, &tag)) {
+                const ProtobufCFieldDescriptor *field =
+                        protobuf_c_message_descriptor_get_field(type, tag.number);
+
+                if (field == NULL || tag.wire != PB_WIRE_BYTES)
+                        pb_skip(&r, tag);
+                else if (value_holds_nul(field, &r))
+                        return true;
+        }
+        return false;
+}
+
+static struct error *refuse_nul(const ProtobufCMessageDescriptor *type, struct str bytes) {
+        struct pb_reader r;
+
+        pb_reader_init(&r, bytes.ptr, bytes.len);
+        if (!holds_nul(type, r))
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "failed to parse the %s message: a string contains a NUL character",
+                         type->short_name);
+}
+
 struct error *rpc_map_request(const ProtobufCMessageDescriptor *type, struct str bytes,
                               struct arena *arena, ProtobufCMessage **ret) {
         struct budget      budget = { arena, MIN_MEMORY };
@@ -91,6 +131,7 @@ struct error *rpc_map_request(const ProtobufCMessageDescriptor *type, struct str
         if (!message || !is_text_valid(message))
                 return error_new(ERR_INVALID_ARG, "failed to parse the %s message",
                                  type->short_name);
+        TRY(refuse_nul(type, bytes));
         *ret = message;
         return NULL;
 }

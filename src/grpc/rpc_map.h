@@ -18,7 +18,8 @@
 struct TRITONSERVER_Error;
 struct TRITONSERVER_Message;
 
-/* A request from its bytes. INVALID_ARG "failed to parse the <type> message". */
+/* A request from its bytes. INVALID_ARG "failed to parse the <type> message", with
+ * ": a string contains a NUL character" where that is why. */
 struct error *rpc_map_request(const ProtobufCMessageDescriptor *type, struct str bytes,
                               struct arena *arena, ProtobufCMessage **ret) NODISCARD;
 

@@ -7,6 +7,8 @@
 #include "config/model_config.h"
 #include "config/version_policy.h"
 
+#include <stdbool.h>
+
 struct override_files;
 struct repo_parts;
 
@@ -16,6 +18,8 @@ struct model_source {
         const char            *directory;   /* of the repository, or where the override is */
         const char            *config_json; /* instead of the file's; NULL: the file's */
         struct override_files *override;    /* borrowed: what was sent; NULL when nothing was */
+        bool                   must_be_still; /* what serves is not replaced when files changed
+                                                 while they were read: it may be half of them */
 };
 
 /* What a directory says before any backend is asked. */

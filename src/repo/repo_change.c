@@ -310,11 +310,30 @@ static void change_done(struct change *c) {
         model_files_done(&c->files);
 }
 
-static struct error *run(struct change *c, const struct model_mark *mark) {
+static bool is_serving(struct change *c) {
+        MUTEX_GUARD(&c->repo->table.lock);
+        return repo_entry_latest_locked(c->entry) != NULL;
+}
+
+static struct error *check_still(const struct model_source *source, const struct model_mark *mark) {
+        struct model_mark *now = NULL;
+        AUTO_ERROR         err = model_mark_read(source->directory, &now);
+        bool               is_still = err == NULL && model_mark_equal(mark, now);
+
+        model_mark_free(now);
+        return is_still ? NULL
+                        : error_new_text(ERR_UNAVAILABLE,
+                                         "the files changed while they were being loaded");
+}
+
+static struct error *run(struct change *c, const struct model_source *source,
+                         const struct model_mark *mark) {
         plan(c, mark);
         repo_tell_changed(c->repo);
         run_loads(c);
         TRY(failure(c));
+        if (source->must_be_still && is_serving(c))
+                TRY(check_still(source, mark));
         return prepare_updates(c);
 }
 
@@ -325,7 +344,7 @@ struct error *repo_change_load(struct repo *r, struct repo_entry *e,
 
         if (err != NULL)
                 return err;
-        err = run(&c, mark);
+        err = run(&c, source, mark);
         if (err != NULL)
                 give_up(&c);
         else

@@ -40,7 +40,9 @@ static struct model_mark *mark_of(const char *directory) {
 
 /* What failed is tried again when it looks different than it did when the attempt began. */
 static struct error *load_marked(struct step *s, struct repo_entry *e) {
-        struct model_source source = { .name = s->name, .directory = s->directory };
+        struct model_source source = { .name = s->name,
+                                       .directory = s->directory,
+                                       .must_be_still = true };
         struct error       *err = repo_change_load(s->repo, e, &source, s->mark);
 
         mutex_lock(&s->repo->table.lock);

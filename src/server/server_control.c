@@ -18,7 +18,7 @@ static struct error *check_explicit(const struct server *s) {
 }
 
 static bool may_leave_directory(struct str name) {
-        if (name.len > 1 && name.ptr[0] == '.' && name.ptr[1] == '.')
+        if (str_is(name, ".") || str_starts(name, STR_LIT("..")))
                 return true;
         for (size_t i = 0; i < name.len; i++)
                 if (name.ptr[i] == '/' || name.ptr[i] == '\\' || (unsigned char)name.ptr[i] < ' ')

@@ -213,6 +213,24 @@ static void test_links_are_followed(void **state) {
         temp_tree_remove(&t);
 }
 
+/* Who uses a pipe changes its time; the model is the same. */
+static void test_pipes_in_use(void **state) {
+        struct temp_tree   t = make_model();
+        AUTO_CHARS         path = temp_tree_path(&t, "m/pipe");
+        struct timespec    past = { .tv_sec = 1000 };
+        struct model_mark *before, *after;
+
+        (void)state;
+        assert_int_equal(mkfifo(path, 0600), 0);
+        before = read_mark(&t);
+        move_time(path, 0, &past);
+        after = read_mark(&t);
+        assert_true(model_mark_equal(before, after));
+        model_mark_free(before);
+        model_mark_free(after);
+        temp_tree_remove(&t);
+}
+
 static void test_no_directory(void **state) {
         struct temp_tree   t = temp_tree_make();
         AUTO_CHARS         path = temp_tree_path(&t, "nowhere");
@@ -233,6 +251,7 @@ int main(void) {
                 cmocka_unit_test(test_versions_come_and_go),
                 cmocka_unit_test(test_links_in_circles),
                 cmocka_unit_test(test_links_are_followed),
+                cmocka_unit_test(test_pipes_in_use),
                 cmocka_unit_test(test_no_directory),
         };
 

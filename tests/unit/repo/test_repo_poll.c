@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
+#include "infer/model.h"
 #include "repo/reaper.h"
 #include "repo/repo_place.h"
 
@@ -234,6 +235,43 @@ static void test_changes_during_a_failing_load(void **state) {
         repo_place_end(&p);
 }
 
+/* What may have been read while it was written does not replace what serves. */
+static void test_changes_during_a_load(void **state) {
+        struct repo_place p;
+        struct model     *before, *after;
+
+        (void)state;
+        repo_place_begin(&p);
+        p.is_followed = true;
+        repo_place_add(&p, "m", "");
+        repo_place_open(&p, one_folder, 1);
+        log_lines_begin();
+        assert_ok(repo_load_all(p.repo), "load");
+        repo_poll(p.repo);
+        assert_ok(repo_get(p.repo, "m", -1, &before), "get");
+        temp_tree_write(&p.tree, "models/m/1/model.bin", "second");
+        repo_poll(p.repo);
+        fake_host_on_call(FAKE_MODEL_INITIALIZE, write_third, &p);
+        repo_poll(p.repo);
+        fake_host_on_call(FAKE_MODEL_INITIALIZE, NULL, NULL);
+        assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 2);
+        assert_int_equal(log_lines_count("E failed to poll model 'm': the files changed while they "
+                                         "were being loaded"),
+                         1);
+        assert_ok(repo_get(p.repo, "m", -1, &after), "get");
+        assert_ptr_equal(before, after);
+        model_unref(after);
+        repo_poll(p.repo);
+        repo_poll(p.repo);
+        assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 3);
+        assert_ok(repo_get(p.repo, "m", -1, &after), "get");
+        assert_ptr_not_equal(before, after);
+        log_lines_end();
+        model_unref(before);
+        model_unref(after);
+        repo_place_end(&p);
+}
+
 /* A repository that cannot be read now is no reason to unload its models. */
 static void test_unreadable_repository(void **state) {
         struct repo_place p;
@@ -267,6 +305,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_scripts),
                 cmocka_unit_test(test_changes_during_a_failing_load),
+                cmocka_unit_test(test_changes_during_a_load),
                 cmocka_unit_test(test_unreadable_repository),
         };
 

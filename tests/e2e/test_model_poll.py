@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The mode poll: a server that follows its repository. Polls come each second; what one of them
+will bring about is awaited in the index, and what it must not is shown by a change made later that
+has come about: polls look at everything."""
+import concurrent.futures
+import os
+import shutil
+
+import pytest
+
+from conftest import FIFO, require_build
+from gate import Gate, gated
+from grpc_stubs import stubs  # noqa: F401
+from models import (control, index, infer, load, model_config, model_text, opens_server,
+                    wait_for_index, wait_until, write)
+
+BACKENDS = ("identity", "testing")
+POLL = ("--model-control-mode=poll", "--repository-poll-secs=1")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built():
+    require_build(BACKENDS)
+
+
+@pytest.fixture(scope="module")
+def polled(tmp_path_factory):
+    models = {name: model_text() for name in ("config", "label", "files", "broken", "quiet", "gone",
+                                              "count", "version", "slow", "torn")}
+    models["label"] = {"config.pbtxt": model_text("identity", labels="labels.txt"),
+                       "labels.txt": "cat\n"}
+    models["slow"] = gated(model_text())
+    models["torn"] = {"config.pbtxt": model_text("identity", labels="labels.txt"),
+                      "labels.txt": "old\n"}
+    with opens_server(tmp_path_factory.mktemp("polled"), models, *POLL) as running:
+        yield running
+
+
+def wait_for_polls(server):
+    """Two: a new model is seen by one poll and loaded by the next."""
+    name = f"probe{len(server.log)}"
+    write(server, f"{name}/config.pbtxt", model_text())
+    (server.repository / name / "1").mkdir()
+    wait_for_index(server, name, [("1", "READY", None)])
+
+
+def test_all_models_are_loaded_at_the_start(polled):
+    assert {line[2] for line in index(polled)} == {"READY"}
+
+
+def test_orders_are_refused(polled, stubs):
+    for way in ("http", "grpc"):
+        for verb in ("load", "unload"):
+            assert control(polled, way, verb, "quiet", stubs) == (
+                "UNAVAILABLE",
+                "explicit model load / unload is not allowed if polling is enabled")
+
+
+def test_a_changed_configuration_reloads(polled):
+    first = infer(polled, "config")
+    write(polled, "config/config.pbtxt", model_text(parameters={"fail_execute": "changed"}))
+    wait_until(lambda: infer(polled, "config").error == "changed")
+    write(polled, "config/config.pbtxt", model_text())
+    wait_until(lambda: infer(polled, "config").status == 200)
+    assert infer(polled, "config").serial > first.serial
+
+
+def test_a_changed_label_file_reloads(polled):
+    assert infer(polled, "label", classes=1).classes == ["1.000000:0:cat"]
+    write(polled, "label/labels.txt", "dog\n")
+    wait_until(lambda: infer(polled, "label", classes=1).classes == ["1.000000:0:dog"])
+
+
+def test_a_changed_file_of_a_version_reloads(polled):
+    first = infer(polled, "files")
+    write(polled, "files/1/model", "changed")
+    wait_until(lambda: infer(polled, "files").serial > first.serial)
+
+
+def test_only_instances_change(polled):
+    first = infer(polled, "count")
+    write(polled, "count/config.pbtxt", model_text(count=2))
+    wait_until(lambda: model_config(polled, "count")["instance_group"][0]["count"] == 2)
+    assert infer(polled, "count").executions > first.executions
+
+
+def test_what_does_not_load_is_reported_and_the_old_model_serves(polled):
+    first = infer(polled, "broken")
+    n_before = polled.text().count("failed to poll model 'broken'")
+    for broken in ("nonsense", model_text(parameters={"fail_load": "no luck"}),
+                   model_text(parameters={"fail_instance": "no luck"})):
+        write(polled, "broken/config.pbtxt", broken)
+        wait_until(lambda: polled.text().count("failed to poll model 'broken'") > n_before)
+        n_before += 1
+        assert infer(polled, "broken").serial == first.serial
+    wait_for_polls(polled)  # it is not tried again and again
+    assert polled.text().count("failed to poll model 'broken'") == n_before
+    write(polled, "broken/config.pbtxt", model_text(parameters={"responses": "1"}))
+    wait_until(lambda: infer(polled, "broken").serial > first.serial)
+
+
+def test_swap_files_are_ignored(polled):
+    first = infer(polled, "quiet")
+    for name in (".config.pbtxt.swp", "config.pbtxt~", "4913", "#config.pbtxt#"):
+        (polled.repository / "quiet" / name).write_text("half of it")
+    (polled.repository / "quiet" / "1" / "__pycache__").mkdir()
+    wait_for_polls(polled)
+    assert infer(polled, "quiet").executions == first.executions + 1
+
+
+def test_new_models_load_while_others_serve(polled):
+    write(polled, "slow-load/load_gate", "")
+    os.remove(polled.repository / "slow-load" / "load_gate")
+    os.mkfifo(polled.repository / "slow-load" / "load_gate")
+    (polled.repository / "slow-load" / "1").mkdir()
+    write(polled, "slow-load/config.pbtxt", model_text(parameters={"load_gate_fifo": "load_gate"}))
+    wait_for_index(polled, "slow-load", [("1", "LOADING", None)])
+    assert infer(polled, "quiet").status == 200
+    with open(polled.repository / "slow-load" / "load_gate", "wb", buffering=0) as gate:
+        gate.write(b"g")
+        wait_for_index(polled, "slow-load", [("1", "READY", None)])
+    assert infer(polled, "slow-load").status == 200
+
+
+def test_a_removed_model_finishes_what_it_has_begun(polled):
+    with Gate(polled, "slow") as gate, concurrent.futures.ThreadPoolExecutor() as pool:
+        in_flight = pool.submit(infer, polled, "slow")
+        gate.wait()
+        os.rename(polled.repository / "slow", polled.repository / ".slow")
+        wait_for_index(polled, "slow", [("1", "UNLOADING", None)])
+        assert infer(polled, "slow").error == (
+            "Request for unknown model: 'slow' has no available versions")
+        gate.open()
+        assert in_flight.result(20).status == 200
+        wait_for_index(polled, "slow", [("1", "UNAVAILABLE", "unloaded")])
+    os.rename(polled.repository / ".slow", polled.repository / "slow")
+    wait_for_index(polled, "slow", [("1", "READY", None)])
+
+
+def test_versions_follow_their_directories(polled):
+    write(polled, "version/2/model", "two")
+    wait_for_index(polled, "version", [("1", "UNAVAILABLE", "unloaded"), ("2", "READY", None)])
+    assert infer(polled, "version").version == "2"
+    shutil.rmtree(polled.repository / "version" / "2")
+    wait_for_index(polled, "version", [("1", "READY", None), ("2", "UNAVAILABLE", "unloaded")])
+    assert infer(polled, "version").version == "1"
+
+
+def test_a_copy_in_progress_is_not_taken_for_the_model(polled):
+    """In place and bit by bit: each answer has the old label or the new one, none a part of it."""
+    new = "a-long-new-label"
+    seen = []
+
+    def look():
+        seen.append(infer(polled, "torn", classes=1).classes[0].split(":")[2])
+        return seen[-1] == new
+
+    with open(polled.repository / "torn" / "labels.txt", "w", encoding="ascii") as labels:
+        for letter in new + "\n":
+            labels.write(letter)
+            labels.flush()
+            look()
+    wait_until(look)
+    assert set(seen) == {"old", new}
+
+
+def test_what_cannot_be_loaded_at_the_start_is_tried_when_it_changes(tmp_path):
+    models = {"m": model_text(parameters={"fail_load": "no luck"})}
+    with opens_server(tmp_path, models, *POLL, "--exit-on-error=false") as server:
+        assert index(server) == [("m", "1", "UNAVAILABLE", "Internal: no luck")]
+        write(server, "m/config.pbtxt", model_text())
+        wait_for_index(server, "m", [("1", "READY", None)])

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The short form of `make soak-reloads`: reloads under constant load, in both modes."""
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BUILD, ROOT, is_sanitized, require_build
+
+
+@pytest.mark.parametrize("mode,seconds", [("explicit", 8), ("poll", 6)])
+def test_reloads_under_load(mode, seconds):
+    require_build(("identity",))
+    command = [sys.executable, str(ROOT / "tests" / "stress" / "reloads.py"), f"--build={BUILD}",
+               f"--mode={mode}", f"--seconds={seconds}"]
+    if is_sanitized():
+        command.append("--any-memory")  # what a sanitizer keeps is not the server's
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    print(ended.stdout)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
