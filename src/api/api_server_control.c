@@ -7,10 +7,13 @@
 #include "repo/override.h"
 #include "repo/repo.h"
 #include "server/server.h"
+#include "server/server_check.h"
+#include "triton/core/neso.h"
 
 #include <string.h>
 
 DEFINE_API_TYPE(TRITONSERVER_Server, server)
+DEFINE_API_TYPE(TRITONSERVER_ServerOptions, server_options)
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModel(struct TRITONSERVER_Server *server,
                                                         const char *model_name) {
@@ -133,4 +136,17 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerUnregisterModelRepository(
         API_NEEDS(repository_path);
         return error_to_api(
                 server_unregister_repository(server_from_api(server), repository_path));
+}
+
+struct TRITONSERVER_Error *NESO_ModelRepositoryCheck(struct TRITONSERVER_ServerOptions *options,
+                                                     const char *path,
+                                                     struct TRITONSERVER_Message **report) {
+        struct message *m;
+
+        API_NEEDS(options);
+        API_NEEDS(path);
+        API_NEEDS(report);
+        API_TRY(server_check_models(server_options_from_api(options), path, &m));
+        *report = message_to_api(m);
+        return NULL;
 }

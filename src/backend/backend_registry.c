@@ -109,9 +109,9 @@ static struct error *check_name(const char *library, const struct backend_regist
                          library, r->directory, w->model);
 }
 
-/* The first of the three places that has the library; *ret_path is owned by the caller. */
-static struct error *find_library(const struct backend_registry *r, const struct backend_wanted *w,
-                                  char **ret_path) {
+/* The first of the three places that has the library. */
+struct error *backend_registry_find(const struct backend_registry *r,
+                                    const struct backend_wanted *w, char **ret_path) {
         AUTO_CHARS  library = *w->runtime != '\0' ? mem_strdup(w->runtime)
                                                   : mem_printf("libtriton_%s.so", w->backend);
         AUTO_CHARS  version_path = mem_printf("%s/%lld/%s", w->model_directory,
@@ -145,7 +145,7 @@ struct error *backend_registry_get(struct backend_registry *r, const struct back
         struct backend *b;
 
         strbuf_init(&config, 0);
-        TRY(find_library(r, wanted, &path));
+        TRY(backend_registry_find(r, wanted, &path));
         MUTEX_GUARD(&r->lock);
         b = map_find(&r->by_path, str_of(path));
         if (b == NULL) {

@@ -46,6 +46,11 @@ struct backend_wanted {
 struct error *backend_registry_get(struct backend_registry *r, const struct backend_wanted *wanted,
                                    struct backend **ret) NODISCARD;
 
+/* The path of the library that would be opened, owned by the caller; nothing is opened. */
+struct error *backend_registry_find(const struct backend_registry *r,
+                                    const struct backend_wanted   *wanted,
+                                    char                         **ret_path) NODISCARD;
+
 /* For tables in the log: calls `each` for every open backend. */
 void backend_registry_each(struct backend_registry *r,
                            void (*each)(const struct backend *b, void *userp), void *userp);

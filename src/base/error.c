@@ -76,6 +76,13 @@ struct error *error_new_text(enum error_code code, const char *text) {
         return err;
 }
 
+static void move_field(struct error *from, struct error *to) {
+        if (from->is_static || to->is_static)
+                return;
+        to->field = from->field;
+        from->field = NULL;
+}
+
 struct error *error_wrap(struct error *err, const char *format, ...) {
         struct error *wrapped;
         va_list       args;
@@ -85,6 +92,7 @@ struct error *error_wrap(struct error *err, const char *format, ...) {
         va_start(args, format);
         wrapped = new_joined(err->code, ": ", err->message, format, args);
         va_end(args);
+        move_field(err, wrapped);
         error_free(err);
         return wrapped;
 }
@@ -98,6 +106,7 @@ struct error *error_prefix(struct error *err, const char *format, ...) {
         va_start(args, format);
         prefixed = new_joined(err->code, "", err->message, format, args);
         va_end(args);
+        move_field(err, prefixed);
         error_free(err);
         return prefixed;
 }
@@ -112,13 +121,40 @@ struct error *error_recode(struct error *err, enum error_code code) {
         return error_new_text(code, err->message);
 }
 
+struct error *error_at(struct error *err, const char *format, ...) {
+        va_list args;
+        char   *outer, *joined;
+
+        if (!err || err->is_static)
+                return err;
+        va_start(args, format);
+        if (vasprintf(&outer, format, args) < 0)
+                outer = NULL;
+        va_end(args);
+        if (!outer || !err->field) {
+                free(err->field);
+                err->field = outer;
+                return err;
+        }
+        if (asprintf(&joined, "%s.%s", outer, err->field) < 0)
+                joined = NULL;
+        free(outer);
+        free(err->field);
+        err->field = joined;
+        return err;
+}
+
 struct error *error_copy(const struct error *err) {
-        return err ? error_new_text(err->code, err->message) : NULL;
+        struct error *copy = err ? error_new_text(err->code, err->message) : NULL;
+
+        return err && err->field ? error_at(copy, "%s", err->field) : copy;
 }
 
 void error_free(struct error *err) {
-        if (err && !err->is_static)
-                free(err);
+        if (!err || err->is_static)
+                return;
+        free(err->field);
+        free(err);
 }
 
 struct error *error_errno(int errnum, const char *format, ...) {

@@ -30,6 +30,8 @@ struct error {
         enum error_code code;
         bool            is_static; /* never freed */
         const char     *message;   /* owned: allocated together with the struct */
+        char           *field;     /* owned; which field of a configuration it is about, as in
+                                    * "input[1].dims[0]"; NULL: nobody has said */
 };
 
 #define ERROR_STATIC(error_code, text) { .code = (error_code), .is_static = true, .message = (text) }
@@ -48,6 +50,11 @@ struct error *error_prefix(struct error *err, const char *format, ...) PRINTF_LI
 
 /* The same failure under another code; takes `err`. */
 struct error *error_recode(struct error *err, enum error_code code) COLD;
+
+/* Says which field of a configuration it is about; the text of the error stays. From the inside out:
+ * "dims[%zu]" where the dimension is looked at, then "input[%zu]" where the input is. Takes `err`,
+ * which may be NULL; a static error stays as it is. */
+struct error *error_at(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3) COLD;
 
 struct error *error_copy(const struct error *err);
 void          error_free(struct error *err);

@@ -51,17 +51,22 @@ static struct error *check_platform(const Inference__ModelConfig *pb) {
         bool is_chain = config_text_is(pb->platform, PLATFORM_CHAIN);
 
         if (!config_text_is_set(pb->backend) && !is_ensemble && !is_chain)
-                return error_new(ERR_INVALID_ARG, "unexpected platform type '%s' for %s",
-                                 pb->platform, pb->name);
+                return error_at(error_new(ERR_INVALID_ARG, "unexpected platform type '%s' for %s",
+                                          pb->platform, pb->name),
+                                "platform");
         if (config_text_is_set(pb->backend) && is_ensemble)
-                return error_new(ERR_INVALID_ARG,
-                                 "Ensemble model '%s' must have platform type 'ensemble' and empty "
-                                 "backend type",
-                                 pb->name);
+                return error_at(
+                        error_new(
+                                ERR_INVALID_ARG,
+                                "Ensemble model '%s' must have platform type 'ensemble' and empty "
+                                "backend type",
+                                pb->name),
+                        "backend");
         if (!is_pair(pb->platform, pb->backend))
-                return error_new(ERR_INVALID_ARG,
-                                 "unexpected 'platform' and 'backend' pair, got:%s, %s",
-                                 pb->platform, pb->backend);
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "unexpected 'platform' and 'backend' pair, got:%s, %s",
+                                          pb->platform, pb->backend),
+                                "platform");
         return NULL;
 }
 
@@ -70,8 +75,10 @@ static struct error *check_general(const Inference__ModelConfig *pb) {
                 return error_new(ERR_INVALID_ARG, "model configuration must specify 'name'");
         TRY(check_platform(pb));
         if (pb->max_batch_size < 0)
-                return error_new(ERR_INVALID_ARG,
-                                 "'max_batch_size' must be non-negative value for %s", pb->name);
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "'max_batch_size' must be non-negative value for %s",
+                                          pb->name),
+                                "max_batch_size");
         if (pb->version_policy == NULL)
                 return error_new(ERR_INVALID_ARG, "must specify 'version policy' for %s", pb->name);
         return NULL;
@@ -81,14 +88,18 @@ static struct error *check_preferred(const Inference__ModelConfig          *pb,
                                      const Inference__ModelDynamicBatching *dynamic) {
         for (size_t i = 0; i < dynamic->n_preferred_batch_size; i++) {
                 if (dynamic->preferred_batch_size[i] <= 0)
-                        return error_new(ERR_INVALID_ARG,
-                                         "dynamic batching preferred size must be positive for %s",
-                                         pb->name);
+                        return error_at(
+                                error_new(ERR_INVALID_ARG,
+                                          "dynamic batching preferred size must be positive for %s",
+                                          pb->name),
+                                "preferred_batch_size[%zu]", i);
                 if (dynamic->preferred_batch_size[i] > pb->max_batch_size)
-                        return error_new(ERR_INVALID_ARG,
-                                         "dynamic batching preferred size must be <= max batch "
-                                         "size for %s",
-                                         pb->name);
+                        return error_at(
+                                error_new(ERR_INVALID_ARG,
+                                          "dynamic batching preferred size must be <= max batch "
+                                          "size for %s",
+                                          pb->name),
+                                "preferred_batch_size[%zu]", i);
         }
         return NULL;
 }
@@ -100,17 +111,21 @@ static struct error *check_priorities(const Inference__ModelConfig          *pb,
         if (n_levels == 0)
                 return NULL;
         if (dynamic->default_priority_level == 0 || dynamic->default_priority_level > n_levels)
-                return error_new(ERR_INVALID_ARG,
-                                 "default priority level must be in range [1, %" PRIu64 "] for %s",
-                                 n_levels, pb->name);
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "default priority level must be in range [1, %" PRIu64
+                                          "] for %s",
+                                          n_levels, pb->name),
+                                "default_priority_level");
         for (size_t i = 0; i < dynamic->n_priority_queue_policy; i++) {
                 uint64_t level = dynamic->priority_queue_policy[i]->key;
 
                 if (level == 0 || level > n_levels)
-                        return error_new(ERR_INVALID_ARG,
-                                         "priority queue policy must have priority level in range "
-                                         "[1, %" PRIu64 "] for %s",
-                                         n_levels, pb->name);
+                        return error_at(
+                                error_new(ERR_INVALID_ARG,
+                                          "priority queue policy must have priority level in range "
+                                          "[1, %" PRIu64 "] for %s",
+                                          n_levels, pb->name),
+                                "priority_queue_policy[%zu].key", i);
         }
         return NULL;
 }
@@ -128,39 +143,44 @@ static struct error *check_ordering(const Inference__ModelConfig          *pb,
         if (!dynamic->preserve_ordering)
                 return NULL;
         if (dynamic->priority_levels > 1)
-                return error_new(ERR_INVALID_ARG,
-                                 "Only one priority level is allowed when 'preserve_ordering' is "
-                                 "true for %s",
-                                 pb->name);
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "Only one priority level is allowed when 'preserve_ordering' is "
+                                  "true for %s",
+                                  pb->name),
+                        "preserve_ordering");
         for (size_t i = 0; i < dynamic->n_priority_queue_policy; i++)
                 has_delay = has_delay || can_delay(dynamic->priority_queue_policy[i]->value);
         if (has_delay)
-                return error_new(ERR_INVALID_ARG,
-                                 "Queue policy can not have DELAY as timeout action when "
-                                 "'preserve_ordering' is true for %s",
-                                 pb->name);
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "Queue policy can not have DELAY as timeout action when "
+                                          "'preserve_ordering' is true for %s",
+                                          pb->name),
+                                "preserve_ordering");
         return NULL;
 }
 
 static struct error *check_scheduling(const Inference__ModelConfig *pb) {
         switch (pb->scheduling_choice_case) {
         case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:
-                TRY(check_preferred(pb, pb->dynamic_batching));
-                TRY(check_priorities(pb, pb->dynamic_batching));
-                TRY(check_ordering(pb, pb->dynamic_batching));
+                TRY(error_at(check_preferred(pb, pb->dynamic_batching), "dynamic_batching"));
+                TRY(error_at(check_priorities(pb, pb->dynamic_batching), "dynamic_batching"));
+                TRY(error_at(check_ordering(pb, pb->dynamic_batching), "dynamic_batching"));
                 break;
         case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING:
-                TRY(check_sequence_batching(pb));
+                TRY(error_at(check_sequence_batching(pb), "sequence_batching"));
                 break;
         case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING:
                 return check_ensemble(pb);
         default: break;
         }
         if (config_text_is(pb->platform, PLATFORM_ENSEMBLE))
-                return error_new(ERR_INVALID_ARG,
-                                 "ensemble scheduling must be set for ensemble %s whose platform "
-                                 "is ensemble",
-                                 pb->name);
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "ensemble scheduling must be set for ensemble %s whose platform "
+                                  "is ensemble",
+                                  pb->name),
+                        "platform");
         return NULL;
 }
 
@@ -168,17 +188,22 @@ static struct error *check_response_cache(const struct model_config *c) {
         if (!model_config_has_response_cache(c))
                 return NULL;
         if (model_config_is_decoupled(c))
-                return error_new(ERR_INVALID_ARG,
-                                 "Response Cache does not currently support model %s with "
-                                 "'decoupled' transaction policy. Please disable the response "
-                                 "cache.",
-                                 c->pb->name);
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "Response Cache does not currently support model %s with "
+                                  "'decoupled' transaction policy. Please disable the response "
+                                  "cache.",
+                                  c->pb->name),
+                        "response_cache");
         if (c->pb->scheduling_choice_case ==
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
-                return error_new(ERR_INVALID_ARG,
-                                 "Response Cache does not currently support model %s with sequence "
-                                 "batching scheduler. Please disable the response cache.",
-                                 c->pb->name);
+                return error_at(
+                        error_new(
+                                ERR_INVALID_ARG,
+                                "Response Cache does not currently support model %s with sequence "
+                                "batching scheduler. Please disable the response cache.",
+                                c->pb->name),
+                        "response_cache");
         return NULL;
 }
 
@@ -187,15 +212,17 @@ static struct error *check_metric(const Inference__ModelMetrics__MetricControl *
                 return error_new(ERR_INVALID_ARG,
                                  "metric control must specify 'metric_identifier'");
         if (!config_text_is_set(control->metric_identifier->family))
-                return error_new(ERR_INVALID_ARG,
-                                 "metric identifier must specify non-empty 'family'");
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "metric identifier must specify non-empty 'family'"),
+                                "metric_identifier.family");
         if (control->metric_options_case !=
             INFERENCE__MODEL_METRICS__METRIC_CONTROL__METRIC_OPTIONS_HISTOGRAM_OPTIONS)
                 return error_new(ERR_INVALID_ARG,
                                  "metric control must specify 'histogram_options'");
         if (control->histogram_options->n_buckets == 0)
-                return error_new(ERR_INVALID_ARG,
-                                 "histogram options must specify non-empty 'buckets'");
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "histogram options must specify non-empty 'buckets'"),
+                                "histogram_options.buckets");
         return NULL;
 }
 
@@ -203,7 +230,8 @@ static struct error *check_metrics(const Inference__ModelConfig *pb) {
         if (pb->model_metrics == NULL)
                 return NULL;
         for (size_t i = 0; i < pb->model_metrics->n_metric_control; i++)
-                TRY(check_metric(pb->model_metrics->metric_control[i]));
+                TRY(error_at(check_metric(pb->model_metrics->metric_control[i]),
+                             "model_metrics.metric_control[%zu]", i));
         return NULL;
 }
 
@@ -217,8 +245,11 @@ struct error *model_config_check(const struct model_config *c) {
 struct error *model_config_check_name(const struct model_config *c, const char *directory) {
         if (config_text_is(c->pb->name, directory))
                 return NULL;
-        return error_new(ERR_INVALID_ARG,
-                         "unexpected directory name '%s' for model '%s', directory name must equal "
-                         "model name",
-                         directory, c->pb->name);
+        return error_at(
+                error_new(
+                        ERR_INVALID_ARG,
+                        "unexpected directory name '%s' for model '%s', directory name must equal "
+                        "model name",
+                        directory, c->pb->name),
+                "name");
 }

@@ -83,8 +83,9 @@ static struct error *check_step(const struct graph *g, size_t index) {
                 missing = "output_map";
         if (missing == NULL)
                 return NULL;
-        return error_new(ERR_INVALID_ARG, "must specify '%s' in step %zu of ensemble '%s'", missing,
-                         index, g->pb->name);
+        return error_at(error_new(ERR_INVALID_ARG, "must specify '%s' in step %zu of ensemble '%s'",
+                                  missing, index, g->pb->name),
+                        "ensemble_scheduling.step[%zu]", index);
 }
 
 static struct error *link_outputs(struct graph *g, size_t index) {
@@ -101,10 +102,12 @@ static struct error *link_outputs(struct graph *g, size_t index) {
                 if (t == NULL)
                         return config_edit_full();
                 if (t->writer != NULL)
-                        return error_new(ERR_INVALID_ARG,
-                                         "ensemble tensor '%s' can appear in an output map only "
-                                         "once for ensemble '%s' step %zu",
-                                         t->name, g->pb->name, index);
+                        return error_at(
+                                error_new(ERR_INVALID_ARG,
+                                          "ensemble tensor '%s' can appear in an output map only "
+                                          "once for ensemble '%s' step %zu",
+                                          t->name, g->pb->name, index),
+                                "ensemble_scheduling.step[%zu].output_map[%zu]", index, i);
                 t->writer = node;
                 node->outputs[i] = t;
         }
@@ -172,9 +175,11 @@ static struct error *check_inputs(struct graph *g) {
                 struct tensor *t = map_find(&g->tensors, str_of(g->pb->input[i]->name));
 
                 if (t == NULL)
-                        return error_new(ERR_INVALID_ARG,
-                                         "ensemble input '%s' for ensemble %s' is not used",
-                                         g->pb->input[i]->name, g->pb->name);
+                        return error_at(
+                                error_new(ERR_INVALID_ARG,
+                                          "ensemble input '%s' for ensemble %s' is not used",
+                                          g->pb->input[i]->name, g->pb->name),
+                                "input[%zu].name", i);
                 make_ready(g, t);
         }
         return NULL;
@@ -200,9 +205,11 @@ static struct error *check_outputs(struct graph *g) {
                 struct tensor *t = map_find(&g->tensors, str_of(g->pb->output[i]->name));
 
                 if (t == NULL)
-                        return error_new(ERR_INVALID_ARG,
-                                         "ensemble output '%s' for ensemble %s' is not used",
-                                         g->pb->output[i]->name, g->pb->name);
+                        return error_at(
+                                error_new(ERR_INVALID_ARG,
+                                          "ensemble output '%s' for ensemble %s' is not used",
+                                          g->pb->output[i]->name, g->pb->name),
+                                "output[%zu].name", i);
                 if (!t->is_ready)
                         return not_written(g, t);
                 t->is_output = true;
@@ -235,24 +242,32 @@ static struct error *check_flow(struct graph *g) {
 
 static struct error *check_fields(const Inference__ModelConfig *pb) {
         if (!config_text_is(pb->platform, "ensemble"))
-                return error_new(ERR_INVALID_ARG,
-                                 "ensemble scheduling cannot be set for model '%s' whose platform "
-                                 "is not ensemble",
-                                 pb->name);
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "ensemble scheduling cannot be set for model '%s' whose platform "
+                                  "is not ensemble",
+                                  pb->name),
+                        "platform");
         if (pb->n_instance_group > 0)
-                return error_new(ERR_INVALID_ARG,
-                                 "instance group should not be specified for ensemble '%s'",
-                                 pb->name);
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "instance group should not be specified for ensemble '%s'",
+                                  pb->name),
+                        "instance_group");
         if (pb->optimization != NULL)
-                return error_new(ERR_INVALID_ARG,
-                                 "optimization should not be specified for ensemble '%s'",
-                                 pb->name);
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "optimization should not be specified for ensemble '%s'",
+                                          pb->name),
+                                "optimization");
         if (pb->n_model_warmup > 0)
-                return error_new(ERR_INVALID_ARG,
-                                 "model_warmup can not be specified for ensemble '%s'", pb->name);
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "model_warmup can not be specified for ensemble '%s'",
+                                          pb->name),
+                                "model_warmup");
         if (pb->ensemble_scheduling->n_step == 0)
-                return error_new(ERR_INVALID_ARG, "must specify 'step' for ensemble '%s'",
-                                 pb->name);
+                return error_at(error_new(ERR_INVALID_ARG, "must specify 'step' for ensemble '%s'",
+                                          pb->name),
+                                "ensemble_scheduling");
         return NULL;
 }
 

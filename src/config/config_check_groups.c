@@ -19,19 +19,27 @@ static struct error *check_kind(const Inference__ModelConfig        *pb,
         switch (group->kind) {
         case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL:
                 if (group->n_gpus > 0)
-                        return refuse(pb, group, "kind KIND_MODEL but specifies one or more GPUs");
+                        return error_at(refuse(pb, group,
+                                               "kind KIND_MODEL but specifies one or more GPUs"),
+                                        "gpus");
                 return NULL;
         case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU:
                 if (n_gpus == 0)
-                        return refuse(pb, group, "kind KIND_GPU but server does not support GPUs");
+                        return error_at(refuse(pb, group,
+                                               "kind KIND_GPU but server does not support GPUs"),
+                                        "kind");
                 if (group->n_gpus == 0)
-                        return refuse(pb, group, "kind KIND_GPU but no GPUs are available");
+                        return error_at(refuse(pb, group,
+                                               "kind KIND_GPU but no GPUs are available"),
+                                        "kind");
                 return NULL;
         case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU:
                 if (group->n_gpus > 0)
-                        return refuse(pb, group, "kind KIND_CPU but specifies one or more GPUs");
+                        return error_at(refuse(pb, group,
+                                               "kind KIND_CPU but specifies one or more GPUs"),
+                                        "gpus");
                 return NULL;
-        default: return refuse(pb, group, "an unexpected kind");
+        default: return error_at(refuse(pb, group, "an unexpected kind"), "kind");
         }
 }
 
@@ -39,10 +47,12 @@ static struct error *check_profile(const Inference__ModelConfig        *pb,
                                    const Inference__ModelInstanceGroup *group) {
         if (group->n_profile == 0 || config_text_is(pb->platform, "tensorrt_plan"))
                 return NULL;
-        return error_new(ERR_INVALID_ARG,
-                         "instance group %s of model %s and platform %sspecifies profile field "
-                         "which is only supported for TensorRT models",
-                         group->name, pb->name, pb->platform);
+        return error_at(
+                error_new(ERR_INVALID_ARG,
+                          "instance group %s of model %s and platform %sspecifies profile field "
+                          "which is only supported for TensorRT models",
+                          group->name, pb->name, pb->platform),
+                "profile");
 }
 
 static struct error *check_count(const Inference__ModelConfig        *pb,
@@ -66,9 +76,11 @@ struct error *model_config_check_groups(const struct model_config *c, size_t n_g
                 return error_new(ERR_INVALID_ARG,
                                  "must specify one or more 'instance group's for %s", pb->name);
         for (size_t i = 0; i < pb->n_instance_group; i++) {
-                TRY(check_kind(pb, pb->instance_group[i], n_gpus));
-                TRY(check_profile(pb, pb->instance_group[i]));
-                TRY(check_count(pb, pb->instance_group[i], &n_all));
+                TRY(error_at(check_kind(pb, pb->instance_group[i], n_gpus), "instance_group[%zu]",
+                             i));
+                TRY(error_at(check_profile(pb, pb->instance_group[i]), "instance_group[%zu]", i));
+                TRY(error_at(check_count(pb, pb->instance_group[i], &n_all),
+                             "instance_group[%zu].count", i));
         }
         return NULL;
 }

@@ -72,17 +72,21 @@ static struct error *check_reshape(const Inference__ModelConfig *pb, const struc
         size_t         n = io->reshape->n_shape;
 
         if (has_bad_dim(shape, n))
-                return refuse(pb, io,
-                              "reshape dimensions must be integer >= 1, or -1 to indicate a "
-                              "variable-size dimension");
+                return error_at(
+                        refuse(pb, io,
+                               "reshape dimensions must be integer >= 1, or -1 to indicate a "
+                               "variable-size dimension"),
+                        "shape");
         if (shape_element_count(io->dims, io->n_dims) != shape_element_count(shape, n))
-                return refuse(pb, io, "has different size for dims and reshape");
+                return error_at(refuse(pb, io, "has different size for dims and reshape"), "shape");
         if (count_variable(io->dims, io->n_dims) != count_variable(shape, n))
-                return refuse(pb, io,
-                              "has different number of variable-size dimensions for dims and "
-                              "reshape");
+                return error_at(
+                        refuse(pb, io,
+                               "has different number of variable-size dimensions for dims and "
+                               "reshape"),
+                        "shape");
         if (!has_equal_runs(io))
-                return refuse(pb, io, "has different size for dims and reshape");
+                return error_at(refuse(pb, io, "has different size for dims and reshape"), "shape");
         return NULL;
 }
 
@@ -92,22 +96,26 @@ static struct error *check_shape(const Inference__ModelConfig *pb, const struct 
                                  pb->name);
         if (io->type == INFERENCE__DATA_TYPE__TYPE_INVALID ||
             data_type_name((enum data_type)io->type) == data_type_name(DATA_TYPE_INVALID))
-                return refuse(pb, io, "must specify 'data_type'");
+                return error_at(refuse(pb, io, "must specify 'data_type'"), "data_type");
         if (io->n_dims == 0)
-                return refuse(pb, io, "must specify 'dims'");
+                return error_at(refuse(pb, io, "must specify 'dims'"), "dims");
         /* Without a batch dimension such a tensor would have no dimension at all. */
         if (io->reshape != NULL && io->reshape->n_shape == 0 && pb->max_batch_size == 0)
-                return refuse(pb, io,
-                              "cannot have empty reshape for non-batching model as scalar tensors "
-                              "are not supported");
+                return error_at(
+                        refuse(pb, io,
+                               "cannot have empty reshape for non-batching model as scalar tensors "
+                               "are not supported"),
+                        "reshape");
         if (has_bad_dim(io->dims, io->n_dims))
-                return refuse(pb, io,
-                              "dimension must be integer >= 1, or -1 to indicate a variable-size "
-                              "dimension");
+                return error_at(
+                        refuse(pb, io,
+                               "dimension must be integer >= 1, or -1 to indicate a variable-size "
+                               "dimension"),
+                        "dims");
         if (io->reshape != NULL)
-                TRY(check_reshape(pb, io));
+                TRY(error_at(check_reshape(pb, io), "reshape"));
         if (shape_byte_size((enum data_type)io->type, io->dims, io->n_dims) < SHAPE_INVALID_DIM)
-                return refuse(pb, io, "has more bytes than can be counted");
+                return error_at(refuse(pb, io, "has more bytes than can be counted"), "dims");
         return NULL;
 }
 
@@ -116,14 +124,19 @@ static struct error *check_tensorrt_only(const Inference__ModelConfig *pb, bool 
         if (config_text_is(pb->platform, "tensorrt_plan"))
                 return NULL;
         if (is_shape_tensor)
-                return error_new(ERR_INVALID_ARG,
-                                 "shape tensors are only supported for TensorRT platform for %s",
-                                 pb->name);
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "shape tensors are only supported for TensorRT platform for %s",
+                                  pb->name),
+                        "is_shape_tensor");
         if (is_non_linear)
-                return error_new(ERR_INVALID_ARG,
-                                 "Non-linear IO format is only supported for the TensorRT platform "
-                                 "for %s",
-                                 pb->name);
+                return error_at(
+                        error_new(
+                                ERR_INVALID_ARG,
+                                "Non-linear IO format is only supported for the TensorRT platform "
+                                "for %s",
+                                pb->name),
+                        "is_non_linear_format_io");
         return NULL;
 }
 
@@ -135,12 +148,15 @@ static struct error *check_input(const Inference__ModelConfig *pb,
 
         TRY(check_shape(pb, &io));
         if (in->format != INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NONE && in->n_dims != 3)
-                return error_new(ERR_INVALID_ARG, "model input NHWC/NCHW require 3 dims for %s",
-                                 pb->name);
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "model input NHWC/NCHW require 3 dims for %s", pb->name),
+                                "format");
         TRY(check_tensorrt_only(pb, in->is_shape_tensor, in->is_non_linear_format_io));
         if (in->is_non_linear_format_io && in->n_dims != 3)
-                return error_new(ERR_INVALID_ARG,
-                                 "Non-linear IO format input requires 3 dims for %s", pb->name);
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "Non-linear IO format input requires 3 dims for %s",
+                                          pb->name),
+                                "is_non_linear_format_io");
         return NULL;
 }
 
@@ -152,8 +168,10 @@ static struct error *check_output(const Inference__ModelConfig *pb,
         TRY(check_shape(pb, &io));
         TRY(check_tensorrt_only(pb, out->is_shape_tensor, out->is_non_linear_format_io));
         if (out->is_non_linear_format_io && out->n_dims != 3)
-                return error_new(ERR_INVALID_ARG,
-                                 "Non-linear IO format input requires 3 dims for %s", pb->name);
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "Non-linear IO format input requires 3 dims for %s",
+                                          pb->name),
+                                "is_non_linear_format_io");
         return NULL;
 }
 
@@ -175,39 +193,49 @@ static struct error *check_source(const Inference__ModelConfig *pb, const struct
 static struct error *check_batch_input(const Inference__ModelConfig *pb, const struct names *names,
                                        const Inference__BatchInput *in) {
         if (in->n_source_input != 1)
-                return error_new(ERR_INVALID_ARG,
-                                 "batch input kind '%s' expects 1 source input, got %zu for %s",
-                                 check_enum_name(&inference__batch_input__kind__descriptor,
-                                                 (int)in->kind),
-                                 in->n_source_input, pb->name);
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "batch input kind '%s' expects 1 source input, got %zu for %s",
+                                  check_enum_name(&inference__batch_input__kind__descriptor,
+                                                  (int)in->kind),
+                                  in->n_source_input, pb->name),
+                        "source_input");
         if (in->data_type != INFERENCE__DATA_TYPE__TYPE_INT32 &&
             in->data_type != INFERENCE__DATA_TYPE__TYPE_FP32)
-                return error_new(ERR_INVALID_ARG,
-                                 "batch input data type must be TYPE_INT32 or TYPE_FP32 for %s",
-                                 pb->name);
-        return check_source(pb, names, in->source_input[0]);
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "batch input data type must be TYPE_INT32 or TYPE_FP32 for %s",
+                                  pb->name),
+                        "data_type");
+        return error_at(check_source(pb, names, in->source_input[0]), "source_input[0]");
 }
 
 static struct error *check_batch_output(const Inference__ModelConfig *pb, struct names *names,
                                         const Inference__BatchOutput *out) {
         if (out->n_source_input != 1)
-                return error_new(ERR_INVALID_ARG,
-                                 "batch output kind '%s' expects 1 source input, got %zu for %s",
-                                 check_enum_name(&inference__batch_output__kind__descriptor,
-                                                 (int)out->kind),
-                                 out->n_source_input, pb->name);
-        TRY(check_source(pb, names, out->source_input[0]));
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "batch output kind '%s' expects 1 source input, got %zu for %s",
+                                  check_enum_name(&inference__batch_output__kind__descriptor,
+                                                  (int)out->kind),
+                                  out->n_source_input, pb->name),
+                        "source_input");
+        TRY(error_at(check_source(pb, names, out->source_input[0]), "source_input[0]"));
         for (size_t i = 0; i < out->n_target_name; i++) {
                 char *target = out->target_name[i];
 
                 if (map_find(&names->outputs, str_of(target)) == NULL)
-                        return error_new(ERR_INVALID_ARG, "unknown target output name '%s' for %s",
-                                         target, pb->name);
+                        return error_at(error_new(ERR_INVALID_ARG,
+                                                  "unknown target output name '%s' for %s", target,
+                                                  pb->name),
+                                        "target_name[%zu]", i);
                 if (map_set(&names->targets, str_of(target), target) != NULL)
-                        return error_new(
-                                ERR_INVALID_ARG,
-                                "target output name '%s' can only be specified once for %s", target,
-                                pb->name);
+                        return error_at(
+                                error_new(
+                                        ERR_INVALID_ARG,
+                                        "target output name '%s' can only be specified once for %s",
+                                        target, pb->name),
+                                "target_name[%zu]", i);
         }
         return NULL;
 }
@@ -218,9 +246,11 @@ static struct error *check_batch_io(const Inference__ModelConfig *pb, struct nam
         for (size_t i = 0; i < pb->n_output; i++)
                 map_set(&names->outputs, str_of(pb->output[i]->name), pb->output[i]);
         for (size_t i = 0; i < pb->n_batch_input; i++)
-                TRY(check_batch_input(pb, names, pb->batch_input[i]));
+                TRY(error_at(check_batch_input(pb, names, pb->batch_input[i]), "batch_input[%zu]",
+                             i));
         for (size_t i = 0; i < pb->n_batch_output; i++)
-                TRY(check_batch_output(pb, names, pb->batch_output[i]));
+                TRY(error_at(check_batch_output(pb, names, pb->batch_output[i]),
+                             "batch_output[%zu]", i));
         return NULL;
 }
 
@@ -230,9 +260,9 @@ struct error *model_config_check_io(const struct model_config *c) {
         struct error                 *err;
 
         for (size_t i = 0; i < pb->n_input; i++)
-                TRY(check_input(pb, pb->input[i]));
+                TRY(error_at(check_input(pb, pb->input[i]), "input[%zu]", i));
         for (size_t i = 0; i < pb->n_output; i++)
-                TRY(check_output(pb, pb->output[i]));
+                TRY(error_at(check_output(pb, pb->output[i]), "output[%zu]", i));
 
         map_init(&names.inputs);
         map_init(&names.outputs);

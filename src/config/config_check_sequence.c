@@ -32,14 +32,19 @@ static struct error *check_tensor_names(const Inference__ModelConfig           *
                 char *name = sequence->control_input[i]->name;
 
                 if (!config_text_is_set(name))
-                        err = error_new(ERR_INVALID_ARG,
+                        err = error_at(
+                                error_new(
+                                        ERR_INVALID_ARG,
                                         "sequence batching control tensor must have a name for %s",
-                                        pb->name);
+                                        pb->name),
+                                "control_input[%zu]", i);
                 else if (map_set(&seen, str_of(name), name) != NULL)
-                        err = error_new(ERR_INVALID_ARG,
-                                        "sequence batching control tensor '%s' is specified for "
-                                        "multiple control kinds for %s",
-                                        name, pb->name);
+                        err = error_at(
+                                error_new(ERR_INVALID_ARG,
+                                          "sequence batching control tensor '%s' is specified for "
+                                          "multiple control kinds for %s",
+                                          name, pb->name),
+                                "control_input[%zu].name", i);
         }
         map_done(&seen);
         return err;
@@ -49,9 +54,12 @@ static struct error *check_pair(const Inference__ModelConfig *pb, const char *fi
                                 const char *kind) {
         if (n == 0 || n == 2)
                 return NULL;
-        return error_new(ERR_INVALID_ARG,
-                         "sequence batching control '%s' must have exactly 2 entries for %s for %s",
-                         field, kind, pb->name);
+        return error_at(
+                error_new(
+                        ERR_INVALID_ARG,
+                        "sequence batching control '%s' must have exactly 2 entries for %s for %s",
+                        field, kind, pb->name),
+                "%s", field);
 }
 
 /* START, END and READY: one pair of values for false and true. */
@@ -93,11 +101,14 @@ static struct error *check_corrid(const Inference__ModelConfig                  
         case INFERENCE__DATA_TYPE__TYPE_INT32:
         case INFERENCE__DATA_TYPE__TYPE_STRING: return NULL;
         default:
-                return error_new(ERR_INVALID_ARG,
-                                 "unexpected data type for control CONTROL_SEQUENCE_CORRID for %s. "
-                                 "Allowed data types are TYPE_UINT64, TYPE_INT64, TYPE_UINT32, "
-                                 "TYPE_INT32 and TYPE_STRING",
-                                 pb->name);
+                return error_at(
+                        error_new(
+                                ERR_INVALID_ARG,
+                                "unexpected data type for control CONTROL_SEQUENCE_CORRID for %s. "
+                                "Allowed data types are TYPE_UINT64, TYPE_INT64, TYPE_UINT32, "
+                                "TYPE_INT32 and TYPE_STRING",
+                                pb->name),
+                        "data_type");
         }
 }
 
@@ -110,11 +121,15 @@ static struct error *check_kind(const Inference__ModelConfig                    
                 if (control->kind != kind)
                         continue;
                 if (*seen)
-                        return error_new(ERR_INVALID_ARG,
-                                         "sequence batching specifies multiple %s tensors for %s",
-                                         kind_name(kind), pb->name);
+                        return error_at(
+                                error_new(ERR_INVALID_ARG,
+                                          "sequence batching specifies multiple %s tensors for %s",
+                                          kind_name(kind), pb->name),
+                                "control[%zu].kind", i);
                 *seen = true;
-                TRY(kind == KIND_CORRID ? check_corrid(pb, control) : check_boolean(pb, control));
+                TRY(error_at(kind == KIND_CORRID ? check_corrid(pb, control)
+                                                 : check_boolean(pb, control),
+                             "control[%zu]", i));
         }
         return NULL;
 }
@@ -123,15 +138,19 @@ static struct error *check_oldest(const Inference__ModelConfig                  
                                   const Inference__ModelSequenceBatching__StrategyOldest *oldest) {
         for (size_t i = 0; i < oldest->n_preferred_batch_size; i++) {
                 if (oldest->preferred_batch_size[i] <= 0)
-                        return error_new(ERR_INVALID_ARG,
-                                         "sequence batching preferred batch size must be positive "
-                                         "for %s",
-                                         pb->name);
+                        return error_at(
+                                error_new(ERR_INVALID_ARG,
+                                          "sequence batching preferred batch size must be positive "
+                                          "for %s",
+                                          pb->name),
+                                "oldest.preferred_batch_size[%zu]", i);
                 if (oldest->preferred_batch_size[i] > pb->max_batch_size)
-                        return error_new(ERR_INVALID_ARG,
-                                         "sequence batching preferred batch size must be <= max "
-                                         "batch size for %s",
-                                         pb->name);
+                        return error_at(
+                                error_new(ERR_INVALID_ARG,
+                                          "sequence batching preferred batch size must be <= max "
+                                          "batch size for %s",
+                                          pb->name),
+                                "oldest.preferred_batch_size[%zu]", i);
         }
         return NULL;
 }
@@ -142,10 +161,12 @@ static struct error *check_direct(const Inference__ModelConfig                  
 
         /* 0 means "do not wait"; written so that NaN fails. */
         if (!(utilization >= 0.0F && utilization <= 1.0F))
-                return error_new(ERR_INVALID_ARG,
-                                 "sequence batching minimum slot utilization must be in range "
-                                 "(0.0, 1.0] for %s",
-                                 pb->name);
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "sequence batching minimum slot utilization must be in range "
+                                  "(0.0, 1.0] for %s",
+                                  pb->name),
+                        "direct.minimum_slot_utilization");
         return NULL;
 }
 
@@ -157,7 +178,8 @@ struct error *check_sequence_batching(const Inference__ModelConfig *pb) {
                 bool seen = false;
 
                 for (size_t i = 0; i < sequence->n_control_input; i++)
-                        TRY(check_kind(pb, sequence->control_input[i], kinds[k], &seen));
+                        TRY(error_at(check_kind(pb, sequence->control_input[i], kinds[k], &seen),
+                                     "control_input[%zu]", i));
         }
         switch (sequence->strategy_choice_case) {
         case INFERENCE__MODEL_SEQUENCE_BATCHING__STRATEGY_CHOICE_OLDEST:

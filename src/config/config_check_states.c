@@ -13,21 +13,28 @@ static struct error *check_initial_dims(
         const Inference__ModelSequenceBatching__State        *state,
         const Inference__ModelSequenceBatching__InitialState *initial) {
         if (initial->n_dims != state->n_dims)
-                return error_new(ERR_INVALID_ARG,
-                                 "Number of dimensions in 'initial_state' doesn't match the size "
-                                 "of 'state' dimensions for state input '%s'. %zu != %zu",
-                                 state->input_name, initial->n_dims, state->n_dims);
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "Number of dimensions in 'initial_state' doesn't match the size "
+                                  "of 'state' dimensions for state input '%s'. %zu != %zu",
+                                  state->input_name, initial->n_dims, state->n_dims),
+                        "dims");
         for (size_t i = 0; i < initial->n_dims; i++) {
                 if (initial->dims[i] < 0)
-                        return error_new(ERR_INVALID_ARG,
-                                         "'initial_state' field for state input name '%s' contains "
-                                         "variable dimensions.",
-                                         state->input_name);
+                        return error_at(
+                                error_new(
+                                        ERR_INVALID_ARG,
+                                        "'initial_state' field for state input name '%s' contains "
+                                        "variable dimensions.",
+                                        state->input_name),
+                                "dims[%zu]", i);
                 if (state->dims[i] != SHAPE_ANY_DIM && initial->dims[i] != state->dims[i])
-                        return error_new(ERR_INVALID_ARG,
-                                         "'initial_state' dim for input name '%s' doesn't match "
-                                         "'state' dim description. %" PRId64 " != %" PRId64,
-                                         state->input_name, initial->dims[i], state->dims[i]);
+                        return error_at(
+                                error_new(ERR_INVALID_ARG,
+                                          "'initial_state' dim for input name '%s' doesn't match "
+                                          "'state' dim description. %" PRId64 " != %" PRId64,
+                                          state->input_name, initial->dims[i], state->dims[i]),
+                                "dims[%zu]", i);
         }
         return NULL;
 }
@@ -36,29 +43,37 @@ static struct error *check_initial(const Inference__ModelSequenceBatching__State
         const Inference__ModelSequenceBatching__InitialState *initial;
 
         if (state->n_initial_state > 1)
-                return error_new(ERR_INVALID_ARG,
-                                 "initial_state field for state input '%s' must contain exactly "
-                                 "one or zero element. Found '%zu' elements.",
-                                 state->input_name, state->n_initial_state);
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "initial_state field for state input '%s' must contain exactly "
+                                  "one or zero element. Found '%zu' elements.",
+                                  state->input_name, state->n_initial_state),
+                        "initial_state");
         if (state->n_initial_state == 0)
                 return NULL;
         initial = state->initial_state[0];
         if (initial->data_type != state->data_type)
-                return error_new(ERR_INVALID_ARG,
-                                 "The data type used for 'initial_state' field of state '%s' does "
-                                 "not match the state data type.",
-                                 state->input_name);
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "The data type used for 'initial_state' field of state '%s' does "
+                                  "not match the state data type.",
+                                  state->input_name),
+                        "initial_state[0].data_type");
         if (!config_text_is_set(initial->name))
-                return error_new(ERR_INVALID_ARG,
-                                 "Field 'name' must be set when using initial_state for state "
-                                 "input '%s'.",
-                                 state->input_name);
-        TRY(check_initial_dims(state, initial));
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "Field 'name' must be set when using initial_state for state "
+                                  "input '%s'.",
+                                  state->input_name),
+                        "initial_state[0]");
+        TRY(error_at(check_initial_dims(state, initial), "initial_state[0]"));
         if (initial->state_data_case ==
             INFERENCE__MODEL_SEQUENCE_BATCHING__INITIAL_STATE__STATE_DATA__NOT_SET)
-                return error_new(ERR_INVALID_ARG,
-                                 "initial_state setting expects state'%s' to have state_data set",
-                                 state->input_name);
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "initial_state setting expects state'%s' to have state_data set",
+                                  state->input_name),
+                        "initial_state[0]");
         return NULL;
 }
 
@@ -74,17 +89,20 @@ static struct error *check_memory(const Inference__ModelConfig                  
         if (!state->use_growable_memory)
                 return NULL;
         if (!state->use_same_buffer_for_input_output)
-                return error_new(ERR_INVALID_ARG,
-                                 "In order to 'use_growable_memory', you must also enable "
-                                 "'use_single_buffer' for state input name '%s'.",
-                                 state->input_name);
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "In order to 'use_growable_memory', you must also enable "
+                                          "'use_single_buffer' for state input name '%s'.",
+                                          state->input_name),
+                                "use_growable_memory");
         if (!has_only_gpu_groups(pb))
-                return error_new(ERR_INVALID_ARG,
-                                 "'use_growable_memory' can only work with KIND_GPU model "
-                                 "instances right now. Please either change the instance type to "
-                                 "KIND_GPU or set 'use_growable_memory' to false for state input "
-                                 "'%s'.",
-                                 state->input_name);
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "'use_growable_memory' can only work with KIND_GPU model "
+                                  "instances right now. Please either change the instance type to "
+                                  "KIND_GPU or set 'use_growable_memory' to false for state input "
+                                  "'%s'.",
+                                  state->input_name),
+                        "use_growable_memory");
         return NULL;
 }
 
@@ -95,11 +113,12 @@ static struct error *check_states(const Inference__ModelConfig *pb, struct map *
                 Inference__ModelSequenceBatching__State *state = sequence->state[i];
 
                 if (map_set(seen, str_of(state->input_name), state) != NULL)
-                        return error_new(ERR_INVALID_ARG,
-                                         "State input name '%s' specified more than once.",
-                                         state->input_name);
-                TRY(check_initial(state));
-                TRY(check_memory(pb, state));
+                        return error_at(error_new(ERR_INVALID_ARG,
+                                                  "State input name '%s' specified more than once.",
+                                                  state->input_name),
+                                        "state[%zu].input_name", i);
+                TRY(error_at(check_initial(state), "state[%zu]", i));
+                TRY(error_at(check_memory(pb, state), "state[%zu]", i));
         }
         return NULL;
 }
@@ -112,7 +131,7 @@ struct error *model_config_check_states(const struct model_config *c) {
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
                 return NULL;
         map_init(&seen);
-        err = check_states(c->pb, &seen);
+        err = error_at(check_states(c->pb, &seen), "sequence_batching");
         map_done(&seen);
         return err;
 }

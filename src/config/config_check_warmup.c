@@ -10,13 +10,17 @@ static struct error *check_input(const char *name, const Inference__ModelWarmup_
                 shape_byte_size((enum data_type)input->data_type, input->dims, input->n_dims);
 
         if (shape_element_count(input->dims, input->n_dims) == SHAPE_VARIABLE)
-                return error_new(ERR_INVALID_ARG,
-                                 "warmup setting expects all variable-size dimensions are "
-                                 "specified for input '%s'",
-                                 name);
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "warmup setting expects all variable-size dimensions are "
+                                          "specified for input '%s'",
+                                          name),
+                                "dims");
         if (bytes == SHAPE_INVALID_DIM || bytes == SHAPE_OVERFLOW || bytes == SHAPE_BYTES_OVERFLOW)
-                return error_new(ERR_INVALID_ARG,
-                                 "warmup setting has dimensions out of range for input '%s'", name);
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "warmup setting has dimensions out of range for input '%s'",
+                                  name),
+                        "dims");
         if (input->input_data_type_case == INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE__NOT_SET)
                 /* The sample is a request that has no id. */
                 return error_new(ERR_INVALID_ARG,
@@ -34,7 +38,9 @@ struct error *model_config_check_warmup(const struct model_config *c) {
                         continue; /* such a sample is never run */
                 for (size_t k = 0; k < sample->n_inputs; k++)
                         if (sample->inputs[k]->value != NULL)
-                                TRY(check_input(sample->inputs[k]->key, sample->inputs[k]->value));
+                                TRY(error_at(check_input(sample->inputs[k]->key,
+                                                         sample->inputs[k]->value),
+                                             "model_warmup[%zu].inputs[%zu].value", i, k));
         }
         return NULL;
 }

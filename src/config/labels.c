@@ -91,7 +91,9 @@ static struct error *read_sets(const struct model_config *c, const char *model_d
                 return config_out_of_memory();
         for (size_t i = 0; i < c->pb->n_output; i++)
                 if (config_text_is_set(c->pb->output[i]->label_filename))
-                        TRY(read_set(c, c->pb->output[i], model_directory, &l->sets[l->n_sets++]));
+                        TRY(error_at(read_set(c, c->pb->output[i], model_directory,
+                                              &l->sets[l->n_sets++]),
+                                     "output[%zu].label_filename", i));
         return NULL;
 }
 

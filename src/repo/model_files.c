@@ -12,12 +12,11 @@
 
 #include <string.h>
 
-/* The configuration file's path, owned by the caller; NULL when there is none. */
-static char *find_config(const struct repo_parts *parts, const char *directory) {
+char *model_files_find_config(const char *config_name, const char *directory) {
         char *path;
 
-        if (*parts->config_name != '\0') {
-                path = mem_printf("%s/configs/%s.pbtxt", directory, parts->config_name);
+        if (*config_name != '\0') {
+                path = mem_printf("%s/configs/%s.pbtxt", directory, config_name);
                 if (file_exists(path))
                         return path;
                 free(path);
@@ -31,7 +30,7 @@ static char *find_config(const struct repo_parts *parts, const char *directory) 
 
 static struct error *read_file(const struct repo_parts *parts, const char *directory,
                                struct model_config **ret) {
-        AUTO_CHARS  path = find_config(parts, directory);
+        AUTO_CHARS  path = model_files_find_config(parts->config_name, directory);
         AUTO_STRBUF text = { 0 };
 
         strbuf_init(&text, MODEL_CONFIG_TEXT_MAX_BYTES);
@@ -77,9 +76,8 @@ static bool is_directory(const char *parent, const char *name) {
         return err == NULL && stat.is_directory;
 }
 
-/* Sub-directories: versions into the scan; what the first one holds fills the configuration. */
-static struct error *fill_from_first(struct model_config *config, const char *name,
-                                     const char *first_path) {
+struct error *model_files_fill(struct model_config *config, const char *name,
+                               const char *first_path) {
         struct dir_list            list = { 0 };
         struct config_place_entry *entries = NULL;
         struct error              *err = NULL;
@@ -101,8 +99,8 @@ static struct error *fill_from_first(struct model_config *config, const char *na
         return err;
 }
 
-static struct error *scan_versions(const char *directory, struct version_scan *scan,
-                                   char **ret_first) {
+struct error *model_files_scan(const char *directory, struct version_scan *scan,
+                               char **ret_first) {
         struct dir_list list;
 
         TRY(dir_list_read(directory, &list));
@@ -121,10 +119,10 @@ static struct error *read_all(const struct repo_parts *parts, const struct model
                               struct model_files *f, struct version_scan *scan) {
         AUTO_CHARS first = NULL;
 
-        TRY(scan_versions(f->directory, scan, &first));
+        TRY(model_files_scan(f->directory, scan, &first));
         TRY(read_config(parts, source, &f->config));
         TRY(model_files_print_essence(f->config, &f->essence));
-        TRY(fill_from_first(f->config, f->name, first));
+        TRY(model_files_fill(f->config, f->name, first));
         TRY(model_config_normalize(f->config));
         TRY(model_config_check(f->config));
         TRY(model_config_check_name(f->config, f->name));

@@ -43,3 +43,16 @@ void          model_files_done(struct model_files *f);
 /* `config` without its instance groups and its version policy, as JSON that the caller owns. What
  * is the same here need not be loaded again. */
 struct error *model_files_print_essence(const struct model_config *config, char **ret) NODISCARD;
+
+/* The steps, for who wants to know of every mistake instead of the first. */
+
+/* The configuration file's path, owned by the caller; NULL when there is none. `config_name` is
+ * --model-config-name, "" for none. */
+char *model_files_find_config(const char *config_name, const char *directory);
+/* *ret_first is the path of the first sub-directory, owned by the caller; it stays as it is when
+ * there is none. */
+struct error *model_files_scan(const char *directory, struct version_scan *scan, char **ret_first)
+        NODISCARD;
+/* What the first sub-directory holds fills in what the configuration leaves out. */
+struct error *model_files_fill(struct model_config *config, const char *name,
+                               const char *first_path) NODISCARD;

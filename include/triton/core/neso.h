@@ -154,6 +154,29 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerObserveRejected(
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerObserveKeyRefused(
         struct TRITONSERVER_Server *server, const char *key, const char *reason);
 
+/* Reads the configurations of a model repository, or of the one model whose directory `path` is, as
+ * a server with these options would, and tells what is wrong with them. No server is made, no
+ * backend opened, and what a backend would find out about its model stays open. Of `options` count
+ * the backend directory, the name of configurations and whether they are completed.
+ *
+ * `report` is JSON and to be deleted with TRITONSERVER_MessageDelete():
+ *
+ *     {"path": "...", "is_model": false, "models": [
+ *       {"name": "...", "directory": "...", "file": "<the configuration's, if there is one>",
+ *        "problems": [{"severity": "error", "file": "...", "line": 3, "column": 5,
+ *                      "field": "input[0].dims", "message": "..."}],
+ *        "versions": [1], "config": {...}}]}
+ *
+ * A problem without "line" is about its file, or directory, as a whole; a "warning" does not keep
+ * the model from being loaded. "versions" and "config", filled in and normalised, are there when no
+ * problem is an error.
+ *
+ * INVALID_ARG when an argument is NULL; NOT_FOUND or INTERNAL when `path` is not a directory that
+ * can be read. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelRepositoryCheck(
+        struct TRITONSERVER_ServerOptions *options, const char *path,
+        struct TRITONSERVER_Message **report);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "server/model_check.h"
+
+#include "backend/backend_registry.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "config/config_check.h"
+#include "config/config_normalize.h"
+#include "config/config_review.h"
+#include "config/labels.h"
+#include "repo/model_features.h"
+#include "repo/model_files.h"
+#include "repo/warmup_input.h"
+
+/* The file, or the directory when there is no file. */
+static const char *place_of(const struct model_check *c) {
+        return c->config_path != NULL ? c->config_path : c->directory;
+}
+
+/* Takes `err`, which may be NULL; false if it was one. */
+static bool note(struct model_check *c, struct error *err) {
+        bool       is_fine = err == NULL;
+        struct str text = c->config_path != NULL ? strbuf_str(&c->text) : str_range(NULL, 0);
+
+        problem_list_add(&c->problems, place_of(c), text, err);
+        return is_fine;
+}
+
+static struct error *read_config(struct model_check *c) {
+        if (c->config_path == NULL && !c->options->auto_complete)
+                return error_new(ERR_NOT_FOUND,
+                                 "there is no config.pbtxt, and auto-completion is disabled");
+        if (c->config_path == NULL) {
+                c->config = model_config_new();
+                return NULL;
+        }
+        TRY(file_read(c->config_path, MODEL_CONFIG_TEXT_MAX_BYTES, &c->text));
+        return model_config_read_text(strbuf_str(&c->text), NULL, &c->config);
+}
+
+static struct error *check_backend(const struct model_check *c) {
+        const Inference__ModelConfig *pb = c->config->pb;
+        bool          is_platform = !config_text_is_set(pb->backend);
+        AUTO_CHARS    path = NULL;
+        struct error *err;
+
+        err = backend_registry_find(
+                c->options->backends,
+                &(struct backend_wanted){
+                        .backend = is_platform ? pb->platform : pb->backend,
+                        .runtime = config_text_is_set(pb->runtime) ? pb->runtime : "",
+                        .model = c->name,
+                        .model_directory = c->directory,
+                        .version = c->versions.n_versions > 0 ? c->versions.versions[0] : 1 },
+                &path);
+        if (config_text_is_set(pb->runtime))
+                return error_at(err, "runtime");
+        return error_at(err, is_platform ? "platform" : "backend");
+}
+
+/* Without the backend's own preferences, which only an open one has. */
+static struct error *check_groups(struct model_check *c) {
+        const struct config_devices devices = { .n_gpus = 0 };
+
+        TRY(model_config_normalize_groups(c->config, &devices));
+        return model_config_check_groups(c->config, devices.n_gpus);
+}
+
+/* What the backend may complete is not missed. */
+static struct error *check_io(const struct model_check *c) {
+        AUTO_MODEL_CONFIG assumed = NULL;
+
+        TRY(model_config_copy(c->config, &assumed));
+        if (c->options->auto_complete)
+                TRY(model_config_assume_complete(assumed));
+        return model_config_check_io(assumed);
+}
+
+static struct error *check_labels(const struct model_check *c) {
+        struct labels *labels;
+
+        TRY(labels_read(c->config, c->directory, &labels));
+        labels_free(labels);
+        return NULL;
+}
+
+/* The files of the samples; zeros and random numbers need no look. */
+static struct error *check_warmup_files(const struct model_check *c) {
+        const Inference__ModelConfig *pb = c->config->pb;
+
+        for (size_t i = 0; i < pb->n_model_warmup; i++)
+                for (size_t k = 0; k < pb->model_warmup[i]->n_inputs; k++) {
+                        const Inference__ModelWarmup__InputsEntry *in =
+                                pb->model_warmup[i]->inputs[k];
+                        struct warmup_bytes bytes;
+
+                        if (in->value == NULL ||
+                            in->value->input_data_type_case !=
+                                    INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE_INPUT_DATA_FILE)
+                                continue;
+                        TRY(error_at(warmup_input_read(in->value, in->key, c->directory, &bytes),
+                                     "model_warmup[%zu].inputs[%zu].value.input_data_file", i, k));
+                        free(bytes.bytes);
+                }
+        return NULL;
+}
+
+static void check_warmup(struct model_check *c) {
+        /* A sample with a wrong shape has no right size of its file. */
+        if (note(c, model_config_check_warmup(c->config)) &&
+            note(c, model_config_review_warmup(c->config)))
+                note(c, check_warmup_files(c));
+}
+
+static void pick_versions(struct model_check *c, struct version_scan *scan) {
+        note(c, error_at(version_policy_pick(c->config, scan, &c->versions), "version_policy"));
+        for (size_t i = 0; i < scan->n_warnings; i++)
+                problem_list_warn(&c->problems, c->directory, scan->warnings[i]);
+}
+
+static void check_config(struct model_check *c, struct version_scan *scan) {
+        bool is_general;
+
+        is_general = note(c, model_config_check(c->config));
+        note(c, model_config_check_name(c->config, c->name));
+        pick_versions(c, scan);
+        note(c, model_features_check(c->config));
+        if (is_general)
+                note(c, check_backend(c));
+        note(c, check_groups(c));
+        note(c, check_io(c));
+        note(c, model_config_review_names(c->config));
+        note(c, model_config_check_states(c->config));
+        check_warmup(c);
+        note(c, check_labels(c));
+}
+
+static void run(struct model_check *c, struct version_scan *scan) {
+        AUTO_CHARS first = NULL;
+
+        if (!note(c, model_files_scan(c->directory, scan, &first)))
+                return;
+        c->config_path = model_files_find_config(c->options->config_name, c->directory);
+        if (note(c, read_config(c)) && note(c, model_files_fill(c->config, c->name, first)) &&
+            note(c, model_config_normalize(c->config)))
+                check_config(c, scan);
+}
+
+void model_check_run(struct model_check *c) {
+        struct version_scan scan;
+
+        strbuf_init(&c->text, MODEL_CONFIG_TEXT_MAX_BYTES);
+        version_scan_init(&scan);
+        run(c, &scan);
+        version_scan_done(&scan);
+}
+
+void model_check_done(struct model_check *c) {
+        version_pick_done(&c->versions);
+        problem_list_done(&c->problems);
+        model_config_free(c->config);
+        strbuf_done(&c->text);
+        free(c->config_path);
+}
+
+static struct error *print_config(const struct model_check *c, struct json_writer *w) {
+        AUTO_STRBUF json = { 0 };
+
+        strbuf_init(&json, MODEL_CONFIG_ARENA_MAX_BYTES);
+        TRY(model_config_print_json(c->config, MODEL_CONFIG_VERSION, &json));
+        json_key(w, "config");
+        json_put_raw(w, strbuf_str(&json));
+        return NULL;
+}
+
+static void put_member(struct json_writer *w, const char *key, const char *text) {
+        json_key(w, key);
+        json_put_string(w, text);
+}
+
+struct error *model_check_print(const struct model_check *c, struct json_writer *w) {
+        json_begin_object(w);
+        put_member(w, "name", c->name);
+        put_member(w, "directory", c->directory);
+        if (c->config_path != NULL)
+                put_member(w, "file", c->config_path);
+        json_key(w, "problems");
+        problem_list_print(&c->problems, w);
+        if (c->problems.n_errors == 0) {
+                json_key(w, "versions");
+                json_begin_array(w);
+                for (size_t i = 0; i < c->versions.n_versions; i++)
+                        json_put_i64(w, c->versions.versions[i]);
+                json_end_array(w);
+                TRY(print_config(c, w));
+        }
+        json_end_object(w);
+        return NULL;
+}

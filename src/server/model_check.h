@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reads one model's directory as a load does, up to where its backend would be opened, and collects
+ * what is wrong instead of stopping at the first mistake.
+ *
+ * Two mistakes hide others: a text that cannot be read has no fields, and a configuration whose
+ * backend cannot be told is not checked against one.
+ *
+ * Ownership.  model_check_done() frees.
+ * Threads.  One owner.
+ */
+#pragma once
+
+#include "base/strbuf.h"
+#include "codec/json_writer.h"
+#include "config/version_policy.h"
+#include "server/problem_list.h"
+
+#include <stdbool.h>
+
+struct backend_registry;
+struct model_config;
+
+struct model_check_options {
+        const struct backend_registry *backends; /* where their libraries are; none is opened */
+        const char                    *config_name; /* --model-config-name */
+        bool                           auto_complete;
+};
+
+struct model_check {
+        const struct model_check_options *options;   /* borrowed */
+        const char                       *name;      /* borrowed */
+        const char                       *directory; /* borrowed */
+        char                *config_path; /* owned; NULL: there is no file */
+        struct strbuf        text;        /* the file's; empty when there is none */
+        struct model_config *config;      /* owned; NULL when it could not be read */
+        struct version_pick  versions;
+        struct problem_list  problems;
+};
+
+void model_check_run(struct model_check *c);
+void model_check_done(struct model_check *c);
+
+/* {"name", "directory", "file", "problems", "versions", "config"}; the last two, filled in and
+ * normalised, only without errors. */
+struct error *model_check_print(const struct model_check *c, struct json_writer *w) NODISCARD;

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "server/problem_list.h"
+
+#include "base/mem.h"
+#include "codec/pb_text_place.h"
+#include "model_config.pb-c.h"
+
+void problem_list_done(struct problem_list *l) {
+        for (size_t i = 0; i < l->n_items; i++) {
+                free(l->items[i].file);
+                free(l->items[i].field);
+                free(l->items[i].message);
+        }
+        free(l->items);
+        *l = (struct problem_list){ 0 };
+}
+
+static struct problem *add(struct problem_list *l, const char *file, const char *message) {
+        struct problem *p;
+
+        l->items = mem_realloc(l->items, (l->n_items + 1) * sizeof(*l->items));
+        p = &l->items[l->n_items++];
+        *p = (struct problem){ .file = mem_strdup(file), .message = mem_strdup(message) };
+        return p;
+}
+
+/* "<line>:<column>: " in front of a message; what follows it, or NULL. */
+static const char *read_place(const char *message, struct pb_place *ret) {
+        struct str line, column, rest = str_split(str_of(message), ':', &line);
+        uint64_t   numbers[2];
+
+        rest = str_split(rest, ':', &column);
+        if (rest.ptr == NULL || !str_to_u64(line, &numbers[0]) ||
+            !str_to_u64(column, &numbers[1]) || *rest.ptr != ' ')
+                return NULL;
+        *ret = (struct pb_place){ (unsigned)numbers[0], (unsigned)numbers[1] };
+        return rest.ptr + 1;
+}
+
+void problem_list_add(struct problem_list *l, const char *file, struct str text,
+                      struct error *err) {
+        struct pb_place place = { 0, 0 };
+        const char     *message;
+        struct problem *p;
+
+        if (err == NULL)
+                return;
+        message = read_place(err->message, &place);
+        if (message == NULL && err->field != NULL && text.ptr != NULL &&
+            !pb_text_find_place(&inference__model_config__descriptor, text, err->field, &place))
+                place = (struct pb_place){ 0, 0 };
+        p = add(l, file, message != NULL ? message : err->message);
+        p->line = place.line;
+        p->column = place.column;
+        p->field = err->field != NULL ? mem_strdup(err->field) : NULL;
+        l->n_errors++;
+        error_free(err);
+}
+
+void problem_list_warn(struct problem_list *l, const char *file, const char *message) {
+        add(l, file, message)->is_warning = true;
+}
+
+static void print_problem(const struct problem *p, struct json_writer *w) {
+        json_begin_object(w);
+        json_key(w, "severity");
+        json_put_string(w, p->is_warning ? "warning" : "error");
+        json_key(w, "file");
+        json_put_string(w, p->file);
+        if (p->line > 0) {
+                json_key(w, "line");
+                json_put_u64(w, p->line);
+                json_key(w, "column");
+                json_put_u64(w, p->column);
+        }
+        if (p->field != NULL) {
+                json_key(w, "field");
+                json_put_string(w, p->field);
+        }
+        json_key(w, "message");
+        json_put_string(w, p->message);
+        json_end_object(w);
+}
+
+void problem_list_print(const struct problem_list *l, struct json_writer *w) {
+        json_begin_array(w);
+        for (size_t i = 0; i < l->n_items; i++)
+                print_problem(&l->items[i], w);
+        json_end_array(w);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "server/server_check.h"
+
+#include "backend/backend_registry.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "config/version_policy.h"
+#include "infer/message.h"
+#include "repo/model_files.h"
+#include "server/model_check.h"
+#include "server/server_options.h"
+
+#include <string.h>
+
+struct check_run {
+        struct model_check_options options;
+        struct json_writer         writer;
+};
+
+static bool is_directory(const char *path) {
+        struct file_stat stat;
+        AUTO_ERROR       err = file_stat(path, &stat);
+
+        return err == NULL && stat.is_directory;
+}
+
+static bool has_config(const struct check_run *r, const char *directory) {
+        AUTO_CHARS path = model_files_find_config(r->options.config_name, directory);
+
+        return path != NULL;
+}
+
+static bool is_version(const char *directory, const char *name) {
+        AUTO_CHARS path = path_join(directory, name);
+        int64_t    version;
+
+        return version_from_name(str_of(name), &version) && is_directory(path);
+}
+
+/* A configuration, or a version without one of its own: a repository may hold a model called 1. */
+static struct error *is_model(const struct check_run *r, const char *directory, bool *ret) {
+        struct dir_list list;
+
+        TRY(dir_list_read(directory, &list));
+        *ret = has_config(r, directory);
+        for (size_t i = 0; i < list.n_names && !*ret; i++) {
+                AUTO_CHARS path = path_join(directory, list.names[i]);
+                AUTO_CHARS inner = path_join(path, "1");
+
+                *ret = is_version(directory, list.names[i]) && !has_config(r, path) &&
+                       !is_directory(inner);
+        }
+        dir_list_done(&list);
+        return NULL;
+}
+
+static struct error *check_model(struct check_run *r, const char *directory, const char *name) {
+        struct model_check check = { .options = &r->options,
+                                     .name = name,
+                                     .directory = directory };
+        struct error      *err;
+
+        model_check_run(&check);
+        err = model_check_print(&check, &r->writer);
+        model_check_done(&check);
+        return err;
+}
+
+static struct error *check_repository(struct check_run *r, const char *path) {
+        struct dir_list list;
+        struct error   *err = NULL;
+
+        TRY(dir_list_read(path, &list));
+        for (size_t i = 0; i < list.n_names && err == NULL; i++) {
+                AUTO_CHARS directory = path_join(path, list.names[i]);
+
+                /* As the repository does: hidden ones are nobody's models. */
+                if (list.names[i][0] != '.' && is_directory(directory))
+                        err = check_model(r, directory, list.names[i]);
+        }
+        dir_list_done(&list);
+        return err;
+}
+
+/* Without slashes at its end; the name of a model that is given as "." is the directory's. */
+static struct error *clean_path(const char *path, char **ret) {
+        size_t len = strlen(path);
+
+        while (len > 1 && path[len - 1] == '/')
+                len--;
+        *ret = mem_strndup(path, len);
+        if (is_directory(*ret))
+                return NULL;
+        return error_new(ERR_NOT_FOUND, "'%s' is not a directory", path);
+}
+
+static char *name_of(const char *path) {
+        AUTO_CHARS full = realpath(path, NULL);
+
+        return mem_strdup(path_basename(full != NULL ? full : path));
+}
+
+static struct error *check_path(struct check_run *r, const char *path) {
+        AUTO_CHARS clean = NULL;
+        AUTO_CHARS name = NULL;
+        bool       is_one;
+
+        TRY(clean_path(path, &clean));
+        TRY(is_model(r, clean, &is_one));
+        name = name_of(clean);
+        json_begin_object(&r->writer);
+        json_key(&r->writer, "path");
+        json_put_string(&r->writer, clean);
+        json_key(&r->writer, "is_model");
+        json_put_bool(&r->writer, is_one);
+        json_key(&r->writer, "models");
+        json_begin_array(&r->writer);
+        TRY(is_one ? check_model(r, clean, name) : check_repository(r, clean));
+        json_end_array(&r->writer);
+        json_end_object(&r->writer);
+        return NULL;
+}
+
+struct error *server_check_models(const struct server_options *options, const char *path,
+                                  struct message **ret) {
+        struct backend_registry *backends = backend_registry_new(
+                &(struct backend_registry_options){ .directory = options->backend_directory });
+        struct check_run r = { .options = { .backends = backends,
+                                            .config_name = options->model_config_name,
+                                            .auto_complete = !options->strict_model_config } };
+        AUTO_STRBUF      json = { 0 };
+        struct error    *err;
+
+        strbuf_init(&json, 0);
+        json_writer_init(&r.writer, &json);
+        err = check_path(&r, path);
+        backend_registry_free(backends);
+        TRY(err);
+        return message_new_take(&json, ret);
+}
