@@ -24,6 +24,11 @@ struct error *model_config_check_name(const struct model_config *c, const char *
  * once when auto-completion is off. */
 struct error *model_config_check_io(const struct model_config *c) NODISCARD;
 
+/* The parts of the above: one tensor, by its index, and what refers to them. */
+struct error *model_config_check_input(const struct model_config *c, size_t i) NODISCARD;
+struct error *model_config_check_output(const struct model_config *c, size_t i) NODISCARD;
+struct error *model_config_check_batch_io(const struct model_config *c) NODISCARD;
+
 /* After model_config_normalize_groups(). */
 struct error *model_config_check_groups(const struct model_config *c, size_t n_gpus) NODISCARD;
 

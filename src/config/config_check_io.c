@@ -254,22 +254,32 @@ static struct error *check_batch_io(const Inference__ModelConfig *pb, struct nam
         return NULL;
 }
 
-struct error *model_config_check_io(const struct model_config *c) {
-        const Inference__ModelConfig *pb = c->pb;
-        struct names                  names;
-        struct error                 *err;
+struct error *model_config_check_input(const struct model_config *c, size_t i) {
+        return error_at(check_input(c->pb, c->pb->input[i]), "input[%zu]", i);
+}
 
-        for (size_t i = 0; i < pb->n_input; i++)
-                TRY(error_at(check_input(pb, pb->input[i]), "input[%zu]", i));
-        for (size_t i = 0; i < pb->n_output; i++)
-                TRY(error_at(check_output(pb, pb->output[i]), "output[%zu]", i));
+struct error *model_config_check_output(const struct model_config *c, size_t i) {
+        return error_at(check_output(c->pb, c->pb->output[i]), "output[%zu]", i);
+}
+
+struct error *model_config_check_batch_io(const struct model_config *c) {
+        struct names  names;
+        struct error *err;
 
         map_init(&names.inputs);
         map_init(&names.outputs);
         map_init(&names.targets);
-        err = check_batch_io(pb, &names);
+        err = check_batch_io(c->pb, &names);
         map_done(&names.inputs);
         map_done(&names.outputs);
         map_done(&names.targets);
         return err;
+}
+
+struct error *model_config_check_io(const struct model_config *c) {
+        for (size_t i = 0; i < c->pb->n_input; i++)
+                TRY(model_config_check_input(c, i));
+        for (size_t i = 0; i < c->pb->n_output; i++)
+                TRY(model_config_check_output(c, i));
+        return model_config_check_batch_io(c);
 }

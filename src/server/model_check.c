@@ -12,6 +12,8 @@
 #include "repo/model_files.h"
 #include "repo/warmup_input.h"
 
+#include <string.h>
+
 /* The file, or the directory when there is no file. */
 static const char *place_of(const struct model_check *c) {
         return c->config_path != NULL ? c->config_path : c->directory;
@@ -38,6 +40,26 @@ static struct error *read_config(struct model_check *c) {
         return model_config_read_text(strbuf_str(&c->text), NULL, &c->config);
 }
 
+/* Takes `err`. */
+static struct error *suggest_backend(const struct model_check *c, struct error *err) {
+        const char     *nearest, *wanted = c->config->pb->backend;
+        struct dir_list list;
+        AUTO_ERROR      unread = dir_list_read(c->options->backend_directory, &list);
+        struct error   *longer;
+
+        if (unread != NULL)
+                return err;
+        nearest = str_suggest(str_of(wanted), (const char *const *)list.names, list.n_names);
+        if (nearest == NULL || strcmp(nearest, wanted) == 0) {
+                dir_list_done(&list);
+                return err;
+        }
+        longer = error_new(err->code, "%s Did you mean '%s'?", err->message, nearest);
+        dir_list_done(&list);
+        error_free(err);
+        return longer;
+}
+
 static struct error *check_backend(const struct model_check *c) {
         const Inference__ModelConfig *pb = c->config->pb;
         bool          is_platform = !config_text_is_set(pb->backend);
@@ -53,6 +75,8 @@ static struct error *check_backend(const struct model_check *c) {
                         .model_directory = c->directory,
                         .version = c->versions.n_versions > 0 ? c->versions.versions[0] : 1 },
                 &path);
+        if (err != NULL && !is_platform)
+                err = suggest_backend(c, err);
         if (config_text_is_set(pb->runtime))
                 return error_at(err, "runtime");
         return error_at(err, is_platform ? "platform" : "backend");
@@ -66,14 +90,22 @@ static struct error *check_groups(struct model_check *c) {
         return model_config_check_groups(c->config, devices.n_gpus);
 }
 
+static struct error *assume_complete(const struct model_check *c, struct model_config **ret) {
+        TRY(model_config_copy(c->config, ret));
+        return c->options->auto_complete ? model_config_assume_complete(*ret) : NULL;
+}
+
 /* What the backend may complete is not missed. */
-static struct error *check_io(const struct model_check *c) {
+static void check_io(struct model_check *c) {
         AUTO_MODEL_CONFIG assumed = NULL;
 
-        TRY(model_config_copy(c->config, &assumed));
-        if (c->options->auto_complete)
-                TRY(model_config_assume_complete(assumed));
-        return model_config_check_io(assumed);
+        if (!note(c, assume_complete(c, &assumed)))
+                return;
+        for (size_t i = 0; i < assumed->pb->n_input; i++)
+                note(c, model_config_check_input(assumed, i));
+        for (size_t i = 0; i < assumed->pb->n_output; i++)
+                note(c, model_config_check_output(assumed, i));
+        note(c, model_config_check_batch_io(assumed));
 }
 
 static struct error *check_labels(const struct model_check *c) {
@@ -119,16 +151,15 @@ static void pick_versions(struct model_check *c, struct version_scan *scan) {
 }
 
 static void check_config(struct model_check *c, struct version_scan *scan) {
-        bool is_general;
+        bool is_general = note(c, model_config_check(c->config));
 
-        is_general = note(c, model_config_check(c->config));
         note(c, model_config_check_name(c->config, c->name));
         pick_versions(c, scan);
         note(c, model_features_check(c->config));
-        if (is_general)
+        if (is_general || config_text_is_set(c->config->pb->backend))
                 note(c, check_backend(c));
         note(c, check_groups(c));
-        note(c, check_io(c));
+        check_io(c);
         note(c, model_config_review_names(c->config));
         note(c, model_config_check_states(c->config));
         check_warmup(c);
@@ -152,6 +183,7 @@ void model_check_run(struct model_check *c) {
         strbuf_init(&c->text, MODEL_CONFIG_TEXT_MAX_BYTES);
         version_scan_init(&scan);
         run(c, &scan);
+        problem_list_sort(&c->problems);
         version_scan_done(&scan);
 }
 

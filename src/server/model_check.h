@@ -22,6 +22,7 @@ struct model_config;
 
 struct model_check_options {
         const struct backend_registry *backends; /* where their libraries are; none is opened */
+        const char                    *backend_directory;
         const char                    *config_name; /* --model-config-name */
         bool                           auto_complete;
 };

@@ -61,6 +61,24 @@ void problem_list_warn(struct problem_list *l, const char *file, const char *mes
         add(l, file, message)->is_warning = true;
 }
 
+static int compare_numbers(unsigned a, unsigned b) {
+        return (a > b) - (a < b);
+}
+
+static int by_place(const void *left, const void *right) {
+        const struct problem *a = left, *b = right;
+        int                   order = compare_numbers(a->line - 1, b->line - 1); /* 0 is last */
+
+        if (order == 0)
+                order = compare_numbers(a->column, b->column);
+        return order != 0 ? order : strcmp(a->message, b->message);
+}
+
+void problem_list_sort(struct problem_list *l) {
+        if (l->n_items > 1)
+                qsort(l->items, l->n_items, sizeof(*l->items), by_place);
+}
+
 static void print_problem(const struct problem *p, struct json_writer *w) {
         json_begin_object(w);
         json_key(w, "severity");

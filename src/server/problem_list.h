@@ -36,5 +36,8 @@ void problem_list_done(struct problem_list *l);
 void problem_list_add(struct problem_list *l, const char *file, struct str text, struct error *err);
 void problem_list_warn(struct problem_list *l, const char *file, const char *message);
 
+/* In the order of their places; what is about files as a whole comes last. */
+void problem_list_sort(struct problem_list *l);
+
 /* An array of objects. */
 void problem_list_print(const struct problem_list *l, struct json_writer *w);

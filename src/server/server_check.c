@@ -126,6 +126,7 @@ struct error *server_check_models(const struct server_options *options, const ch
         struct backend_registry *backends = backend_registry_new(
                 &(struct backend_registry_options){ .directory = options->backend_directory });
         struct check_run r = { .options = { .backends = backends,
+                                            .backend_directory = options->backend_directory,
                                             .config_name = options->model_config_name,
                                             .auto_complete = !options->strict_model_config } };
         AUTO_STRBUF      json = { 0 };

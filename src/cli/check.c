@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cli/check.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "cli/check_report.h"
+#include "cli/command_line.h"
+#include "cli/core_options.h"
+#include "frontend/core_error.h"
+
+#include "triton/core/neso.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CORE(call) TRY(core_error_take(call))
+
+enum { EXIT_FINE = 0, EXIT_WRONG = 1, EXIT_USAGE = 2 };
+
+#define REPORT_MAX_BYTES ((size_t)1 << 30)
+
+struct check {
+        const char                   *path;
+        bool                          is_json, is_quiet, loads;
+        struct cli_options            options; /* of the server that is meant */
+        struct TRITONSERVER_Message  *message; /* owned; the report's JSON */
+        struct TRITONSERVER_Server   *server;  /* owned; of --load */
+        struct arena                  arena;
+        struct check_report           report;
+        struct strbuf                 wrong; /* for stderr */
+        struct strbuf                 fine;  /* for stdout */
+        bool                          has_errors;
+};
+
+/* ---- --load ---------------------------------------------------------------------------------- */
+
+/* Of a model's directory the one that holds it, with its real name. */
+static char *find_repository(const struct check *c) {
+        AUTO_CHARS full = realpath(c->path, NULL);
+
+        return c->report.is_model && full != NULL ? path_dirname(full) : mem_strdup(c->path);
+}
+
+/* In mode explicit: nothing is loaded at the start. */
+static struct error *start_server(struct check *c) {
+        AUTO_CHARS                         repository = find_repository(c);
+        const char                        *paths[] = { repository };
+        struct cli_options                 options = c->options;
+        struct TRITONSERVER_ServerOptions *core;
+        struct error                      *err;
+
+        options.model_repository = (struct cli_texts){ paths, 1 };
+        options.model_control_mode = "explicit";
+        TRY(core_options_make(&options, &core));
+        err = core_error_take(TRITONSERVER_ServerNew(&c->server, core));
+        core_error_drop(TRITONSERVER_ServerOptionsDelete(core));
+        return err;
+}
+
+static struct error *read_message(struct check *c, struct TRITONSERVER_Message *message,
+                                  struct str *ret) {
+        const char   *base;
+        size_t        byte_size;
+        struct error *err;
+
+        err = core_error_take(TRITONSERVER_MessageSerializeToJson(message, &base, &byte_size));
+        if (err == NULL)
+                *ret = str_range(arena_strndup(&c->arena, base, byte_size), byte_size);
+        core_error_drop(TRITONSERVER_MessageDelete(message));
+        return err;
+}
+
+static struct error *load(struct check *c, struct checked_model *m) {
+        const char                  *name = arena_str(&c->arena, m->name);
+        struct TRITONSERVER_Message *config;
+
+        CORE(TRITONSERVER_ServerLoadModel(c->server, name));
+        CORE(TRITONSERVER_ServerModelConfig(c->server, name, -1, 1, &config));
+        TRY(read_message(c, config, &m->config));
+        return core_error_take(TRITONSERVER_ServerUnloadModel(c->server, name));
+}
+
+/* One after the other: each has the machine for itself. */
+static void load_all(struct check *c) {
+        for (struct checked_model *m = c->report.models; m != NULL; m = m->next) {
+                AUTO_ERROR err = m->n_errors == 0 ? load(c, m) : NULL;
+
+                if (m->n_errors > 0)
+                        continue;
+                m->is_loaded = err == NULL;
+                if (err != NULL)
+                        m->load_error = str_of(arena_strdup(&c->arena, err->message));
+        }
+}
+
+/* ---- the check ------------------------------------------------------------------------------- */
+
+static struct error *make_report(struct check *c) {
+        struct TRITONSERVER_ServerOptions *core;
+        struct TRITONSERVER_Message       *message;
+        struct error                      *err;
+        struct str                         json;
+
+        TRY(core_options_make(&c->options, &core));
+        err = core_error_take(NESO_ModelRepositoryCheck(core, c->path, &message));
+        core_error_drop(TRITONSERVER_ServerOptionsDelete(core));
+        TRY(err);
+        TRY(read_message(c, message, &json));
+        return check_report_read(json, &c->arena, &c->report);
+}
+
+static void print_model(struct check *c, const struct checked_model *m) {
+        check_report_print_problems(m, &c->wrong);
+        if (m->load_error.ptr != NULL)
+                strbuf_printf(&c->wrong, "%.*s: %.*s\n", STR_ARG(m->directory),
+                              STR_ARG(m->load_error));
+        c->has_errors = c->has_errors || m->n_errors > 0 || m->load_error.ptr != NULL;
+        if (m->config.ptr != NULL && m->load_error.ptr == NULL && !c->is_quiet)
+                check_report_print_model(m, &c->fine);
+}
+
+static struct error *run(struct check *c) {
+        TRY(make_report(c));
+        if (c->loads) {
+                TRY(start_server(c));
+                load_all(c);
+        }
+        for (const struct checked_model *m = c->report.models; m != NULL; m = m->next)
+                print_model(c, m);
+        if (c->report.models == NULL)
+                strbuf_printf(&c->wrong, "%s: warning: there is no model in it\n", c->path);
+        if (c->is_json) {
+                strbuf_clear(&c->wrong);
+                strbuf_clear(&c->fine);
+                check_report_print_json(&c->report, &c->fine);
+        }
+        if (c->wrong.overflowed || c->fine.overflowed)
+                return error_new(ERR_UNAVAILABLE, "there is too much to print");
+        return NULL;
+}
+
+static int check(struct check *c) {
+        AUTO_ERROR err = NULL;
+
+        arena_init(&c->arena, NULL, 0, REPORT_MAX_BYTES);
+        strbuf_init(&c->wrong, REPORT_MAX_BYTES);
+        strbuf_init(&c->fine, REPORT_MAX_BYTES);
+        err = run(c);
+        if (err == NULL) {
+                fputs(strbuf_cstr(&c->fine), stdout);
+                fflush(stdout);
+                fputs(strbuf_cstr(&c->wrong), stderr);
+        } else {
+                fprintf(stderr, "neso check: %s\n", err->message);
+        }
+        core_error_drop(TRITONSERVER_ServerDelete(c->server));
+        strbuf_done(&c->fine);
+        strbuf_done(&c->wrong);
+        arena_done(&c->arena);
+        return err != NULL || c->has_errors ? EXIT_WRONG : EXIT_FINE;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+static void print_help(const struct command_line *l) {
+        AUTO_STRBUF text = { 0 };
+
+        strbuf_init(&text, 0);
+        strbuf_puts(&text,
+                    "Usage: neso check <repository or model directory> [options]\n\n"
+                    "Reads the configuration of each model as a server would and prints it as it "
+                    "takes effect,\nor what is wrong with it: <file>:<line>:<column>: <message>.\n"
+                    "Exit code: 0 nothing is wrong, 1 something is, 2 wrong usage.\n\n");
+        command_line_print_options(l, &text);
+        fputs(strbuf_cstr(&text), stdout);
+}
+
+static int wrong_usage(const char *what) {
+        fprintf(stderr, "neso check: %s\n`neso check --help` lists the options.\n", what);
+        return EXIT_USAGE;
+}
+
+static int read_and_check(struct check *c, struct command_line *l, int argc, char **argv) {
+        AUTO_ERROR err = command_line_read(l, argc, argv);
+
+        if (err != NULL)
+                return wrong_usage(err->message);
+        if (l->wants_help) {
+                print_help(l);
+                return EXIT_FINE;
+        }
+        if (l->words.n_items != 1)
+                return wrong_usage("which repository, or which model? One directory is checked");
+        c->path = l->words.items[0];
+        return check(c);
+}
+
+int check_main(int argc, char **argv) {
+        struct check          c = { 0 };
+        struct command_option options[] = {
+                { "json", COMMAND_FLAG, &c.is_json, NULL, "all of it as one JSON object" },
+                { "load", COMMAND_FLAG, &c.loads, NULL,
+                  "also load each model once, and print its configuration as its backend\n"
+                  "completed it, or why it does not load" },
+                { "quiet", COMMAND_FLAG, &c.is_quiet, NULL, "print what is wrong and nothing else" },
+                { "backend-directory", COMMAND_WORD, &c.options.backend_directory, "DIRECTORY",
+                  "where the backends are, as of `neso serve`" },
+                { "model-config-name", COMMAND_WORD, &c.options.model_config_name, "NAME",
+                  "read configs/NAME.pbtxt where there is one" },
+                { "disable-auto-complete", COMMAND_FLAG, &c.options.disable_auto_complete, NULL,
+                  "configurations must be complete, as of `neso serve`" },
+        };
+        struct command_line line = { .options = options, .n_options = ARRAY_LEN(options) };
+        int                 code;
+
+        cli_options_init(&c.options);
+        /* What is wrong is in the report; the server of --load need not say it again. */
+        c.options.log_info = c.options.log_warning = c.options.log_error = false;
+        code = read_and_check(&c, &line, argc, argv);
+        command_line_done(&line);
+        cli_options_done(&c.options);
+        return code;
+}

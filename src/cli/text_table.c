@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cli/text_table.h"
+
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define GAP 2 /* blanks between columns */
+
+void text_table_init(struct text_table *t, size_t n_columns) {
+        *t = (struct text_table){ .n_columns = MIN(n_columns, TEXT_TABLE_MAX_COLUMNS) };
+}
+
+void text_table_done(struct text_table *t) {
+        for (size_t i = 0; i < t->n_cells; i++)
+                free(t->cells[i]);
+        free(t->cells);
+        *t = (struct text_table){ 0 };
+}
+
+void text_table_put(struct text_table *t, struct str text) {
+        char *cell = mem_strndup(text.ptr != NULL ? text.ptr : "", text.len);
+
+        for (char *c = cell; *c != '\0'; c++)
+                if ((unsigned char)*c < 0x20 || *c == 0x7f)
+                        *c = ' ';
+        if (t->n_cells == t->cap_cells) {
+                t->cap_cells = MAX(2 * t->cap_cells, 64);
+                t->cells = mem_realloc(t->cells, t->cap_cells * sizeof(*t->cells));
+        }
+        t->cells[t->n_cells++] = cell;
+}
+
+void text_table_printf(struct text_table *t, const char *format, ...) {
+        va_list args;
+        char   *text;
+        int     len;
+
+        va_start(args, format);
+        len = vasprintf(&text, format, args);
+        va_end(args);
+        if (len < 0)
+                return text_table_put(t, STR_LIT("?"));
+        text_table_put(t, str_range(text, (size_t)len));
+        free(text);
+}
+
+/* Characters, not bytes: what begins one. */
+static size_t width_of(const char *text) {
+        size_t n = 0;
+
+        for (; *text != '\0'; text++)
+                n += ((unsigned char)*text & 0xc0) != 0x80;
+        return n;
+}
+
+/* 0: nothing to show. */
+static size_t column_width(const struct text_table *t, size_t column) {
+        size_t width = 0;
+
+        for (size_t i = t->n_columns + column; i < t->n_cells; i += t->n_columns)
+                width = MAX(width, width_of(t->cells[i]));
+        return width > 0 ? MAX(width, width_of(t->cells[column])) : 0;
+}
+
+static void put_blanks(struct strbuf *out, size_t n) {
+        while (n-- > 0)
+                strbuf_putc(out, ' ');
+}
+
+static void print_row(const struct text_table *t, size_t first, const size_t *widths,
+                      struct strbuf *out) {
+        size_t n_owed = 0;
+        bool   is_first = true;
+
+        for (size_t c = 0; c < t->n_columns && first + c < t->n_cells; c++) {
+                const char *cell = t->cells[first + c];
+                size_t      n_free = widths[c] - MIN(widths[c], width_of(cell));
+
+                if (widths[c] == 0)
+                        continue;
+                n_owed += (is_first ? 0 : GAP) + (t->is_right[c] ? n_free : 0);
+                is_first = false;
+                if (*cell != '\0') {
+                        put_blanks(out, n_owed);
+                        strbuf_puts(out, cell);
+                        n_owed = 0;
+                }
+                n_owed += t->is_right[c] ? 0 : n_free;
+        }
+        strbuf_putc(out, '\n');
+}
+
+void text_table_print(const struct text_table *t, struct strbuf *out) {
+        size_t widths[TEXT_TABLE_MAX_COLUMNS];
+
+        for (size_t c = 0; c < t->n_columns; c++)
+                widths[c] = column_width(t, c);
+        for (size_t first = 0; t->n_columns > 0 && first < t->n_cells; first += t->n_columns)
+                print_row(t, first, widths, out);
+}
