@@ -20,16 +20,16 @@ enum { EXIT_FINE = 0, EXIT_WRONG = 1, EXIT_USAGE = 2 };
 #define REPORT_MAX_BYTES ((size_t)1 << 30)
 
 struct check {
-        const char                   *path;
-        bool                          is_json, is_quiet, loads;
-        struct cli_options            options; /* of the server that is meant */
-        struct TRITONSERVER_Message  *message; /* owned; the report's JSON */
-        struct TRITONSERVER_Server   *server;  /* owned; of --load */
-        struct arena                  arena;
-        struct check_report           report;
-        struct strbuf                 wrong; /* for stderr */
-        struct strbuf                 fine;  /* for stdout */
-        bool                          has_errors;
+        const char                  *path;
+        bool                         is_json, is_quiet, loads;
+        struct cli_options           options; /* of the server that is meant */
+        struct TRITONSERVER_Message *message; /* owned; the report's JSON */
+        struct TRITONSERVER_Server  *server;  /* owned; of --load */
+        struct arena                 arena;
+        struct check_report          report;
+        struct strbuf                wrong; /* for stderr */
+        struct strbuf                fine;  /* for stdout */
+        bool                         has_errors;
 };
 
 /* ---- --load ---------------------------------------------------------------------------------- */
@@ -196,18 +196,19 @@ static int read_and_check(struct check *c, struct command_line *l, int argc, cha
 }
 
 int check_main(int argc, char **argv) {
-        struct check          c = { 0 };
-        struct command_option options[] = {
-                { "json", COMMAND_FLAG, &c.is_json, NULL, "all of it as one JSON object" },
-                { "load", COMMAND_FLAG, &c.loads, NULL,
+        struct check                c = { 0 };
+        const struct command_option options[] = {
+                { "json", COMMAND_FLAG, &c.is_json, NULL, 0, "all of it as one JSON object" },
+                { "load", COMMAND_FLAG, &c.loads, NULL, 0,
                   "also load each model once, and print its configuration as its backend\n"
                   "completed it, or why it does not load" },
-                { "quiet", COMMAND_FLAG, &c.is_quiet, NULL, "print what is wrong and nothing else" },
-                { "backend-directory", COMMAND_WORD, &c.options.backend_directory, "DIRECTORY",
+                { "quiet", COMMAND_FLAG, &c.is_quiet, NULL, 0,
+                  "print what is wrong and nothing else" },
+                { "backend-directory", COMMAND_WORD, &c.options.backend_directory, "DIRECTORY", 0,
                   "where the backends are, as of `neso serve`" },
-                { "model-config-name", COMMAND_WORD, &c.options.model_config_name, "NAME",
+                { "model-config-name", COMMAND_WORD, &c.options.model_config_name, "NAME", 0,
                   "read configs/NAME.pbtxt where there is one" },
-                { "disable-auto-complete", COMMAND_FLAG, &c.options.disable_auto_complete, NULL,
+                { "disable-auto-complete", COMMAND_FLAG, &c.options.disable_auto_complete, NULL, 0,
                   "configurations must be complete, as of `neso serve`" },
         };
         struct command_line line = { .options = options, .n_options = ARRAY_LEN(options) };

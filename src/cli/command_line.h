@@ -29,14 +29,15 @@ struct command_option {
         enum command_option_kind kind;
         void                    *target;
         const char              *value_name; /* in --help; NULL for flags */
-        const char              *help; /* may have several lines */
+        unsigned                 group;      /* the caller's own; which commands take it */
+        const char              *help;       /* may have several lines */
 };
 
 struct command_line {
         const struct command_option *options;
-        size_t                       n_options; /* at most 64 */
-        uint64_t                     given;     /* a bit for each option, by its index */
-        struct cli_texts             words; /* what is not an option, in its order */
+        size_t                       n_options;  /* at most 64 */
+        uint64_t                     given;      /* a bit for each option, by its index */
+        struct cli_texts             words;      /* what is not an option, in its order */
         bool                         wants_help; /* --help or -h; the rest was not looked at */
 };
 

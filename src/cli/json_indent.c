@@ -78,9 +78,7 @@ static void put_value(struct json_reader *r, struct strbuf *out, unsigned depth)
         switch (json_peek(r)) {
         case JSON_OBJECT: put_object(r, out, depth); break;
         case JSON_ARRAY: put_array(r, out, depth); break;
-        default:
-                scalar = str_trim(json_skip(r));
-                strbuf_put(out, scalar.ptr, scalar.len);
+        default: scalar = str_trim(json_skip(r)); strbuf_put(out, scalar.ptr, scalar.len);
         }
 }
 

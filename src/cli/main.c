@@ -4,6 +4,7 @@
 #include "base/compiler.h"
 #include "base/file.h"
 #include "cli/check.h"
+#include "cli/ctl.h"
 #include "cli/endpoint_list.h"
 #include "cli/option_parse.h"
 #include "cli/serve.h"
@@ -56,6 +57,7 @@ struct command {
 static const struct command commands[] = {
         { "serve", "serve models; `neso serve --help` lists the options", serve_main },
         { "check", "read configurations and say what is wrong with them", check_main },
+        { "ctl", "ask a running server, load and unload its models; `neso ctl --help`", ctl_main },
         { "options", "print the options of serve as Markdown", print_options },
         { "endpoints", "print what can be asked of the server, and the group of each (--json)",
           print_endpoints },

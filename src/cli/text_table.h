@@ -17,11 +17,11 @@
 #define TEXT_TABLE_MAX_COLUMNS 16
 
 struct text_table {
-        size_t  n_columns;
-        bool    is_right[TEXT_TABLE_MAX_COLUMNS]; /* columns of numbers; set after init */
-        char  **cells;                            /* owned, and each; row by row */
-        size_t  n_cells;
-        size_t  cap_cells;
+        size_t n_columns;
+        bool   is_right[TEXT_TABLE_MAX_COLUMNS]; /* columns of numbers; set after init */
+        char **cells;                            /* owned, and each; row by row */
+        size_t n_cells;
+        size_t cap_cells;
 };
 
 void text_table_init(struct text_table *t, size_t n_columns);

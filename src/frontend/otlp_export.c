@@ -2,36 +2,15 @@
 #include "frontend/otlp_export.h"
 
 #include "base/clock.h"
-#include "base/dl.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
+#include "frontend/curl_library.h"
 #include "frontend/otlp_json.h"
 #include "frontend/trace_record.h"
 
-/* Macros that check the types of curl_easy_setopt() call the linked function: it is not linked. */
-#define CURL_DISABLE_TYPECHECK
-#include <curl/curl.h>
-
-#define LIBRARY "libcurl.so.4"
 #define FIRST_PAUSE_NS NS_PER_S
 #define MAX_PAUSE_NS (5 * NS_PER_S)
-
-/* libcurl's functions, with the types of its header. */
-struct curl_functions {
-        __typeof__(&curl_global_init)     global_init;
-        __typeof__(&curl_easy_init)       easy_init;
-        __typeof__(&(curl_easy_setopt))   easy_setopt;
-        __typeof__(&curl_easy_perform)    easy_perform;
-        __typeof__(&(curl_easy_getinfo))  easy_getinfo;
-        __typeof__(&curl_easy_cleanup)    easy_cleanup;
-        __typeof__(&curl_easy_strerror)   easy_strerror;
-        __typeof__(&curl_slist_append)    slist_append;
-        __typeof__(&curl_slist_free_all)  slist_free_all;
-};
-
-/* Of the process: libcurl and its libraries leave keys of threads behind, and are never closed. */
-static struct dl *library;
 
 struct otlp_export {
         struct trace_sink          sink;
@@ -166,32 +145,6 @@ static const struct trace_sink_ops export_ops = {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static struct error *open_library(struct otlp_export *e) {
-        struct curl_functions *c = &e->curl;
-        const struct {
-                const char   *name;
-                dl_symbol_fn *place;
-        } symbols[] = {
-                { "curl_global_init", (dl_symbol_fn *)&c->global_init },
-                { "curl_easy_init", (dl_symbol_fn *)&c->easy_init },
-                { "curl_easy_setopt", (dl_symbol_fn *)&c->easy_setopt },
-                { "curl_easy_perform", (dl_symbol_fn *)&c->easy_perform },
-                { "curl_easy_getinfo", (dl_symbol_fn *)&c->easy_getinfo },
-                { "curl_easy_cleanup", (dl_symbol_fn *)&c->easy_cleanup },
-                { "curl_easy_strerror", (dl_symbol_fn *)&c->easy_strerror },
-                { "curl_slist_append", (dl_symbol_fn *)&c->slist_append },
-                { "curl_slist_free_all", (dl_symbol_fn *)&c->slist_free_all },
-        };
-        struct error *err = library ? NULL : dl_open(LIBRARY, &library);
-
-        if (err)
-                return error_wrap(err, "trace mode opentelemetry needs libcurl (" LIBRARY
-                                       "), which could not be loaded");
-        for (size_t i = 0; i < ARRAY_LEN(symbols); i++)
-                TRY(dl_get(library, symbols[i].name, symbols[i].place));
-        return NULL;
-}
-
 static struct error *set_up(struct otlp_export *e) {
         struct curl_functions *c = &e->curl;
 
@@ -221,7 +174,7 @@ struct error *otlp_export_new(const struct otlp_export_options *o, struct trace_
 
         e->sink.ops = &export_ops;
         e->options = *o;
-        err = open_library(e);
+        err = curl_library_open("trace mode opentelemetry", &e->curl);
         if (!err)
                 err = set_up(e);
         if (err) {

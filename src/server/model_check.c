@@ -62,9 +62,9 @@ static struct error *suggest_backend(const struct model_check *c, struct error *
 
 static struct error *check_backend(const struct model_check *c) {
         const Inference__ModelConfig *pb = c->config->pb;
-        bool          is_platform = !config_text_is_set(pb->backend);
-        AUTO_CHARS    path = NULL;
-        struct error *err;
+        bool                          is_platform = !config_text_is_set(pb->backend);
+        AUTO_CHARS                    path = NULL;
+        struct error                 *err;
 
         err = backend_registry_find(
                 c->options->backends,

@@ -28,14 +28,14 @@ struct model_check_options {
 };
 
 struct model_check {
-        const struct model_check_options *options;   /* borrowed */
-        const char                       *name;      /* borrowed */
-        const char                       *directory; /* borrowed */
-        char                *config_path; /* owned; NULL: there is no file */
-        struct strbuf        text;        /* the file's; empty when there is none */
-        struct model_config *config;      /* owned; NULL when it could not be read */
-        struct version_pick  versions;
-        struct problem_list  problems;
+        const struct model_check_options *options;     /* borrowed */
+        const char                       *name;        /* borrowed */
+        const char                       *directory;   /* borrowed */
+        char                             *config_path; /* owned; NULL: there is no file */
+        struct strbuf                     text;        /* the file's; empty when there is none */
+        struct model_config              *config;      /* owned; NULL when it could not be read */
+        struct version_pick               versions;
+        struct problem_list               problems;
 };
 
 void model_check_run(struct model_check *c);

@@ -55,9 +55,7 @@ static struct error *is_model(const struct check_run *r, const char *directory, 
 }
 
 static struct error *check_model(struct check_run *r, const char *directory, const char *name) {
-        struct model_check check = { .options = &r->options,
-                                     .name = name,
-                                     .directory = directory };
+        struct model_check check = { .options = &r->options, .name = name, .directory = directory };
         struct error      *err;
 
         model_check_run(&check);

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cli/ctl.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "cli/command_line.h"
+#include "cli/ctl_inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ARENA_MAX_BYTES ((size_t)8 << 30) /* a request and its answer, each in several forms */
+#define FILE_MAX_BYTES ((size_t)1 << 30)
+#define DEFAULT_URL "http://127.0.0.1:8000"
+#define N_VALUES_DEFAULT 16
+#define KEY_VARIABLE "NESO_API_KEY" /* so that it is in no list of processes */
+
+/* Groups of options, a bit each. */
+#define FOR_LOAD (1U << 0)
+#define FOR_INFER (1U << 1)
+#define FOR_VERSION (1U << 2)
+#define FOR_ALL 0U
+
+enum model_argument { NO_MODEL, MAY_NAME_MODEL, NEEDS_MODEL };
+
+static const struct ctl_command {
+        const char         *name;
+        enum model_argument model;
+        const char         *help;
+        unsigned   takes; /* FOR_ groups of the options that it takes beside those of all */
+        ctl_run_fn run;
+} commands[] = {
+        { "index", NO_MODEL, "the models of the repositories, their versions and states", 0,
+          ctl_index },
+        { "load", NEEDS_MODEL, "load a model, or load it again", FOR_LOAD, ctl_load },
+        { "unload", NEEDS_MODEL, "unload a model", 0, ctl_unload },
+        { "ready", MAY_NAME_MODEL, "is the server, or the model, ready? Exit code 1: no",
+          FOR_VERSION, ctl_ready },
+        { "stats", MAY_NAME_MODEL, "requests, executions, mean times, batch sizes", FOR_VERSION,
+          ctl_stats },
+        { "metadata", MAY_NAME_MODEL, "what the server is, or a model's inputs and outputs",
+          FOR_VERSION, ctl_metadata },
+        { "config", NEEDS_MODEL, "a model's configuration", FOR_VERSION, ctl_config },
+        { "infer", NEEDS_MODEL, "run a model once", FOR_VERSION | FOR_INFER, ctl_infer },
+};
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* {"error": "..."}; ptr NULL when it is something else. */
+static struct str read_refusal(struct ctl *c, struct str body) {
+        struct json_reader r;
+        struct str         key, text = { NULL, 0 };
+
+        json_reader_init(&r, body);
+        if (!json_try_enter(&r, JSON_OBJECT))
+                return text;
+        while (json_next_key(&r, &c->arena, &key)) {
+                if (str_is(key, "error") && json_peek(&r) == JSON_STRING)
+                        text = json_read_string(&r, &c->arena);
+                else
+                        json_skip(&r);
+        }
+        return text;
+}
+
+static struct error *refused(struct ctl *c, long status, struct str body) {
+        struct str text = read_refusal(c, body);
+
+        c->exit_code = CTL_REFUSED;
+        if (text.ptr != NULL)
+                return error_new(ERR_INVALID_ARG, "%.*s", STR_ARG(text));
+        return error_new(ERR_INVALID_ARG, "the server answered with HTTP status %ld", status);
+}
+
+struct error *ctl_ask(struct ctl *c, const struct http_question *q, struct str *ret_body,
+                      size_t *ret_header_length) {
+        struct http_reply reply;
+        struct error     *err;
+
+        if (c->client == NULL)
+                err = http_client_new(&c->http, &c->client);
+        else
+                err = NULL;
+        if (err == NULL)
+                err = http_client_ask(c->client, q, &reply);
+        if (err != NULL) {
+                c->exit_code = err->code == ERR_INVALID_ARG ? CTL_USAGE : CTL_UNREACHABLE;
+                return err;
+        }
+        *ret_body = str_range(arena_str(&c->arena, strbuf_str(&reply.body)), reply.body.len);
+        if (ret_header_length != NULL)
+                *ret_header_length = reply.header_length;
+        http_reply_done(&reply);
+        return reply.status == 200 ? NULL : refused(c, reply.status, *ret_body);
+}
+
+struct error *ctl_get(struct ctl *c, const char *path, struct str *ret_body) {
+        return ctl_ask(c, &(struct http_question){ .path = path }, ret_body, NULL);
+}
+
+char *ctl_escape(struct ctl *c, const char *part) {
+        AUTO_STRBUF out = { 0 };
+
+        strbuf_init(&out, 0);
+        for (; *part != '\0'; part++) {
+                unsigned char b = (unsigned char)*part;
+
+                if ((b >= '0' && b <= '9') || (b >= 'A' && b <= 'Z') || (b >= 'a' && b <= 'z') ||
+                    strchr("-._~", b) != NULL)
+                        strbuf_putc(&out, (char)b);
+                else
+                        strbuf_printf(&out, "%%%02X", b);
+        }
+        return arena_strdup(&c->arena, strbuf_cstr(&out));
+}
+
+char *ctl_model_path(struct ctl *c, const char *tail) {
+        const char *model = ctl_escape(c, c->model);
+
+        if (c->version == NULL)
+                return arena_printf(&c->arena, "/v2/models/%s%s", model, tail);
+        return arena_printf(&c->arena, "/v2/models/%s/versions/%s%s", model,
+                            ctl_escape(c, c->version), tail);
+}
+
+struct error *ctl_bad_answer(struct ctl *c, const struct json_reader *r) {
+        c->exit_code = CTL_REFUSED;
+        return error_new(ERR_INTERNAL, "the server's answer cannot be understood: %s at %zu",
+                         json_failed(r) ? json_error_text(r) : "something unexpected",
+                         json_failed(r) ? json_error_offset(r) : (size_t)(r->at - r->begin));
+}
+
+void ctl_put_answer(struct ctl *c, struct str body) {
+        strbuf_put(&c->out, body.ptr, body.len);
+        strbuf_putc(&c->out, '\n');
+}
+
+struct error *ctl_read_file(struct ctl *c, const char *path, struct str *ret) {
+        AUTO_STRBUF bytes = { 0 };
+
+        strbuf_init(&bytes, FILE_MAX_BYTES);
+        TRY(file_read(path, FILE_MAX_BYTES, &bytes));
+        *ret = str_range(arena_str(&c->arena, strbuf_str(&bytes)), bytes.len);
+        return NULL;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+static void print_help(const struct command_line *l) {
+        AUTO_STRBUF text = { 0 };
+
+        strbuf_init(&text, 0);
+        strbuf_puts(&text, "Usage: neso ctl <command> [options]\n\n"
+                           "Asks a running server over HTTP. Commands:\n\n");
+        for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+                const struct ctl_command *k = &commands[i];
+                const char               *model = k->model == NEEDS_MODEL ? "MODEL" : "[MODEL]";
+
+                strbuf_printf(&text, "  %-8s %-8s %s\n", k->name, k->model == NO_MODEL ? "" : model,
+                              k->help);
+        }
+        strbuf_puts(&text, "\nOptions:\n\n");
+        command_line_print_options(l, &text);
+        strbuf_puts(&text,
+                    "\nExit code: 0 done, 1 the server said no, 2 wrong usage, 3 no answer.\n");
+        fputs(strbuf_cstr(&text), stdout);
+}
+
+static const struct ctl_command *find_command(const char *name) {
+        for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+                if (strcmp(name, commands[i].name) == 0)
+                        return &commands[i];
+        return NULL;
+}
+
+static struct error *unknown_command(const char *name) {
+        const char *names[ARRAY_LEN(commands)], *nearest;
+
+        for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+                names[i] = commands[i].name;
+        nearest = str_suggest(str_of(name), names, ARRAY_LEN(names));
+        return error_new(ERR_INVALID_ARG, "unknown command '%s'%s%s%s", name,
+                         nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                         nearest ? "'?" : "");
+}
+
+static struct error *check_words(const struct ctl_command *k, const struct cli_texts *words) {
+        if (words->n_items == 1 && k->model == NEEDS_MODEL)
+                return error_new(ERR_INVALID_ARG, "which model? neso ctl %s MODEL", k->name);
+        if (words->n_items > (k->model == NO_MODEL ? 1 : 2))
+                return error_new(ERR_INVALID_ARG, "'%s' is too much for %s",
+                                 words->items[k->model == NO_MODEL ? 1 : 2], k->name);
+        return NULL;
+}
+
+static struct error *check_options(const struct ctl_command *k, const struct command_line *l) {
+        for (size_t i = 0; i < l->n_options; i++)
+                if ((l->given >> i & 1) != 0 && l->options[i].group != FOR_ALL &&
+                    (l->options[i].group & k->takes) == 0)
+                        return error_new(ERR_INVALID_ARG, "%s takes no option --%s", k->name,
+                                         l->options[i].name);
+        return NULL;
+}
+
+static struct error *read_command(struct ctl *c, const struct command_line *l,
+                                  const struct ctl_command **ret) {
+        if (l->words.n_items == 0)
+                return error_new_text(ERR_INVALID_ARG, "which command?");
+        *ret = find_command(l->words.items[0]);
+        if (*ret == NULL)
+                return unknown_command(l->words.items[0]);
+        TRY(check_words(*ret, &l->words));
+        TRY(check_options(*ret, l));
+        if (c->zeros && c->random)
+                return error_new_text(ERR_INVALID_ARG, "--zeros or --random: not both");
+        if (l->words.n_items == 1 && c->version != NULL)
+                return error_new_text(ERR_INVALID_ARG, "--version: of which model?");
+        if (c->http.key == NULL)
+                c->http.key = getenv(KEY_VARIABLE);
+        if (l->words.n_items > 1)
+                c->model = l->words.items[1];
+        return NULL;
+}
+
+static int fail(struct ctl *c, const struct error *err) {
+        fflush(stdout);
+        fprintf(stderr, "neso ctl: %s\n", err->message);
+        return c->exit_code;
+}
+
+static int run(struct ctl *c, const struct ctl_command *k) {
+        AUTO_ERROR err = k->run(c);
+
+        /* What is there is printed even when something went wrong after it. */
+        fwrite(strbuf_cstr(&c->out), 1, c->out.len, stdout);
+        if (err != NULL)
+                return fail(c, err);
+        if (c->out.overflowed)
+                fprintf(stderr, "neso ctl: there is too much to print\n");
+        return c->exit_code == CTL_REFUSED ? CTL_REFUSED : CTL_DONE;
+}
+
+static int read_and_run(struct ctl *c, struct command_line *l, int argc, char **argv) {
+        const struct ctl_command *k;
+        AUTO_ERROR                err = command_line_read(l, argc, argv);
+
+        c->exit_code = CTL_USAGE;
+        if (err == NULL && l->wants_help) {
+                print_help(l);
+                return CTL_DONE;
+        }
+        if (err == NULL)
+                err = read_command(c, l, &k);
+        if (err != NULL) {
+                fail(c, err);
+                fprintf(stderr, "`neso ctl --help` lists commands and options.\n");
+                return CTL_USAGE;
+        }
+        return run(c, k);
+}
+
+int ctl_main(int argc, char **argv) {
+        struct ctl c = { .http = { .url = DEFAULT_URL }, .seed = 1, .n_values = N_VALUES_DEFAULT };
+        const struct command_option options[] = {
+                { "url", COMMAND_WORD, &c.http.url, "URL", FOR_ALL, "of the server; " DEFAULT_URL },
+                { "key", COMMAND_WORD, &c.http.key, "KEY", FOR_ALL,
+                  "API key; without it that of the environment's " KEY_VARIABLE },
+                { "json", COMMAND_FLAG, &c.is_json, NULL, FOR_ALL, "the server's answer as it is" },
+                { "timeout", COMMAND_COUNT, &c.http.timeout_s, "SECONDS", FOR_ALL,
+                  "for an answer; as long as it takes" },
+                { "cacert", COMMAND_WORD, &c.http.cacert, "FILE", FOR_ALL,
+                  "PEM: who may have signed the server's certificate" },
+                { "cert", COMMAND_WORD, &c.http.cert, "FILE", FOR_ALL,
+                  "PEM: a certificate of your own" },
+                { "key-file", COMMAND_WORD, &c.http.key_file, "FILE", FOR_ALL,
+                  "PEM: the key of --cert" },
+                { "insecure", COMMAND_FLAG, &c.http.is_insecure, NULL, FOR_ALL,
+                  "take any certificate of the server" },
+                { "version", COMMAND_WORD, &c.version, "V", FOR_VERSION,
+                  "infer, config, ready, stats, metadata: of this version" },
+                { "config", COMMAND_WORD, &c.config_file, "FILE", FOR_LOAD,
+                  "load: JSON, instead of the model's configuration" },
+                { "file", COMMAND_WORDS, &c.files, "V/NAME=PATH", FOR_LOAD,
+                  "load: a file instead of those in the repository; needs --config" },
+                { "input", COMMAND_WORDS, &c.inputs, "NAME=JSON", FOR_INFER,
+                  "infer: values, nested or flat; NAME=@PATH reads a file" },
+                { "zeros", COMMAND_FLAG, &c.zeros, NULL, FOR_INFER,
+                  "infer: zeros for the other inputs" },
+                { "random", COMMAND_FLAG, &c.random, NULL, FOR_INFER,
+                  "infer: random values for the other inputs" },
+                { "seed", COMMAND_COUNT, &c.seed, "N", FOR_INFER, "infer: of --random; 1" },
+                { "shape", COMMAND_WORDS, &c.shapes, "NAME=1,2,3", FOR_INFER,
+                  "infer: shape of an input" },
+                { "values", COMMAND_COUNT, &c.n_values, "N", FOR_INFER,
+                  "infer: how many of an output are shown, 0 for all; 16" },
+        };
+        struct command_line line = { .options = options, .n_options = ARRAY_LEN(options) };
+        int                 code;
+
+        arena_init(&c.arena, NULL, 0, ARENA_MAX_BYTES);
+        strbuf_init(&c.out, 0);
+        code = read_and_run(&c, &line, argc, argv);
+        http_client_free(c.client);
+        strbuf_done(&c.out);
+        arena_done(&c.arena);
+        command_line_done(&line);
+        return code;
+}
