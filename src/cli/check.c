@@ -80,6 +80,15 @@ static struct error *load(struct check *c, struct checked_model *m) {
         return core_error_take(TRITONSERVER_ServerUnloadModel(c->server, name));
 }
 
+/* Without the end of the line that such reasons have. */
+static struct str reason_of(struct check *c, const struct error *err) {
+        struct str reason = str_of(arena_strdup(&c->arena, err->message));
+
+        while (reason.len > 0 && reason.ptr[reason.len - 1] == '\n')
+                reason.len--;
+        return reason;
+}
+
 /* One after the other: each has the machine for itself. */
 static void load_all(struct check *c) {
         for (struct checked_model *m = c->report.models; m != NULL; m = m->next) {
@@ -89,7 +98,7 @@ static void load_all(struct check *c) {
                         continue;
                 m->is_loaded = err == NULL;
                 if (err != NULL)
-                        m->load_error = str_of(arena_strdup(&c->arena, err->message));
+                        m->load_error = reason_of(c, err);
         }
 }
 

@@ -6,6 +6,7 @@
 /* One part of the path, "name" or "name[index]". */
 struct part {
         struct str name;
+        bool       has_index;
         uint64_t   index;
 };
 
@@ -20,12 +21,11 @@ struct place_reader {
 
 static bool next_part(struct str *path, struct part *ret) {
         struct str head, index, rest = str_split(*path, '.', &head);
-        bool       has_index = head.len > 0 && head.ptr[head.len - 1] == ']';
 
         if (head.len == 0)
                 return false;
-        *ret = (struct part){ .name = head };
-        if (has_index) {
+        *ret = (struct part){ .name = head, .has_index = head.ptr[head.len - 1] == ']' };
+        if (ret->has_index) {
                 index = str_split(head, '[', &ret->name);
                 index.len--;
                 if (!str_to_u64(index, &ret->index))
@@ -92,6 +92,8 @@ static struct error *read_field(struct place_reader *r) {
         TRY(pb_lexer_accept(l, ':', &has_mark));
         if (!is_wanted) {
                 TRY(skip_value(l));
+        } else if (!r->part.has_index) {
+                TRY(read_candidate(r, place));
         } else {
                 TRY(pb_lexer_accept(l, '[', &is_list));
                 TRY(is_list ? read_list(r) : read_candidate(r, place));

@@ -24,11 +24,13 @@ static struct error *refuse(const Inference__ModelConfig *pb, const struct io_su
                          pb->name);
 }
 
-static bool has_bad_dim(const int64_t *dims, size_t n) {
-        for (size_t i = 0; i < n; i++)
-                if (dims[i] < 1 && dims[i] != SHAPE_ANY_DIM)
-                        return true;
-        return false;
+/* The first; n when all are fine. */
+static size_t find_bad_dim(const int64_t *dims, size_t n) {
+        size_t i = 0;
+
+        while (i < n && (dims[i] >= 1 || dims[i] == SHAPE_ANY_DIM))
+                i++;
+        return i;
 }
 
 static size_t count_variable(const int64_t *dims, size_t n) {
@@ -70,13 +72,14 @@ static bool has_equal_runs(const struct io_subject *io) {
 static struct error *check_reshape(const Inference__ModelConfig *pb, const struct io_subject *io) {
         const int64_t *shape = io->reshape->shape;
         size_t         n = io->reshape->n_shape;
+        size_t         bad_dim = find_bad_dim(shape, n);
 
-        if (has_bad_dim(shape, n))
+        if (bad_dim < n)
                 return error_at(
                         refuse(pb, io,
                                "reshape dimensions must be integer >= 1, or -1 to indicate a "
                                "variable-size dimension"),
-                        "shape");
+                        "shape[%zu]", bad_dim);
         if (shape_element_count(io->dims, io->n_dims) != shape_element_count(shape, n))
                 return error_at(refuse(pb, io, "has different size for dims and reshape"), "shape");
         if (count_variable(io->dims, io->n_dims) != count_variable(shape, n))
@@ -91,6 +94,8 @@ static struct error *check_reshape(const Inference__ModelConfig *pb, const struc
 }
 
 static struct error *check_shape(const Inference__ModelConfig *pb, const struct io_subject *io) {
+        size_t bad_dim = find_bad_dim(io->dims, io->n_dims);
+
         if (!config_text_is_set(io->name))
                 return error_new(ERR_INVALID_ARG, "model %s must specify 'name' for %s", io->role,
                                  pb->name);
@@ -106,12 +111,12 @@ static struct error *check_shape(const Inference__ModelConfig *pb, const struct 
                                "cannot have empty reshape for non-batching model as scalar tensors "
                                "are not supported"),
                         "reshape");
-        if (has_bad_dim(io->dims, io->n_dims))
+        if (bad_dim < io->n_dims)
                 return error_at(
                         refuse(pb, io,
                                "dimension must be integer >= 1, or -1 to indicate a variable-size "
                                "dimension"),
-                        "dims");
+                        "dims[%zu]", bad_dim);
         if (io->reshape != NULL)
                 TRY(error_at(check_reshape(pb, io), "reshape"));
         if (shape_byte_size((enum data_type)io->type, io->dims, io->n_dims) < SHAPE_INVALID_DIM)

@@ -10,6 +10,7 @@
 #include "base/strbuf.h"
 #include "codec/pb_json.h"
 #include "codec/pb_text.h"
+#include "codec/pb_text_place.h"
 #include "model_config.pb-c.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -38,6 +39,19 @@ static void check_round_trip(const ProtobufCMessage *message, struct arena *aren
                 stop("JSON changed", NULL, &first);
 }
 
+/* Also in texts that cannot be read: what is found lies within. */
+static void find_places(struct str text) {
+        static const char *const paths[] = { "name", "input[0].dims[1]", "output[1].reshape.shape",
+                                             "instance_group[0].kind", "parameters[2].value" };
+        struct pb_place          place = { 1, 1 };
+
+        for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+                if (pb_text_find_place(TYPE, text, paths[i], &place) &&
+                    (place.line == 0 || place.line > text.len + 1 || place.column == 0 ||
+                     place.column > text.len + 1))
+                        stop("a place outside of the text", NULL, &(struct strbuf){ .ptr = NULL });
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         struct arena      arena;
         ProtobufCMessage *message = NULL;
@@ -51,6 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         if (!err)
                 check_round_trip(message, &arena);
         error_free(err);
+        find_places(str_range((const char *)bytes, size));
         arena_done(&arena);
         return 0;
 }
