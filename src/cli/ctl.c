@@ -68,6 +68,8 @@ static struct error *refused(struct ctl *c, long status, struct str body) {
         struct str text = read_refusal(c, body);
 
         c->exit_code = CTL_REFUSED;
+        while (text.len > 0 && text.ptr[text.len - 1] == '\n')
+                text.len--; /* reasons of several models are a line each */
         if (text.ptr != NULL)
                 return error_new(ERR_INVALID_ARG, "%.*s", STR_ARG(text));
         return error_new(ERR_INVALID_ARG, "the server answered with HTTP status %ld", status);
@@ -106,8 +108,7 @@ char *ctl_escape(struct ctl *c, const char *part) {
         for (; *part != '\0'; part++) {
                 unsigned char b = (unsigned char)*part;
 
-                if ((b >= '0' && b <= '9') || (b >= 'A' && b <= 'Z') || (b >= 'a' && b <= 'z') ||
-                    strchr("-._~", b) != NULL)
+                if (b > ' ' && b < 0x7f && strchr("#?/", b) == NULL)
                         strbuf_putc(&out, (char)b);
                 else
                         strbuf_printf(&out, "%%%02X", b);

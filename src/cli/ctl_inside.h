@@ -46,7 +46,8 @@ struct error *ctl_get(struct ctl *c, const char *path, struct str *ret_body) NOD
 
 /* "/v2/models/<model>[/versions/<version>]<tail>", escaped; in the arena. */
 char *ctl_model_path(struct ctl *c, const char *tail);
-/* Escapes what is not plain in a part of a path; in the arena. */
+/* Escapes what would not stay one part of the path; in the arena. A '%' stays: servers take names
+ * as they are written. */
 char *ctl_escape(struct ctl *c, const char *part);
 
 /* An error that says that the answer is not what it should be; `r` may have failed or not. */

@@ -66,6 +66,7 @@ static struct error *set_up(struct http_client *c) {
         if (curl->global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(c->easy = curl->easy_init()))
                 return error_new_text(ERR_INTERNAL, "libcurl could not be initialised");
         curl->easy_setopt(c->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+        curl->easy_setopt(c->easy, CURLOPT_PATH_AS_IS, 1L); /* a model may be called ".." */
         curl->easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
         curl->easy_setopt(c->easy, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_S);
         curl->easy_setopt(c->easy, CURLOPT_TIMEOUT, (long)MIN(c->options->timeout_s, 1000000));

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "codec/pb_json.h"
 #include "codec/pb_text.h"
+#include "codec/pb_text_place.h"
 #include "config/config_edit.h"
 
 /* The first block of the arena: most configurations fit in it. */
@@ -57,6 +58,10 @@ struct error *model_config_read_text(struct str text, const char *path, struct m
         c->pb = (Inference__ModelConfig *)message;
         *ret = STEAL(c);
         return NULL;
+}
+
+bool model_config_find_place(struct str text, const char *field, struct pb_place *ret) {
+        return pb_text_find_place(&inference__model_config__descriptor, text, field, ret);
 }
 
 struct error *model_config_read_json(struct str json, struct model_config **ret) {

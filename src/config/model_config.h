@@ -49,6 +49,10 @@ DEFINE_CLEANUP(model_config_cleanup, struct model_config *, model_config_free)
 struct error *model_config_read_text(struct str text, const char *path, struct model_config **ret)
         NODISCARD;
 
+/* Where a field that an error names stands in such a text: pb_text_find_place(). */
+struct pb_place;
+bool model_config_find_place(struct str text, const char *field, struct pb_place *ret) NODISCARD;
+
 /* proto3 JSON: a load override, or what a backend hands to ModelSetConfig. */
 struct error *model_config_read_json(struct str json, struct model_config **ret) NODISCARD;
 

@@ -2,8 +2,8 @@
 #include "server/problem_list.h"
 
 #include "base/mem.h"
-#include "codec/pb_text_place.h"
-#include "model_config.pb-c.h"
+#include "codec/pb_text_lexer.h"
+#include "config/model_config.h"
 
 void problem_list_done(struct problem_list *l) {
         for (size_t i = 0; i < l->n_items; i++) {
@@ -47,7 +47,7 @@ void problem_list_add(struct problem_list *l, const char *file, struct str text,
                 return;
         message = read_place(err->message, &place);
         if (message == NULL && err->field != NULL && text.ptr != NULL &&
-            !pb_text_find_place(&inference__model_config__descriptor, text, err->field, &place))
+            !model_config_find_place(text, err->field, &place))
                 place = (struct pb_place){ 0, 0 };
         p = add(l, file, message != NULL ? message : err->message);
         p->line = place.line;

@@ -95,6 +95,28 @@ static void test_copy_is_apart(void **state) {
         assert_string_equal(copy->message, "one");
 }
 
+static void test_field(void **state) {
+        static struct error fixed = ERROR_STATIC(ERR_INVALID_ARG, "always the same");
+
+        (void)state;
+        AUTO_ERROR err = error_new(ERR_INVALID_ARG, "too small");
+
+        assert_null(err->field);
+        err = error_at(error_at(err, "dims[%d]", 2), "input[%d]", 0);
+        assert_string_equal(err->field, "input[0].dims[2]");
+        assert_string_equal(err->message, "too small");
+        /* It goes along. */
+        err = error_prefix(error_wrap(err, "outside"), "> ");
+        err = error_recode(err, ERR_INTERNAL);
+        AUTO_ERROR copy = error_copy(err);
+        assert_string_equal(err->field, "input[0].dims[2]");
+        assert_string_equal(copy->field, "input[0].dims[2]");
+        assert_string_equal(copy->message, "> outside: too small");
+        assert_null(error_at(NULL, "input"));
+        assert_ptr_equal(error_at(&fixed, "input"), &fixed);
+        assert_null(fixed.field);
+}
+
 static void test_errno(void **state) {
         (void)state;
         AUTO_ERROR absent = error_errno(ENOENT, "unable to open '%s'", "x");
@@ -157,6 +179,7 @@ int main(void) {
                 cmocka_unit_test(test_static_errors_are_never_changed),
                 cmocka_unit_test(test_recode_in_place),
                 cmocka_unit_test(test_copy_is_apart),
+                cmocka_unit_test(test_field),
                 cmocka_unit_test(test_errno),
                 cmocka_unit_test(test_out_of_memory_still_gives_an_error),
                 cmocka_unit_test(test_try),

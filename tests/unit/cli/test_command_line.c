@@ -120,10 +120,9 @@ static void test_help(void **state UNUSED) {
 
         strbuf_init(&out, 0);
         command_line_print_options(&l, &out);
-        assert_string_equal(strbuf_cstr(&out),
-                            "  --word=WORD               one line\n"
-                            "  --a-rather-long-name-of-an-option two\n"
-                            "                            lines\n");
+        assert_string_equal(strbuf_cstr(&out), "  --word=WORD               one line\n"
+                                               "  --a-rather-long-name-of-an-option two\n"
+                                               "                            lines\n");
 }
 
 int main(void) {

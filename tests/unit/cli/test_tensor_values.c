@@ -20,9 +20,15 @@ static void test_shapes(void **state UNUSED) {
         static const struct {
                 const char *text, *printed; /* NULL: refused */
         } rows[] = {
-                { "1,2,3", "[1,2,3]" }, { " [ 4 , -1 ] ", "[4,-1]" }, { "", "[]" },
-                { "[]", "[]" },         { "0", "[0]" },               { "1,", NULL },
-                { "a", NULL },          { "1,,2", NULL },             { "1 2", NULL },
+                { "1,2,3", "[1,2,3]" },
+                { " [ 4 , -1 ] ", "[4,-1]" },
+                { "", "[]" },
+                { "[]", "[]" },
+                { "0", "[0]" },
+                { "1,", NULL },
+                { "a", NULL },
+                { "1,,2", NULL },
+                { "1 2", NULL },
                 { "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", NULL },
         };
 
@@ -106,7 +112,8 @@ static void test_inferred_shapes(void **state UNUSED) {
 static void fill(TRITONSERVER_DataType type, enum tensor_fill fill, uint64_t n,
                  struct strbuf *out) {
         strbuf_init(out, 0);
-        tensor_values_fill(&(struct tensor_source){ .type = type, .fill = fill, .seed = 1 }, n, out);
+        tensor_values_fill(&(struct tensor_source){ .type = type, .fill = fill, .seed = 1 }, n,
+                           out);
 }
 
 static void test_zeros(void **state UNUSED) {
@@ -114,9 +121,12 @@ static void test_zeros(void **state UNUSED) {
                 TRITONSERVER_DataType type;
                 const char           *json;
         } rows[] = {
-                { TRITONSERVER_TYPE_BOOL, "[false,false]" }, { TRITONSERVER_TYPE_INT8, "[0,0]" },
-                { TRITONSERVER_TYPE_UINT64, "[0,0]" },       { TRITONSERVER_TYPE_FP32, "[0.0,0.0]" },
-                { TRITONSERVER_TYPE_BYTES, "[\"\",\"\"]" },  { TRITONSERVER_TYPE_FP16, "[0.0,0.0]" },
+                { TRITONSERVER_TYPE_BOOL, "[false,false]" },
+                { TRITONSERVER_TYPE_INT8, "[0,0]" },
+                { TRITONSERVER_TYPE_UINT64, "[0,0]" },
+                { TRITONSERVER_TYPE_FP32, "[0.0,0.0]" },
+                { TRITONSERVER_TYPE_BYTES, "[\"\",\"\"]" },
+                { TRITONSERVER_TYPE_FP16, "[0.0,0.0]" },
         };
 
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -137,10 +147,10 @@ static void test_random(void **state UNUSED) {
         fill(TRITONSERVER_TYPE_INT8, TENSOR_RANDOM, 100, &again);
         check_text(&again, strbuf_cstr(&first));
         strbuf_init(&other, 0);
-        tensor_values_fill(
-                &(struct tensor_source){
-                        .type = TRITONSERVER_TYPE_INT8, .fill = TENSOR_RANDOM, .seed = 2 },
-                100, &other);
+        tensor_values_fill(&(struct tensor_source){ .type = TRITONSERVER_TYPE_INT8,
+                                                    .fill = TENSOR_RANDOM,
+                                                    .seed = 2 },
+                           100, &other);
         assert_string_not_equal(strbuf_cstr(&other), strbuf_cstr(&first));
         json_reader_init(&r, strbuf_str(&first));
         for (json_enter_array(&r); json_next_element(&r); n++) {
@@ -190,12 +200,9 @@ static void test_half_floats(void **state UNUSED) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_shapes),
-                cmocka_unit_test(test_counts),
-                cmocka_unit_test(test_inferred_shapes),
-                cmocka_unit_test(test_zeros),
-                cmocka_unit_test(test_random),
-                cmocka_unit_test(test_half_floats),
+                cmocka_unit_test(test_shapes),          cmocka_unit_test(test_counts),
+                cmocka_unit_test(test_inferred_shapes), cmocka_unit_test(test_zeros),
+                cmocka_unit_test(test_random),          cmocka_unit_test(test_half_floats),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,14 +73,21 @@ static void test_places(void **state UNUSED) {
 /* Texts that nobody could read end somewhere, with what was found so far or nothing. */
 static void test_broken_texts(void **state UNUSED) {
         static const char *const texts[] = {
-                "",           "input",         "input {",  "input [",      "input [ { dims: [ 1",
-                "input { dims", "name: \"open", "}}}}]]>>", "input { dims: [ 1 2 { < [ } ",
+                "",
+                "input",
+                "input {",
+                "input [",
+                "input [ { dims: [ 1",
+                "input { dims",
+                "name: \"open",
+                "}}}}]]>>",
+                "input { dims: [ 1 2 { < [ } ",
         };
 
         for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
                 struct pb_place place = { 1, 1 };
-                bool found = pb_text_find_place(&inference__model_config__descriptor,
-                                                str_of(texts[i]), "input[0].dims[9]", &place);
+                bool            found = pb_text_find_place(&inference__model_config__descriptor,
+                                                           str_of(texts[i]), "input[0].dims[9]", &place);
 
                 assert_true(!found || (place.line == 1 && place.column <= 9));
         }

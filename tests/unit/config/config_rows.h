@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "codec/pb_field.h"
 #include "config/config_normalize.h"
 #include "config/model_config.h"
 
@@ -31,6 +32,23 @@ static inline char *config_json(const struct model_config *c) {
         return strbuf_take(&json);
 }
 
+/* The field that an error names must be one: "input[0].dims". */
+static inline void assert_field(const char *path) {
+        const ProtobufCMessageDescriptor *type = &inference__model_config__descriptor;
+        struct str                        part, rest = str_of(path);
+
+        while (rest.ptr != NULL) {
+                const ProtobufCFieldDescriptor *field;
+
+                rest = str_split(rest, '.', &part);
+                str_split(part, '[', &part);
+                field = type != NULL ? pb_field_find(type, part) : NULL;
+                if (field == NULL)
+                        fail_msg("there is no field '%s'", path);
+                type = pb_field_kind(field) == PB_MESSAGE ? pb_field_message(field) : NULL;
+        }
+}
+
 /* Takes err. `message` NULL: there must be none. `text` is what it was about. */
 static inline void assert_outcome(struct error *err, enum error_code code, const char *message,
                                   const char *text) {
@@ -42,6 +60,8 @@ static inline void assert_outcome(struct error *err, enum error_code code, const
         if (message == NULL || strcmp(err->message, message) != 0 || err->code != code)
                 fail_msg("got %s \"%s\"\nexpected %s \"%s\"\nin: %s", error_code_string(err->code),
                          err->message, error_code_string(code), message ? message : "(none)", text);
+        if (err->field != NULL)
+                assert_field(err->field);
         error_free(err);
 }
 
