@@ -39,7 +39,7 @@ static struct error *find_directory(struct repo *r, const char *name, char **ret
         const struct found_model *found;
         struct error             *err = NULL;
 
-        TRY(repo_scan_read(r, &scan));
+        TRY(repo_scan_read_one(r, name, &scan));
         found = repo_scan_find(&scan, name);
         if (found == NULL)
                 err = error_new_text(ERR_NOT_FOUND, "no repository has a directory of that name");

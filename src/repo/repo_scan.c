@@ -31,14 +31,18 @@ static void add(struct repo_scan *s, const char *name, char *directory) {
                                                          .directory = directory };
 }
 
-static struct error *scan_path(const struct repo_path *p, struct repo_scan *s) {
+/* `only` NULL: all. */
+static struct error *scan_path(const struct repo_path *p, const char *only, struct repo_scan *s) {
         struct dir_list list;
 
         TRY(error_wrap(dir_list_read(p->path, &list), "failed to read model repository '%s'",
                        p->path));
         for (size_t i = 0; i < list.n_names; i++) {
-                AUTO_CHARS directory = path_join(p->path, list.names[i]);
+                AUTO_CHARS directory = NULL;
 
+                if (only != NULL && strcmp(model_name(p, list.names[i]), only) != 0)
+                        continue;
+                directory = path_join(p->path, list.names[i]);
                 if (is_model_directory(directory, list.names[i]))
                         add(s, model_name(p, list.names[i]), STEAL(directory));
         }
@@ -90,6 +94,10 @@ static struct repo_path *copy_paths(struct repo *r, size_t *ret_n) {
 }
 
 struct error *repo_scan_read(struct repo *r, struct repo_scan *ret) {
+        return repo_scan_read_one(r, NULL, ret);
+}
+
+struct error *repo_scan_read_one(struct repo *r, const char *only, struct repo_scan *ret) {
         size_t            n;
         struct repo_path *paths = copy_paths(r, &n);
         struct error     *err = NULL;
@@ -97,7 +105,7 @@ struct error *repo_scan_read(struct repo *r, struct repo_scan *ret) {
         *ret = (struct repo_scan){ 0 };
         for (size_t i = 0; i < n; i++) {
                 if (err == NULL)
-                        err = scan_path(&paths[i], ret);
+                        err = scan_path(&paths[i], only, ret);
                 repo_path_done(&paths[i]);
         }
         free(paths);

@@ -27,6 +27,8 @@ struct repo_scan {
 
 /* The error names the repository that cannot be read. */
 struct error *repo_scan_read(struct repo *r, struct repo_scan *ret) NODISCARD;
+/* The same of one name alone. */
+struct error *repo_scan_read_one(struct repo *r, const char *name, struct repo_scan *ret) NODISCARD;
 void          repo_scan_done(struct repo_scan *s);
 
 /* NULL when there is none. Names are compared byte by byte with those that the directories have,
