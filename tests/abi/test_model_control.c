@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Models that are loaded, changed and unloaded by a program that embeds the server.
+ *
+ *   test_model_control <directory of backends>
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <ftw.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "triton/core/neso.h"
+
+#define IO                                                                                         \
+        "input [ { name: \"INPUT0\" data_type: TYPE_FP32 dims: [ -1 ] } ]\n"                       \
+        "output [ { name: \"OUTPUT0\" data_type: TYPE_FP32 dims: [ -1 ] } ]\n"
+#define JSON_IO                                                                                    \
+        "\"input\":[{\"name\":\"INPUT0\",\"data_type\":\"TYPE_FP32\",\"dims\":[-1]}],"             \
+        "\"output\":[{\"name\":\"OUTPUT0\",\"data_type\":\"TYPE_FP32\",\"dims\":[-1]}]"
+
+static const char config_text[] = "backend: \"identity\"\n" IO;
+static const char sent_config[] = "{\"backend\":\"identity\"," JSON_IO "}";
+static const char *backend_directory;
+
+struct place {
+        char                        root[64];
+        struct TRITONSERVER_Server *server;
+};
+
+static void assert_ok(struct TRITONSERVER_Error *err) {
+        if (err)
+                fail_msg("%s: %s", TRITONSERVER_ErrorCodeString(err),
+                         TRITONSERVER_ErrorMessage(err));
+}
+
+static void assert_error(struct TRITONSERVER_Error *err, TRITONSERVER_Error_Code code,
+                         const char *text) {
+        assert_non_null(err);
+        assert_string_equal(TRITONSERVER_ErrorMessage(err), text);
+        assert_int_equal(TRITONSERVER_ErrorCode(err), code);
+        TRITONSERVER_ErrorDelete(err);
+}
+
+static void make_folder(const struct place *p, const char *name) {
+        char path[256];
+
+        snprintf(path, sizeof(path), "%s/%s", p->root, name);
+        assert_int_equal(mkdir(path, 0755), 0);
+}
+
+static void write_file(const struct place *p, const char *name, const char *text) {
+        char  path[256];
+        FILE *file;
+
+        snprintf(path, sizeof(path), "%s/%s", p->root, name);
+        file = fopen(path, "w");
+        assert_non_null(file);
+        assert_true(fputs(text, file) >= 0);
+        assert_int_equal(fclose(file), 0);
+}
+
+static int remove_one(const char *path, const struct stat *native, int kind, struct FTW *at) {
+        (void)native, (void)kind, (void)at;
+        return remove(path);
+}
+
+/* A repository "models" with the model m, one "more" with the directory inside; not registered. */
+static void begin(struct place *p, TRITONSERVER_ModelControlMode mode, const char *startup) {
+        struct TRITONSERVER_ServerOptions *options;
+        char                               path[256];
+
+        snprintf(p->root, sizeof(p->root), "/tmp/neso_control_XXXXXX");
+        assert_non_null(mkdtemp(p->root));
+        make_folder(p, "models");
+        make_folder(p, "models/m");
+        make_folder(p, "models/m/1");
+        write_file(p, "models/m/config.pbtxt", config_text);
+        make_folder(p, "more");
+        make_folder(p, "more/inside");
+        make_folder(p, "more/inside/1");
+        write_file(p, "more/inside/config.pbtxt", config_text);
+        snprintf(path, sizeof(path), "%s/models", p->root);
+        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
+        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, path));
+        assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
+        assert_ok(TRITONSERVER_ServerOptionsSetModelControlMode(options, mode));
+        if (startup != NULL)
+                assert_ok(TRITONSERVER_ServerOptionsSetStartupModel(options, startup));
+        assert_ok(TRITONSERVER_ServerNew(&p->server, options));
+        assert_ok(TRITONSERVER_ServerOptionsDelete(options));
+}
+
+static void end(struct place *p) {
+        assert_ok(TRITONSERVER_ServerStop(p->server));
+        assert_ok(TRITONSERVER_ServerDelete(p->server));
+        assert_int_equal(nftw(p->root, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+static bool is_ready(const struct place *p, const char *model, int64_t version) {
+        bool ready = false;
+
+        assert_ok(TRITONSERVER_ServerModelIsReady(p->server, model, version, &ready));
+        return ready;
+}
+
+static void assert_index(const struct place *p, uint32_t flags, const char *expected) {
+        struct TRITONSERVER_Message *message;
+        const char                  *json;
+        size_t                       len;
+
+        assert_ok(TRITONSERVER_ServerModelIndex(p->server, flags, &message));
+        assert_ok(TRITONSERVER_MessageSerializeToJson(message, &json, &len));
+        assert_int_equal(len, strlen(expected));
+        assert_memory_equal(json, expected, len);
+        assert_ok(TRITONSERVER_MessageDelete(message));
+}
+
+static void test_explicit(void **state) {
+        struct place p;
+
+        (void)state;
+        begin(&p, TRITONSERVER_MODEL_CONTROL_EXPLICIT, NULL);
+        assert_index(&p, 0, "[{\"name\":\"m\"}]");
+        assert_index(&p, TRITONSERVER_INDEX_FLAG_READY, "[]");
+        assert_ok(TRITONSERVER_ServerLoadModel(p.server, "m"));
+        assert_true(is_ready(&p, "m", -1));
+        assert_index(&p, TRITONSERVER_INDEX_FLAG_READY,
+                     "[{\"name\":\"m\",\"version\":\"1\",\"state\":\"READY\"}]");
+        assert_ok(TRITONSERVER_ServerUnloadModel(p.server, "m"));
+        assert_false(is_ready(&p, "m", -1));
+        assert_ok(TRITONSERVER_ServerUnloadModelAndDependents(p.server, "m"));
+        assert_error(TRITONSERVER_ServerLoadModel(p.server, "nobody"), TRITONSERVER_ERROR_INTERNAL,
+                     "failed to load 'nobody', failed to poll from model repository");
+        assert_error(TRITONSERVER_ServerLoadModel(p.server, ""), TRITONSERVER_ERROR_INVALID_ARG,
+                     "Model name cannot be empty. Please enter a valid name to deploy.");
+        assert_error(TRITONSERVER_ServerLoadModel(p.server, "../more/inside"),
+                     TRITONSERVER_ERROR_INVALID_ARG,
+                     "invalid model name '../more/inside', model name must not contain path "
+                     "traversal characters");
+        assert_error(TRITONSERVER_ServerPollModelRepository(p.server),
+                     TRITONSERVER_ERROR_UNAVAILABLE, "polling is disabled");
+        end(&p);
+}
+
+static void test_sent_files(void **state) {
+        struct place                         p;
+        struct TRITONSERVER_Parameter       *config, *file, *bad, *odd;
+        const struct TRITONSERVER_Parameter *both[2];
+
+        (void)state;
+        begin(&p, TRITONSERVER_MODEL_CONTROL_EXPLICIT, "m");
+        config = TRITONSERVER_ParameterNew("config", TRITONSERVER_PARAMETER_STRING, sent_config);
+        file = TRITONSERVER_ParameterBytesNew("file:7/model", "bytes", 5);
+        bad = TRITONSERVER_ParameterBytesNew("file:../7/model", "bytes", 5);
+        odd = TRITONSERVER_ParameterNew("file:7/model", TRITONSERVER_PARAMETER_STRING, "text");
+        both[0] = config;
+        both[1] = file;
+        assert_ok(TRITONSERVER_ServerLoadModelWithParameters(p.server, "m", both, 2));
+        assert_true(is_ready(&p, "m", 7));
+        assert_false(is_ready(&p, "m", 1));
+        assert_ok(TRITONSERVER_ServerLoadModelWithParameters(p.server, "m", both, 1));
+        assert_true(is_ready(&p, "m", 1));
+        assert_error(TRITONSERVER_ServerLoadModelWithParameters(p.server, "m", &both[1], 1),
+                     TRITONSERVER_ERROR_INTERNAL,
+                     "failed to load 'm', failed to poll from model repository");
+        both[1] = bad;
+        assert_error(TRITONSERVER_ServerLoadModelWithParameters(p.server, "m", both, 2),
+                     TRITONSERVER_ERROR_INVALID_ARG,
+                     "Invalid file parameter 'file:../7/model', the path must stay within model "
+                     "directory.");
+        both[1] = odd;
+        assert_error(TRITONSERVER_ServerLoadModelWithParameters(p.server, "m", both, 2),
+                     TRITONSERVER_ERROR_INVALID_ARG,
+                     "unrecognized load parameter 'file:7/model' with type 'STRING': 'config' must "
+                     "be a string, 'file:<path>' must be bytes");
+        both[1] = NULL;
+        assert_error(TRITONSERVER_ServerLoadModelWithParameters(p.server, "m", both, 2),
+                     TRITONSERVER_ERROR_INVALID_ARG, "a load parameter is NULL");
+        assert_true(is_ready(&p, "m", 1));
+        TRITONSERVER_ParameterDelete(config);
+        TRITONSERVER_ParameterDelete(file);
+        TRITONSERVER_ParameterDelete(bad);
+        TRITONSERVER_ParameterDelete(odd);
+        end(&p);
+}
+
+static void test_repositories(void **state) {
+        struct place                         p;
+        char                                 more[256], text[512];
+        struct TRITONSERVER_Parameter       *name;
+        const struct TRITONSERVER_Parameter *mapping[1];
+
+        (void)state;
+        begin(&p, TRITONSERVER_MODEL_CONTROL_EXPLICIT, NULL);
+        snprintf(more, sizeof(more), "%s/more", p.root);
+        name = TRITONSERVER_ParameterNew("inside", TRITONSERVER_PARAMETER_STRING, "outside");
+        mapping[0] = name;
+        assert_ok(TRITONSERVER_ServerRegisterModelRepository(p.server, more, mapping, 1));
+        snprintf(text, sizeof(text), "model repository '%s' has already been registered", more);
+        assert_error(TRITONSERVER_ServerRegisterModelRepository(p.server, more, NULL, 0),
+                     TRITONSERVER_ERROR_ALREADY_EXISTS, text);
+        assert_index(&p, 0, "[{\"name\":\"m\"},{\"name\":\"outside\"}]");
+        assert_ok(TRITONSERVER_ServerLoadModel(p.server, "outside"));
+        assert_true(is_ready(&p, "outside", 1));
+        assert_ok(TRITONSERVER_ServerUnregisterModelRepository(p.server, more));
+        assert_true(is_ready(&p, "outside", 1));
+        snprintf(text, sizeof(text), "failed to unregister '%s', repository not found", more);
+        assert_error(TRITONSERVER_ServerUnregisterModelRepository(p.server, more),
+                     TRITONSERVER_ERROR_NOT_FOUND, text);
+        TRITONSERVER_ParameterDelete(name);
+        end(&p);
+}
+
+/* The program decides when to look. */
+static void test_poll(void **state) {
+        struct place p;
+
+        (void)state;
+        begin(&p, TRITONSERVER_MODEL_CONTROL_POLL, NULL);
+        assert_true(is_ready(&p, "m", 1));
+        make_folder(&p, "models/new");
+        make_folder(&p, "models/new/1");
+        write_file(&p, "models/new/config.pbtxt", config_text);
+        make_folder(&p, "models/m/2");
+        assert_ok(TRITONSERVER_ServerPollModelRepository(p.server));
+        assert_index(&p, TRITONSERVER_INDEX_FLAG_READY,
+                     "[{\"name\":\"m\",\"version\":\"1\",\"state\":\"READY\"}]");
+        assert_ok(TRITONSERVER_ServerPollModelRepository(p.server));
+        assert_index(&p, TRITONSERVER_INDEX_FLAG_READY,
+                     "[{\"name\":\"m\",\"version\":\"2\",\"state\":\"READY\"},"
+                     "{\"name\":\"new\",\"version\":\"1\",\"state\":\"READY\"}]");
+        assert_error(TRITONSERVER_ServerLoadModel(p.server, "m"), TRITONSERVER_ERROR_UNAVAILABLE,
+                     "explicit model load / unload is not allowed if polling is enabled");
+        assert_error(TRITONSERVER_ServerUnloadModel(p.server, "m"),
+                     TRITONSERVER_ERROR_UNAVAILABLE,
+                     "explicit model load / unload is not allowed if polling is enabled");
+        assert_error(TRITONSERVER_ServerRegisterModelRepository(p.server, "/tmp", NULL, 0),
+                     TRITONSERVER_ERROR_UNSUPPORTED,
+                     "repository registration is not allowed if model control mode is not "
+                     "EXPLICIT");
+        end(&p);
+}
+
+static void test_none(void **state) {
+        struct place p;
+
+        (void)state;
+        begin(&p, TRITONSERVER_MODEL_CONTROL_NONE, NULL);
+        assert_true(is_ready(&p, "m", 1));
+        assert_error(TRITONSERVER_ServerUnloadModel(p.server, "m"),
+                     TRITONSERVER_ERROR_UNAVAILABLE,
+                     "explicit model load / unload is not allowed if polling is enabled");
+        assert_error(TRITONSERVER_ServerPollModelRepository(p.server),
+                     TRITONSERVER_ERROR_UNAVAILABLE, "polling is disabled");
+        end(&p);
+}
+
+int main(int argc, char **argv) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_explicit), cmocka_unit_test(test_sent_files),
+                cmocka_unit_test(test_repositories), cmocka_unit_test(test_poll),
+                cmocka_unit_test(test_none),
+        };
+
+        if (argc != 2) {
+                fprintf(stderr, "usage: %s <directory of backends>\n", argv[0]);
+                return 2;
+        }
+        backend_directory = argv[1];
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
