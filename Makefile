@@ -20,8 +20,9 @@ SANITIZED = $(CHECKED) -Db_lundef=false -Dwerror=false
 GATED = --suite=unit --suite=abi --suite=fuzz
 
 # Meson looks for these when it configures: one that is new means to configure again.
-PARTS = $(wildcard src/*/meson.build backends/*/meson.build caches/*/meson.build tests/*/meson.build \
-        tests/unit/*/meson.build tests/fuzz/fuzz_*.c .deps/onnxruntime/version)
+PARTS = $(wildcard src/*/meson.build backends/*/meson.build caches/*/meson.build \
+        repoagents/*/meson.build tests/*/meson.build tests/unit/*/meson.build \
+        tests/fuzz/fuzz_*.c .deps/onnxruntime/version)
 
 # $(call configure,FOLDER,OPTIONS)
 configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setup.sh" \
@@ -72,7 +73,7 @@ soak-streams: all
 	@$(PYTHON) tests/stress/grpc_streams.py --build=$(BUILD)
 
 format:
-	@find src backends caches include tests -name '*.[ch]' -print0 | xargs -0 clang-format -i
+	@find src backends caches repoagents include tests -name '*.[ch]' -print0 | xargs -0 clang-format -i
 
 install: all
 	meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))

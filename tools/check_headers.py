@@ -20,7 +20,8 @@ PUBLIC = ["cc -std=c11 -Wall -Wextra -Werror",
 
 
 def headers(root):
-    for top, dialects in (("src", OURS), ("backends", OURS), ("caches", OURS), ("include", PUBLIC)):
+    for top, dialects in (("src", OURS), ("backends", OURS), ("caches", OURS), ("repoagents", OURS),
+                          ("include", PUBLIC)):
         for folder, folders, files in os.walk(os.path.join(root, top)):
             folders.sort()
             for name in sorted(files):

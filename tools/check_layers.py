@@ -26,7 +26,8 @@ LAYERS = {
     "cache": ["base", "config", "infer", "observe", "public"],
     "sched": ["base", "config", "infer", "observe"],
     "backend": ["base", "codec", "config", "infer", "observe", "public"],
-    "repo": ["base", "codec", "config", "infer", "cache", "sched", "backend", "observe"],
+    "repo": ["base", "codec", "config", "infer", "cache", "sched", "backend", "observe",
+             "public"],
     "server": CORE,
     "api": CORE + ["public"],
     "net": ["base"],
@@ -45,10 +46,11 @@ GENERATED = {
     "reflection.pb-c.h": ["grpc"],
 }
 
-# Beginning of a third party's header -> the folder it belongs to, and whether one file has to do.
+# Beginning of a third party's header -> the folder it belongs to (or each of several, which are
+# separate libraries), and whether one file of it has to do.
 THIRD_PARTY = {
     "uv.h": ("src/net", True),
-    "openssl/evp.h": ("src/base", True),
+    "openssl/evp.h": (("src/base", "repoagents/checksum"), True),
     "openssl/": ("src/net", True),
     "llhttp": ("src/http", True),
     "nghttp2/": ("src/grpc", True),
@@ -74,7 +76,7 @@ COMMENT = re.compile(r"/\*.*?\*/", re.S)
 
 
 def sources(root):
-    for top in ("src", "backends", "caches", "include"):
+    for top in ("src", "backends", "caches", "repoagents", "include"):
         for folder, folders, files in os.walk(os.path.join(root, top)):
             folders.sort()
             for name in sorted(files):
@@ -102,6 +104,8 @@ def check_project(path, target):
         return None if folder == "public" else f'a public header includes "{target}"'
     if parts[0] in ("backends", "caches"):
         allowed = {"public", "kit", parts[1]}
+    elif parts[0] == "repoagents":
+        allowed = {"public", parts[1]}
     else:
         if parts[1] not in LAYERS:
             return f"src/{parts[1]} is not in the table of layers"
@@ -118,6 +122,11 @@ def third_party(target):
     return None
 
 
+def owners(start):
+    folders = THIRD_PARTY[start][0]
+    return (folders,) if isinstance(folders, str) else folders
+
+
 def check_system(path, target, users):
     start = third_party(target)
     if start is None:
@@ -125,9 +134,9 @@ def check_system(path, target, users):
             return None
         return f"<{target}> is in no table: a third party's header belongs to one folder"
     users[target].add(path)
-    folder = THIRD_PARTY[start][0]
-    if not path.startswith(folder + "/"):
-        return f"<{target}> belongs to {folder}"
+    folders = owners(start)
+    if not path.startswith(tuple(folder + "/" for folder in folders)):
+        return f"<{target}> belongs to {' and '.join(folders)}"
     return None
 
 
@@ -140,8 +149,8 @@ def own_header(root, path):
 
 
 def unbuilt(root):
-    """The .c files of src/, backends/, caches/ and tests/unit/ that no meson.build beside them names."""
-    for top in ("src", "backends", "caches", "tests/unit"):
+    """The .c files that no meson.build beside them names."""
+    for top in ("src", "backends", "caches", "repoagents", "tests/unit"):
         for folder, _, files in os.walk(os.path.join(root, top)):
             listed = ""
             if "meson.build" in files:
@@ -169,8 +178,10 @@ def check(root):
         if header and (not found or found[0][1] != header):
             problems.append(f'{path}: its own header "{header}" is not included first')
     for target, paths in sorted(users.items()):
-        if THIRD_PARTY[third_party(target)][1] and len(paths) > 1:
-            problems.append(f"<{target}> is included by several files: {', '.join(sorted(paths))}")
+        for folder in owners(third_party(target)):
+            inside = sorted(path for path in paths if path.startswith(folder + "/"))
+            if THIRD_PARTY[third_party(target)][1] and len(inside) > 1:
+                problems.append(f"<{target}> is included by several files: {', '.join(inside)}")
     return n_files, problems
 
 
@@ -183,6 +194,10 @@ def self_test():
         ("public in the core", {"src/sched/q.c":
                                 '#include "sched/q.h"\n#include "triton/core/tritonserver.h"'}),
         ("backend", {"backends/x/x.c": '#include "base/a.h"'}),
+        ("agent", {"repoagents/x/x.c": '#include "kit/errors.h"'}),
+        ("two files of an agent", {"repoagents/checksum/a.c": "#include <openssl/evp.h>",
+                                   "repoagents/checksum/b.c": "#include <openssl/evp.h>",
+                                   "src/base/c.c": "#include <openssl/evp.h>"}),
         ("public header", {"include/triton/core/x.h": '#include "base/a.h"'}),
         ("no path", {"src/base/b.c": '#include "a.h"'}),
         ("unknown folder", {"src/new/n.c": '#include "base/a.h"'}),

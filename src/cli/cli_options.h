@@ -47,6 +47,7 @@ struct cli_options {
         int64_t          model_load_retries;
         const char      *backend_directory;
         struct cli_texts backend_config;
+        const char      *repoagent_directory;
         struct cli_texts cache_config;
         const char      *cache_directory;
         int64_t          cache_bytes; /* of the older option; -1 = not given */

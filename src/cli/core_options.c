@@ -116,13 +116,16 @@ static struct error *set_settings(const struct cli_options *o,
         return NULL;
 }
 
-/* Beside the library: <prefix>/lib/neso/<what> when installed, <build>/<what> in a build. */
-static char *default_directory(const char *what) {
+/* What the option says. When it says nothing, beside the library: <prefix>/lib/neso/<what> when
+ * installed, <build>/<what> in a build. */
+static char *plugin_directory(const char *option, const char *what) {
         Dl_info     place;
         AUTO_CHARS  directory = NULL;
         AUTO_CHARS  below = mem_printf("neso/%s", what);
         char       *installed;
 
+        if (*option != '\0')
+                return mem_strdup(option);
         if (dladdr((void *)(uintptr_t)TRITONSERVER_ServerNew, &place) == 0)
                 return path_join("/opt/tritonserver", what);
         directory = path_dirname(place.dli_fname);
@@ -165,8 +168,8 @@ static struct error *set_model_control(const struct cli_options *o,
 
 static struct error *set_models(const struct cli_options *o,
                                 struct TRITONSERVER_ServerOptions *t) {
-        AUTO_CHARS backends = *o->backend_directory != '\0' ? mem_strdup(o->backend_directory)
-                                                            : default_directory("backends");
+        AUTO_CHARS backends = plugin_directory(o->backend_directory, "backends");
+        AUTO_CHARS agents = plugin_directory(o->repoagent_directory, "repoagents");
 
         for (size_t i = 0; i < o->model_repository.n_items; i++)
                 CORE(TRITONSERVER_ServerOptionsSetModelRepositoryPath(
@@ -178,6 +181,7 @@ static struct error *set_models(const struct cli_options *o,
                 CORE(TRITONSERVER_ServerOptionsSetModelConfigName(t, o->model_config_name));
         CORE(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(t, (unsigned)o->model_load_threads));
         CORE(TRITONSERVER_ServerOptionsSetBackendDirectory(t, backends));
+        CORE(TRITONSERVER_ServerOptionsSetRepoAgentDirectory(t, agents));
         CORE(TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize(
                 t, (uint64_t)o->pinned_pool_bytes));
         CORE(TRITONSERVER_ServerOptionsSetMinSupportedComputeCapability(
@@ -186,8 +190,7 @@ static struct error *set_models(const struct cli_options *o,
 }
 
 static struct error *set_cache(const struct cli_options *o, struct TRITONSERVER_ServerOptions *t) {
-        AUTO_CHARS caches = *o->cache_directory != '\0' ? mem_strdup(o->cache_directory)
-                                                         : default_directory("caches");
+        AUTO_CHARS caches = plugin_directory(o->cache_directory, "caches");
 
         CORE(TRITONSERVER_ServerOptionsSetCacheDirectory(t, caches));
         return cache_options_set(o, t);

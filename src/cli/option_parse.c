@@ -28,6 +28,7 @@ void cli_options_init(struct cli_options *o) {
                 .model_config_name = "",
                 .model_load_threads = 4,
                 .backend_directory = "",
+                .repoagent_directory = "",
                 .cache_directory = "",
                 .cache_bytes = -1,
                 .pinned_pool_bytes = 268435456,

@@ -16,6 +16,7 @@
 #include "repo/reaper.h"
 #include "repo/repo_parts.h"
 
+struct agent_list;
 struct batch_strategy;
 struct override_files;
 
@@ -38,6 +39,7 @@ struct loaded_model {
         const struct repo_parts *parts;     /* borrowed: the server */
         char                    *name;      /* owned */
         char                    *directory; /* owned */
+        struct agent_list       *agents;    /* ref; NULL: it has none */
         struct override_files   *override;  /* ref; NULL unless files were sent for it */
         char                    *settled;   /* owned; its complete configuration, see model_files.h */
         struct backend_model     backend;

@@ -7,6 +7,7 @@
 #include "config/config_check.h"
 #include "config/config_fill.h"
 #include "config/config_normalize.h"
+#include "repo/agent_list.h"
 #include "repo/override.h"
 #include "repo/repo_parts.h"
 
@@ -53,6 +54,41 @@ static struct error *read_config(const struct repo_parts *parts, const struct mo
         if (source->config_json != NULL)
                 return model_config_read_json(str_of(source->config_json), ret);
         return read_file(parts, source->directory, ret);
+}
+
+/* One agent's turn. What it put in the model's place is what is read from now on. */
+static struct error *run_agent(const struct repo_parts *parts, const struct model_source *source,
+                               const Inference__ModelRepositoryAgents__Agent *agent,
+                               struct model_files                            *f) {
+        struct model_source moved = *source;
+        const char         *directory;
+
+        TRY(agent_list_add(f->agents, agent, f->directory, f->config, &directory));
+        if (directory == NULL)
+                return NULL;
+        free(f->directory);
+        f->directory = mem_strdup(directory);
+        moved.directory = f->directory;
+        model_config_free(f->config);
+        f->config = NULL;
+        return read_config(parts, &moved, &f->config);
+}
+
+/* The agents are those of the model's own configuration: what they put in its place names no
+ * further ones. */
+static struct error *run_agents(const struct repo_parts *parts, const struct model_source *source,
+                                struct model_files *f) {
+        AUTO_MODEL_CONFIG                       given = NULL;
+        const Inference__ModelRepositoryAgents *agents = f->config->pb->model_repository_agents;
+
+        if (agents == NULL || agents->n_agents == 0)
+                return NULL;
+        TRY(model_config_copy(f->config, &given));
+        agents = given->pb->model_repository_agents;
+        f->agents = agent_list_new(parts, f->name, agents->n_agents);
+        for (size_t i = 0; i < agents->n_agents; i++)
+                TRY(run_agent(parts, source, agents->agents[i], f));
+        return NULL;
 }
 
 struct error *model_files_print_essence(const struct model_config *config, char **ret) {
@@ -119,8 +155,9 @@ static struct error *read_all(const struct repo_parts *parts, const struct model
                               struct model_files *f, struct version_scan *scan) {
         AUTO_CHARS first = NULL;
 
-        TRY(model_files_scan(f->directory, scan, &first));
         TRY(read_config(parts, source, &f->config));
+        TRY(run_agents(parts, source, f));
+        TRY(model_files_scan(f->directory, scan, &first));
         TRY(model_files_print_essence(f->config, &f->essence));
         TRY(model_files_fill(f->config, f->name, first));
         TRY(model_config_normalize(f->config));
@@ -156,6 +193,7 @@ struct error *model_files_read(const struct repo_parts *parts, const struct mode
 void model_files_done(struct model_files *f) {
         version_pick_done(&f->versions);
         model_config_free(f->config);
+        agent_list_unref(f->agents);
         override_files_unref(f->override);
         free(f->essence);
         free(f->settled);

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 
+struct agent_list;
 struct override_files;
 struct repo_parts;
 
@@ -25,8 +26,9 @@ struct model_source {
 /* What a directory says before any backend is asked. */
 struct model_files {
         char                *name;      /* owned */
-        char                *directory; /* owned */
+        char                *directory; /* owned; the source's, or where an agent put the model */
         struct override_files *override; /* ref; NULL unless files were sent */
+        struct agent_list   *agents;    /* ref; NULL: the model has none */
         char                *essence; /* owned; the configuration as given, as JSON, without what
                                        * can be changed while the model serves */
         char                *settled; /* owned; the same once it is filled and normalised */
@@ -34,8 +36,9 @@ struct model_files {
         struct version_pick  versions;  /* owned; under the version policy */
 };
 
-/* Reads `<directory>/config.pbtxt` (or the named one), fills in what it leaves out, checks it and
- * picks versions. Warnings about odd directories go to the log. */
+/* Reads `<directory>/config.pbtxt` (or the named one), lets the agents that it names have their
+ * turn, fills in what it leaves out, checks it and picks versions. Warnings about odd directories
+ * go to the log. When it fails, the agents are told that the load has failed. */
 struct error *model_files_read(const struct repo_parts *parts, const struct model_source *source,
                                struct model_files *ret) NODISCARD;
 void          model_files_done(struct model_files *f);

@@ -11,8 +11,8 @@
 #include "config/config_normalize.h"
 #include "config/labels.h"
 #include "infer/request_shape.h"
+#include "repo/agent_list.h"
 #include "repo/loaded_model.h"
-#include "repo/model_features.h"
 #include "repo/model_files.h"
 #include "repo/model_instances.h"
 #include "repo/override.h"
@@ -34,6 +34,7 @@ static void end_parts(struct loaded_model *l) {
         model_io_set_free(m->io);
         labels_free(m->labels);
         model_config_free(m->config);
+        agent_list_unref(l->agents);
         override_files_unref(l->override);
         free(l->settled);
         cond_done(&l->checked);
@@ -144,7 +145,6 @@ static struct error *make_scheduler(struct loaded_model *l) {
 static struct error *load(struct loaded_model *l, const struct model_files *files) {
         struct model *m = &l->model;
 
-        TRY(model_features_check(files->config));
         TRY(model_config_copy(files->config, &m->config));
         TRY(open_backend(l));
         TRY(model_load_normalize_groups(l, l->model.config));
@@ -172,6 +172,7 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
         l->name = mem_strdup(files->name);
         l->directory = mem_strdup(files->directory);
         l->override = override_files_ref(files->override);
+        l->agents = agent_list_ref(files->agents);
         mutex_init(&l->lock, LOCK_MODEL);
         cond_init(&l->checked);
         ref_init(&l->model.ref);

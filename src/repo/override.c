@@ -298,18 +298,26 @@ static struct error *write_all(const struct override_files *to, const struct ove
         return NULL;
 }
 
-struct error *override_files_write(struct override_store *s, const struct override_file *files,
-                                   size_t n_files, struct override_files **ret) {
+struct error *override_files_new(struct override_store *s, struct override_files **ret) {
         struct override_files *f;
-        struct error          *err;
         char                  *directory;
 
-        for (size_t i = 0; i < n_files; i++)
-                TRY(check_path(files[i].path));
         TRY(make_place(s, &directory));
         f = mem_zalloc(sizeof(*f));
         ref_init(&f->ref);
         f->directory = directory;
+        *ret = f;
+        return NULL;
+}
+
+struct error *override_files_write(struct override_store *s, const struct override_file *files,
+                                   size_t n_files, struct override_files **ret) {
+        struct override_files *f;
+        struct error          *err;
+
+        for (size_t i = 0; i < n_files; i++)
+                TRY(check_path(files[i].path));
+        TRY(override_files_new(s, &f));
         err = write_all(f, files, n_files);
         if (err != NULL) {
                 override_files_unref(f);

@@ -29,6 +29,8 @@ struct override_file {
 struct override_store *override_store_new(void);
 void                   override_store_free(struct override_store *s); /* NULL is fine */
 
+/* None: an empty directory, which the caller may fill. */
+struct error *override_files_new(struct override_store *s, struct override_files **ret) NODISCARD;
 /* INVALID_ARG for a path that is not plainly below the directory, or that is given twice. */
 struct error *override_files_write(struct override_store *s, const struct override_file *files,
                                    size_t n_files, struct override_files **ret) NODISCARD;

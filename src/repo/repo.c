@@ -138,6 +138,7 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
         r->is_followed = o->is_followed;
         repo_table_init(&r->table);
         r->overrides = override_store_new();
+        r->parts.places = r->overrides;
         err = add_paths(r, o);
         if (err != NULL) {
                 repo_free(r);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/model.h"
+#include "repo/agent_list.h"
 #include "repo/loaded_model.h"
 #include "repo/loader_pool.h"
 #include "repo/model_files.h"
@@ -121,11 +122,14 @@ static void add_load(struct change *c, int64_t version) {
 
 /* May this version stay as it is? Its own files must be the same, and what its configuration says
  * beside instance groups: as it was given, or as the backend has completed it, which is what
- * clients that ask for the configuration, change the groups and send it back come with. */
+ * clients that ask for the configuration, change the groups and send it back come with. Not beside
+ * agents: what these have prepared or checked is for one load. */
 static bool may_stay_locked(const struct change *c, const struct repo_version *v,
                             const struct model_mark *mark) {
         const struct repo_entry *e = c->entry;
 
+        if (e->agents != NULL || c->files.agents != NULL)
+                return false;
         return v->state == VERSION_READY && mark != NULL && e->mark != NULL &&
                strcmp(e->directory, c->files.directory) == 0 && e->mark->rest == mark->rest &&
                model_mark_version_equal(e->mark, mark, v->number) &&
@@ -206,6 +210,7 @@ static struct error *failure(const struct change *c) {
 
 /* What served goes on serving; versions that did not are UNAVAILABLE. */
 static void give_up(struct change *c) {
+        agent_list_fail(c->files.agents);
         for (size_t i = 0; i < c->n_updates; i++)
                 model_update_cancel(c->updates[i]);
         for (size_t i = 0; i < c->n_loads; i++) {
@@ -274,11 +279,14 @@ static struct model **swap_locked(struct change *c, size_t *ret_n) {
 /* From now on requests get the new models. Takes the mark. */
 static void take_over(struct change *c, struct model_mark *mark, bool is_override) {
         struct repo_entry *e = c->entry;
+        struct agent_list *old_agents;
         struct model     **old;
         size_t             n_old;
 
         mutex_lock(&c->repo->table.lock);
         old = swap_locked(c, &n_old);
+        old_agents = e->agents;
+        e->agents = agent_list_ref(c->files.agents);
         free(e->essence);
         e->essence = STEAL(c->files.essence);
         free(e->directory);
@@ -291,9 +299,12 @@ static void take_over(struct change *c, struct model_mark *mark, bool is_overrid
                 model_hide(old[i]);
         for (size_t i = 0; i < c->n_loads; i++)
                 model_publish(c->loads[i].model);
+        agent_list_complete(c->files.agents);
+        agent_list_unload(old_agents);
         for (size_t i = 0; i < n_old; i++)
                 model_unref(old[i]);
         free(old);
+        agent_list_unref(old_agents);
         for (size_t i = 0; i < c->n_updates; i++)
                 model_update_commit(c->updates[i]);
         log_info("successfully loaded '%s'", e->name);
@@ -355,10 +366,12 @@ struct error *repo_change_load(struct repo *r, struct repo_entry *e,
 }
 
 void repo_change_unload(struct repo *r, struct repo_entry *e) {
-        struct model **old;
-        size_t         n = 0;
+        struct agent_list *agents;
+        struct model     **old;
+        size_t             n = 0;
 
         mutex_lock(&r->table.lock);
+        agents = STEAL(e->agents);
         old = mem_zalloc((e->n_versions + 1) * sizeof(struct model *));
         for (size_t i = 0; i < e->n_versions; i++)
                 if (e->versions[i].state == VERSION_READY)
@@ -372,12 +385,14 @@ void repo_change_unload(struct repo *r, struct repo_entry *e) {
         e->is_wanted = false;
         mutex_unlock(&r->table.lock);
         repo_tell_changed(r);
+        agent_list_unload(agents);
         for (size_t i = 0; i < n; i++) {
                 log_info("unloading: %s:%lld", old[i]->name, (long long)old[i]->version);
                 model_hide(old[i]);
                 model_unref(old[i]);
         }
         free(old);
+        agent_list_unref(agents);
 }
 
 static bool all_ready_locked(const struct repo_entry *e) {

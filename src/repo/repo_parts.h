@@ -5,9 +5,11 @@
 
 #include <stdbool.h>
 
+struct agent_registry;
 struct backend_registry;
 struct model;
 struct notice;
+struct override_store;
 struct reaper;
 struct response_cache;
 struct stats_board;
@@ -15,6 +17,7 @@ struct timer_thread;
 
 struct repo_parts {
         struct backend_registry *backends;
+        struct agent_registry   *agents;
         struct stats_board      *board;
         struct timer_thread     *timers;
         struct reaper           *reaper;
@@ -22,6 +25,7 @@ struct repo_parts {
         struct notice           *ready;             /* told of changed states; NULL = nobody cares */
         void                    *server;            /* TRITONSERVER_Server, for backends */
         bool                     auto_complete;     /* configurations may be absent or partial */
+        struct override_store   *places;            /* set by the repository: for agents */
         const char              *config_name;       /* --model-config-name; "" = config.pbtxt */
         /* A model has ended, only its name, version and address are left; on the reaper's thread.
          * May be NULL. */

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "infer/model.h"
+#include "repo/agent_list.h"
 #include "repo/model_mark.h"
 
 #include <assert.h>
@@ -21,6 +22,7 @@ static void entry_free(struct repo_entry *e) {
         }
         free(e->versions);
         free(e->essence);
+        agent_list_unref(e->agents);
         model_mark_free(e->mark);
         model_mark_free(e->seen);
         model_mark_free(e->tried);

@@ -27,6 +27,7 @@ struct repo_entry {
         bool                 is_wanted;   /* since the start: the server is not ready without it */
         unsigned             n_waiting;   /* for their turn, while it is busy */
         char                *essence;   /* owned; of what serves, see model_files.h; NULL = nothing */
+        struct agent_list   *agents;    /* ref; of what serves; NULL: it has none */
         struct model_mark   *mark;      /* owned; of the files that serve; NULL = none */
         struct model_mark   *seen;      /* owned; by the last poll; NULL = no directory */
         struct model_mark   *tried;     /* owned; that failed to load; NULL = none did */

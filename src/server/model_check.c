@@ -8,7 +8,6 @@
 #include "config/config_normalize.h"
 #include "config/config_review.h"
 #include "config/labels.h"
-#include "repo/model_features.h"
 #include "repo/model_files.h"
 #include "repo/warmup_input.h"
 
@@ -155,7 +154,6 @@ static void check_config(struct model_check *c, struct version_scan *scan) {
 
         note(c, model_config_check_name(c->config, c->name));
         pick_versions(c, scan);
-        note(c, model_features_check(c->config));
         if (is_general || config_text_is_set(c->config->pb->backend))
                 note(c, check_backend(c));
         note(c, check_groups(c));

@@ -11,6 +11,7 @@
 #include "infer/model.h"
 #include "observe/metric.h"
 #include "observe/model_stats.h"
+#include "repo/agent.h"
 #include "repo/reaper.h"
 #include "repo/repo.h"
 #include "server/core_metrics.h"
@@ -65,6 +66,7 @@ static void make_metrics(struct server *s, const struct server_options *o) {
 static struct error *make_repo(struct server *s, const struct server_options *o) {
         struct repo_options options = {
                 .parts = { .backends = s->backends,
+                           .agents = s->agents,
                            .board = s->board,
                            .timers = s->timers,
                            .reaper = s->reaper,
@@ -114,6 +116,7 @@ static struct error *build(struct server *s, const struct server_options *o) {
         TRY(timer_thread_new(&s->timers));
         TRY(make_cache(s, o));
         s->backends = make_backends(o);
+        s->agents = agent_registry_new(o->repoagent_directory);
         TRY(reaper_new(&s->reaper));
         return make_repo(s, o);
 }
@@ -205,6 +208,7 @@ void server_free(struct server *s) {
                 return;
         repo_free(s->repo);
         reaper_free(s->reaper);
+        agent_registry_free(s->agents);
         backend_registry_free(s->backends);
         response_cache_free(s->cache);
         timer_thread_free(s->timers);

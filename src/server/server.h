@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct agent_registry;
 struct backend_registry;
 struct core_metrics;
 struct metric_registry;
@@ -46,6 +47,7 @@ struct server {
         struct timer_thread     *timers;   /* owned */
         struct response_cache   *cache;    /* owned; NULL = none */
         struct backend_registry *backends; /* owned */
+        struct agent_registry   *agents;   /* owned; of repositories */
         struct reaper           *reaper;   /* owned */
         struct repo             *repo;     /* owned */
 };

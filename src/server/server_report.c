@@ -4,6 +4,7 @@
 #include "backend/backend_registry.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "repo/agent.h"
 #include "repo/repo.h"
 #include "server/server.h"
 
@@ -62,6 +63,18 @@ static void finish(struct report_table *t) {
         }
         print_rule(&out, widths, t->n_columns);
         free(t->rows);
+}
+
+static void add_agent(const struct agent *a, void *userp) {
+        add_row(userp, a->name, a->path, NULL);
+}
+
+static void report_agents(struct server *s) {
+        struct report_table t = { .n_columns = 2 };
+
+        add_row(&t, "Repository Agent", "Path", NULL);
+        agent_registry_each(s->agents, add_agent, &t);
+        finish(&t);
 }
 
 static void add_backend(const struct backend *b, void *userp) {
@@ -130,6 +143,7 @@ static void report_options(struct server *s, const struct server_options *o) {
 void server_report_start(struct server *s, const struct server_options *o) {
         if (!log_is_enabled(LOG_INFO))
                 return;
+        report_agents(s);
         report_backends(s);
         report_models(s);
         report_options(s, o);

@@ -43,15 +43,3 @@ def map_names(root=ROOT):
     with open(os.path.join(root, "src", "api", "exports.map")) as file:
         text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
     return re.findall(r"\b([A-Z]+_\w+);", text)
-
-
-def unsupported_names(root=ROOT):
-    with open(os.path.join(root, "src", "api", "api_unsupported.c")) as file:
-        return re.findall(r"^UNSUPPORTED\((\w+),", file.read(), flags=re.M)
-
-
-def documented_unsupported(root=ROOT):
-    """The block below the heading of that name in docs/compatibility.md."""
-    with open(os.path.join(root, "docs", "compatibility.md"), encoding="utf-8") as file:
-        section = file.read().partition("### Functions that answer UNSUPPORTED\n")[2]
-    return re.search(r"^```$(.*?)^```$", section, flags=re.S | re.M)[1].split()

@@ -15,21 +15,25 @@
 #include "base/mem.h"
 #include "base/timer.h"
 #include "infer/fake_model.h"
+#include "repo/agent.h"
 #include "repo/reaper.h"
 
 void repo_place_begin(struct repo_place *p) {
         struct stats_board_options board = { .counter_latencies = true };
         AUTO_CHARS                 backends = NULL;
+        AUTO_CHARS                 agents = NULL;
 
         fake_host_reset();
         *p = (struct repo_place){ .tree = temp_tree_make() };
         p->library = fake_library_open(&p->tree, "fake_backend", "backends/fake/libtriton_fake.so");
         temp_tree_folder(&p->tree, "models");
         backends = temp_tree_path(&p->tree, "backends");
+        agents = temp_tree_path(&p->tree, "agents");
         p->metrics = metric_registry_new();
         p->parts.board = stats_board_new(p->metrics, &board);
         p->parts.backends = backend_registry_new(
                 &(struct backend_registry_options){ .directory = backends, .auto_complete = true });
+        p->parts.agents = agent_registry_new(agents);
         p->parts.auto_complete = true;
         p->parts.config_name = "";
         notice_init(&p->ready);
@@ -42,6 +46,7 @@ void repo_place_end(struct repo_place *p) {
         if (p->repo != NULL)
                 repo_place_close(p);
         reaper_free(p->parts.reaper);
+        agent_registry_free(p->parts.agents);
         backend_registry_free(p->parts.backends);
         timer_thread_free(p->parts.timers);
         stats_board_free(p->parts.board);

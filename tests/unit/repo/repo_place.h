@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All that a repository needs of a server, around a folder "models" (and "more") and a fake
- * backend in "backends".
+/* All that a repository needs of a server, around a folder "models" (and "more"), a fake
+ * backend in "backends", and agents, where a test puts some, in "agents".
  *
  * Ownership.  repo_place_end() frees everything.
  */

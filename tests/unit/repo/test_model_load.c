@@ -196,9 +196,6 @@ static void test_failures(void **state) {
                   "instance group m_0 of model m has kind KIND_GPU but server does not support "
                   "GPUs",
                   0, 0 },
-                { "model_repository_agents { agents [{ name: 'checksum' }] }", FAKE_EXECUTE, NULL,
-                  ERR_UNSUPPORTED, "model 'm': model_repository_agents is not supported yet", 0,
-                  0 },
                 { "runtime: 'libmissing.so'", FAKE_EXECUTE, NULL, ERR_INVALID_ARG, NULL, 0, 0 },
         };
 

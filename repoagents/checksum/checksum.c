@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The repository agent "checksum": a model whose files are not what its configuration says is not
+ * loaded.
+ *
+ * Each parameter is one file to look at before the load. Its name is "<algorithm>:<file>", with MD5
+ * or SHA256 and a path below the model's directory; its value is the digest in hexadecimal digits:
+ *
+ *     model_repository_agents { agents { name: "checksum"
+ *       parameters { key: "SHA256:1/model.onnx" value: "9f86d081..." } } }
+ *
+ * Ownership.  Nothing is kept between calls.
+ * Threads.  Any number of models at once.
+ */
+#include "checksum/file_digest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "triton/core/tritonrepoagent.h"
+
+#define TRY(expression)                                                                            \
+        do {                                                                                       \
+                TRITONSERVER_Error *try_err_ = (expression);                                       \
+                if (try_err_ != NULL)                                                              \
+                        return try_err_;                                                           \
+        } while (0)
+
+__attribute__((format(printf, 1, 2))) static TRITONSERVER_Error *refusal(const char *format, ...) {
+        TRITONSERVER_Error *err;
+        va_list             args;
+        char               *text = NULL;
+
+        va_start(args, format);
+        if (vasprintf(&text, format, args) < 0)
+                text = NULL;
+        va_end(args);
+        err = TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INVALID_ARG, text != NULL ? text : format);
+        free(text);
+        return err;
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+/* A path that stays below where it starts, as far as its text tells. */
+static bool is_plain(const char *path) {
+        if (*path == '\0' || *path == '/')
+                return false;
+        for (const char *part = path; part != NULL; part = strchr(part, '/')) {
+                part += *part == '/';
+                if (strncmp(part, "..", 2) == 0 && (part[2] == '/' || part[2] == '\0'))
+                        return false;
+        }
+        return true;
+}
+
+/* The same once its links are followed: `root` and `path` have none. */
+static bool is_below(const char *root, const char *path) {
+        size_t len = strlen(root);
+
+        return strncmp(path, root, len) == 0 && path[len] == '/';
+}
+
+static TRITONSERVER_Error *open_regular(const char *path, const char *file, int *ret) {
+        struct stat stat;
+        /* A named pipe must not be waited for. */
+        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+        if (fd < 0)
+                return refusal("unable to open '%s': %s", file, strerror(errno));
+        if (fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode)) {
+                close(fd);
+                return refusal("'%s' is no regular file", file);
+        }
+        *ret = fd;
+        return NULL;
+}
+
+static TRITONSERVER_Error *open_below(const char *directory, const char *file, int *ret) {
+        char                root[PATH_MAX];
+        char                path[PATH_MAX];
+        char               *joined = NULL;
+        bool                is_there;
+
+        if (!is_plain(file))
+                return refusal("'%s': the path must stay within the model directory", file);
+        if (realpath(directory, root) == NULL)
+                return refusal("unable to open '%s': %s", directory, strerror(errno));
+        if (asprintf(&joined, "%s/%s", root, file) < 0)
+                return refusal("unable to open '%s': out of memory", file);
+        is_there = realpath(joined, path) != NULL;
+        free(joined);
+        if (!is_there)
+                return refusal("unable to open '%s': %s", file, strerror(errno));
+        if (!is_below(root, path))
+                return refusal("'%s': the path must stay within the model directory", file);
+        return open_regular(path, file, ret);
+}
+
+/* ---- one parameter --------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *compare(const struct file_digest_kind *kind, const char *directory,
+                                   const char *file, const char *expected) {
+        char        found[FILE_DIGEST_MAX_TEXT];
+        const char *why;
+        int         fd;
+
+        TRY(open_below(directory, file, &fd));
+        why = file_digest_read(kind, fd, found);
+        close(fd);
+        if (why != NULL)
+                return refusal("unable to compute %s of '%s': %s", kind->name, file, why);
+        if (strcasecmp(found, expected) != 0)
+                return refusal("%s mismatch of file '%s': expected %s, found %s", kind->name, file,
+                               expected, found);
+        return NULL;
+}
+
+static TRITONSERVER_Error *check(const char *directory, const char *name, const char *value) {
+        const char                    *colon = strchr(name, ':');
+        const struct file_digest_kind *kind;
+
+        if (colon == NULL)
+                return refusal("parameter '%s' is not of the form <algorithm>:<file>", name);
+        kind = file_digest_find(name, (size_t)(colon - name));
+        if (kind == NULL)
+                return refusal("parameter '%s': the algorithm must be MD5 or SHA256", name);
+        if (strlen(value) != kind->n_digits ||
+            strspn(value, "0123456789abcdefABCDEF") != kind->n_digits)
+                return refusal("parameter '%s': the value '%s' is no %s digest of %zu hexadecimal "
+                               "digits",
+                               name, value, kind->name, kind->n_digits);
+        return compare(kind, directory, colon + 1, value);
+}
+
+static TRITONSERVER_Error *check_all(TRITONREPOAGENT_Agent      *agent,
+                                     TRITONREPOAGENT_AgentModel *model) {
+        TRITONREPOAGENT_ArtifactType type;
+        const char                  *directory, *name, *value;
+        uint32_t                     n;
+
+        TRY(TRITONREPOAGENT_ModelRepositoryLocation(agent, model, &type, &directory));
+        if (type != TRITONREPOAGENT_ARTIFACT_FILESYSTEM)
+                return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNSUPPORTED,
+                                             "only models in local directories can be checked");
+        TRY(TRITONREPOAGENT_ModelParameterCount(agent, model, &n));
+        for (uint32_t i = 0; i < n; i++) {
+                TRY(TRITONREPOAGENT_ModelParameter(agent, model, i, &name, &value));
+                TRY(check(directory, name, value));
+        }
+        return NULL;
+}
+
+/* ---- entry points ---------------------------------------------------------------------------- */
+
+/* A server of another interface must not call the rest. */
+TRITONSERVER_Error *TRITONREPOAGENT_Initialize(TRITONREPOAGENT_Agent *agent) {
+        uint32_t major, minor;
+
+        (void)agent;
+        TRY(TRITONREPOAGENT_ApiVersion(&major, &minor));
+        if (major != TRITONREPOAGENT_API_VERSION_MAJOR || minor < TRITONREPOAGENT_API_VERSION_MINOR)
+                return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNSUPPORTED,
+                                             "the server has another version of the repository "
+                                             "agent interface");
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONREPOAGENT_ModelAction(TRITONREPOAGENT_Agent           *agent,
+                                                TRITONREPOAGENT_AgentModel      *model,
+                                                const TRITONREPOAGENT_ActionType action_type) {
+        return action_type == TRITONREPOAGENT_ACTION_LOAD ? check_all(agent, model) : NULL;
+}

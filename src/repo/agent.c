@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "repo/agent.h"
+
+#include "base/dl.h"
+#include "base/file.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+struct agent_registry {
+        char        *directory; /* owned */
+        struct mutex lock;      /* rank LOCK_SERVER; serialises opening, guards the map */
+        struct map   by_name;   /* struct agent, owned */
+};
+
+/* ---- one library ----------------------------------------------------------------------------- */
+
+#define FIND(a, member, symbol)                                                                    \
+        (a)->entry.member = (__typeof__((a)->entry.member))dl_find((a)->library, symbol)
+
+static struct error *find_entry_points(struct agent *a) {
+        dl_symbol_fn action;
+
+        /* First: a library without it is no agent, and nothing in it may be called. */
+        TRY(dl_get(a->library, "TRITONREPOAGENT_ModelAction", &action));
+        a->entry.model_action = (agent_action_fn)action;
+        FIND(a, initialize, "TRITONREPOAGENT_Initialize");
+        FIND(a, finalize, "TRITONREPOAGENT_Finalize");
+        FIND(a, model_initialize, "TRITONREPOAGENT_ModelInitialize");
+        FIND(a, model_finalize, "TRITONREPOAGENT_ModelFinalize");
+        return NULL;
+}
+
+static struct error *start(struct agent *a) {
+        struct error *err;
+
+        if (a->entry.initialize == NULL)
+                return NULL;
+        err = (struct error *)a->entry.initialize((TRITONREPOAGENT_Agent *)a);
+        if (err != NULL)
+                a->entry.finalize = NULL; /* what did not start is not ended */
+        return error_wrap(err, "failed to initialize '%s'", a->path);
+}
+
+static void agent_close(struct agent *a) {
+        if (a->entry.finalize != NULL) {
+                AUTO_ERROR err = (struct error *)a->entry.finalize((TRITONREPOAGENT_Agent *)a);
+
+                if (err != NULL)
+                        log_error("repository agent '%s' failed to finalize: %s", a->name,
+                                  err->message);
+        }
+        dl_close(a->library);
+        free(a->path);
+        free(a->name);
+        free(a);
+}
+
+static struct error *agent_open(const char *name, const char *path, struct agent **ret) {
+        struct agent *a = mem_zalloc(sizeof(*a));
+        struct error *err;
+
+        a->name = mem_strdup(name);
+        a->path = mem_strdup(path);
+        err = dl_open(path, &a->library);
+        if (err == NULL)
+                err = find_entry_points(a);
+        if (err == NULL)
+                err = start(a);
+        if (err != NULL) {
+                agent_close(a);
+                return err;
+        }
+        *ret = a;
+        return NULL;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+struct agent_registry *agent_registry_new(const char *directory) {
+        struct agent_registry *r = mem_zalloc(sizeof(*r));
+
+        r->directory = mem_strdup(directory);
+        mutex_init(&r->lock, LOCK_SERVER);
+        map_init(&r->by_name);
+        return r;
+}
+
+void agent_registry_free(struct agent_registry *r) {
+        const struct map_entry *e;
+        size_t                  at = 0;
+
+        if (r == NULL)
+                return;
+        while ((e = map_next(&r->by_name, &at)) != NULL)
+                agent_close(e->value);
+        map_done(&r->by_name);
+        mutex_done(&r->lock);
+        free(r->directory);
+        free(r);
+}
+
+/* *ret_path is owned by the caller. */
+static struct error *find_library(const struct agent_registry *r, const char *name,
+                                  const char *model, char **ret_path) {
+        AUTO_CHARS path = NULL;
+
+        if (*name == '\0')
+                return error_new(ERR_INVALID_ARG,
+                                 "model '%s' asks for a repository agent without a name", model);
+        if (strchr(name, '/') != NULL || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+                return error_new(ERR_INVALID_ARG,
+                                 "repository agent name '%s' of model '%s' leads out of the "
+                                 "repository agent directory '%s'",
+                                 name, model, r->directory);
+        path = mem_printf("%s/%s/libtritonrepoagent_%s.so", r->directory, name, name);
+        if (!file_exists(path))
+                return error_new(ERR_INVALID_ARG,
+                                 "unable to find the library of repository agent '%s' for model "
+                                 "'%s', searched: '%s'",
+                                 name, model, path);
+        *ret_path = STEAL(path);
+        return NULL;
+}
+
+struct error *agent_registry_get(struct agent_registry *r, const char *name, const char *model,
+                                 struct agent **ret) {
+        AUTO_CHARS    path = NULL;
+        struct agent *a;
+
+        TRY(find_library(r, name, model, &path));
+        MUTEX_GUARD(&r->lock);
+        a = map_find(&r->by_name, str_of(name));
+        if (a == NULL) {
+                TRY(error_wrap(agent_open(name, path, &a),
+                               "unable to open repository agent '%s' for model '%s'", name,
+                               model));
+                map_set(&r->by_name, str_of(name), a);
+        }
+        *ret = a;
+        return NULL;
+}
+
+void agent_registry_each(struct agent_registry *r,
+                         void (*each)(const struct agent *a, void *userp), void *userp) {
+        const struct map_entry *e;
+        size_t                  at = 0;
+
+        MUTEX_GUARD(&r->lock);
+        while ((e = map_next(&r->by_name, &at)) != NULL)
+                each(e->value, userp);
+}
