@@ -40,7 +40,6 @@ static struct error *tell_allocator(const struct response_source *s) {
 
 struct error *response_new_from(const struct response_source *source, struct response **ret) {
         struct response *r;
-        struct error    *err;
 
         /* What waits for the responses of earlier requests is not written meanwhile, and those
          * may be the same backend's to make: with a slot nobody waits for room. */
@@ -60,11 +59,12 @@ struct error *response_new_from(const struct response_source *source, struct res
                 response_slot_ref(r->source.slot);
         if (UNLIKELY(r->source.trace != NULL))
                 trace_ref(r->source.trace);
-        err = copy_id(r, source->id) ? tell_allocator(source) : out_of_memory();
-        if (err != NULL) {
+        if (!copy_id(r, source->id)) {
                 response_free(r);
-                return err;
+                return out_of_memory();
         }
+        /* A failure is this response's: without a response nobody would ever be told. */
+        r->error = tell_allocator(source);
         *ret = r;
         return NULL;
 }
@@ -192,6 +192,8 @@ struct error *response_output_buffer(struct response_output *o, uint64_t byte_si
         if (o->has_buffer)
                 return error_new(ERR_ALREADY_EXISTS,
                                  "allocated buffer for output '%s' already exists", o->name);
+        if (UNLIKELY(r->error != NULL))
+                return error_copy(r->error);
         if (a == NULL)
                 return error_new(ERR_INTERNAL, "no response allocator is set for output '%s'",
                                  o->name);
@@ -244,8 +246,10 @@ struct error *response_send(struct response *r, uint32_t flags, const struct err
                 response_free(r);
                 return err;
         }
-        if (why != NULL)
+        if (why != NULL) {
+                error_free(r->error);
                 r->error = error_copy(why);
+        }
         keeper = response_flow_take_keeper(s->flow);
         if (UNLIKELY(keeper != NULL))
                 keeper->keep(keeper, r, flags);

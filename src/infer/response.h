@@ -74,7 +74,8 @@ static inline struct response_source response_source_of(const struct request *re
         };
 }
 
-/* Takes references and copies of its own. May wait for room, see response_flow.h. */
+/* Takes references and copies of its own. May wait for room, see response_flow.h. An error of the
+ * allocator's start function becomes the response's: it gets no buffers and is sent with it. */
 struct error *response_new_from(const struct response_source *source, struct response **ret);
 struct error *response_new(const struct request *req, struct response **ret);
 void          response_free(struct response *response);

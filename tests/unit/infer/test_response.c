@@ -358,14 +358,25 @@ static void test_alloc_and_attributes_fail(void **state) {
 
 static void test_start_fails(void **state) {
         struct front     f;
-        struct response *r = NULL;
+        struct response *r;
+        void            *memory = NULL;
 
         (void)state;
         open_front(&f);
         f.allocator.start = start;
         f.fails = true;
-        assert_error(response_new(f.req, &r), ERR_UNAVAILABLE, "start failed");
-        assert_null(r);
+        r = new_response(&f);
+        f.fails = false;
+        assert_error(ask(add_output(r, "Y", DATA_TYPE_FP32, (int64_t[]){ 1, 6 }, 2), 24, &memory),
+                     ERR_UNAVAILABLE, "start failed");
+        assert_null(memory);
+        assert_ok(response_send(r, RESPONSE_FINAL, NULL), "send");
+        assert_error(error_copy(r->error), ERR_UNAVAILABLE, "start failed");
+        response_free(r);
+
+        f.fails = true;
+        r = new_response(&f);
+        response_free(r);
         close_front(&f);
 }
 
