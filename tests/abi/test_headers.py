@@ -14,6 +14,7 @@ import sys
 
 WARNINGS = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]
 DIALECTS = [("c", "c11"), ("c", "c17"), ("c++", "c++17")]
+OTHERS = {"c": "clang", "c++": "clang++"}  # besides the compilers of the build
 
 
 def failures(command, source):
@@ -40,18 +41,21 @@ def main():
 
     n_compiled = n_failed = 0
     for language, standard in DIALECTS:
-        compiler = shlex.split(args.cc if language == "c" else args.cxx)
-        if not shutil.which(compiler[0]):
-            print(f"no {compiler[0]} here: {standard} is left out")
-            continue
+        own = args.cc if language == "c" else args.cxx
         strict = ["-Wstrict-prototypes"] if language == "c" else []
-        command = compiler + ["-x", language, f"-std={standard}", "-I", include] + WARNINGS + strict
-        for name, source in sources.items():
-            text = failures(command, source)
-            n_compiled += 1
-            if text:
-                n_failed += 1
-                print(f"FAILED: {name} as {standard}\n{text}")
+        for compiler in dict.fromkeys((own, OTHERS[language])):
+            compiler = shlex.split(compiler)
+            if not shutil.which(compiler[0]):
+                print(f"no {compiler[0]} here: {standard} is left out")
+                continue
+            command = [*compiler, "-x", language, f"-std={standard}", "-I", include, *WARNINGS,
+                       *strict]
+            for name, source in sources.items():
+                text = failures(command, source)
+                n_compiled += 1
+                if text:
+                    n_failed += 1
+                    print(f"FAILED: {name} as {standard} with {compiler[0]}\n{text}")
     # What must not compile shows that the test can fail.
     if not failures([*shlex.split(args.cc), "-x", "c", "-I", include, *WARNINGS],
                     '#include "triton/core/tritonserver.h"\nTRITONSERVER_NoSuchType x;\n'):
