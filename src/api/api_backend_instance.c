@@ -125,7 +125,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportMemoryUsage(
         API_NEEDS(instance);
         if (usage_size > 0)
                 API_NEEDS(usage);
-        return api_report_memory(INSTANCE(instance)->model, usage, usage_size);
+        return api_report_memory(__func__, INSTANCE(instance)->model, usage, usage_size);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportStatistics(

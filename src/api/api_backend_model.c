@@ -248,17 +248,17 @@ TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model, void
 
 #define MAX_MEMORY_USAGES 64
 
-TRITONSERVER_Error *api_report_memory(struct backend_model *model,
+TRITONSERVER_Error *api_report_memory(const char *function, struct backend_model *model,
                                       TRITONSERVER_BufferAttributes **usage, uint32_t n) {
         struct memory_usage list[MAX_MEMORY_USAGES];
 
         if (n > MAX_MEMORY_USAGES)
-                return error_to_api(api_bad_value(__func__, "number of memory usages", n));
+                return error_to_api(api_bad_value(function, "number of memory usages", n));
         for (uint32_t i = 0; i < n; i++) {
                 const struct buffer_attributes *a = buffer_attributes_from_api(usage[i]);
 
                 if (a == NULL)
-                        return error_to_api(api_null_argument(__func__, "usage"));
+                        return error_to_api(api_null_argument(function, "usage"));
                 list[i] = (struct memory_usage){ .type = memory_type_name(a->memory_type),
                                                  .id = a->memory_id,
                                                  .byte_size = a->byte_size };
@@ -274,5 +274,5 @@ TRITONSERVER_Error *TRITONBACKEND_ModelReportMemoryUsage(TRITONBACKEND_Model *mo
         API_NEEDS(model);
         if (usage_size > 0)
                 API_NEEDS(usage);
-        return api_report_memory(MODEL(model), usage, usage_size);
+        return api_report_memory(__func__, MODEL(model), usage, usage_size);
 }

@@ -11,5 +11,5 @@
 struct backend_model;
 
 /* TRITONBACKEND_Model[Instance]ReportMemoryUsage: replaces what the statistics show. */
-TRITONSERVER_Error *api_report_memory(struct backend_model *model,
+TRITONSERVER_Error *api_report_memory(const char *function, struct backend_model *model,
                                       TRITONSERVER_BufferAttributes **usage, uint32_t n);

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calls every function of tritonserver.h and neso.h with real objects: first with NULL in the place
+"""Calls every function of tritonserver.h, neso.h and tritonbackend.h with real objects, those of
+backends within an execution: first with NULL in the place
 of each pointer in turn, then with nothing missing. The functions and the types of their parameters
 are read out of the headers, so a new function is called without anybody thinking of it, or fails
 here because its parameters are of a new kind.
 
-  test_every_call.py <path of libtritonserver.so> <directory of backends>
+  test_every_call.py <path of libtritonserver.so> <directory of backends> <libtriton_probe.so>
 
 A NULL must be refused with INVALID_ARG, or be one of OPTIONAL; the whole call must succeed, or fail
 as FAILS says. Each function has a process of its own, so that a crash is a result like any other.
@@ -49,13 +50,33 @@ OPTIONAL = {
     "TRITONSERVER_ErrorNew": {"msg"},
     "TRITONSERVER_BufferAttributesSetCudaIpcHandle": {"cuda_ipc_handle"},
     "NESO_ReadyWatchNew": {"userp"},
+    "TRITONBACKEND_BackendSetState": {"state"},
+    "TRITONBACKEND_ModelSetState": {"state"},
+    "TRITONBACKEND_ModelInstanceSetState": {"state"},
+    "TRITONBACKEND_ResponseSend": {"error"},
+    "TRITONBACKEND_InputBufferForHostPolicy": {"host_policy_name"},
+    "TRITONBACKEND_InputPropertiesForHostPolicy": {"host_policy_name"},
+    "TRITONBACKEND_MemoryManagerFree": {"buffer"},
+    "TRITONBACKEND_ModelInstanceResponseStatisticsSetError": {"error"},
 }
+# Where only what is wanted is asked for.
+OPTIONAL_RESULTS = re.compile(r"TRITONBACKEND_(InputProperties|RequestOutputBufferProperties)")
 # The log is the process's: its options may be NULL.
 LOG_SETTER = re.compile(r"TRITONSERVER_ServerOptionsSetLog")
 
 # What cannot succeed with the objects that there are here -> a part of the error.
 FAILS = {
     "TRITONSERVER_ErrorNew": "",
+    "TRITONBACKEND_ModelInstanceProfileName": "instance has 0 profiles",
+    "TRITONBACKEND_ModelInstanceSecondaryDeviceProperties": "instance has 0 secondary devices",
+    "TRITONBACKEND_RequestCorrelationIdString": "correlation ID in request is not a string",
+    "TRITONBACKEND_RequestOutputBufferProperties": "Output properties are not available",
+    "TRITONBACKEND_RequestParameter": "out of bounds index 0: request has 0 parameters",
+    "TRITONBACKEND_ModelSetConfig": "is allowed only while TRITONBACKEND_ModelInitialize",
+    "TRITONBACKEND_StateBuffer": "there is no such state",
+    "TRITONBACKEND_StateBufferAttributes": "there is no such state",
+    "TRITONBACKEND_StateNew": "State configuration is missing for model 'probe'",
+    "TRITONBACKEND_StateUpdate": "there is no such state",
     "TRITONSERVER_ServerPollModelRepository": "polling is disabled",
     "TRITONSERVER_ServerUnregisterModelRepository": "repository not found",
     "TRITONSERVER_InferenceResponseParameter": "out of bounds index 0: response has 0 parameters",
@@ -67,7 +88,9 @@ TEXTS = {"model_name": b"id", "name": b"INPUT0", "host_policy_name": b"cpu", "se
 NUMBERS = {"dim_count": 1, "shape": 3, "model_version": -1, "byte_size": 2, "fraction": 1,
            "kind": 0, "thread_count": 2, "label_count": 0, "parameter_count": 0, "format": 0,
            "mapping_count": 0, "config_version": 1, "device_id": 0, "max_responses": 1,
-           "max_bytes": 1, "level": 0, "index": 0, "class_index": 0}
+           "max_bytes": 1, "level": 0, "index": 0, "class_index": 0,
+           "memory_type": 0, "memory_type_id": 0,
+           "send_flags": 0}
 
 CONFIG = ('backend: "identity"\n'
           'input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 }\n'
@@ -130,6 +153,8 @@ class Objects:
         self.values = (ctypes.c_float * 4)(1, 2, 3, 4)
         self.answered = threading.Event()
         self.responses = []
+        self.model = b"id"
+        self.instance = self.request = None  # there while a backend executes
 
         api.do("ServerOptionsSetLogInfo", None, False)
 
@@ -153,8 +178,8 @@ class Objects:
         return server
 
     def make_InferenceRequest(self, function):
-        request = self.api.make("InferenceRequestNew", self.get("Server", function), c_char_p(b"id"),
-                                ctypes.c_int64(-1))
+        request = self.api.make("InferenceRequestNew", self.get("Server", function),
+                                c_char_p(self.model), ctypes.c_int64(-1))
         if function in ("ServerInferAsync", "InferenceResponse", "InferenceRequestRemoveInput") or \
                 re.search("InputData|RemoveAllInputs", function):
             self.add_input(request)
@@ -243,6 +268,89 @@ class Objects:
         assert not error
         return ret
 
+    # ---- of backends ----
+
+    def out(self, name, *arguments):
+        """The object that a function puts into its last parameter."""
+        ret = c_void_p()
+        error = self.api.error(self.api.call("TRITONBACKEND_" + name, *arguments,
+                                             ctypes.byref(ret)))
+        assert error is None, (name, error)
+        return ret
+
+    def first(self, name, *arguments):
+        """The same for the first one."""
+        ret = c_void_p()
+        error = self.api.error(self.api.call("TRITONBACKEND_" + name, ctypes.byref(ret), *arguments))
+        assert error is None, (name, error)
+        return ret
+
+    def make_ModelInstance(self, _function):
+        return self.instance
+
+    def make_Request(self, _function):
+        return self.request
+
+    def make_Model(self, function):
+        return self.out("ModelInstanceModel", self.get("ModelInstance", function))
+
+    def make_Backend(self, function):
+        return self.out("ModelBackend", self.get("Model", function))
+
+    def make_MemoryManager(self, function):
+        return self.out("BackendMemoryManager", self.get("Backend", function))
+
+    def first_of_manager(self):
+        ret = c_void_p()
+        assert not self.api.call("TRITONBACKEND_MemoryManagerAllocate",
+                                 self.get("MemoryManager", ""), ctypes.byref(ret), 0,
+                                 ctypes.c_int64(0), c_uint64(8))
+        return ret
+
+    def make_Input(self, function):
+        return self.out("RequestInput", self.get("Request", function), c_char_p(b"INPUT0"))
+
+    def make_Response(self, function):
+        response = self.first("ResponseNew", self.get("Request", function))
+        if function.startswith("InferenceResponseOutput"):
+            self.add_output(response)
+        return response
+
+    def add_output(self, response):
+        dims = (ctypes.c_int64 * 1)(4)
+        return self.first_after(response, dims)
+
+    def first_after(self, response, dims):
+        ret = c_void_p()
+        error = self.api.call("TRITONBACKEND_ResponseOutput", response, ctypes.byref(ret),
+                              c_char_p(b"INPUT0"), 11, dims, 1)
+        assert not error
+        return ret
+
+    def make_Output(self, function):
+        output = self.add_output(self.get("Response", function))
+        if function == "OutputBufferAttributes":
+            where, number = ctypes.c_int(0), ctypes.c_int64(0)
+            error = self.api.call("TRITONBACKEND_OutputBuffer", output, ctypes.byref(c_void_p()),
+                                  c_uint64(16), ctypes.byref(where), ctypes.byref(number))
+            assert not error
+        return output
+
+    def make_ResponseFactory(self, function):
+        return self.first("ResponseFactoryNew", self.get("Request", function))
+
+    def make_ModelInstanceResponseStatistics(self, function):
+        statistics = self.first("ModelInstanceResponseStatisticsNew")
+        if function == "ModelInstanceReportResponseStatistics":
+            for name, value in (("ModelInstance", self.instance),
+                                ("ResponseFactory", self.get("ResponseFactory", function))):
+                assert not self.api.call("TRITONBACKEND_ModelInstanceResponseStatisticsSet" + name,
+                                         statistics, value)
+        return statistics
+
+    def make_BackendAttribute(self, _function):
+        return ctypes.create_string_buffer(64)  # what GetBackendAttribute() gets: all zeros
+
     def callback(self):
         fn = NOTHING(lambda: None)
         self.kept.append(fn)
@@ -250,7 +358,9 @@ class Objects:
 
     def argument(self, function, kind, name):
         """A real value for a parameter of this type and name."""
-        opaque = re.fullmatch(r"struct (?:TRITONSERVER|NESO)_(\w+) \*", kind)
+        opaque = re.fullmatch(r"(?:struct )?(?:TRITONSERVER|TRITONBACKEND|NESO)_(\w+) \*", kind)
+        if opaque and not hasattr(self, "make_" + opaque[1]):
+            opaque = None  # an enum that is written
         short = function.partition("_")[2]
         if opaque:
             return None if name == "trace" and short == "ServerInferAsync" else self.get(opaque[1],
@@ -260,11 +370,15 @@ class Objects:
         if kind == "char *":
             if short.startswith("InferenceTrace") or "RequestedOutput" in short:
                 return c_char_p(b"INPUT0")
-            if name in ("repository_path", "model_repository_path"):
+            if name in ("repository_path", "model_repository_path", "path"):
                 return c_char_p(self.folder.encode() + b"/more")
             if short.startswith("MetricFamily"):
                 return c_char_p(b"another_family")
             return c_char_p(TEXTS.get(name, b"text"))
+        if kind.endswith("BufferAttributes **") and name == "usage":
+            return (c_void_p * 1)(self.get("BufferAttributes", short))
+        if short == "MemoryManagerFree" and name == "buffer":
+            return self.first_of_manager()
         if kind == "int64_t *" and name == "shape":
             return (ctypes.c_int64 * 1)(4)
         if kind == "double *" and name == "buckets":
@@ -304,7 +418,8 @@ def check(api, objects, name, result, kinds):
         error = api.call(name, *holed)
         error = api.error(error) if returns_error else None
         may = parameter in OPTIONAL.get(name, ()) or is_end or not returns_error or \
-            (LOG_SETTER.match(name) and parameter == "options")
+            (LOG_SETTER.match(name) and parameter == "options") or \
+            (OPTIONAL_RESULTS.match(name) and i > 0)
         if error is None and not may:
             wrong.append(f"{parameter} NULL is accepted")
         elif error is not None and (error[0] != INVALID_ARG or not error[1]) and \
@@ -325,15 +440,14 @@ def check(api, objects, name, result, kinds):
     return wrong
 
 
-def check_in_child(library, folder, backends, function):
+def check_in_child(api, prepare, function):
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read_end)
         signal.alarm(2 * SECONDS)
-        api = Api(library)
         try:
-            text = "; ".join(check(api, Objects(api, folder, backends), *function)) or "ok"
+            text = "; ".join(check(api, prepare(), *function)) or "ok"
         except Exception as failure:  # pylint: disable=broad-except
             text = f"{type(failure).__name__}: {failure}"
         os.write(write_end, text.encode()[:4000])
@@ -347,29 +461,78 @@ def check_in_child(library, folder, backends, function):
     return text or f"ended with status {os.WEXITSTATUS(status)}"
 
 
+def functions_of(header):
+    path = os.path.join(abi_names.ROOT, "include", "triton", "core", header)
+    with open(path, encoding="utf-8") as file:
+        for match in abi_names.PROTOTYPE.finditer(file.read()):
+            if match["whose"] == "DECLSPEC":
+                yield (match["name"], " ".join(match["result"].split()),
+                       list(parameters(match["parameters"])))
+
+
+def check_all(header, check_one):
+    """How many functions there are, and how many of them failed."""
+    n_called = n_failed = 0
+    for function in functions_of(header):
+        outcome = check_one(function)
+        n_called += 1
+        if outcome != "ok":
+            n_failed += 1
+            print(f"FAILED: {function[0]}: {outcome}")
+    return n_called, n_failed
+
+
+def check_backend_calls(library, folder, backends, probe):
+    """Within an execution of the probe, each function in a child of its own."""
+    api = Api(library)
+    outcome = []
+
+    def execute(instance, requests, _n):
+        def prepare():
+            objects = Objects(api, folder, backends)
+            objects.instance = c_void_p(instance)
+            objects.request = c_void_p(requests[0])
+            return objects
+
+        outcome.append(check_all("tritonbackend.h",
+                                 lambda function: check_in_child(api, prepare, function)))
+        return api.call("TRITONSERVER_ErrorNew", 1, c_char_p(b"enough"))
+
+    execute = ctypes.CFUNCTYPE(c_void_p, c_void_p, ctypes.POINTER(c_void_p),
+                               ctypes.c_uint32)(execute)
+    objects = Objects(api, folder, backends)
+    server = objects.get("Server", "")
+    api.do("ServerLoadModel", server, c_char_p(b"probe"))
+    c_void_p.in_dll(ctypes.CDLL(probe), "probe_execute").value = ctypes.cast(execute,
+                                                                             c_void_p).value
+    objects.model = b"probe"
+    objects.make_InferenceResponse("")
+    return outcome[0]
+
+
 def main():
-    library, backends = map(os.path.abspath, sys.argv[1:])
+    library, backends, probe = map(os.path.abspath, sys.argv[1:])
     folder = tempfile.mkdtemp(prefix="neso_every_call_")
     os.makedirs(os.path.join(folder, "id", "1"))
     os.makedirs(os.path.join(folder, "more"))
     with open(os.path.join(folder, "id", "config.pbtxt"), "w", encoding="ascii") as file:
         file.write(CONFIG)
-    n_failed = n_called = 0
-    for header in ("tritonserver.h", "neso.h"):
-        path = os.path.join(abi_names.ROOT, "include", "triton", "core", header)
-        with open(path, encoding="utf-8") as file:
-            matches = list(abi_names.PROTOTYPE.finditer(file.read()))
-        for match in matches:
-            result = " ".join(match["result"].split())
-            outcome = check_in_child(library, folder, backends,
-                                     (match["name"], result, list(parameters(match["parameters"]))))
-            n_called += 1
-            if outcome != "ok":
-                n_failed += 1
-                print(f"FAILED: {match['name']}: {outcome}")
+    os.makedirs(os.path.join(folder, "probe", "1"))
+    with open(os.path.join(folder, "probe", "config.pbtxt"), "w", encoding="ascii") as file:
+        file.write(CONFIG.replace("identity", "probe"))
+    # In the model's directory, where this process finds the very same file.
+    probe_link = os.path.join(folder, "probe", "libtriton_probe.so")
+    os.symlink(probe, probe_link)
+
+    api = Api(library)
+    counts = [check_all(header, lambda function: check_in_child(
+        api, lambda: Objects(api, folder, backends), function))
+        for header in ("tritonserver.h", "neso.h")]
+    counts.append(check_backend_calls(library, folder, backends, probe_link))
+    n_called, n_failed = map(sum, zip(*counts))
     shutil.rmtree(folder)
     print(f"{n_called} functions called, {n_failed} failed")
-    sys.exit(1 if n_failed or n_called < 180 else 0)
+    sys.exit(1 if n_failed or n_called < 260 else 0)
 
 
 if __name__ == "__main__":
