@@ -33,6 +33,8 @@
  *     fail_code   integer or name; Internal by default
  *     responses   integer, instead of the model's
  *     fail_at     integer: with several responses, the error comes as that one, from 0
+ *     activity    string: a traced request's trace gets <activity>_START and <activity>_END, as
+ *                 activities of the backend's own
  *
  * Outputs are made by name, when the request asks for them; shape [1], or [rows, 1] where the
  * model batches, with the type that the configuration gives (an integer type, but for INSTANCE):

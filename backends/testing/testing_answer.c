@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@ struct wishes {
         int64_t                 fail_at;
         const char             *fail; /* borrowed: the request; NULL: do not fail */
         TRITONSERVER_Error_Code fail_code;
+        const char             *activity; /* borrowed: the request; NULL: none */
 };
 
 /* One response that is being filled. */
@@ -42,6 +44,8 @@ static void read_wish(const char *key, TRITONSERVER_ParameterType type, const vo
                 ret->fail_at = number;
         else if (strcmp(key, "fail") == 0)
                 ret->fail = text != NULL ? text : "failed as requested";
+        else if (strcmp(key, "activity") == 0)
+                ret->activity = text;
         else if (strcmp(key, "fail_code") == 0 && text != NULL)
                 ret->fail_code = testing_code(text);
         else if (strcmp(key, "fail_code") == 0 && number >= 0 &&
@@ -62,6 +66,25 @@ static TRITONSERVER_Error *read_wishes(TRITONBACKEND_Request *request, struct wi
                 read_wish(key, type, value, ret);
         }
         return NULL;
+}
+
+/* One activity of the wanted name with `suffix`. */
+static TRITONSERVER_Error *report(TRITONBACKEND_Request *request, const struct wishes *wishes,
+                                  const char *suffix) {
+        TRITONSERVER_InferenceTrace *trace;
+        TRITONSERVER_Error          *err;
+        char                        *name;
+
+        if (wishes->activity == NULL)
+                return NULL;
+        KIT_TRY(TRITONBACKEND_RequestTrace(request, &trace));
+        if (trace == NULL)
+                return NULL;
+        if (asprintf(&name, "%s%s", wishes->activity, suffix) < 0)
+                return kit_error_no_memory(strlen(wishes->activity), "a name");
+        err = TRITONSERVER_InferenceTraceReportActivity(trace, kit_clock_ns(), name);
+        free(name);
+        return err;
 }
 
 /* False when the name is not one of the numbers. */
@@ -196,10 +219,12 @@ TRITONSERVER_Error *testing_answer(const struct testing_execution *execution,
         };
 
         KIT_TRY(read_wishes(slot->request, &wishes));
+        KIT_TRY(report(slot->request, &wishes, "_START"));
         testing_sleep_ms(wishes.delay_ms);
         if (wishes.fail != NULL)
                 return kit_error(wishes.fail_code, "%s", wishes.fail);
-        return fill(&answer);
+        KIT_TRY(fill(&answer));
+        return report(slot->request, &wishes, "_END");
 }
 
 static TRITONSERVER_Error *send_one(TRITONBACKEND_ResponseFactory *factory, struct answer *answer,

@@ -225,6 +225,7 @@ static struct error *start(struct serve *s) {
         if (s->options.allow_client_shm)
                 TRY(shared_memory_new(&s->shared_memory));
         TRY(trace_options_read(&s->options, &s->trace_config));
+        TRY(tracer_check(&s->trace_config));
         s->logs_access = strcmp(s->options.log_format, "json") == 0;
         TRY(start_core(s));
         tell_of_open_files(&s->options, may_open);
@@ -276,6 +277,7 @@ static int stop(struct serve *s) {
                         /* Models are still at work: nothing they use may be taken away. */
                         fprintf(stderr, "%s\n", err->message);
                         fflush(stderr);
+                        tracer_flush(s->tracer);
                         _exit(1);
                 }
         }

@@ -145,6 +145,14 @@ static const struct trace_sink_ops export_ops = {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+#define PURPOSE "trace mode opentelemetry"
+
+struct error *otlp_export_check(void) {
+        struct curl_functions unused;
+
+        return curl_library_open(PURPOSE, &unused);
+}
+
 static struct error *set_up(struct otlp_export *e) {
         struct curl_functions *c = &e->curl;
 
@@ -174,7 +182,7 @@ struct error *otlp_export_new(const struct otlp_export_options *o, struct trace_
 
         e->sink.ops = &export_ops;
         e->options = *o;
-        err = curl_library_open("trace mode opentelemetry", &e->curl);
+        err = curl_library_open(PURPOSE, &e->curl);
         if (!err)
                 err = set_up(e);
         if (err) {

@@ -25,5 +25,7 @@ struct otlp_export_options {
         size_t             n_resources;
 };
 
-/* UNAVAILABLE, naming what is missing, when there is no libcurl. */
+/* Loads libcurl, for good. UNAVAILABLE, naming what is missing, when there is no libcurl. */
+struct error *otlp_export_check(void) NODISCARD;
+/* The same error. */
 struct error *otlp_export_new(const struct otlp_export_options *o, struct trace_sink **ret) NODISCARD;

@@ -94,18 +94,26 @@ static bool has_any(const bool *is_set) {
         return false;
 }
 
-static struct error *check(const struct trace_settings *s, const struct trace_values *v) {
+static struct error *check_values(const struct trace_config *c, const struct trace_values *v) {
         const char *reason = NULL;
 
         if (v->level == TRITONSERVER_TRACE_LEVEL_DISABLED)
                 return NULL;
         if (v->rate == 0)
                 reason = "sample rate must be non-zero";
-        else if (s->config.mode == TRACE_MODE_TRITON && *s->config.file == '\0')
+        else if (c->mode == TRACE_MODE_TRITON && *c->file == '\0')
                 reason = "trace file name is not given";
         if (!reason)
                 return NULL;
         return error_new(ERR_INVALID_ARG, "Attempting to set invalid trace setting :%s", reason);
+}
+
+static struct error *check(const struct trace_settings *s, const struct trace_values *v) {
+        return check_values(&s->config, v);
+}
+
+struct error *trace_settings_check(const struct trace_config *config) {
+        return check_values(config, &config->values);
 }
 
 /* Spans are made of points in time: tensors alone make none. */

@@ -67,7 +67,9 @@ struct trace_settings {
         struct map           models; /* struct model_settings, owned */
 };
 
-/* INVALID_ARG "Attempting to set invalid trace setting :<reason>" for values that cannot be. */
+/* INVALID_ARG "Attempting to set invalid trace setting :<reason>" for values that cannot be; init()
+ * says the same. */
+struct error *trace_settings_check(const struct trace_config *config) NODISCARD;
 struct error *trace_settings_init(struct trace_settings *s, const struct trace_config *config)
         NODISCARD;
 void          trace_settings_done(struct trace_settings *s);

@@ -19,6 +19,8 @@ struct trace_writer {
         bool                 is_poked;
         bool                 is_stopping;
         uint64_t             deadline_ns; /* of stopping; CLOCK_NEVER before */
+        struct cond          ended;       /* signalled when `has_ended` is set */
+        bool                 has_ended;   /* everything is with the sink, and the sink has finished */
 };
 
 static void drop(struct trace_writer *w, struct trace_record *r) {
@@ -146,11 +148,16 @@ static void run(void *arg) {
         }
         mutex_unlock(&w->lock);
         sink->ops->finish(sink);
+        mutex_lock(&w->lock);
+        w->has_ended = true;
+        cond_signal(&w->ended);
+        mutex_unlock(&w->lock);
 }
 
 static void free_writer(struct trace_writer *w) {
         w->options.sink->ops->free(w->options.sink);
         cond_done(&w->changed);
+        cond_done(&w->ended);
         mutex_done(&w->lock);
         free(w);
 }
@@ -163,6 +170,7 @@ struct error *trace_writer_start(const struct trace_writer_options *o, struct tr
         w->deadline_ns = CLOCK_NEVER;
         mutex_init(&w->lock, LOCK_MAILBOX);
         cond_init(&w->changed);
+        cond_init(&w->ended);
         o->sink->writer = w;
         err = thread_start(&w->thread, "neso-traces", run, w);
         if (err) {
@@ -173,13 +181,25 @@ struct error *trace_writer_start(const struct trace_writer_options *o, struct tr
         return NULL;
 }
 
+static void begin_to_stop_locked(struct trace_writer *w) {
+        w->is_stopping = true;
+        w->deadline_ns = clock_now_ns() + w->options.stop_ns;
+        cond_signal(&w->changed);
+}
+
+void trace_writer_flush(struct trace_writer *w) {
+        MUTEX_GUARD(&w->lock);
+
+        begin_to_stop_locked(w);
+        while (!w->has_ended && cond_wait_until(&w->ended, &w->lock, w->deadline_ns))
+                ;
+}
+
 void trace_writer_stop(struct trace_writer *w) {
         if (!w)
                 return;
         mutex_lock(&w->lock);
-        w->is_stopping = true;
-        w->deadline_ns = clock_now_ns() + w->options.stop_ns;
-        cond_signal(&w->changed);
+        begin_to_stop_locked(w);
         mutex_unlock(&w->lock);
         thread_join(&w->thread);
         free_writer(w);

@@ -55,6 +55,9 @@ struct error *trace_writer_start(const struct trace_writer_options *o, struct tr
         NODISCARD;
 /* Gives everything that waits to the sink and ends it, in bounded time. NULL is fine. */
 void trace_writer_stop(struct trace_writer *w);
+/* The same, as far as `stop_ns` lets it come, and frees nothing: records may still be pushed, which
+ * are lost with the process. */
+void trace_writer_flush(struct trace_writer *w);
 
 void trace_writer_push(struct trace_writer *w, struct trace_record *r);
 void trace_writer_poke(struct trace_writer *w);

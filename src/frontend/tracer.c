@@ -56,11 +56,22 @@ static struct error *make_sink(const struct trace_config *c, struct trace_writer
                 o->delay_ns = (uint64_t)c->bsp_schedule_delay_ms * NS_PER_MS;
                 return otlp_export_new(&options, &o->sink);
         }
-        TRY(trace_file_check(c->file));
         o->max_spans = FILE_MAX_SPANS;
         o->batch_spans = FILE_MAX_SPANS;
         o->sink = trace_file_new(c->file);
         return NULL;
+}
+
+static bool can_trace(const struct trace_config *c) {
+        return c->mode == TRACE_MODE_OPENTELEMETRY || *c->file != '\0';
+}
+
+struct error *tracer_check(const struct trace_config *config) {
+        TRY(trace_settings_check(config));
+        if (!can_trace(config))
+                return NULL;
+        return config->mode == TRACE_MODE_OPENTELEMETRY ? otlp_export_check()
+                                                        : trace_file_check(config->file);
 }
 
 static struct error *start(struct tracer *t) {
@@ -70,7 +81,7 @@ static struct error *start(struct tracer *t) {
                                           .on_drop = on_drop,
                                           .owner = t };
 
-        if (c->mode == TRACE_MODE_TRITON && *c->file == '\0')
+        if (!can_trace(c))
                 return NULL;
         TRY(make_metric(t));
         TRY(make_sink(c, &o));
@@ -103,6 +114,11 @@ void tracer_free(struct tracer *t) {
                 core_error_drop(TRITONSERVER_MetricFamilyDelete(t->family));
         trace_settings_done(&t->settings);
         free(t);
+}
+
+void tracer_flush(struct tracer *t) {
+        if (t && t->writer)
+                trace_writer_flush(t->writer);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */

@@ -22,12 +22,17 @@
 struct TRITONSERVER_Server;
 struct tracer;
 
-/* Starts the thread and, in mode opentelemetry, loads libcurl; both only when something may be
- * traced: a file or that mode is given. Checks the file. */
+/* Before models, which may take their time, are loaded: whether the settings agree, the file can be
+ * written and, in mode opentelemetry, libcurl is there. */
+struct error *tracer_check(const struct trace_config *config) NODISCARD;
+/* Starts the thread, only when something may be traced: a file or mode opentelemetry is given. */
 struct error *tracer_new(const struct trace_config *config, struct TRITONSERVER_Server *core,
                          struct tracer **ret) NODISCARD;
 /* Writes what is there, in bounded time, and ends. NULL is fine. */
 void tracer_free(struct tracer *t);
+/* For a process that ends while models are at work: writes what is there, in bounded time. Records
+ * may still come, and are lost. NULL is fine. */
+void tracer_flush(struct tracer *t);
 
 struct trace_request {
         const char *model;

@@ -22,17 +22,17 @@ static void attach(struct grpc_call *call, struct trace_record *r) {
                 grpc_call_add_initial(call, STR_LIT("traceparent"), str_of(text));
 }
 
-struct trace_record *grpc_trace_start(struct grpc_call *call, const struct grpc_trace_read *read) {
-        struct tracer       *tracer = call->service->tracer;
+/* Apart, so that a request that is not traced does not pay for its frame. */
+static NOINLINE struct trace_record *start(struct grpc_call             *call,
+                                           const struct grpc_trace_read *read) {
         struct trace_record *r;
 
-        if (LIKELY(!tracer_is_on(tracer)))
-                return NULL;
-        r = tracer_start(tracer, &(struct trace_request){
-                                         .model = read->model,
-                                         .traceparent = grpc_call_metadata(call, "traceparent"),
-                                         .tracestate = grpc_call_metadata(call, "tracestate"),
-                                 });
+        r = tracer_start(call->service->tracer,
+                         &(struct trace_request){
+                                 .model = read->model,
+                                 .traceparent = grpc_call_metadata(call, "traceparent"),
+                                 .tracestate = grpc_call_metadata(call, "tracestate"),
+                         });
         if (!r)
                 return NULL;
         trace_record_point(r, TRACE_POINT_GRPC_WAITREAD_START, read->start_ns);
@@ -40,4 +40,8 @@ struct trace_record *grpc_trace_start(struct grpc_call *call, const struct grpc_
         if (!call->method->is_client_stream)
                 attach(call, r);
         return r;
+}
+
+struct trace_record *grpc_trace_start(struct grpc_call *call, const struct grpc_trace_read *read) {
+        return UNLIKELY(tracer_is_on(call->service->tracer)) ? start(call, read) : NULL;
 }

@@ -25,17 +25,16 @@ static void on_sent(struct http_call *call) {
         trace_record_unref(r);
 }
 
-struct trace_record *http_trace_start(struct http_call *call, const char *model) {
-        struct tracer       *tracer = call->service->tracer;
+/* Apart, so that a request that is not traced does not pay for its frame. */
+static NOINLINE struct trace_record *start(struct http_call *call, const char *model) {
         struct trace_record *r;
 
-        if (LIKELY(!tracer_is_on(tracer)))
-                return NULL;
-        r = tracer_start(tracer, &(struct trace_request){
-                                         .model = model,
-                                         .traceparent = http_call_header(call, "traceparent"),
-                                         .tracestate = http_call_header(call, "tracestate"),
-                                 });
+        r = tracer_start(call->service->tracer,
+                         &(struct trace_request){
+                                 .model = model,
+                                 .traceparent = http_call_header(call, "traceparent"),
+                                 .tracestate = http_call_header(call, "tracestate"),
+                         });
         if (!r)
                 return NULL;
         trace_record_point(r, TRACE_POINT_HTTP_RECV_START, call->recv_start_ns);
@@ -43,6 +42,10 @@ struct trace_record *http_trace_start(struct http_call *call, const char *model)
         call->trace = r;
         call->on_sent = on_sent;
         return r;
+}
+
+struct trace_record *http_trace_start(struct http_call *call, const char *model) {
+        return UNLIKELY(tracer_is_on(call->service->tracer)) ? start(call, model) : NULL;
 }
 
 bool http_trace_answer_header(struct http_call *call, struct http_header *ret) {

@@ -533,11 +533,13 @@ static void on_change(void *userp) {
 
 /* What one trace told; guarded by the lock of `seen`. */
 struct told {
-        char     activities[512]; /* initials, such as "RQ" */
+        char     activities[512]; /* names, each with a space */
         uint64_t times[16];
         char     tensors[512];
         unsigned n_activities;
         unsigned n_released;
+        bool     wants_child; /* to be spawned when the request is queued */
+        struct TRITONSERVER_InferenceTrace *child;
 };
 
 static void on_activity(struct TRITONSERVER_InferenceTrace *trace,
@@ -553,6 +555,10 @@ static void on_activity(struct TRITONSERVER_InferenceTrace *trace,
                 64);
         strcat(told->activities, " ");
         pthread_mutex_unlock(&seen.lock);
+        if (activity == TRITONSERVER_TRACE_QUEUE_START && told->wants_child) {
+                told->wants_child = false;
+                assert_ok(TRITONSERVER_InferenceTraceSpawnChildTrace(trace, &told->child));
+        }
 }
 
 /* The signature of the C API's callback. */
@@ -701,6 +707,49 @@ static void test_child_trace(void **state) {
         assert_int_equal(told.n_released, 0);
 }
 
+/* An inference on behalf of another one, and after its end: the parent waits for the child. */
+static void test_child_inference(void **state) {
+        static const char  all_times[] = "REQUEST_START QUEUE_START COMPUTE_START COMPUTE_INPUT_END "
+                                         "COMPUTE_OUTPUT_START COMPUTE_END REQUEST_END ";
+        static const float values[3] = { 1.0f, 2.0f, 3.5f };
+        struct TRITONSERVER_InferenceTrace *trace;
+        struct told                         told = { .wants_child = true };
+        uint64_t                            id, parent_id;
+        const char                         *text;
+
+        (void)state;
+        assert_ok(TRITONSERVER_InferenceTraceNew(&trace, TRITONSERVER_TRACE_LEVEL_TIMESTAMPS, 0,
+                                                 on_activity, on_trace_release, &told));
+        for (int i = 0; i < 2; i++) {
+                struct TRITONSERVER_InferenceRequest  *request = new_request();
+                struct TRITONSERVER_InferenceResponse *response;
+
+                assert_ok(TRITONSERVER_InferenceRequestSetId(request, i == 0 ? "outer" : "inner"));
+                add_input(request, "INPUT0", values, 1);
+                add_input(request, "INPUT1", values, 1);
+                if (i == 1)
+                        told.activities[0] = '\0';
+                response = infer_traced(request, i == 0 ? trace : told.child);
+                if (i == 1)
+                        wait_for_trace(&told); /* the child's */
+                assert_int_equal(told.n_released, i);
+                assert_string_equal(told.activities, all_times);
+                assert_ok(TRITONSERVER_InferenceResponseDelete(response));
+                assert_ok(TRITONSERVER_InferenceRequestDelete(request));
+        }
+        assert_ok(TRITONSERVER_InferenceTraceId(trace, &id));
+        assert_ok(TRITONSERVER_InferenceTraceParentId(told.child, &parent_id));
+        assert_int_equal(parent_id, id);
+        assert_ok(TRITONSERVER_InferenceTraceRequestId(told.child, &text));
+        assert_string_equal(text, "inner");
+
+        assert_error(TRITONSERVER_InferenceTraceDelete(trace), TRITONSERVER_ERROR_INVALID_ARG,
+                     "the trace is in use by an inference that has not released it");
+        assert_ok(TRITONSERVER_InferenceTraceDelete(told.child));
+        assert_int_equal(told.n_released, 2);
+        assert_ok(TRITONSERVER_InferenceTraceDelete(trace));
+}
+
 static void test_stopped(void **state) {
         struct NESO_ReadyWatch               *watch;
         struct TRITONSERVER_InferenceRequest *request = NULL;
@@ -733,6 +782,7 @@ int main(int argc, char **argv) {
                 cmocka_unit_test(test_unknown_model), cmocka_unit_test(test_refused),
                 cmocka_unit_test(test_statistics),    cmocka_unit_test(test_traced),
                 cmocka_unit_test(test_traced_refusal), cmocka_unit_test(test_child_trace),
+                cmocka_unit_test(test_child_inference),
                 cmocka_unit_test(test_stopped),
         };
 

@@ -394,6 +394,20 @@ TRITONSERVER_Error *TRITONBACKEND_RequestIsCancelled(TRITONBACKEND_Request *requ
         return NULL;
 }
 
+TRITONSERVER_Error *TRITONBACKEND_RequestTrace(TRITONBACKEND_Request        *request,
+                                               TRITONSERVER_InferenceTrace **trace) {
+        (void)request;
+        *trace = NULL; /* nothing is traced here */
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONSERVER_InferenceTraceReportActivity(TRITONSERVER_InferenceTrace *trace,
+                                                              uint64_t                     at_ns,
+                                                              const char                  *name) {
+        (void)trace, (void)at_ns, (void)name;
+        abort();
+}
+
 TRITONSERVER_Error *TRITONBACKEND_RequestFlags(TRITONBACKEND_Request *request, uint32_t *flags) {
         (void)request;
         *flags = TRITONSERVER_REQUEST_FLAG_SEQUENCE_START;

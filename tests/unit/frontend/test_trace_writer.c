@@ -70,7 +70,8 @@ static void on_drop(void *owner, uint64_t n) {
         atomic_fetch_add(&((struct gated *)owner)->n_dropped, n);
 }
 
-static struct trace_writer *begin(struct gated *g, size_t max_spans, size_t batch_spans) {
+static struct trace_writer *begin_with(struct gated *g, size_t max_spans, size_t batch_spans,
+                                       uint64_t stop_ns) {
         static const struct trace_sink_ops ops = { take, settle, finish, free_sink };
         struct trace_writer               *w = NULL;
 
@@ -83,11 +84,15 @@ static struct trace_writer *begin(struct gated *g, size_t max_spans, size_t batc
                                                 .max_bytes = 1 << 20,
                                                 .batch_spans = batch_spans,
                                                 .delay_ns = 3600 * NS_PER_S,
-                                                .stop_ns = 3600 * NS_PER_S,
+                                                .stop_ns = stop_ns,
                                                 .on_drop = on_drop,
                                                 .owner = g },
                 &w));
         return w;
+}
+
+static struct trace_writer *begin(struct gated *g, size_t max_spans, size_t batch_spans) {
+        return begin_with(g, max_spans, batch_spans, 3600 * NS_PER_S);
 }
 
 static void end(struct gated *g) {
@@ -191,12 +196,51 @@ static void test_wait_ends_with_stop(void **state) {
         end(&g);
 }
 
+/* The process is about to end without tidying up: what waits is with the sink, and what comes later
+ * may still be pushed. */
+static void test_flush(void **state) {
+        struct trace_source  source = { .ref.count = 1 };
+        struct gated         g;
+        struct trace_writer *w = begin(&g, 100, 1);
+
+        (void)state;
+        open_gate(&g);
+        push(w, &source, 3);
+        trace_writer_flush(w);
+        assert_int_equal(g.n_batches, 3);
+        assert_int_equal(g.n_finished, 1);
+        push(w, &source, 1);
+        assert_int_equal(g.n_batches, 3);
+        assert_int_equal(atomic_load(&g.n_dropped), 0);
+        trace_writer_stop(w);
+        end(&g);
+}
+
+/* A sink that hangs is not waited for. */
+static void test_flush_is_bounded(void **state) {
+        struct trace_source  source = { .ref.count = 1 };
+        struct gated         g;
+        struct trace_writer *w = begin_with(&g, 100, 1, NS_PER_MS);
+
+        (void)state;
+        push(w, &source, 2);
+        wait_for(&g, &g.n_at_gate, 1);
+        trace_writer_flush(w);
+        assert_int_equal(g.n_batches, 0);
+        assert_false(trace_writer_has_time(w));
+        open_gate(&g);
+        trace_writer_stop(w);
+        end(&g);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_full),
                 cmocka_unit_test(test_large),
                 cmocka_unit_test(test_batches),
                 cmocka_unit_test(test_wait_ends_with_stop),
+                cmocka_unit_test(test_flush),
+                cmocka_unit_test(test_flush_is_bounded),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
