@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* For tests: the number of try_* calls until they begin to fail; 0 is off. */
 static _Thread_local unsigned fail_countdown;
@@ -114,6 +116,15 @@ void *try_aligned_alloc(size_t alignment, size_t size) {
         if (must_fail(size) || posix_memalign(&memory, alignment, at_least_one(size)) != 0)
                 return NULL;
         return memory;
+}
+
+void mem_forget(void *at, size_t size) {
+        uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+        uintptr_t first = ((uintptr_t)at + page - 1) & ~(page - 1);
+        uintptr_t end = ((uintptr_t)at + size) & ~(page - 1);
+
+        if (first < end) /* a failure leaves the pages where they are */
+                madvise((char *)at + (first - (uintptr_t)at), end - first, MADV_DONTNEED);
 }
 
 void mem_give_back(void) {

@@ -31,6 +31,10 @@ void *try_aligned_alloc(size_t alignment, size_t size) NODISCARD;
  * it with the allocator's locks held: for quiet moments. */
 void mem_give_back(void);
 
+/* What is there is not needed any more: its whole pages go back to the system, and come again,
+ * zeroed, when somebody writes there. For blocks of megabytes. */
+void mem_forget(void *at, size_t size);
+
 /* The n-th try_* call from now (1 = the next) fails, and every later one too; 0 turns it off.
  * Per thread; for tests. */
 void mem_fail_after(unsigned n);

@@ -16,6 +16,7 @@
 
 #define GZIP_FIRST_BYTE 0x1f /* RFC 1952, ID1; no zlib stream starts with it */
 #define MAX_STEP (1u << 30)  /* zlib counts in 32 bits */
+#define MOVE_STEP ((size_t)4 << 20) /* below, giving back costs more than it brings */
 #define FIRST_OUTPUT_BYTES ((size_t)4096)
 
 const char *gzip_status_text(enum gzip_status status) {
@@ -200,6 +201,20 @@ struct target {
         size_t           len;
 };
 
+/* Moves what is written, and gives the pages of the old place back on the way: a peer that sends
+ * much pays for one copy, whatever the pool keeps. */
+static void move_bytes(struct buf *to, struct buf *from, size_t n) {
+        size_t at = 0;
+
+        for (; n - at > MOVE_STEP; at += MOVE_STEP) {
+                memcpy(to->bytes + at, from->bytes + at, MOVE_STEP);
+                mem_forget(from->bytes + at, MOVE_STEP);
+        }
+        memcpy(to->bytes + at, from->bytes + at, n - at);
+        if (at > 0)
+                mem_forget(from->bytes + at, n - at);
+}
+
 static enum gzip_status grow_buf(struct target *t) {
         size_t      cap = t->buf == NULL ? t->first_bytes : t->buf->cap;
         struct buf *larger;
@@ -210,7 +225,7 @@ static enum gzip_status grow_buf(struct target *t) {
         if (larger == NULL)
                 return GZIP_NO_MEMORY;
         if (t->buf != NULL)
-                memcpy(larger->bytes, t->buf->bytes, t->len);
+                move_bytes(larger, t->buf, t->len);
         buf_unref(t->buf);
         t->buf = larger;
         return GZIP_OK;

@@ -90,6 +90,23 @@ static void test_aligned(void **state) {
         free(memory);
 }
 
+static void test_forget(void **state) {
+        size_t size = (size_t)1 << 20;
+        char  *block = try_aligned_alloc(64, size);
+
+        (void)state;
+        assert_non_null(block);
+        memset(block, 'x', size);
+        mem_forget(block + 100, size - 200);
+        assert_int_equal(block[99], 'x');
+        assert_int_equal(block[size - 100], 'x');
+        assert_int_equal(block[size / 2], 0);
+        block[size / 2] = 'y';
+        mem_forget(block + size / 2, 10); /* not a page */
+        assert_int_equal(block[size / 2], 'y');
+        free(block);
+}
+
 static void test_absurd_sizes_give_null(void **state) {
         (void)state;
         /* Without volatile the compiler sees the size and warns. */
@@ -124,6 +141,7 @@ int main(void) {
                 cmocka_unit_test(test_fail_after),
                 cmocka_unit_test(test_mem_functions_are_not_failed),
                 cmocka_unit_test(test_aligned),
+                cmocka_unit_test(test_forget),
                 cmocka_unit_test(test_absurd_sizes_give_null),
                 cmocka_unit_test(test_size_arithmetic),
         };
