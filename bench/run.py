@@ -203,13 +203,30 @@ def identity_repository(folder):
 
 def compare(options, body, headers, contenders, connections):
     """Medians of interleaved rounds; contenders: name -> (server, path)."""
-    rates = {name: [] for name in contenders}
+    return {name: rate for name, (rate, _) in compare_cpu(options, body, headers, contenders,
+                                                          connections).items()}
+
+
+def cpu_seconds(pid):
+    """Of the process, user and system."""
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def compare_cpu(options, body, headers, contenders, connections):
+    """As compare(), with the server's microseconds of CPU per request: what a load generator that
+    is itself the limit does not change. name -> (requests/s, us)."""
+    seen = {name: [] for name in contenders}
     for _ in range(options.rounds):
         for name, (server, path) in contenders.items():
             with server as running:
-                rates[name].append(wrk(running, path, body, headers, connections,
-                                       options.seconds))
-    return {name: statistics.median(values) for name, values in rates.items()}
+                before = cpu_seconds(running.process.pid)
+                rate = wrk(running, path, body, headers, connections, options.seconds)
+                spent = cpu_seconds(running.process.pid) - before
+                seen[name].append((rate, spent / (rate * options.seconds) * 1e6))
+    return {name: tuple(statistics.median(column) for column in zip(*values))
+            for name, values in seen.items()}
 
 
 def bench_tiny(options, repository):
@@ -233,13 +250,17 @@ def bench_tls(options, repository):
     with tempfile.TemporaryDirectory() as folder:
         for name, n, connections in (("small", 1, 64), ("1 MiB", 1 << 18, 4)):
             body, headers = binary_request("INPUT0", [n], bytes(4 * n))
-            medians = compare(options, body, headers, {
+            medians = compare_cpu(options, body, headers, {
                 "plain": (Neso(options.build, repository), path),
                 "tls": (NesoTls(options.build, repository, folder), path),
             }, connections)
+            (rate, us), (tls_rate, tls_us) = medians["plain"], medians["tls"]
             print(f"tls: identity, {name} bodies, {connections} connections; "
-                  f"plain {medians['plain']:.0f}/s")
-            print(f"  TLS 1.3            {medians['tls'] / medians['plain']:.2f} of plain")
+                  f"plain {rate:.0f}/s, {us:.1f} us of the server's CPU each")
+            print(f"  TLS 1.3            {tls_rate / rate:.2f} of plain in requests/s "
+                  "(the load generator's TLS included)")
+            print(f"                     {us / tls_us:.2f} of plain by the server's CPU time, "
+                  f"{tls_us:.1f} us each")
 
 
 def bench_large(options, repository):

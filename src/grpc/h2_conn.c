@@ -414,6 +414,10 @@ void h2_conn_on_ping_ack(struct h2_conn *c, const char opaque[8]) {
 void h2_conn_drain(struct h2_conn *c) {
         if (c->is_lingering || c->is_condemned)
                 return;
+        if (c->net && conn_is_shaking_hands(c->net)) { /* it would wait for that to say good-bye */
+                h2_conn_kill(c);
+                return;
+        }
         c->now_ns = clock_now_ns();
         if (c->n_open > 0)
                 leave(c);

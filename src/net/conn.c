@@ -212,6 +212,10 @@ bool conn_is_writing(const struct conn *c) {
         return c->is_writing;
 }
 
+bool conn_is_shaking_hands(const struct conn *c) {
+        return c->tls && conn_tls_is_shaking_hands(c);
+}
+
 size_t conn_unwritten_bytes(const struct conn *c) {
         if (c->tls)
                 return conn_tls_unwritten_bytes(c);

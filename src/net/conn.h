@@ -82,5 +82,8 @@ enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_p
 bool            conn_is_writing(const struct conn *c);
 size_t          conn_unwritten_bytes(const struct conn *c); /* of the pending write */
 
+/* A TLS handshake has not ended: nobody has said anything yet. */
+bool conn_is_shaking_hands(const struct conn *c);
+
 /* Sends FIN once what is queued is written; reading goes on. */
 void conn_shutdown(struct conn *c);

@@ -32,6 +32,7 @@ static inline uv_stream_t *conn_stream(const struct conn *c) {
 /* conn_tls.c; each for the function of conn.c of that name, of a connection with `tls`. */
 enum conn_write conn_tls_write(struct conn *c, const struct iovec *parts, size_t n_parts);
 size_t          conn_tls_unwritten_bytes(const struct conn *c);
+bool            conn_tls_is_shaking_hands(const struct conn *c);
 void            conn_tls_read_start(struct conn *c);
 void            conn_tls_read_stop(struct conn *c);
 void            conn_tls_shutdown(struct conn *c);

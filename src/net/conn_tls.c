@@ -256,6 +256,10 @@ enum conn_write conn_tls_write(struct conn *c, const struct iovec *parts, size_t
         return rc;
 }
 
+bool conn_tls_is_shaking_hands(const struct conn *c) {
+        return c->tls->state == CONN_TLS_HANDSHAKE;
+}
+
 size_t conn_tls_unwritten_bytes(const struct conn *c) {
         size_t queued = uv_stream_get_write_queue_size(conn_stream(c));
 

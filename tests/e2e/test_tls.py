@@ -178,7 +178,20 @@ def test_versions_and_suites(server, ca):
     old = trusting(ca, maximum_version=ssl.TLSVersion.TLSv1_2)
     with connect(server, old) as s:
         assert s.version() == "TLSv1.2"
-        assert s.cipher()[0].startswith("ECDHE-") and "GCM" in s.cipher()[0]
+        assert s.cipher()[0].startswith("ECDHE-") and "AES128-GCM" in s.cipher()[0]
+
+
+@pytest.mark.parametrize("offered,chosen", [
+    ("TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256"),
+    ("TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_256_GCM_SHA384"),
+    # Only who has no instructions for AES asks for this first.
+    ("TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"),
+])
+def test_chosen_suite(server, offered, chosen):
+    ended = subprocess.run(["openssl", "s_client", "-connect", f"127.0.0.1:{server.ports['http']}",
+                            "-tls1_3", "-ciphersuites", offered], stdin=subprocess.DEVNULL,
+                           capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert f"Cipher is {chosen}" in ended.stdout
 
 
 def test_tls_1_1_is_refused(server, ca):
@@ -579,6 +592,25 @@ def test_unused_certificate_is_told(ca, tmp_path):
                  f"--http-server-key={pair[1]}") as server:
         assert requests.get(f"{server.url}/v2", timeout=SECONDS).status_code == 200
         assert "do nothing without --http-use-ssl" in server.text()
+
+
+def test_draining_ends_handshakes(ca, tmp_path):
+    """Nobody waits for a peer that has not said anything yet, or half of a hello."""
+    pair = ca.cert("server"), ca.key("server")
+    with running(tmp_path, *service("http", *pair), *service("grpc", *pair),
+                 "--http-header-timeout-ms=60000", "--grpc-header-timeout-ms=60000") as server:
+        with contextlib.ExitStack() as stack:
+            silent = []
+            for name in ("http", "grpc"):
+                for said in (b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"):
+                    silent.append(stack.enter_context(socket.create_connection(
+                        ("127.0.0.1", server.ports[name]), timeout=SECONDS)))
+                    silent[-1].sendall(said)
+                # Connections are accepted in their order.
+                connect(server, trusting(ca), name, ["h2"] if name == "grpc" else ()).close()
+            assert server.stop(20) == 0
+            assert [s.recv(1) for s in silent] == [b""] * 4
+    assert "Timeout 0" not in server.text()
 
 
 def test_draining(ca, stubs, tmp_path):
