@@ -24,6 +24,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("NESO_BUILD", ROOT / "build"))
 START_SECONDS = float(os.environ.get("NESO_START_SECONDS", "60"))
 
+# The folder of a server's certificate, server.pem, server.key and ca.pem: HTTP and GRPC of every
+# server speak TLS then, and the clients of conftest, wire and grpc_stubs with it
+# (test_tls_whole.py).
+TLS = os.environ.get("NESO_TEST_TLS")
+TLS_OPTIONS = [f"--{name}-{what}" for name in ("http", "grpc") for what in (
+    "use-ssl=true", f"server-cert={TLS}/server.pem", f"server-key={TLS}/server.key")] if TLS else []
+
 SERVICES = {
     "http": re.compile(r"Started HTTPService at ([^\s\"]+):(\d+)"),
     "metrics": re.compile(r"Started Metrics Service at ([^\s\"]+):(\d+)"),
@@ -69,7 +76,7 @@ class Server:
         command = [str(BUILD / "neso"), "serve", f"--model-repository={repository}",
                    f"--backend-directory={BUILD / 'backends'}",
                    "--http-address=127.0.0.1", "--http-port=0", "--grpc-address=127.0.0.1",
-                   "--grpc-port=0", "--metrics-port=0", *options]
+                   "--grpc-port=0", "--metrics-port=0", *TLS_OPTIONS, *options]
         self.repository = pathlib.Path(repository)
         self.log = []
         self.ports = {}
@@ -132,7 +139,7 @@ class Server:
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.http_port}"
+        return f"{'https' if TLS else 'http'}://127.0.0.1:{self.http_port}"
 
     def stop(self, seconds=40):
         """Asks it to end; its exit code."""

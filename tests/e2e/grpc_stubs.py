@@ -12,7 +12,7 @@ import types
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, TLS
 
 grpc = pytest.importorskip("grpc")
 
@@ -124,7 +124,14 @@ def open_channel(server):
     """Each with a connection of its own, and without limits on messages."""
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1),
                ("grpc.max_send_message_length", -1)]
-    with grpc.insecure_channel(f"127.0.0.1:{server.port('grpc')}", options) as channel:
+    target = f"127.0.0.1:{server.port('grpc')}"
+    if TLS:
+        with open(f"{TLS}/ca.pem", "rb") as root:
+            trusted = grpc.ssl_channel_credentials(root.read())
+        channel = grpc.secure_channel(target, trusted, options)
+    else:
+        channel = grpc.insecure_channel(target, options)
+    with channel:
         yield channel
 
 

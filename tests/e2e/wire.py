@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """HTTP/1.1 on a plain socket, for requests that no client library would send."""
 import socket
+import ssl
+
+from conftest import TLS
 
 
 class Answer:
@@ -21,6 +24,9 @@ class Wire:
 
     def __init__(self, port, seconds=20):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=seconds)
+        if TLS:
+            trusting = ssl.create_default_context(cafile=f"{TLS}/ca.pem")
+            self.socket = trusting.wrap_socket(self.socket, server_hostname="127.0.0.1")
         self._stream = self.socket.makefile("rb")
 
     def __enter__(self):
