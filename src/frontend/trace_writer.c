@@ -188,11 +188,16 @@ static void begin_to_stop_locked(struct trace_writer *w) {
 }
 
 void trace_writer_flush(struct trace_writer *w) {
-        MUTEX_GUARD(&w->lock);
+        bool has_ended;
 
+        mutex_lock(&w->lock);
         begin_to_stop_locked(w);
         while (!w->has_ended && cond_wait_until(&w->ended, &w->lock, w->deadline_ns))
                 ;
+        has_ended = w->has_ended;
+        mutex_unlock(&w->lock);
+        if (has_ended) /* it has nothing more to do */
+                thread_join(&w->thread);
 }
 
 void trace_writer_stop(struct trace_writer *w) {
