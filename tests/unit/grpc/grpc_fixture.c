@@ -9,9 +9,6 @@
 #include "base/buf.h"
 #include "base/mem.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <nghttp2/nghttp2.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -49,19 +46,16 @@ static void refuse(struct grpc_call *call, struct str message, struct buf *owner
 }
 
 static void on_sent(struct grpc_call *call UNUSED) {
-        MUTEX_GUARD(&current->lock);
-
-        current->n_sent++;
-        cond_broadcast(&current->changed);
+        seen_count(&current->seen, &current->seen.n_sent);
 }
 
 static void hold(struct grpc_call *call) {
-        MUTEX_GUARD(&current->lock);
+        MUTEX_GUARD(&current->seen.lock);
 
         call->on_sent = on_sent;
         current->held = call;
-        current->n_held++;
-        cond_broadcast(&current->changed);
+        current->seen.n_held++;
+        cond_broadcast(&current->seen.changed);
 }
 
 static void later(struct grpc_call *call, struct str message UNUSED, struct buf *owner UNUSED) {
@@ -69,11 +63,11 @@ static void later(struct grpc_call *call, struct str message UNUSED, struct buf 
 }
 
 static void on_abort(struct grpc_call *call) {
-        MUTEX_GUARD(&current->lock);
+        MUTEX_GUARD(&current->seen.lock);
 
-        current->n_aborted++;
+        current->seen.n_aborted++;
         current->reason = call->abort_reason;
-        cond_broadcast(&current->changed);
+        cond_broadcast(&current->seen.changed);
 }
 
 static void abort_and_finish(struct grpc_call *call) {
@@ -121,11 +115,11 @@ static void end_chat(struct grpc_call *call) {
 static void slow(struct grpc_call *call, struct str message, struct buf *owner) {
         chat(call, message, owner);
         grpc_call_pause(call);
-        MUTEX_GUARD(&current->lock);
+        MUTEX_GUARD(&current->seen.lock);
 
         current->n_messages++;
         current->held = call;
-        cond_broadcast(&current->changed);
+        cond_broadcast(&current->seen.changed);
 }
 
 static void starve(struct grpc_call *call, struct str message, struct buf *owner UNUSED) {
@@ -139,11 +133,11 @@ static void starve(struct grpc_call *call, struct str message, struct buf *owner
 
 static void on_feed(struct mail *m) {
         struct fixture *f = CONTAINER_OF(m, struct fixture, feed);
-        MUTEX_GUARD(&f->lock);
+        MUTEX_GUARD(&f->seen.lock);
 
         mem_fail_after(0);
         f->n_fed++;
-        cond_broadcast(&f->changed);
+        cond_broadcast(&f->seen.changed);
 }
 
 static const struct grpc_method rows[] = {
@@ -169,41 +163,24 @@ static const struct grpc_method rows[] = {
 
 /* ---- the server ---- */
 
-static void on_rejected(void *owner, const char *limit) {
-        struct fixture *f = owner;
-        MUTEX_GUARD(&f->lock);
-
-        strbuf_printf(&f->rejected, "%s ", limit);
-}
-
 static void on_access(void *owner, const struct grpc_access *a) {
-        struct fixture *f = owner;
-        MUTEX_GUARD(&f->lock);
-
-        strbuf_printf(&f->access, "%.*s %s in %llu out %llu%s\n", STR_ARG(a->path),
+        seen_access(owner, "%.*s %s in %llu out %llu%s\n", STR_ARG(a->path),
                       grpc_code_name(a->code), (unsigned long long)a->bytes_in,
                       (unsigned long long)a->bytes_out, a->is_aborted ? " aborted" : "");
-        f->n_access++;
-        cond_broadcast(&f->changed);
 }
 
 void fixture_init(struct fixture *f) {
         *f = (struct fixture){ 0 };
-        mutex_init(&f->lock, LOCK_SERVER);
-        cond_init(&f->changed);
-        strbuf_init(&f->rejected, 0);
-        strbuf_init(&f->access, 0);
-        assert_true(strbuf_reserve(&f->rejected, 65536)); /* for loops that starve */
-        assert_true(strbuf_reserve(&f->access, 65536));
+        seen_init(&f->seen);
         endpoint_policy_init(&f->policy);
         grpc_server_options_init(&f->options);
         f->options.address = "127.0.0.1";
         f->options.n_threads = 2;
         f->options.methods = (struct grpc_method_table){ rows, ARRAY_LEN(rows) };
         f->options.service.policy = &f->policy;
-        f->options.on_rejected = on_rejected;
+        f->options.on_rejected = seen_rejected;
         f->options.on_access = on_access;
-        f->options.owner = f;
+        f->options.owner = &f->seen;
         current = f;
 }
 
@@ -215,24 +192,14 @@ void fixture_start(struct fixture *f) {
 void fixture_done(struct fixture *f) {
         grpc_server_free(f->server);
         endpoint_policy_done(&f->policy);
-        strbuf_done(&f->rejected);
-        strbuf_done(&f->access);
-        cond_done(&f->changed);
-        mutex_done(&f->lock);
-}
-
-void fixture_wait(struct fixture *f, const size_t *counter, size_t n) {
-        MUTEX_GUARD(&f->lock);
-
-        while (*counter < n)
-                cond_wait(&f->changed, &f->lock);
+        seen_done(&f->seen);
 }
 
 static struct grpc_call *take_held(struct fixture *f) {
-        MUTEX_GUARD(&f->lock);
+        MUTEX_GUARD(&f->seen.lock);
 
         while (!f->held)
-                cond_wait(&f->changed, &f->lock);
+                cond_wait(&f->seen.changed, &f->seen.lock);
         return STEAL(f->held);
 }
 
@@ -255,13 +222,13 @@ void fixture_feed(struct fixture *f) {
 
         f->feed.deliver = on_feed;
         mailbox_post(f->starved, &f->feed);
-        fixture_wait(f, &f->n_fed, n + 1);
+        seen_wait(&f->seen, &f->n_fed, n + 1);
 }
 
 bool fixture_was_rejected(struct fixture *f, const char *limit) {
-        MUTEX_GUARD(&f->lock);
+        MUTEX_GUARD(&f->seen.lock);
 
-        return strstr(strbuf_cstr(&f->rejected), limit) != NULL;
+        return strstr(strbuf_cstr(&f->seen.rejected), limit) != NULL;
 }
 
 /* ---- the client: writing ---- */
@@ -408,19 +375,9 @@ static void greet(struct client *c) {
 }
 
 void client_open(struct client *c, const struct fixture *f, bool greets) {
-        struct sockaddr_in   address = { .sin_family = AF_INET,
-                                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                         .sin_port = htons(grpc_server_port(f->server)) };
-        struct timeval       limit = { .tv_sec = 30 };
         nghttp2_hd_inflater *inflater;
-        int                  on = 1;
 
-        *c = (struct client){ .fd = socket(AF_INET, SOCK_STREAM, 0) };
-        assert_true(c->fd >= 0);
-        setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-        setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-        setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-        assert_int_equal(connect(c->fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        *c = (struct client){ .fd = seen_connect(grpc_server_port(f->server), 0) };
         strbuf_init(&c->out, 0);
         assert_int_equal(nghttp2_hd_inflate_new(&inflater), 0);
         c->inflater = inflater;

@@ -17,10 +17,9 @@
  */
 #pragma once
 
-#include "base/lock.h"
-#include "base/strbuf.h"
 #include "frontend/endpoint.h"
 #include "grpc/grpc_server.h"
+#include "net/seen.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,18 +30,10 @@ struct fixture {
         struct grpc_server        *server;
         struct endpoint_policy     policy;
 
-        /* Filled by callbacks. */
-        struct mutex      lock;
-        struct cond       changed;
-        struct strbuf     rejected; /* "header_bytes pings " */
-        struct strbuf     access;   /* "/t.T/Echo OK in 7 out 7\n" */
-        size_t            n_access;
-        struct grpc_call *held; /* of a Later or Slow */
-        size_t            n_held;
-        size_t            n_aborted;
+        struct seen       seen; /* filled by callbacks */
+        struct grpc_call *held; /* one that has not been answered; guarded by seen.lock */
         enum grpc_abort   reason; /* of the last of them */
         size_t            n_messages; /* delivered to Slow */
-        size_t            n_sent;
         struct mailbox   *starved; /* of the loop that Starve ran on */
         struct mail       feed;
         size_t            n_fed;
@@ -53,7 +44,6 @@ void fixture_init(struct fixture *f);
 void fixture_start(struct fixture *f);
 void fixture_done(struct fixture *f); /* stops, too */
 
-void fixture_wait(struct fixture *f, const size_t *counter, size_t n);
 void fixture_answer_held(struct fixture *f); /* waits for it first: "late" */
 void fixture_resume(struct fixture *f);
 void fixture_feed(struct fixture *f);

@@ -32,8 +32,8 @@ static void test_unary(void **state UNUSED) {
         assert_non_null(strstr(a.fields.ptr, "content-type: application/grpc\n"));
         answer_done(&a);
         client_expect(&c, 7, "/t.T/Unknown", "x", GRPC_UNIMPLEMENTED, NULL);
-        fixture_wait(&f, &f.n_access, 4);
-        assert_string_equal(strbuf_cstr(&f.access),
+        seen_wait(&f.seen, &f.seen.n_access, 4);
+        assert_string_equal(strbuf_cstr(&f.seen.access),
                             "/t.T/Echo OK in 10 out 10\n/t.T/Echo OK in 5 out 5\n"
                             "/t.T/Fail NOT_FOUND in 6 out 0\n"
                             "/t.T/Unknown UNIMPLEMENTED in 6 out 0\n");
@@ -148,8 +148,8 @@ static void test_later(void **state UNUSED) {
                 assert_memory_equal(a.body.ptr, "\0\0\0\0\4late", 9);
                 answer_done(&a);
         }
-        fixture_wait(&f, &f.n_sent, 10);
-        assert_int_equal(f.n_aborted, 0);
+        seen_wait(&f.seen, &f.seen.n_sent, 10);
+        assert_int_equal(f.seen.n_aborted, 0);
         client_close(&c);
         fixture_done(&f);
 }
@@ -194,7 +194,7 @@ static void test_paused(void **state UNUSED) {
         }
         client_flush(&c);
         for (int i = 1; i <= n; i++) {
-                fixture_wait(&f, &f.n_messages, (size_t)i);
+                seen_wait(&f.seen, &f.n_messages, (size_t)i);
                 assert_int_equal(f.n_messages, i); /* no further one came */
                 fixture_resume(&f);
         }
@@ -310,11 +310,11 @@ static void test_deadline(void **state UNUSED) {
         assert_int_equal(a.code, GRPC_DEADLINE_EXCEEDED);
         assert_true(clock_now_ns() - start_ns >= 100 * NS_PER_MS);
         answer_done(&a);
-        fixture_wait(&f, &f.n_aborted, 1);
+        seen_wait(&f.seen, &f.seen.n_aborted, 1);
         assert_int_equal(f.reason, GRPC_ABORT_DEADLINE);
-        assert_int_equal(f.n_sent, 0);
+        assert_int_equal(f.seen.n_sent, 0);
         fixture_answer_held(&f);
-        fixture_wait(&f, &f.n_sent, 1);
+        seen_wait(&f.seen, &f.seen.n_sent, 1);
         client_call(&c, 3, "/t.T/Echo", "grpc-timeout", "soon", NULL);
         client_message(&c, 3, END_STREAM, "", 0);
         client_answer(&c, 3, &a);
@@ -335,23 +335,23 @@ static void test_cancelled(void **state UNUSED) {
         client_call(&c, 1, "/t.T/Later", NULL);
         client_message(&c, 1, END_STREAM, "", 0);
         client_flush(&c);
-        fixture_wait(&f, &f.n_held, 1);
+        seen_wait(&f.seen, &f.seen.n_held, 1);
         client_frame(&c, FRAME_RST_STREAM, 0, 1, "\0\0\0\x8", 4);
         client_flush(&c);
-        fixture_wait(&f, &f.n_aborted, 1);
+        seen_wait(&f.seen, &f.seen.n_aborted, 1);
         assert_int_equal(f.reason, GRPC_ABORT_CANCELLED);
         client_expect(&c, 3, "/t.T/Echo", "alive", 0, "alive");
         fixture_answer_held(&f);
-        fixture_wait(&f, &f.n_sent, 1);
+        seen_wait(&f.seen, &f.seen.n_sent, 1);
 
         client_call(&c, 5, "/t.T/Later", NULL);
         client_message(&c, 5, END_STREAM, "", 0);
         client_flush(&c);
-        fixture_wait(&f, &f.n_held, 2);
+        seen_wait(&f.seen, &f.seen.n_held, 2);
         client_close(&c);
-        fixture_wait(&f, &f.n_aborted, 2);
+        seen_wait(&f.seen, &f.seen.n_aborted, 2);
         fixture_answer_held(&f);
-        fixture_wait(&f, &f.n_sent, 2);
+        seen_wait(&f.seen, &f.seen.n_sent, 2);
         fixture_done(&f);
 }
 
@@ -370,7 +370,7 @@ static void test_overflow(void **state UNUSED) {
         client_answer(&c, 1, &a);
         assert_int_equal(a.reset, 0xb + 1);
         answer_done(&a);
-        fixture_wait(&f, &f.n_aborted, 1);
+        seen_wait(&f.seen, &f.seen.n_aborted, 1);
         assert_int_equal(f.reason, GRPC_ABORT_OVERFLOW);
         assert_true(fixture_was_rejected(&f, "unsent_bytes"));
         client_expect(&c, 3, "/t.T/Echo", "alive", 0, "alive");

@@ -350,7 +350,7 @@ static void test_bad_message_in_stream(void **state UNUSED) {
         assert_int_equal(a.code, GRPC_INTERNAL);
         assert_int_equal(a.body.len, 8);
         answer_done(&a);
-        fixture_wait(&f, &f.n_aborted, 1);
+        seen_wait(&f.seen, &f.seen.n_aborted, 1);
         assert_int_equal(f.reason, GRPC_ABORT_REFUSED);
         client_close(&c);
         fixture_done(&f);
@@ -401,11 +401,11 @@ static void test_calls_limit(void **state UNUSED) {
                 client_call(&c, 2 * i + 1, "/t.T/Later", NULL);
                 client_message(&c, 2 * i + 1, END_STREAM, "", 0);
                 client_flush(&c);
-                fixture_wait(&f, &f.n_held, i + 1);
+                seen_wait(&f.seen, &f.seen.n_held, i + 1);
                 held[i] = f.held;
                 client_frame(&c, FRAME_RST_STREAM, 0, 2 * i + 1, "\0\0\0\x8", 4);
                 client_flush(&c);
-                fixture_wait(&f, &f.n_aborted, i + 1);
+                seen_wait(&f.seen, &f.seen.n_aborted, i + 1);
         }
         client_call(&c, 9, "/t.T/Echo", NULL);
         client_answer(&c, 9, &a);
@@ -415,7 +415,7 @@ static void test_calls_limit(void **state UNUSED) {
         for (size_t i = 0; i < 4; i++) {
                 f.held = held[i];
                 fixture_answer_held(&f);
-                fixture_wait(&f, &f.n_sent, i + 1);
+                seen_wait(&f.seen, &f.seen.n_sent, i + 1);
         }
         client_expect(&c, 11, "/t.T/Echo", "alive", 0, "alive");
         client_close(&c);
@@ -518,7 +518,7 @@ static void test_age_grace(void **state UNUSED) {
         client_flush(&c);
         while (client_read(&c, &got))
                 ;
-        fixture_wait(&f, &f.n_aborted, 1);
+        seen_wait(&f.seen, &f.seen.n_aborted, 1);
         fixture_answer_held(&f);
         client_close(&c);
         fixture_done(&f);
@@ -538,7 +538,7 @@ static void test_drain(void **state UNUSED) {
         client_call(&busy, 1, "/t.T/Later", NULL);
         client_message(&busy, 1, END_STREAM, "", 0);
         client_flush(&busy);
-        fixture_wait(&f, &f.n_held, 1);
+        seen_wait(&f.seen, &f.seen.n_held, 1);
         grpc_server_stop(f.server);
         assert_int_equal(client_read_goaway(&idle, &text), 0);
         client_close(&idle);
@@ -570,7 +570,7 @@ static void test_free_with_a_call(void **state UNUSED) {
         client_call(&c, 1, "/t.T/Later", NULL);
         client_message(&c, 1, END_STREAM, "", 0);
         client_flush(&c);
-        fixture_wait(&f, &f.n_held, 1);
+        seen_wait(&f.seen, &f.seen.n_held, 1);
         fixture_answer_held(&f);
         fixture_done(&f);
         client_close(&c);

@@ -10,9 +10,6 @@
 #include "base/mem.h"
 #include "frontend/model_version.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -62,27 +59,21 @@ static void tell(struct http_call *call) {
 }
 
 static void on_abort(struct http_call *call UNUSED) {
-        MUTEX_GUARD(&current->lock);
-
-        current->n_aborted++;
-        cond_broadcast(&current->changed);
+        seen_count(&current->seen, &current->seen.n_aborted);
 }
 
 static void on_sent(struct http_call *call UNUSED) {
-        MUTEX_GUARD(&current->lock);
-
-        current->n_sent++;
-        cond_broadcast(&current->changed);
+        seen_count(&current->seen, &current->seen.n_sent);
 }
 
 static void later(struct http_call *call) {
-        MUTEX_GUARD(&current->lock);
+        MUTEX_GUARD(&current->seen.lock);
 
         call->on_abort = on_abort;
         call->on_sent = on_sent;
         current->held = call;
-        current->n_held++;
-        cond_broadcast(&current->changed);
+        current->seen.n_held++;
+        cond_broadcast(&current->seen.changed);
 }
 
 static void answer_late(struct http_call *call) {
@@ -170,33 +161,16 @@ static const struct http_route rows[] = {
         { "/both", HTTP_METHOD_POST, ENDPOINT_TRACE, HTTP_JSON, echo },
 };
 
-static void on_rejected(void *owner, const char *limit) {
-        struct fixture *f = owner;
-        MUTEX_GUARD(&f->lock);
-
-        strbuf_printf(&f->rejected, "%s ", limit);
-}
-
 static void on_access(void *owner, const struct http_access *a) {
-        struct fixture *f = owner;
-        MUTEX_GUARD(&f->lock);
-
-        strbuf_printf(&f->access, "%.*s %.*s %.*s %u in %llu out %llu%s\n", STR_ARG(a->method),
+        seen_access(owner, "%.*s %.*s %.*s %u in %llu out %llu%s\n", STR_ARG(a->method),
                       STR_ARG(a->path), STR_ARG(a->model), a->status,
                       (unsigned long long)a->bytes_in, (unsigned long long)a->bytes_out,
                       a->is_aborted ? " aborted" : "");
-        f->n_access++;
-        cond_broadcast(&f->changed);
 }
 
 void fixture_init(struct fixture *f) {
         *f = (struct fixture){ 0 };
-        mutex_init(&f->lock, LOCK_SERVER);
-        cond_init(&f->changed);
-        strbuf_init(&f->rejected, 0);
-        strbuf_init(&f->access, 0);
-        assert_true(strbuf_reserve(&f->rejected, 4096)); /* for loops that starve */
-        assert_true(strbuf_reserve(&f->access, 65536));
+        seen_init(&f->seen);
         endpoint_policy_init(&f->policy);
         http_server_options_init(&f->options);
         f->options.address = "127.0.0.1";
@@ -204,9 +178,9 @@ void fixture_init(struct fixture *f) {
         f->options.routes = (struct http_route_table){ .rows = rows, .n_rows = ARRAY_LEN(rows) };
         f->options.service.policy = &f->policy;
         f->options.service.max_input_bytes = f->options.limits.input_bytes;
-        f->options.on_rejected = on_rejected;
+        f->options.on_rejected = seen_rejected;
         f->options.on_access = on_access;
-        f->options.owner = f;
+        f->options.owner = &f->seen;
         current = f;
 }
 
@@ -218,49 +192,28 @@ void fixture_start(struct fixture *f) {
 void fixture_done(struct fixture *f) {
         http_server_free(f->server);
         endpoint_policy_done(&f->policy);
-        strbuf_done(&f->rejected);
-        strbuf_done(&f->access);
-        cond_done(&f->changed);
-        mutex_done(&f->lock);
-}
-
-void fixture_wait(struct fixture *f, const size_t *counter, size_t n) {
-        MUTEX_GUARD(&f->lock);
-
-        while (*counter < n)
-                cond_wait(&f->changed, &f->lock);
+        seen_done(&f->seen);
 }
 
 void fixture_wait_held(struct fixture *f) {
-        MUTEX_GUARD(&f->lock);
+        MUTEX_GUARD(&f->seen.lock);
 
         while (!f->held)
-                cond_wait(&f->changed, &f->lock);
+                cond_wait(&f->seen.changed, &f->seen.lock);
 }
 
 void fixture_answer_held(struct fixture *f) {
         struct http_call *call;
 
         fixture_wait_held(f);
-        mutex_lock(&f->lock);
+        mutex_lock(&f->seen.lock);
         call = STEAL(f->held);
-        mutex_unlock(&f->lock);
+        mutex_unlock(&f->seen.lock);
         http_call_post(call, answer_late);
 }
 
 int client_open(const struct fixture *f) {
-        struct sockaddr_in address = { .sin_family = AF_INET,
-                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                       .sin_port = htons(http_server_port(f->server)) };
-        struct timeval     limit = { .tv_sec = 20 };
-        int                fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
-
-        assert_true(fd >= 0);
-        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-        assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-        return fd;
+        return seen_connect(http_server_port(f->server), 0);
 }
 
 void client_send(int fd, const char *bytes, size_t len) {

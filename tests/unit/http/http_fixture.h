@@ -3,8 +3,7 @@
  */
 #pragma once
 
-#include "base/lock.h"
-#include "base/strbuf.h"
+#include "net/seen.h"
 #include "http/http_server.h"
 
 #include <stdbool.h>
@@ -15,16 +14,8 @@ struct fixture {
         struct http_server        *server;
         struct endpoint_policy     policy;
 
-        /* Filled by callbacks. */
-        struct mutex      lock;
-        struct cond       changed;
-        struct strbuf     rejected; /* "header_bytes body_bytes " */
-        struct strbuf     access;   /* "GET /v2 200\n" */
-        size_t            n_access;
-        struct http_call *held;     /* of a "/later" that has not been answered */
-        size_t            n_held;
-        size_t            n_aborted;
-        size_t            n_sent;
+        struct seen       seen; /* filled by callbacks */
+        struct http_call *held; /* one that has not been answered; guarded by seen.lock */
 };
 
 /* Options may be changed between the two. */
@@ -35,7 +26,6 @@ void fixture_done(struct fixture *f); /* stops, too */
 /* Waits until a "/later" is with its handler, then has it answered: "late". */
 void fixture_wait_held(struct fixture *f);
 void fixture_answer_held(struct fixture *f);
-void fixture_wait(struct fixture *f, const size_t *counter, size_t n);
 
 int  client_open(const struct fixture *f);
 void client_send(int fd, const char *bytes, size_t len);

@@ -33,7 +33,7 @@ static void test_big_answer_to_a_slow_reader(void **state UNUSED) {
         /* The second request waits until the first answer is taken. */
         client_say(fd, "GET /big HTTP/1.1\r\n\r\n"
                        "POST /v2/models/m/infer HTTP/1.1\r\nConnection: close\r\n\r\n");
-        fixture_wait(&f, &f.n_access, 0);
+        seen_wait(&f.seen, &f.seen.n_access, 0);
         client_read_all(fd, &all);
         assert_true(str_starts(strbuf_str(&all), STR_LIT("HTTP/1.1 200 OK\r\n")));
         for (int i = 0; i < 12; i++) {
@@ -70,7 +70,7 @@ static void test_many_requests_behind_a_late_answer(void **state UNUSED) {
         }
         close(fd);
         fixture_done(&f);
-        assert_string_equal(strbuf_cstr(&f.rejected), "");
+        assert_string_equal(strbuf_cstr(&f.seen.rejected), "");
 }
 
 static void test_reader_goes_away(void **state UNUSED) {
@@ -86,8 +86,8 @@ static void test_reader_goes_away(void **state UNUSED) {
         assert_true(recv(fd, some, sizeof(some), 0) > 0);
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
         close(fd);
-        fixture_wait(&f, &f.n_access, 1);
-        assert_non_null(strstr(f.access.ptr, " aborted\n"));
+        seen_wait(&f.seen, &f.seen.n_access, 1);
+        assert_non_null(strstr(f.seen.access.ptr, " aborted\n"));
         fd = client_open(&f); /* the others do not mind */
         client_say(fd, INFER);
         client_expect_answer(fd, 200, "m -1 ");
@@ -106,12 +106,12 @@ static void test_client_gone_before_the_answer(void **state UNUSED) {
         fixture_wait_held(&f);
         assert_int_equal(http_server_n_connections(f.server), 1);
         close(fd);
-        fixture_wait(&f, &f.n_aborted, 1);
+        seen_wait(&f.seen, &f.seen.n_aborted, 1);
         fixture_answer_held(&f);
         http_server_stop(f.server);
         assert_int_equal(http_server_wait(f.server, SOON), 0);
-        assert_int_equal(f.n_aborted, 1);
-        assert_int_equal(f.n_sent, 1);
+        assert_int_equal(f.seen.n_aborted, 1);
+        assert_int_equal(f.seen.n_sent, 1);
         fixture_done(&f);
 }
 
@@ -169,7 +169,7 @@ static void test_too_slow(void **state UNUSED) {
                          "HTTP/1.1 408 Request Timeout\r\n");
         http_server_stop(f.server);
         assert_int_equal(http_server_wait(f.server, SOON), 0);
-        assert_string_equal(strbuf_cstr(&f.rejected),
+        assert_string_equal(strbuf_cstr(&f.seen.rejected),
                             "header_time header_time body_rate body_rate body_rate ");
         fixture_done(&f);
 }
@@ -184,10 +184,10 @@ static void test_stalled_reader(void **state UNUSED) {
         fixture_start(&f);
         fd = client_open(&f);
         client_say(fd, "GET /big HTTP/1.1\r\n\r\n");
-        fixture_wait(&f, &f.n_access, 1); /* nothing is read meanwhile */
+        seen_wait(&f.seen, &f.seen.n_access, 1); /* nothing is read meanwhile */
         http_server_stop(f.server);
         assert_int_equal(http_server_wait(f.server, SOON), 0);
-        assert_string_equal(strbuf_cstr(&f.rejected), "write_stall ");
+        assert_string_equal(strbuf_cstr(&f.seen.rejected), "write_stall ");
         close(fd);
         fixture_done(&f);
 }
@@ -202,10 +202,10 @@ static void test_stalled_reader_of_chunks(void **state UNUSED) {
         fixture_start(&f);
         fd = client_open(&f);
         client_say(fd, "GET /endless HTTP/1.1\r\n\r\n");
-        fixture_wait(&f, &f.n_access, 1); /* nothing is read meanwhile */
+        seen_wait(&f.seen, &f.seen.n_access, 1); /* nothing is read meanwhile */
         http_server_stop(f.server);
         assert_int_equal(http_server_wait(f.server, SOON), 0);
-        assert_string_equal(strbuf_cstr(&f.rejected), "write_stall ");
+        assert_string_equal(strbuf_cstr(&f.seen.rejected), "write_stall ");
         close(fd);
         fixture_done(&f);
 }
@@ -230,7 +230,7 @@ static void test_too_many_connections(void **state UNUSED) {
         close(fds[1]);
         http_server_stop(f.server);
         assert_int_equal(http_server_wait(f.server, SOON), 0);
-        assert_string_equal(strbuf_cstr(&f.rejected), "connections ");
+        assert_string_equal(strbuf_cstr(&f.seen.rejected), "connections ");
         fixture_done(&f);
 }
 
@@ -276,7 +276,7 @@ static void test_drain(void **state UNUSED) {
 static void *answer_when_aborted(void *arg) {
         struct fixture *f = arg;
 
-        fixture_wait(f, &f->n_aborted, 1);
+        seen_wait(&f->seen, &f->seen.n_aborted, 1);
         fixture_answer_held(f);
         return NULL;
 }
@@ -294,7 +294,7 @@ static void test_free_with_a_request_in_flight(void **state UNUSED) {
         pthread_create(&core, NULL, answer_when_aborted, &f);
         fixture_done(&f);
         pthread_join(core, NULL);
-        assert_int_equal(f.n_aborted, 1);
+        assert_int_equal(f.seen.n_aborted, 1);
         close(fd);
 }
 
@@ -374,9 +374,9 @@ static void test_unsent_chunks_are_bounded(void **state UNUSED) {
         fixture_start(&f);
         fd = client_open(&f);
         client_say(fd, "GET /chunks HTTP/1.1\r\n\r\n");
-        fixture_wait(&f, &f.n_access, 1); /* nothing is read meanwhile */
-        assert_string_equal(strbuf_cstr(&f.rejected), "unsent_bytes ");
-        assert_non_null(strstr(f.access.ptr, " aborted\n"));
+        seen_wait(&f.seen, &f.seen.n_access, 1); /* nothing is read meanwhile */
+        assert_string_equal(strbuf_cstr(&f.seen.rejected), "unsent_bytes ");
+        assert_non_null(strstr(f.seen.access.ptr, " aborted\n"));
         close(fd);
         fixture_done(&f);
 }

@@ -29,31 +29,31 @@ static const struct http_route rows[] = {
 
 static struct {
         struct fixture                        f;
-        struct TRITONSERVER_InferenceRequest *request; /* guarded by f.lock */
+        struct TRITONSERVER_InferenceRequest *request; /* guarded by f.seen.lock */
         int                                   fd;
 } t;
 
 /* ---- the core ---- */
 
 static void on_run(struct TRITONSERVER_InferenceRequest *request) {
-        MUTEX_GUARD(&t.f.lock);
+        MUTEX_GUARD(&t.f.seen.lock);
 
         t.request = request;
-        cond_broadcast(&t.f.changed);
+        cond_broadcast(&t.f.seen.changed);
 }
 
 static void on_cancel(struct TRITONSERVER_InferenceRequest *request) {
-        MUTEX_GUARD(&t.f.lock);
+        MUTEX_GUARD(&t.f.seen.lock);
 
         assert_ptr_equal(request, t.request);
-        cond_broadcast(&t.f.changed);
+        cond_broadcast(&t.f.seen.changed);
 }
 
 static void wait_for_run(void) {
-        MUTEX_GUARD(&t.f.lock);
+        MUTEX_GUARD(&t.f.seen.lock);
 
         while (!t.request)
-                cond_wait(&t.f.changed, &t.f.lock);
+                cond_wait(&t.f.seen.changed, &t.f.seen.lock);
 }
 
 /* A response with one output of so many elements, on this thread as on a backend's. */
@@ -343,10 +343,10 @@ static void many_events(void **state) {
 /* ---- clients ---- */
 
 static void wait_for_cancel(void) {
-        MUTEX_GUARD(&t.f.lock);
+        MUTEX_GUARD(&t.f.seen.lock);
 
         while (!t.request->is_cancelled)
-                cond_wait(&t.f.changed, &t.f.lock);
+                cond_wait(&t.f.seen.changed, &t.f.seen.lock);
 }
 
 static void client_leaves_a_stream(void **state) {
@@ -361,8 +361,8 @@ static void client_leaves_a_stream(void **state) {
         respond(NULL, 1, 0); /* what still comes is dropped */
         respond_flags_only();
         release();
-        fixture_wait(&t.f, &t.f.n_access, 1);
-        assert_non_null(strstr(t.f.access.ptr, " aborted\n"));
+        seen_wait(&t.f.seen, &t.f.seen.n_access, 1);
+        assert_non_null(strstr(t.f.seen.access.ptr, " aborted\n"));
         t.fd = client_open(&t.f);
 }
 
@@ -373,7 +373,7 @@ static void client_leaves_before_the_answer(void **state) {
         wait_for_cancel();
         respond(NULL, 1, FINAL);
         release();
-        fixture_wait(&t.f, &t.f.n_access, 1);
+        seen_wait(&t.f.seen, &t.f.seen.n_access, 1);
         t.fd = client_open(&t.f);
 }
 
@@ -389,8 +389,8 @@ static void client_does_not_read(void **state) {
         wait_for_cancel();
         respond_flags_only();
         release();
-        fixture_wait(&t.f, &t.f.n_access, 1);
-        assert_string_equal(strbuf_cstr(&t.f.rejected), "unsent_bytes ");
+        seen_wait(&t.f.seen, &t.f.seen.n_access, 1);
+        assert_string_equal(strbuf_cstr(&t.f.seen.rejected), "unsent_bytes ");
         teardown(state);
 }
 

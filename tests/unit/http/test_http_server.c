@@ -83,8 +83,8 @@ static void test_pipelined_behind_a_late_answer(void **state UNUSED) {
         client_expect_answer(fd, 404, "{\"error\":\"Not Found\"}");
         close(fd);
         fixture_done(&f);
-        assert_int_equal(f.n_aborted, 0);
-        assert_int_equal(f.n_sent, 2);
+        assert_int_equal(f.seen.n_aborted, 0);
+        assert_int_equal(f.seen.n_sent, 2);
 }
 
 static void send_echo(int fd, const char *bytes, size_t len, bool in_chunks) {
@@ -279,7 +279,7 @@ static void test_refusals_close(void **state UNUSED) {
                        "HTTP/1.1 404 Not Found\r\n");
         http_server_stop(f.server);
         assert_int_equal(http_server_wait(f.server, clock_now_ns() + 20 * NS_PER_S), 0);
-        assert_string_equal(strbuf_cstr(&f.rejected),
+        assert_string_equal(strbuf_cstr(&f.seen.rejected),
                             "header_fields header_bytes body_bytes body_bytes ");
         fixture_done(&f);
 }
@@ -341,7 +341,7 @@ static void test_out_of_memory(void **state UNUSED) {
                 close(fds[i]);
         http_server_stop(f.server);
         assert_int_equal(http_server_wait(f.server, clock_now_ns() + 20 * NS_PER_S), 0);
-        assert_string_equal(strbuf_cstr(&f.rejected), "memory memory ");
+        assert_string_equal(strbuf_cstr(&f.seen.rejected), "memory memory ");
         fixture_done(&f);
 }
 
@@ -365,7 +365,7 @@ static void test_no_read_buffer(void **state UNUSED) {
         close(second);
         http_server_stop(f.server);
         assert_int_equal(http_server_wait(f.server, clock_now_ns() + 20 * NS_PER_S), 0);
-        assert_string_equal(strbuf_cstr(&f.rejected), "memory ");
+        assert_string_equal(strbuf_cstr(&f.seen.rejected), "memory ");
         fixture_done(&f);
 }
 
@@ -422,10 +422,10 @@ static void test_access_log(void **state UNUSED) {
         client_expect_answer(fd, 200, "m -1 ");
         fixture_wait_held(&f);
         close(fd);
-        fixture_wait(&f, &f.n_aborted, 1);
+        seen_wait(&f.seen, &f.seen.n_aborted, 1);
         fixture_answer_held(&f);
-        fixture_wait(&f, &f.n_access, 2);
-        assert_true(str_starts(strbuf_str(&f.access),
+        seen_wait(&f.seen, &f.seen.n_access, 2);
+        assert_true(str_starts(strbuf_str(&f.seen.access),
                                STR_LIT("POST /v2/models/m/infer m 200 in 59 out 75\n"
                                        "GET /later  200 in 23 out ")));
         fixture_done(&f);

@@ -12,10 +12,9 @@
 #include "base/mem.h"
 #include "net/listener.h"
 #include "net/loop.h"
+#include "net/seen.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -175,19 +174,6 @@ static void server_stop(struct server *s, size_t n_conns) {
         free(s->big);
 }
 
-static int client_open(uint16_t port) {
-        struct sockaddr_in address = { .sin_family = AF_INET,
-                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                       .sin_port = htons(port) };
-        struct timeval     limit = { .tv_sec = 20 };
-        int                fd = socket(AF_INET, SOCK_STREAM, 0);
-
-        assert_true(fd >= 0);
-        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-        assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-        return fd;
-}
-
 static void assert_received(int fd, const char *want, size_t len) {
         char  *got = mem_alloc(len);
         size_t n = 0;
@@ -207,7 +193,7 @@ static void test_echo_and_end(void **state UNUSED) {
         int           fd;
 
         server_start(&s, 1, "127.0.0.1");
-        fd = client_open(listener_port(s.listener));
+        fd = seen_connect(listener_port(s.listener), 0);
         for (int i = 0; i < 3; i++) {
                 assert_int_equal(send(fd, "hello", 5, 0), 5);
                 assert_received(fd, "hello", 5);
@@ -225,7 +211,7 @@ static void test_write_larger_than_the_socket(void **state UNUSED) {
         int           fd;
 
         server_start(&s, 1, "localhost");
-        fd = client_open(listener_port(s.listener));
+        fd = seen_connect(listener_port(s.listener), 0);
         assert_int_equal(send(fd, "b", 1, 0), 1);
         wait_for(&s, &s.n_pending, 1); /* a reader may be as fast as the writer */
         assert_received(fd, s.big, BIG);
@@ -242,7 +228,7 @@ static void test_reset_while_writing(void **state UNUSED) {
         int                 fd;
 
         server_start(&s, 1, "127.0.0.1");
-        fd = client_open(listener_port(s.listener));
+        fd = seen_connect(listener_port(s.listener), 0);
         assert_int_equal(send(fd, "b", 1, 0), 1);
         assert_received(fd, s.big, 1000); /* so that the write has begun */
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
@@ -259,7 +245,7 @@ static void test_dealt_to_the_fewest(void **state UNUSED) {
 
         server_start(&s, 3, "127.0.0.1");
         for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
-                fds[i] = client_open(listener_port(s.listener));
+                fds[i] = seen_connect(listener_port(s.listener), 0);
                 assert_int_equal(send(fds[i], "x", 1, 0), 1);
                 assert_received(fds[i], "x", 1);
         }
@@ -282,10 +268,10 @@ static void test_refused_connection(void **state UNUSED) {
         mutex_lock(&s.lock);
         s.max_open = 1;
         mutex_unlock(&s.lock);
-        first = client_open(listener_port(s.listener));
+        first = seen_connect(listener_port(s.listener), 0);
         assert_int_equal(send(first, "x", 1, 0), 1);
         assert_received(first, "x", 1);
-        second = client_open(listener_port(s.listener));
+        second = seen_connect(listener_port(s.listener), 0);
         assert_true(recv(second, &c, 1, 0) <= 0);
         close(first);
         close(second);

@@ -14,11 +14,10 @@
 #include "base/mem.h"
 #include "net/listener.h"
 #include "net/loop.h"
+#include "net/seen.h"
 #include "net/tls.h"
 #include "tls_files.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <openssl/ssl.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -222,18 +221,7 @@ struct client {
 };
 
 static int connect_plain(const struct server *s, int receive_bytes) {
-        struct sockaddr_in address = { .sin_family = AF_INET,
-                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                       .sin_port = htons(listener_port(s->listener)) };
-        struct timeval     limit = { .tv_sec = 20 };
-        int                fd = socket(AF_INET, SOCK_STREAM, 0);
-
-        assert_true(fd >= 0);
-        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-        if (receive_bytes > 0)
-                setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
-        assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-        return fd;
+        return seen_connect(listener_port(s->listener), receive_bytes);
 }
 
 static void client_open(struct client *c, const struct server *s, int version) {
