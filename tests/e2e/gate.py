@@ -37,9 +37,9 @@ class Gate:
             assert ready, "no execution came to the gate"
             assert self._reached.read(1) == b"r"
 
-    def is_reached(self):
-        """Whether another execution stands there now."""
-        return bool(select.select([self._reached], [], [], 0)[0])
+    def is_reached(self, seconds=0):
+        """Whether another execution stands there, now or within that time."""
+        return bool(select.select([self._reached], [], [], seconds)[0])
 
     def open(self, n=1):
         self._gate.write(b"g" * n)

@@ -93,7 +93,8 @@ def test_deadline_is_told_on_time(server, client):
         took += [milliseconds_to_deadline(server, body) for _ in range(10)]
         wait_for_pending(server, "late", 0)
         assert min(took) >= TIMEOUT_MS
-        assert statistics.median(took) <= TIMEOUT_MS + 10, took
+        # Of a busy machine some are late; a clock that ticks would make nearly all of them late.
+        assert statistics.quantiles(took, n=4)[0] <= TIMEOUT_MS + 10, took
         gate.open()
         last = client.ModelInfer.future(message(client, "late"), timeout=SECONDS)
         gate.wait()

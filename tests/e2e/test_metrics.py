@@ -348,23 +348,34 @@ def test_refused_requests_are_not_counted(server):
     assert failures(server, "counting") == before == dict.fromkeys(REASONS, 0)
 
 
+def begin_at_gate(server, pool, gate):
+    """A request that is being executed. A busy machine may need several: they may wait for 2 ms."""
+    while True:
+        first = pool.submit(infer, server, "queued")
+        while not first.done():
+            if gate.is_reached(0.02):
+                gate.wait()
+                return first
+        assert_error(first.result(), 503, "Request timeout expired")
+
+
 def test_rejected_and_pending(server):
     """The first is being executed; the others wait, until their time is up or there are too many."""
     with Gate(server, "queued") as gate, concurrent.futures.ThreadPoolExecutor(5) as pool:
-        first = pool.submit(infer, server, "queued")
-        gate.wait()
+        first = begin_at_gate(server, pool, gate)
+        n_rejected = failures(server, "queued")["REJECTED"] + 3
         waiting = [pool.submit(infer, server, "queued") for _ in range(3)]
         for reply in waiting:
             assert_error(reply.result(), 503, "Request timeout expired")
         assert failures(server, "queued") == {
-            "OTHER": 0, "BACKEND": 0, "CANCELED": 0, "REJECTED": 3}
+            "OTHER": 0, "BACKEND": 0, "CANCELED": 0, "REJECTED": n_rejected}
         wait_for_pending(server, "queued", 0)
         assert not gate.is_reached()
         gate.open()
         assert first.result().status_code == 200
     assert metric(server, "nv_inference_request_success", "queued") == 1
     statistics = requests.get(f"{server.url}/v2/models/queued/stats", timeout=20).json()
-    assert statistics["model_stats"][0]["inference_stats"]["fail"]["count"] == 3
+    assert statistics["model_stats"][0]["inference_stats"]["fail"]["count"] == n_rejected
     assert statistics["model_stats"][0]["inference_stats"]["fail"]["ns"] >= 3 * 2_000_000
 
 
