@@ -155,10 +155,13 @@ void http_call_begin_chunks(struct http_call *call, const struct http_reply *rep
                 http_call_send_chunk(call, &reply->parts[i]);
 }
 
+/* NULL when memory is short: a piece is as large as a model makes it. */
 static struct http_chunk *new_chunk(const struct http_part *part) {
         size_t             copied = part->buf ? 0 : part->len;
-        struct http_chunk *k = mem_alloc(sizeof(*k) + copied);
+        struct http_chunk *k = try_alloc(sizeof(*k) + copied); /* len is within a limit */
 
+        if (!k)
+                return NULL;
         k->ptr = part->buf ? part->ptr : k->copy;
         k->len = part->len;
         k->buf = part->buf;
@@ -166,6 +169,12 @@ static struct http_chunk *new_chunk(const struct http_part *part) {
                 memcpy(k->copy, part->ptr, copied);
         snprintf(k->size, sizeof(k->size), "%zx\r\n", k->len);
         return k;
+}
+
+static void refuse(struct http_conn *c, const struct http_part *part, enum http_limit limit) {
+        buf_unref(part->buf);
+        http_conn_count_rejected(c, limit);
+        http_conn_close(c);
 }
 
 void http_call_send_chunk(struct http_call *call, const struct http_part *part) {
@@ -176,15 +185,18 @@ void http_call_send_chunk(struct http_call *call, const struct http_part *part) 
                 buf_unref(part->buf);
                 return;
         }
+        if (part->len > c->server->options.limits.unsent_bytes - c->out.unsent_bytes) {
+                refuse(c, part, HTTP_LIMIT_UNSENT_BYTES);
+                return;
+        }
         k = new_chunk(part);
+        if (!k) {
+                refuse(c, part, HTTP_LIMIT_MEMORY);
+                return;
+        }
         list_append(&c->out.chunks, &k->node);
         c->out.n_chunks_sent++;
         c->out.unsent_bytes += k->len;
-        if (c->out.unsent_bytes > c->server->options.limits.unsent_bytes) {
-                http_conn_count_rejected(c, HTTP_LIMIT_UNSENT_BYTES);
-                http_conn_close(c);
-                return;
-        }
         http_chunks_flush(c);
 }
 

@@ -116,6 +116,15 @@ static void chunks(struct http_call *call) {
         http_call_end_chunks(call);
 }
 
+/* One piece, which is copied. */
+static void piece(struct http_call *call) {
+        const struct http_part  first = { "first", 5, NULL };
+        const struct http_reply reply = { .status = 200, .parts = &first, .n_parts = 1 };
+
+        http_call_begin_chunks(call, &reply);
+        http_call_end_chunks(call);
+}
+
 /* Begins an answer, and goes on until the client has gone. */
 static void endless(struct http_call *call) {
         const struct http_reply reply = { .status = 200 };
@@ -154,6 +163,7 @@ static const struct http_route rows[] = {
         { "/later", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, later },
         { "/big", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, big },
         { "/chunks", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, chunks },
+        { "/piece", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, piece },
         { "/endless", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, endless },
         { "/fields", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, fields },
         { "/starve", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, starve },

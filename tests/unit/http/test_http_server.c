@@ -369,6 +369,35 @@ static void test_no_read_buffer(void **state UNUSED) {
         fixture_done(&f);
 }
 
+/* An answer that has begun and cannot go on ends with its connection, and the server stays. */
+static void test_no_memory_for_a_chunk(void **state UNUSED) {
+        AUTO_STRBUF    got = { 0 };
+        struct fixture f;
+        int            fd;
+
+        strbuf_init(&got, 0);
+        fixture_init(&f);
+        f.options.n_threads = 1;
+        fixture_start(&f);
+        fd = client_open(&f);
+        client_say(fd, "GET /piece HTTP/1.1\r\nConnection: close\r\n\r\n");
+        client_read_all(fd, &got);
+        assert_non_null(strstr(strbuf_cstr(&got), "\r\n\r\n5\r\nfirst\r\n0\r\n\r\n"));
+        close(fd);
+        strbuf_clear(&got);
+        fd = client_open(&f);
+        client_say(fd, "GET /starve HTTP/1.1\r\n\r\n");
+        client_expect_answer(fd, 200, "");
+        client_say(fd, "GET /piece HTTP/1.1\r\n\r\n");
+        client_read_all(fd, &got);
+        assert_null(strstr(strbuf_cstr(&got), "first"));
+        close(fd);
+        http_server_stop(f.server);
+        assert_int_equal(http_server_wait(f.server, clock_now_ns() + 20 * NS_PER_S), 0);
+        assert_string_equal(strbuf_cstr(&f.seen.rejected), "memory ");
+        fixture_done(&f);
+}
+
 static void test_http10(void **state UNUSED) {
         struct fixture f;
         int            fd;
@@ -539,6 +568,7 @@ int main(void) {
                 cmocka_unit_test(test_chunked_body_too_large),
                 cmocka_unit_test(test_out_of_memory),
                 cmocka_unit_test(test_no_read_buffer),
+                cmocka_unit_test(test_no_memory_for_a_chunk),
                 cmocka_unit_test(test_http10),
                 cmocka_unit_test(test_headers_of_an_answer),
                 cmocka_unit_test(test_access_log),
