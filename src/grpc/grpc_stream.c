@@ -30,7 +30,8 @@ struct grpc_stream *grpc_stream_new(struct h2_conn *c, int32_t id) {
                 list_remove(&st->node);
                 home->n_spares--;
         }
-        memset(st, 0, offsetof(struct grpc_stream, arena_bytes));
+        memset(st, 0, offsetof(struct grpc_stream, initial));
+        st->initial.n = st->trailing.n = 0;
         arena_init(&st->call.arena, st->arena_bytes, sizeof(st->arena_bytes),
                    GRPC_MAX_ARENA_BYTES);
         send_queue_init(&st->out, home->pool);
@@ -109,9 +110,16 @@ static struct grpc_metadata *add_field(struct grpc_stream *st) {
         return &st->fields[st->n_fields++];
 }
 
+static struct str copy_to(char *to, struct str s) {
+        memcpy(to, s.ptr, s.len);
+        to[s.len] = '\0';
+        return str_range(to, s.len);
+}
+
 void grpc_stream_on_header(struct grpc_stream *st, struct str name, struct str value) {
         const struct grpc_limits *l = h2_conn_limits(st->conn);
         struct grpc_metadata     *field;
+        char                     *copy;
 
         st->header_bytes += name.len + value.len + 32;
         if (st->header_bytes > l->header_bytes)
@@ -124,13 +132,14 @@ void grpc_stream_on_header(struct grpc_stream *st, struct str name, struct str v
                 on_pseudo_header(st, name, value);
                 return;
         }
-        field = add_field(st);
+        copy = arena_try_alloc(&st->call.arena, name.len + value.len + 2);
+        field = copy ? add_field(st) : NULL;
         if (!field) {
                 refuse_headers(st, GRPC_LIMIT_MEMORY);
                 return;
         }
-        field->name = keep(st, name);
-        field->value = keep(st, value);
+        field->name = copy_to(copy, name);
+        field->value = copy_to(copy + name.len + 1, value);
         remember(st, field);
 }
 

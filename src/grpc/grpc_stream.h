@@ -89,14 +89,15 @@ struct grpc_stream {
         /* The answer. */
         enum grpc_encoding encoding_out;
         struct send_queue  out;
-        struct grpc_added  initial, trailing;
         enum grpc_code     code;
         struct str         text;       /* in arena, encoded */
         uint64_t           bytes_in, bytes_out;
         uint64_t           progress_ns; /* bytes were last taken from `out` */
         struct loop_timer  deadline;    /* armed at call.deadline_ns until the call is answered */
 
-        _Alignas(16) char arena_bytes[GRPC_ARENA_BYTES]; /* last: not cleared */
+        /* From here on only what counts is cleared. */
+        struct grpc_added initial, trailing;
+        _Alignas(16) char arena_bytes[GRPC_ARENA_BYTES];
 };
 
 /* grpc_stream.c: what the session says. */

@@ -8,6 +8,7 @@
 #include "grpc/grpc_service.h"
 #include "grpc/rpc_infer.h"
 
+#include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
 #include <inttypes.h>
@@ -46,15 +47,8 @@ void rpc_inference_done(struct rpc_inference *i) {
 /* ---- the request ---- */
 
 static struct error *find_model(struct rpc_inference *i) {
-        struct TRITONSERVER_Server *core = i->grpc->core;
-        uint32_t                    flags = 0;
-        void                       *unused;
-
-        TRY(core_error_take(TRITONSERVER_ServerModelTransactionProperties(core, i->wire.model_name,
-                                                                          i->version, &flags,
-                                                                          &unused)));
-        i->is_decoupled = (flags & TRITONSERVER_TXN_DECOUPLED) != 0;
-        return NULL;
+        TRY(infer_call_open(&i->call, i->wire.model_name, i->version));
+        return core_error_take(NESO_InferenceRequestIsDecoupled(i->call.request, &i->is_decoupled));
 }
 
 /* A server that is exiting refuses for many reasons; the client is told the one. */
@@ -111,7 +105,6 @@ static struct error *forward_metadata(struct rpc_inference *i) {
 static struct error *fill(struct rpc_inference *i) {
         struct infer_request *q = &i->wire.request;
 
-        TRY(infer_call_open(&i->call, i->wire.model_name, i->version));
         TRY(STEAL(i->wire.parameter_fault));
         TRY(forward_metadata(i));
         TRY(STEAL(i->wire.tensor_fault));

@@ -11,6 +11,7 @@ import requests
 
 from gate import Gate
 from grpc_stubs import SECONDS, Unsigned, client, open_channel, plain, stubs  # noqa: F401
+from scrape import wait_for_pending
 from test_http_infer import MODELS as HTTP_MODELS
 from test_http_infer import TYPES, strings
 
@@ -385,13 +386,15 @@ def test_deadline_and_cancel(server, client):
         request = client.request(**one("gated"))
         running = client.ModelInfer.future(request, timeout=SECONDS)
         gate.wait()
-        late = client.ModelInfer.future(request, timeout=0.2)
         unwanted = client.ModelInfer.future(request, timeout=SECONDS)
+        wait_for_pending(server, "gated", 1)
+        late = client.ModelInfer.future(request, timeout=0.2)
         with pytest.raises(grpc.RpcError) as caught:
             late.result()
         assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         unwanted.cancel()
         assert unwanted.cancelled()
+        wait_for_pending(server, "gated", 0)
         following = client.ModelInfer.future(request, timeout=SECONDS)
         gate.open()
         assert struct.unpack("<i", running.result().raw_output_contents[0]) == (1,)

@@ -74,12 +74,27 @@ struct TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorDelete(
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestNew(
         struct TRITONSERVER_InferenceRequest **request, struct TRITONSERVER_Server *server,
         const char *model_name, const int64_t model_version) {
+        bool is_decoupled = fake.is_decoupled;
+
         (void)server;
         RECORD("new %s %lld\n", model_name, (long long)model_version);
         if (fake.refuse && strcmp(fake.refuse, "New") == 0)
                 return answer("New");
+        if (fake.find_model) {
+                struct TRITONSERVER_Error *err = fake.find_model(model_name, &is_decoupled);
+
+                if (err)
+                        return err;
+        }
         *request = mem_zalloc(sizeof(**request));
+        (*request)->is_decoupled = is_decoupled;
         fake.n_requests++;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_InferenceRequestIsDecoupled(
+        struct TRITONSERVER_InferenceRequest *request, bool *ret) {
+        *ret = request->is_decoupled;
         return NULL;
 }
 

@@ -34,6 +34,7 @@ struct TRITONSERVER_InferenceRequest {
         struct TRITONSERVER_ResponseAllocator     *allocator;
         void                                      *allocator_userp;
         _Atomic bool                               is_cancelled;
+        bool                                       is_decoupled;
 };
 
 struct TRITONSERVER_InferenceResponse {
@@ -48,12 +49,17 @@ struct TRITONSERVER_InferenceResponse {
 
 typedef void (*fake_run_fn)(struct TRITONSERVER_InferenceRequest *request);
 
+/* An error, or whether the model is decoupled. */
+typedef struct TRITONSERVER_Error *(*fake_find_fn)(const char *model, bool *ret_is_decoupled);
+
 /* What the running test has arranged and seen. */
 struct fake_core {
         struct strbuf calls;  /* what was set on the request, one line each */
         fake_run_fn   run;    /* ServerInferAsync */
         fake_run_fn   cancel; /* after InferenceRequestCancel; NULL: nothing */
         const char   *refuse; /* the call of this name fails */
+        bool          is_decoupled; /* each model, unless find_model says otherwise */
+        fake_find_fn  find_model;   /* InferenceRequestNew; NULL: every model is there */
         _Atomic int   n_requests, n_responses, n_errors;
         pthread_t     thread;
 };

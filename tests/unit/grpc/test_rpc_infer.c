@@ -18,16 +18,7 @@
 #include "grpc_service.pb-c.h"
 
 static struct TRITONSERVER_InferenceRequest *started;
-static bool                                  is_decoupled, answers_at_once;
-
-struct TRITONSERVER_Error *TRITONSERVER_ServerModelTransactionProperties(
-        struct TRITONSERVER_Server *server, const char *model_name, const int64_t model_version,
-        uint32_t *txn_flags, void **voidp) {
-        (void)server, (void)model_name, (void)model_version;
-        *txn_flags = is_decoupled ? TRITONSERVER_TXN_DECOUPLED : TRITONSERVER_TXN_ONE_TO_ONE;
-        *voidp = NULL;
-        return NULL;
-}
+static bool                                  answers_at_once;
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerIsLive(struct TRITONSERVER_Server *server,
                                                      bool                       *live) {
@@ -64,7 +55,7 @@ static int setup(void **state) {
         (void)state;
         memset(&fake, 0, sizeof(fake));
         started = NULL;
-        is_decoupled = answers_at_once = false;
+        answers_at_once = fake.is_decoupled = false;
         strbuf_init(&fake.calls, 0);
         fake.run = on_run;
         fake_call_init();
@@ -180,7 +171,7 @@ static void client_goes_away(void **state) {
 
 static void decoupled_model(void **state) {
         (void)state;
-        is_decoupled = true;
+        fake.is_decoupled = true;
         infer();
         assert_refused(GRPC_UNIMPLEMENTED, "ModelInfer RPC doesn't support models with decoupled "
                                            "transaction policy");

@@ -30,17 +30,12 @@ static struct {
 } core;
 
 /* Models called "d..." are decoupled, "unknown" is none. */
-struct TRITONSERVER_Error *TRITONSERVER_ServerModelTransactionProperties(
-        struct TRITONSERVER_Server *server, const char *model_name, const int64_t model_version,
-        uint32_t *txn_flags, void **voidp) {
-        (void)server, (void)model_version;
+static struct TRITONSERVER_Error *find_model(const char *model_name, bool *ret_is_decoupled) {
         if (core.is_exiting)
                 return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "not now");
         if (strcmp(model_name, "unknown") == 0)
                 return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_NOT_FOUND, "unknown model");
-        *txn_flags =
-                model_name[0] == 'd' ? TRITONSERVER_TXN_DECOUPLED : TRITONSERVER_TXN_ONE_TO_ONE;
-        *voidp = NULL;
+        *ret_is_decoupled = model_name[0] == 'd';
         return NULL;
 }
 
@@ -183,6 +178,7 @@ static int setup(void **state) {
         memset(&core, 0, sizeof(core));
         strbuf_init(&fake.calls, 0);
         fake.run = on_run;
+        fake.find_model = find_model;
         fake_call_init();
         assert_null(rpc_infer_new(&(struct rpc_infer_options){ 0 }, &fake_call.service.infer));
         return 0;
