@@ -588,6 +588,7 @@ void h2_loop_done(struct h2_loop *home) {
         }
         h2_out_free(home->out);
         buf_unref(home->in);
+        h2_blocks_done(&home->blocks);
 }
 
 /* Up to a tenth more or less, so that clients that came together do not all come back together. */

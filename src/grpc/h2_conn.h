@@ -25,6 +25,7 @@
 #include "base/list.h"
 #include "grpc/grpc_limits.h"
 #include "grpc/grpc_stream.h"
+#include "grpc/h2_blocks.h"
 #include "grpc/h2_flood.h"
 #include "net/conn.h"
 #include "net/loop.h"
@@ -62,6 +63,7 @@ struct h2_loop {
         size_t            n_spares;
         struct list       unflushed; /* struct h2_conn: `flush` will see to them */
         struct loop_chore flush;
+        struct h2_blocks  blocks;    /* memory of the sessions */
 };
 
 enum h2_leaving {

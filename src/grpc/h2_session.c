@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "grpc/h2_blocks.h"
 #include "grpc/h2_conn.h"
 #include "grpc/h2_out.h"
 
@@ -13,8 +14,6 @@
 #define MIN_DIRECT_BYTES ((size_t)8 << 10)
 /* A header list this many times its limit is not refused call by call: the connection ends. */
 #define HEADER_BOMB_FACTOR 8
-/* The library's queues for 256 streams. */
-#define SURE_BYTES ((size_t)4 << 10)
 
 static struct grpc_stream *find_stream(struct h2_conn *c, int32_t id) {
         return nghttp2_session_get_stream_user_data(c->session, id);
@@ -327,28 +326,6 @@ static void set_options(nghttp2_option *o) {
         nghttp2_option_set_stream_reset_rate_limit(o, UINT32_MAX, UINT32_MAX);
 }
 
-/* The library's own structs never fail: some versions of it, 1.52 among them, free an item twice
- * when the queue that it goes into cannot grow. What a peer can make large, may. */
-static void *on_malloc(size_t size, void *unused UNUSED) {
-        return size <= SURE_BYTES ? mem_alloc(size) : try_alloc(size);
-}
-
-static void on_free(void *old, void *unused UNUSED) {
-        free(old);
-}
-
-static void *on_calloc(size_t n, size_t size, void *unused UNUSED) {
-        size_t bytes;
-
-        if (!size_mul(n, size, &bytes))
-                return NULL;
-        return bytes <= SURE_BYTES ? mem_zalloc(bytes) : try_zalloc(bytes);
-}
-
-static void *on_realloc(void *old, size_t size, void *unused UNUSED) {
-        return size <= SURE_BYTES ? mem_realloc(old, size) : try_realloc(old, size);
-}
-
 static bool send_settings(struct h2_conn *c) {
         const struct grpc_limits    *l = h2_conn_limits(c);
         const nghttp2_settings_entry entries[] = {
@@ -367,7 +344,8 @@ static bool send_settings(struct h2_conn *c) {
 }
 
 bool h2_session_open(struct h2_conn *c) {
-        nghttp2_mem mem = { NULL, on_malloc, on_free, on_calloc, on_realloc };
+        nghttp2_mem mem = { &c->home->blocks, h2_blocks_alloc, h2_blocks_free, h2_blocks_zalloc,
+                            h2_blocks_realloc };
         nghttp2_session_callbacks *callbacks = NULL;
         nghttp2_option            *options = NULL;
         bool                       is_fine;

@@ -28,6 +28,7 @@ def test_last_line(how, tmp_path):
                                 'parameters { key: "crash" '
                                 f'value {{ string_value: "{how}" }} }}\n'})
     server = Server(tmp_path)
+    server.port("metrics")  # the last line of the start is there
     body = {"inputs": [{"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}]}
     with pytest.raises(requests.ConnectionError):
         requests.post(f"{server.url}/v2/models/victim/infer", json=body, timeout=30)

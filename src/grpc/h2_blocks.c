@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "grpc/h2_blocks.h"
+
+#include "base/compiler.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+#define STEP 64
+/* The library's own structs never fail: some versions of it, 1.52 among them, free an item twice
+ * when the queue that it goes into cannot grow (its queues for 256 streams have this many bytes).
+ * What a peer can make large, may. */
+#define SURE_BYTES ((size_t)4 << 10)
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MAX_KEPT 0
+#else
+#define MAX_KEPT H2_BLOCKS_MAX_KEPT
+#endif
+
+/* What stands before the bytes that are handed out. */
+struct h2_block {
+        struct h2_block *next; /* while it is kept */
+        size_t           cap;  /* of the bytes behind it */
+} __attribute__((aligned(16)));
+
+static struct h2_block *block_of(void *bytes) {
+        return (struct h2_block *)bytes - 1;
+}
+
+/* H2_BLOCK_CLASSES or more: it is never kept. */
+static size_t class_of(size_t cap) {
+        return (cap - 1) / STEP;
+}
+
+void h2_blocks_done(struct h2_blocks *b) {
+        for (size_t i = 0; i < H2_BLOCK_CLASSES; i++)
+                while (b->kept[i]) {
+                        struct h2_block *block = b->kept[i];
+
+                        b->kept[i] = block->next;
+                        free(block);
+                }
+        *b = (struct h2_blocks){ 0 };
+}
+
+static void *take_kept(struct h2_blocks *b, size_t class) {
+        struct h2_block *block = b->kept[class];
+
+        b->kept[class] = block->next;
+        b->n_kept[class]--;
+        return block + 1;
+}
+
+void *h2_blocks_alloc(size_t size, void *blocks) {
+        struct h2_blocks *b = blocks;
+        size_t            class = class_of(MAX(size, (size_t)1));
+        struct h2_block  *block;
+        size_t            cap = size, bytes;
+
+        if (class < H2_BLOCK_CLASSES) {
+                if (b->kept[class])
+                        return take_kept(b, class);
+                cap = (class + 1) * STEP;
+        }
+        if (!size_add(cap, sizeof(*block), &bytes))
+                return NULL;
+        block = size <= SURE_BYTES ? mem_alloc(bytes) : try_alloc(bytes);
+        if (!block)
+                return NULL;
+        block->cap = cap;
+        return block + 1;
+}
+
+void *h2_blocks_zalloc(size_t n, size_t size, void *blocks) {
+        void  *block;
+        size_t bytes;
+
+        if (!size_mul(n, size, &bytes) || !(block = h2_blocks_alloc(bytes, blocks)))
+                return NULL;
+        return memset(block, 0, bytes);
+}
+
+void h2_blocks_free(void *block, void *blocks) {
+        struct h2_blocks *b = blocks;
+        struct h2_block  *freed;
+        size_t            class;
+
+        if (!block)
+                return;
+        freed = block_of(block);
+        class = freed->cap > 0 ? class_of(freed->cap) : H2_BLOCK_CLASSES;
+        if (class >= H2_BLOCK_CLASSES || b->n_kept[class] >= MAX_KEPT) {
+                free(freed);
+                return;
+        }
+        freed->next = b->kept[class];
+        b->kept[class] = freed;
+        b->n_kept[class]++;
+}
+
+void *h2_blocks_realloc(void *block, size_t size, void *blocks) {
+        void  *grown;
+        size_t cap;
+
+        if (!block)
+                return h2_blocks_alloc(size, blocks);
+        cap = block_of(block)->cap;
+        if (size <= cap)
+                return block;
+        grown = h2_blocks_alloc(size, blocks);
+        if (!grown)
+                return NULL;
+        memcpy(grown, block, cap);
+        h2_blocks_free(block, blocks);
+        return grown;
+}
