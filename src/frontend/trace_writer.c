@@ -207,5 +207,12 @@ void trace_writer_stop(struct trace_writer *w) {
         begin_to_stop_locked(w);
         mutex_unlock(&w->lock);
         thread_join(&w->thread);
+        /* Whatever came after a flush had ended the thread. */
+        while (w->first) {
+                struct trace_record *r = w->first;
+
+                w->first = r->next;
+                drop(w, r);
+        }
         free_writer(w);
 }

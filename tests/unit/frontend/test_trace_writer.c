@@ -213,6 +213,7 @@ static void test_flush(void **state) {
         assert_int_equal(g.n_batches, 3);
         assert_int_equal(atomic_load(&g.n_dropped), 0);
         trace_writer_stop(w);
+        assert_int_equal(atomic_load(&g.n_dropped), 1);
         end(&g);
 }
 
