@@ -117,14 +117,17 @@ static TRITONSERVER_Error *finalize(TRITONREPOAGENT_Agent *agent) {
         return enter(agent, NULL, "Finalize");
 }
 
-/* Counts agent models in the agent's state. */
+/* Counts agent models in the agent's state, which loads of several models share: as in a real
+ * agent, its own lock orders them. */
 static TRITONSERVER_Error *model_initialize(TRITONREPOAGENT_Agent      *agent,
                                             TRITONREPOAGENT_AgentModel *model) {
         void *n;
 
+        pthread_mutex_lock(&lock);
         assert_null(TRITONREPOAGENT_State(agent, &n));
         n = (void *)((uintptr_t)n + 1);
         assert_null(TRITONREPOAGENT_SetState(agent, n));
+        pthread_mutex_unlock(&lock);
         assert_null(TRITONREPOAGENT_ModelSetState(model, n));
         return enter(agent, model, "ModelInitialize");
 }
