@@ -23,10 +23,10 @@
 
 /* <core_type>_to_api() and <core_type>_from_api(): the same pointer under its other name. */
 #define DEFINE_API_TYPE(public_type, core_type)                                                    \
-        static inline struct public_type *core_type##_to_api(struct core_type *object) {           \
+        UNUSED static inline struct public_type *core_type##_to_api(struct core_type *object) {    \
                 return (struct public_type *)object;                                               \
         }                                                                                          \
-        static inline struct core_type *core_type##_from_api(struct public_type *object) {         \
+        UNUSED static inline struct core_type *core_type##_from_api(struct public_type *object) {  \
                 return (struct core_type *)object;                                                 \
         }
 

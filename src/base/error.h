@@ -67,7 +67,7 @@ struct error *error_errno(int errnum, const char *format, ...) PRINTF_LIKE(2, 3)
 const char *error_code_string(enum error_code code);
 
 DEFINE_CLEANUP(error_cleanup, struct error *, error_free)
-#define AUTO_ERROR CLEANUP(error_cleanup) struct error *
+#define AUTO_ERROR CLEANUP(error_cleanup) UNUSED struct error *
 
 /* Leaves the function with the error of `expression`, if there is one. */
 #define TRY(expression)                                                                            \

@@ -300,7 +300,10 @@ void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *m
         struct str          text = STR_LIT("");
 
         st->is_finished = true;
+        st->conn->given_bytes -= st->given_bytes;
+        st->given_bytes = 0;
         if (st->id == 0) {
+                h2_conn_flush_soon(st->conn, false); /* the window may open again */
                 h2_conn_recycle(st);
                 return;
         }

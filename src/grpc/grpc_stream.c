@@ -322,6 +322,10 @@ static bool decompress(struct grpc_stream *st, struct grpc_message *m) {
 
 static void deliver(struct grpc_stream *st, struct grpc_message *m) {
         st->is_given = true;
+        if (!st->call.method->is_client_stream) {
+                st->given_bytes = m->bytes.len;
+                st->conn->given_bytes += st->given_bytes;
+        }
         st->call.method->on_message(&st->call, m->bytes, m->owner);
         buf_unref(m->owner);
 }

@@ -83,6 +83,7 @@ struct grpc_stream {
         struct grpc_frame   frame;
         struct grpc_message only; /* of a method without client stream, until half-close */
         bool                has_only;
+        size_t              given_bytes; /* in conn->given_bytes, until the handler has ended */
         unsigned            pauses; /* of enum grpc_pause */
         struct grpc_stash   stash;
 

@@ -194,7 +194,7 @@ static bool is_over(const struct h2_conn *c) {
 }
 
 bool h2_conn_holds_much(const struct h2_conn *c) {
-        return c->stashed_bytes + c->unsent_bytes > H2_MAX_HELD_BYTES;
+        return c->stashed_bytes + c->given_bytes + c->unsent_bytes > H2_MAX_HELD_BYTES;
 }
 
 void h2_conn_release_window(struct h2_conn *c) {

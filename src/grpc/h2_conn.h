@@ -45,8 +45,8 @@ struct nghttp2_session;
 /* With less room than this left behind what messages hold, another buffer is taken. */
 #define H2_MIN_READ_ROOM ((size_t)16 << 10)
 #define H2_SPARE_STREAMS 256
-/* With more than this in paused streams and in answers that the client has not taken, nothing more
- * is read from the connection than its window allows. */
+/* With more than this in paused streams, in unary requests that are not answered yet, and in answers
+ * that the client has not taken, nothing more is read from the connection than its window allows. */
 #define H2_MAX_HELD_BYTES ((size_t)64 << 20)
 
 /* What one server has on one loop. */
@@ -116,6 +116,7 @@ struct h2_conn {
         struct h2_pings     pings;
         struct h2_allowance resets, control_frames;
         size_t              stashed_bytes;   /* of paused streams */
+        size_t              given_bytes;     /* of unary calls that are with their handlers */
         size_t              unsent_bytes;    /* of all calls, not yet with the socket */
         size_t              withheld_bytes;  /* of the connection's window, because of those */
         uint64_t            pace_ns;         /* start of the window of `pace_bytes` */

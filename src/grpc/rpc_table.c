@@ -47,34 +47,38 @@ struct control_row {
 
 #define REQUEST(type) &inference__##type##_request__descriptor
 #define MODEL(type, field) offsetof(Inference__##type##Request, field)
+#define NO_MODEL 0
 
 static const struct control_row control_rows[N_RPCS] = {
-        [RPC_SERVER_LIVE] = { REQUEST(server_live), rpc_server_live },
-        [RPC_SERVER_READY] = { REQUEST(server_ready), rpc_server_ready },
+        [RPC_SERVER_LIVE] = { REQUEST(server_live), rpc_server_live, NO_MODEL },
+        [RPC_SERVER_READY] = { REQUEST(server_ready), rpc_server_ready, NO_MODEL },
         [RPC_MODEL_READY] = { REQUEST(model_ready), rpc_model_ready, MODEL(ModelReady, name) },
-        [RPC_SERVER_METADATA] = { REQUEST(server_metadata), rpc_server_metadata },
+        [RPC_SERVER_METADATA] = { REQUEST(server_metadata), rpc_server_metadata, NO_MODEL },
         [RPC_MODEL_METADATA] = { REQUEST(model_metadata), rpc_model_metadata,
                                  MODEL(ModelMetadata, name) },
         [RPC_MODEL_CONFIG] = { REQUEST(model_config), rpc_model_config, MODEL(ModelConfig, name) },
         [RPC_MODEL_STATISTICS] = { REQUEST(model_statistics), rpc_model_statistics,
                                    MODEL(ModelStatistics, name) },
-        [RPC_REPOSITORY_INDEX] = { REQUEST(repository_index), rpc_repository_index },
+        [RPC_REPOSITORY_INDEX] = { REQUEST(repository_index), rpc_repository_index, NO_MODEL },
         [RPC_REPOSITORY_LOAD] = { REQUEST(repository_model_load), rpc_repository_load,
                                   MODEL(RepositoryModelLoad, model_name) },
         [RPC_REPOSITORY_UNLOAD] = { REQUEST(repository_model_unload), rpc_repository_unload,
                                     MODEL(RepositoryModelUnload, model_name) },
-        [RPC_SYSTEM_SHM_STATUS] = { REQUEST(system_shared_memory_status), rpc_system_shm_status },
+        [RPC_SYSTEM_SHM_STATUS] = { REQUEST(system_shared_memory_status), rpc_system_shm_status,
+                                    NO_MODEL },
         [RPC_SYSTEM_SHM_REGISTER] = { REQUEST(system_shared_memory_register),
-                                      rpc_system_shm_register },
+                                      rpc_system_shm_register, NO_MODEL },
         [RPC_SYSTEM_SHM_UNREGISTER] = { REQUEST(system_shared_memory_unregister),
-                                        rpc_system_shm_unregister },
-        [RPC_CUDA_SHM_STATUS] = { REQUEST(cuda_shared_memory_status), rpc_cuda_shm_status },
-        [RPC_CUDA_SHM_REGISTER] = { REQUEST(cuda_shared_memory_register), rpc_cuda_shm_register },
+                                        rpc_system_shm_unregister, NO_MODEL },
+        [RPC_CUDA_SHM_STATUS] = { REQUEST(cuda_shared_memory_status), rpc_cuda_shm_status,
+                                  NO_MODEL },
+        [RPC_CUDA_SHM_REGISTER] = { REQUEST(cuda_shared_memory_register), rpc_cuda_shm_register,
+                                    NO_MODEL },
         [RPC_CUDA_SHM_UNREGISTER] = { REQUEST(cuda_shared_memory_unregister),
-                                      rpc_cuda_shm_unregister },
+                                      rpc_cuda_shm_unregister, NO_MODEL },
         [RPC_TRACE_SETTING] = { REQUEST(trace_setting), rpc_trace_setting,
                                 MODEL(TraceSetting, model_name) },
-        [RPC_LOG_SETTINGS] = { REQUEST(log_settings), rpc_log_settings },
+        [RPC_LOG_SETTINGS] = { REQUEST(log_settings), rpc_log_settings, NO_MODEL },
         [RPC_HEALTH_CHECK] = { &grpc__health__v1__health_check_request__descriptor,
                                rpc_health_check },
 };
@@ -175,8 +179,9 @@ static void on_control(struct grpc_call *call, struct str message, struct buf *o
         const char   *text;
 
         if (!err) {
-                enum access_verdict verdict = access_check_model(
-                        &call->access, model_of(row, request), &call->arena, &text);
+                enum access_verdict verdict =
+                        access_check_model(&call->access, model_of(row, request), &call->arena,
+                                           &text);
 
                 if (UNLIKELY(verdict != ACCESS_GRANTED)) {
                         grpc_call_finish(call, grpc_code_of_access(verdict), text);

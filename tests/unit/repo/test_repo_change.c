@@ -178,7 +178,6 @@ static void test_versions_come_and_go(void **state) {
         struct calls      calls = begin_loaded(&p, ALL_VERSIONS);
         struct model     *first = get(&p, -1), *second, *again;
         AUTO_CHARS        folder = temp_tree_path(&p.tree, "models/m/2");
-        AUTO_CHARS        file = temp_tree_path(&p.tree, "models/m/2/model.bin");
 
         (void)state;
         temp_tree_write(&p.tree, "models/m/2/model.bin", "two");
