@@ -1,5 +1,5 @@
 # The short names; the build itself is Meson's (meson.build). Each kind of build has its folder:
-# build/ (what users run), build-asan/, build-tsan/, build-fuzz/ (with clang).
+# build/ (what users run), build-clang/, build-asan/, build-tsan/, build-fuzz/ (with clang).
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -30,7 +30,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) $(2); fi
 
-.PHONY: all demo check asan tsan fuzz bench soak soak-reloads soak-streams format install clean setup
+.PHONY: all demo check clang asan tsan fuzz bench soak soak-reloads soak-streams format install clean setup
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -54,6 +54,10 @@ asan:
 
 tsan:
 	@$(PYTHON) tools/run_checks.py $(GATED) --end-to-end="$(E2E)" build-tsan
+
+# The other compiler, whose warnings are errors; without optimisation, which is quick.
+clang:
+	@$(PYTHON) tools/run_checks.py $(GATED) --end-to-end="" build-clang
 
 fuzz: build-fuzz/build.ninja
 	@ninja -C build-fuzz fuzz_programs
@@ -80,10 +84,14 @@ install: all
 	meson install -C $(BUILD)
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan build-fuzz
+	rm -rf $(BUILD) build-clang build-asan build-tsan build-fuzz
 
 $(BUILD)/build.ninja: $(PARTS)
 	$(call configure,$(BUILD),$(RELEASE) -Dwerror=$(WERROR))
+
+build-clang/build.ninja: export CC = clang
+build-clang/build.ninja: $(PARTS)
+	$(call configure,build-clang,-Ddebug=true -Doptimization=0 -Dwerror=true -Dlock_check=true)
 
 build-asan/build.ninja: $(PARTS)
 	$(call configure,build-asan,$(SANITIZED) -Db_sanitize=address$(COMMA)undefined)

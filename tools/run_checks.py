@@ -58,7 +58,7 @@ def run(command, timeout, env=None, quiet=False):
 
 def build(folder, options):
     command = ["make", "--no-print-directory", f"{folder}/build.ninja", f"BUILD={folder}"]
-    if folder in ("build-asan", "build-tsan"):
+    if folder in ("build-clang", "build-asan", "build-tsan"):
         command.pop()  # has a rule of its own
     return (run(command, options.build_seconds) == 0
             and run(["ninja", "-C", folder], options.build_seconds) == 0)

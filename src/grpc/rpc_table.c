@@ -80,7 +80,7 @@ static const struct control_row control_rows[N_RPCS] = {
                                 MODEL(TraceSetting, model_name) },
         [RPC_LOG_SETTINGS] = { REQUEST(log_settings), rpc_log_settings, NO_MODEL },
         [RPC_HEALTH_CHECK] = { &grpc__health__v1__health_check_request__descriptor,
-                               rpc_health_check },
+                               rpc_health_check, NO_MODEL },
 };
 
 static void on_control(struct grpc_call *call, struct str message, struct buf *owner);
