@@ -146,6 +146,7 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         struct model *m = &l->model;
 
         TRY(model_config_copy(files->config, &m->config));
+        TRY(sched_check(l->name, m->config));
         TRY(open_backend(l));
         TRY(model_load_normalize_groups(l, l->model.config));
         TRY(backend_model_start(&l->backend));

@@ -15,20 +15,33 @@ struct error *sched_default_new(const struct sched_setup *setup, struct schedule
         return pull_scheduler_new(&options, ret);
 }
 
+/* What the configuration chooses and this build does not have, or NULL. */
+static const char *find_missing(const struct model_config *config) {
+        switch (config->pb->scheduling_choice_case) {
+        case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING:
+                return "sequence_batching";
+        case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING:
+                return "ensemble_scheduling";
+        default: return NULL;
+        }
+}
+
+struct error *sched_check(const char *model, const struct model_config *config) {
+        const char *missing = find_missing(config);
+
+        if (missing != NULL)
+                return error_at(error_new(ERR_UNSUPPORTED, "model '%s': %s is not supported yet",
+                                          model, missing),
+                                "%s", missing);
+        return sched_options_check(model, config);
+}
+
 struct error *sched_new(const struct sched_setup *setup, struct scheduler **ret) {
         const struct model *model = setup->model;
 
-        switch (model->config->pb->scheduling_choice_case) {
-        case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:
+        TRY(sched_check(model->name, model->config));
+        if (model->config->pb->scheduling_choice_case ==
+            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)
                 return sched_dynamic_new(setup, ret);
-        case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING:
-                return error_new(ERR_UNSUPPORTED,
-                                 "model '%s': sequence_batching is not supported yet", model->name);
-        case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING:
-                return error_new(ERR_UNSUPPORTED,
-                                 "model '%s': ensemble_scheduling is not supported yet",
-                                 model->name);
-        default:
-                return sched_default_new(setup, ret);
-        }
+        return sched_default_new(setup, ret);
 }

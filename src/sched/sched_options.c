@@ -10,13 +10,14 @@
 
 #define MAX_INLINE_LIMIT_US UINT64_C(1000000)
 
-static struct error *read_inline_execution(const struct model *model, enum inline_execution *ret) {
+static struct error *read_inline_execution(const char *model, const struct model_config *config,
+                                           enum inline_execution *ret) {
         static const char *const names[] = {
                 [INLINE_AUTO] = "auto",
                 [INLINE_NEVER] = "never",
                 [INLINE_ALWAYS] = "always",
         };
-        const char *value = model_config_find_parameter(model->config, "inline_execution");
+        const char *value = model_config_find_parameter(config, "inline_execution");
 
         *ret = INLINE_AUTO;
         if (value == NULL)
@@ -30,11 +31,12 @@ static struct error *read_inline_execution(const struct model *model, enum inlin
         return error_new(ERR_INVALID_ARG,
                          "parameter 'inline_execution' of model '%s' must be 'auto', 'never' or "
                          "'always', got '%s'",
-                         model->name, value);
+                         model, value);
 }
 
-static struct error *read_inline_limit(const struct model *model, uint64_t *ret_ns) {
-        const char *value = model_config_find_parameter(model->config, "inline_limit_us");
+static struct error *read_inline_limit(const char *model, const struct model_config *config,
+                                       uint64_t *ret_ns) {
+        const char *value = model_config_find_parameter(config, "inline_limit_us");
         uint64_t    us;
 
         *ret_ns = INLINE_DEFAULT_LIMIT_NS;
@@ -44,14 +46,34 @@ static struct error *read_inline_limit(const struct model *model, uint64_t *ret_
                 return error_new(ERR_INVALID_ARG,
                                  "parameter 'inline_limit_us' of model '%s' must be a number of "
                                  "microseconds from 1 to %llu, got '%s'",
-                                 model->name, (unsigned long long)MAX_INLINE_LIMIT_US, value);
+                                 model, (unsigned long long)MAX_INLINE_LIMIT_US, value);
         *ret_ns = us * NS_PER_US;
         return NULL;
 }
 
+/* Takes `err`; NULL stays NULL. */
+static struct error *at_parameter(const struct model_config *config, const char *key,
+                                  struct error *err) {
+        size_t i = 0;
+
+        while (i < config->pb->n_parameters && strcmp(config->pb->parameters[i]->key, key) != 0)
+                i++;
+        return error_at(err, "parameters[%zu]", i);
+}
+
+struct error *sched_options_check(const char *model, const struct model_config *config) {
+        enum inline_execution when;
+        uint64_t              limit_ns;
+
+        TRY(at_parameter(config, "inline_execution", read_inline_execution(model, config, &when)));
+        return at_parameter(config, "inline_limit_us", read_inline_limit(model, config, &limit_ns));
+}
+
 struct error *sched_options_read(const struct sched_setup *setup, struct pull_options *ret) {
-        TRY(read_inline_execution(setup->model, &ret->inline_execution));
-        TRY(read_inline_limit(setup->model, &ret->inline_limit_ns));
+        const struct model *model = setup->model;
+
+        TRY(read_inline_execution(model->name, model->config, &ret->inline_execution));
+        TRY(read_inline_limit(model->name, model->config, &ret->inline_limit_ns));
         ret->model = setup->model;
         ret->executors = setup->executors;
         ret->n_executors = setup->n_executors;

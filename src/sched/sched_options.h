@@ -8,8 +8,12 @@
 
 #include "base/error.h"
 
+struct model_config;
 struct pull_options;
 struct sched_setup;
 
-/* Fills in all but the policy. INVALID_ARG names the parameter and the values allowed. */
+/* INVALID_ARG names the parameter and the values allowed. */
+struct error *sched_options_check(const char *model, const struct model_config *config) NODISCARD;
+
+/* Fills in all but the policy. Errors as above. */
 struct error *sched_options_read(const struct sched_setup *setup, struct pull_options *ret);

@@ -10,6 +10,7 @@
 
 struct batch_filter;
 struct model;
+struct model_config;
 struct timer_thread;
 
 struct sched_setup {
@@ -26,5 +27,9 @@ struct error *sched_default_new(const struct sched_setup *setup, struct schedule
 /* Batches by preferred size and delay, priorities, queue policies: dynamic_batching. */
 struct error *sched_dynamic_new(const struct sched_setup *setup, struct scheduler **ret);
 
-/* By the configuration's scheduling choice. UNSUPPORTED names a choice that this build lacks. */
+/* Whether sched_new() can serve a model of that configuration, before anything is made of it.
+ * UNSUPPORTED names a choice that this build lacks, INVALID_ARG a parameter. */
+struct error *sched_check(const char *model, const struct model_config *config) NODISCARD;
+
+/* By the configuration's scheduling choice. Errors as of sched_check(). */
 struct error *sched_new(const struct sched_setup *setup, struct scheduler **ret);

@@ -10,6 +10,7 @@
 #include "config/labels.h"
 #include "repo/model_files.h"
 #include "repo/warmup_input.h"
+#include "sched/sched_setup.h"
 
 #include <string.h>
 
@@ -149,12 +150,21 @@ static void pick_versions(struct model_check *c, struct version_scan *scan) {
                 problem_list_warn(&c->problems, c->directory, scan->warnings[i]);
 }
 
+/* It has no backend. */
+static bool is_ensemble(const Inference__ModelConfig *pb) {
+        return pb->scheduling_choice_case ==
+               INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
+}
+
 static void check_config(struct model_check *c, struct version_scan *scan) {
-        bool is_general = note(c, model_config_check(c->config));
+        const Inference__ModelConfig *pb = c->config->pb;
+        bool                          is_general = note(c, model_config_check(c->config));
 
         note(c, model_config_check_name(c->config, c->name));
         pick_versions(c, scan);
-        if (is_general || config_text_is_set(c->config->pb->backend))
+        if (is_general)
+                note(c, sched_check(c->name, c->config));
+        if (config_text_is_set(pb->backend) || (is_general && !is_ensemble(pb)))
                 note(c, check_backend(c));
         note(c, check_groups(c));
         check_io(c);

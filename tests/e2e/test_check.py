@@ -96,6 +96,12 @@ MISTAKES = [
     ("label file outside", "  dims: [ 2, 3 ]\n}\ndynamic",
      '  dims: [ 2, 3 ]\n  label_filename: "../labels.txt"\n}\ndynamic', "13:3",
      "label file path '../labels.txt' for output 'A' in model 'm' is outside model directory"),
+    ("sequences, which are not there yet", "dynamic_batching {\n  preferred_batch_size: [ 4, 8 ]\n}",
+     "sequence_batching { }", "14:1", "model 'm': sequence_batching is not supported yet"),
+    ("inline execution of no such kind", None,
+     'parameters { key: "a" value { string_value: "b" } }\n'
+     'parameters { key: "inline_execution" value { string_value: "soon" } }\n', "21:1",
+     "parameter 'inline_execution' of model 'm' must be 'auto', 'never' or 'always', got 'soon'"),
     ("warm-up of an unknown input", None,
      'model_warmup {\n  name: "w"\n  batch_size: 1\n  inputs {\n    key: "B"\n'
      '    value { data_type: TYPE_FP32 dims: [ 2, 3 ] zero_data: true }\n  }\n}\n', "23:3",

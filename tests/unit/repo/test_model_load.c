@@ -189,9 +189,9 @@ static void test_failures(void **state) {
                   FAKE_EXECUTE, NULL, ERR_INVALID_ARG,
                   "parameter 'inline_execution' of model 'm' must be 'auto', 'never' or 'always', "
                   "got 'maybe'",
-                  1, 1 },
+                  0, 0 },
                 { "sequence_batching { }", FAKE_EXECUTE, NULL, ERR_UNSUPPORTED,
-                  "model 'm': sequence_batching is not supported yet", 1, 1 },
+                  "model 'm': sequence_batching is not supported yet", 0, 0 },
                 { "instance_group [{ kind: KIND_GPU }]", FAKE_EXECUTE, NULL, ERR_INVALID_ARG,
                   "instance group m_0 of model m has kind KIND_GPU but server does not support "
                   "GPUs",
