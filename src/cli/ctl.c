@@ -20,6 +20,8 @@
 #define FOR_LOAD (1U << 0)
 #define FOR_INFER (1U << 1)
 #define FOR_VERSION (1U << 2)
+#define FOR_INDEX (1U << 3)
+#define FOR_UNLOAD (1U << 4)
 #define FOR_ALL 0U
 
 enum model_argument { NO_MODEL, MAY_NAME_MODEL, NEEDS_MODEL };
@@ -31,10 +33,10 @@ static const struct ctl_command {
         unsigned   takes; /* FOR_ groups of the options that it takes beside those of all */
         ctl_run_fn run;
 } commands[] = {
-        { "index", NO_MODEL, "the models of the repositories, their versions and states", 0,
-          ctl_index },
+        { "index", NO_MODEL, "the models of the repositories, their versions and states",
+          FOR_INDEX, ctl_index },
         { "load", NEEDS_MODEL, "load a model, or load it again", FOR_LOAD, ctl_load },
-        { "unload", NEEDS_MODEL, "unload a model", 0, ctl_unload },
+        { "unload", NEEDS_MODEL, "unload a model", FOR_UNLOAD, ctl_unload },
         { "ready", MAY_NAME_MODEL, "is the server, or the model, ready? Exit code 1: no",
           FOR_VERSION, ctl_ready },
         { "stats", MAY_NAME_MODEL, "requests, executions, mean times, batch sizes", FOR_VERSION,
@@ -215,6 +217,9 @@ static struct error *read_command(struct ctl *c, const struct command_line *l,
         TRY(check_options(*ret, l));
         if (c->zeros && c->random)
                 return error_new_text(ERR_INVALID_ARG, "--zeros or --random: not both");
+        if (c->files.n_items > 0 && c->config_file == NULL)
+                return error_new_text(ERR_INVALID_ARG, "--file needs --config: what is sent takes "
+                                                       "the place of the whole directory");
         if (l->words.n_items == 1 && c->version != NULL)
                 return error_new_text(ERR_INVALID_ARG, "--version: of which model?");
         if (c->http.key == NULL)
@@ -278,12 +283,16 @@ int ctl_main(int argc, char **argv) {
                   "PEM: the key of --cert" },
                 { "insecure", COMMAND_FLAG, &c.http.is_insecure, NULL, FOR_ALL,
                   "take any certificate of the server" },
+                { "ready", COMMAND_FLAG, &c.only_ready, NULL, FOR_INDEX,
+                  "index: only what is ready" },
                 { "version", COMMAND_WORD, &c.version, "V", FOR_VERSION,
                   "infer, config, ready, stats, metadata: of this version" },
                 { "config", COMMAND_WORD, &c.config_file, "FILE", FOR_LOAD,
                   "load: JSON, instead of the model's configuration" },
                 { "file", COMMAND_WORDS, &c.files, "V/NAME=PATH", FOR_LOAD,
                   "load: a file instead of those in the repository; needs --config" },
+                { "dependents", COMMAND_FLAG, &c.dependents, NULL, FOR_UNLOAD,
+                  "unload: with the models that were loaded for it alone" },
                 { "input", COMMAND_WORDS, &c.inputs, "NAME=JSON", FOR_INFER,
                   "infer: values, nested or flat; NAME=@PATH reads a file" },
                 { "zeros", COMMAND_FLAG, &c.zeros, NULL, FOR_INFER,

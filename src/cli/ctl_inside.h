@@ -27,6 +27,8 @@ struct ctl {
         struct cli_texts           files;  /* "V/NAME=PATH" */
         struct cli_texts           inputs; /* "NAME=JSON", "NAME=@PATH" */
         struct cli_texts           shapes; /* "NAME=1,2,3" */
+        bool                       only_ready; /* of the index */
+        bool                       dependents; /* are unloaded, too */
         bool                       zeros, random;
         uint64_t                   seed;
         uint64_t                   n_values; /* of each output that are shown; 0: all */

@@ -53,7 +53,8 @@ static struct error *print_index(struct ctl *c, struct str body) {
 struct error *ctl_index(struct ctl *c) {
         struct str body;
 
-        TRY(post(c, "/v2/repository/index", STR_LIT("{}"), &body));
+        TRY(post(c, "/v2/repository/index",
+                 c->only_ready ? STR_LIT("{\"ready\":true}") : STR_LIT("{}"), &body));
         if (!c->is_json)
                 return print_index(c, body);
         ctl_put_answer(c, body);
@@ -129,7 +130,10 @@ struct error *ctl_load(struct ctl *c) {
 }
 
 struct error *ctl_unload(struct ctl *c) {
-        return change(c, "unload", STR_LIT("{}"), "unloaded");
+        return change(c, "unload",
+                      c->dependents ? STR_LIT("{\"parameters\":{\"unload_dependents\":true}}")
+                                    : STR_LIT("{}"),
+                      "unloaded");
 }
 
 /* ---- ready ----------------------------------------------------------------------------------- */

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`neso ctl` against real servers: what it prints, and its exit codes."""
 import hashlib
+import http.server
 import json
 import os
 import re
 import socket
 import subprocess
+import threading
 
 import pytest
 import requests
@@ -83,6 +85,44 @@ def test_index(ctl):
     assert set(listed) == set(MODELS)
 
 
+def test_index_of_what_is_ready(ctl):
+    assert ctl("ready", "spare")[0] == REFUSED
+    code, out, err = ctl("index", "--ready")
+    assert (code, err) == (DONE, "")
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["batched", "half", "typed"]
+    assert {m["state"] for m in json.loads(ctl("index", "--ready", "--json")[1])} == {"READY"}
+
+
+class Listener(http.server.BaseHTTPRequestHandler):
+    """Says yes, and keeps what it was asked."""
+    asked = []
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.asked.append((self.path, json.loads(body)))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def test_unload_with_dependents(ctl):
+    assert ctl("load", "spare")[0] == DONE
+    assert ctl("unload", "spare", "--dependents") == (DONE, "spare: unloaded\n", "")
+    assert ctl("ready", "spare")[0] == REFUSED
+    with http.server.HTTPServer(("127.0.0.1", 0), Listener) as listener:
+        threading.Thread(target=listener.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.server_port}"
+        assert ctl_of(url, "unload", "a", "--dependents")[0] == DONE
+        assert ctl_of(url, "unload", "a")[0] == DONE
+        listener.shutdown()
+    assert Listener.asked == [
+        ("/v2/repository/models/a/unload", {"parameters": {"unload_dependents": True}}),
+        ("/v2/repository/models/a/unload", {})]
+
+
 def test_load_and_unload(ctl):
     assert ctl("ready", "spare")[0] == REFUSED
     assert ctl("load", "spare") == (DONE, "spare: loaded\n", "")
@@ -123,7 +163,7 @@ def test_load_with_configuration_and_file(ctl, server, tmp_path):
     assert ctl("ready", "sent", "--version=3")[0] == DONE
     assert ctl("ready", "sent", "--version=1")[0] == REFUSED
     assert ctl("unload", "sent")[0] == DONE
-    code, _, err = ctl("load", "sent", "--file=3/model.bin")
+    code, _, err = ctl("load", "sent", f"--config={tmp_path}/config.json", "--file=3/model.bin")
     assert code == USAGE and "--file expects <version>/<name>=<path>, got '3/model.bin'" in err
     code, _, err = ctl("load", "sent", f"--config={tmp_path}/nowhere")
     assert code == USAGE and "nowhere" in err
@@ -254,6 +294,9 @@ def test_infer_refused(ctl):
     (["index", "a"], "'a' is too much for index"),
     (["load", "a", "b"], "'b' is too much for load"),
     (["index", "--zeros"], "index takes no option --zeros"),
+    (["unload", "a", "--ready"], "unload takes no option --ready"),
+    (["load", "a", "--file=1/x=y"], "--file needs --config: what is sent takes the place of the "
+                                    "whole directory"),
     (["stats", "--version=1"], "--version: of which model?"),
     (["indx"], "unknown command 'indx'; did you mean 'index'?"),
     ([], "which command?"),
