@@ -23,6 +23,10 @@
 #include "kit/errors.h"
 #include "kit/stats.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define KIT_BATCH_FEW 8
 
 struct kit_slot {
@@ -76,3 +80,7 @@ static inline struct kit_slot *kit_batch_live(const struct kit_batch *batch,
                         return slot;
         return NULL;
 }
+
+#ifdef __cplusplus
+}
+#endif

@@ -8,6 +8,10 @@
 
 #include "triton/core/tritonbackend.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define KIT_PRINTF_LIKE(text, args) __attribute__((format(printf, text, args)))
 
 /* Leaves the function with the error of `expression`, if there is one. */
@@ -35,3 +39,7 @@ void kit_error_log(TRITONSERVER_Error *err, const char *what);
 #define KIT_LOG(level, ...) kit_log((level), __FILE__, __LINE__, __VA_ARGS__)
 void kit_log(TRITONSERVER_LogLevel level, const char *file, int line, const char *format, ...)
         KIT_PRINTF_LIKE(4, 5);
+
+#ifdef __cplusplus
+}
+#endif

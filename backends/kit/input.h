@@ -13,6 +13,10 @@
 #include "kit/batch.h"
 #include "kit/scratch.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* More than any model of the field; what has more is refused. */
 #define KIT_MAX_DIMS 32
 
@@ -67,3 +71,7 @@ bool kit_inputs_agree(TRITONBACKEND_Request *a, TRITONBACKEND_Request *b, const 
  * the product does not fit. */
 TRITONSERVER_Error *kit_count_elements(const int64_t *shape, uint32_t n_dims, const char *tensor,
                                        size_t *ret);
+
+#ifdef __cplusplus
+}
+#endif

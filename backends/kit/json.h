@@ -24,6 +24,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum kit_json_type {
         KIT_JSON_NULL,
         KIT_JSON_FALSE,
@@ -75,3 +79,7 @@ struct kit_json_edit {
  * NULL when memory is short; free() ends it. */
 char *kit_json_edited(const struct kit_json *doc, const struct kit_json_edit *edits,
                       size_t n_edits);
+
+#ifdef __cplusplus
+}
+#endif

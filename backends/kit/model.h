@@ -10,6 +10,10 @@
 
 #include "kit/json.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* An input or output as the configuration gives it. */
 struct kit_tensor {
         const char           *name;
@@ -74,3 +78,7 @@ TRITONSERVER_Error *kit_check_api_version(const char *backend_name);
 #define KIT_BACKEND_INLINE_SAFE                                                                    \
         extern TRITONBACKEND_ISPEC const int NESO_BACKEND_INLINE_SAFE;                             \
         const int                            NESO_BACKEND_INLINE_SAFE = 1
+
+#ifdef __cplusplus
+}
+#endif

@@ -11,6 +11,10 @@
 #include "kit/input.h"
 #include "kit/string_tensor.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct kit_output {
         const char           *name;
         TRITONSERVER_DataType type;
@@ -38,3 +42,7 @@ void kit_scatter(struct kit_batch *batch, const struct kit_output *output, const
 /* The same for BYTES: `strings` has the elements of all live slots in slot order. */
 void kit_scatter_strings(struct kit_batch *batch, const struct kit_output *output,
                          const struct kit_packed_strings *strings);
+
+#ifdef __cplusplus
+}
+#endif

@@ -13,6 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct kit_scratch {
         void  *bytes; /* owned */
         size_t n_bytes;
@@ -44,3 +48,7 @@ static inline bool kit_size_add(size_t a, size_t b, size_t *ret) {
         *ret = sum;
         return true;
 }
+
+#ifdef __cplusplus
+}
+#endif

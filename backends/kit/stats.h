@@ -15,6 +15,10 @@
 
 #include "kit/errors.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct kit_stats {
         uint64_t exec_start;
         uint64_t compute_start;
@@ -49,3 +53,7 @@ void kit_stats_report(const struct kit_stats *stats, TRITONBACKEND_ModelInstance
 /* Of one execution that `rows` batch rows went through. A failure to report is logged. */
 void kit_stats_report_batch(const struct kit_stats *stats, TRITONBACKEND_ModelInstance *instance,
                             int64_t rows);
+
+#ifdef __cplusplus
+}
+#endif

@@ -21,6 +21,10 @@
 
 #include "kit/errors.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct kit_stream {
         TRITONBACKEND_ModelInstance   *instance;
         TRITONBACKEND_ResponseFactory *factory;  /* owned */
@@ -61,3 +65,7 @@ void kit_workers_done(struct kit_workers *w); /* waits for all */
 
 /* Runs `run` with `work` on a new thread. */
 TRITONSERVER_Error *kit_workers_start(struct kit_workers *w, void (*run)(void *work), void *work);
+
+#ifdef __cplusplus
+}
+#endif

@@ -12,6 +12,10 @@
 
 #include "kit/errors.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define KIT_STRING_PREFIX 4 /* bytes of the length before each element */
 
 struct kit_string {
@@ -44,3 +48,7 @@ void kit_strings_encode(const struct kit_packed_strings *strings, size_t first, 
 /* The same for strings that lie anywhere: the size, and the bytes. */
 size_t kit_string_list_size(const struct kit_string *strings, size_t n);
 void   kit_string_list_encode(const struct kit_string *strings, size_t n, void *out);
+
+#ifdef __cplusplus
+}
+#endif

@@ -13,6 +13,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* No configuration comes near it; a loop gone wrong stops here. */
 #define KIT_TEXT_MAX (64u << 20)
 
@@ -35,3 +39,7 @@ void kit_text_add_shape(struct kit_text *text, const int64_t *dims, size_t n_dim
 /* The text, NULL when an addition failed; the struct is empty afterwards. */
 char *kit_text_take(struct kit_text *text);
 void  kit_text_done(struct kit_text *text);
+
+#ifdef __cplusplus
+}
+#endif

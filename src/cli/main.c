@@ -56,7 +56,8 @@ struct command {
 
 static const struct command commands[] = {
         { "serve", "serve models; `neso serve --help` lists the options", serve_main },
-        { "check", "read configurations and say what is wrong with them", check_main },
+        { "check", "read configurations and say what is wrong with them; `neso check --help`",
+          check_main },
         { "ctl", "ask a running server, load and unload its models; `neso ctl --help`", ctl_main },
         { "options", "print the options of serve as Markdown", print_options },
         { "endpoints", "print what can be asked of the server, and the group of each (--json)",
@@ -71,6 +72,22 @@ static int print_help(FILE *to, int code) {
         return code;
 }
 
+static int run(const char *name, int argc, char **argv) {
+        for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+                if (strcmp(name, commands[i].name) == 0)
+                        return commands[i].run(argc, argv);
+        fprintf(stderr, "neso: unknown command '%s'\n", name);
+        return print_help(stderr, 1);
+}
+
+/* `neso help`, and of one command. */
+static int help(int argc, char **argv) {
+        static char help_option[] = "--help";
+        char       *asked[] = { argv[0], help_option, NULL };
+
+        return argc < 3 ? print_help(stdout, 0) : run(argv[2], 2, asked);
+}
+
 int main(int argc, char **argv) {
         if (argc > 0 && strcmp(path_basename(argv[0]), "tritonserver") == 0)
                 return serve_main(argc, argv);
@@ -78,13 +95,11 @@ int main(int argc, char **argv) {
                 return print_help(stderr, 1);
         if (strcmp(argv[1], "--version") == 0)
                 return print_version(argc, argv);
-        if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
+        if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
                 return print_help(stdout, 0);
+        if (strcmp(argv[1], "help") == 0)
+                return help(argc, argv);
         if (strncmp(argv[1], "--", 2) == 0) /* as the reference server is started */
                 return serve_main(argc, argv);
-        for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-                if (strcmp(argv[1], commands[i].name) == 0)
-                        return commands[i].run(argc - 1, argv + 1);
-        fprintf(stderr, "neso: unknown command '%s'\n", argv[1]);
-        return print_help(stderr, 1);
+        return run(argv[1], argc - 1, argv + 1);
 }

@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from conftest import Server, is_sanitized
-from installation import EXAMPLES, build_example, install
+from installation import EXAMPLES, build_example, install, run
 from scrape import metric
 
 RELOADS = int(os.environ.get("NESO_RELOADS", "10"))
@@ -24,8 +24,12 @@ NAMES = ("scale", "scale_cpp")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    prefix = install(tmp_path_factory.mktemp("installed"))
+def prefix(tmp_path_factory):
+    return install(tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture(scope="module")
+def server(prefix, tmp_path_factory):
     example = build_example("backend", prefix, tmp_path_factory.mktemp("backend"))
     running = Server(EXAMPLES / "backend" / "models",
                      ["--model-control-mode=explicit", f"--backend-directory={example}/backends"])
@@ -63,6 +67,34 @@ def ask_many(server, name, n):
 
     with concurrent.futures.ThreadPoolExecutor(N_CLIENTS) as pool:
         return sum(pool.map(client, range(N_CLIENTS)))
+
+
+def test_kit_in_cpp(prefix, tmp_path):
+    """Its headers compile as C++, one by one, and a C++ backend finds its functions."""
+    if is_sanitized():
+        pytest.skip("the kit needs the sanitizer's functions, too")
+    include = prefix / "include"
+    headers = sorted(path.name for path in (include / "neso" / "kit").glob("*.h"))
+    assert "batch.h" in headers and "stream.h" in headers
+    flags = ["-std=c++17", "-Wall", "-Wextra", "-pedantic", "-Werror", "-fPIC",
+             f"-I{include}", f"-I{include}/neso"]
+    for header in headers:
+        (tmp_path / "one.cc").write_text(f'#include "kit/{header}"\n')
+        run("c++", *flags, "-fsyntax-only", tmp_path / "one.cc")
+    (tmp_path / "model.cc").write_text("""\
+#include "kit/batch.h"
+#include "kit/model.h"
+KIT_BACKEND_INLINE_SAFE;
+TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *triton) {
+        struct kit_model model;
+        KIT_TRY(kit_model_open(triton, &model));
+        kit_model_close(&model);
+        return kit_error(TRITONSERVER_ERROR_INTERNAL, "no more than that");
+}
+""")
+    run("c++", *flags, "-shared", "-Wl,--no-undefined", tmp_path / "model.cc", "-o",
+        tmp_path / "libtriton_model.so", f"-L{prefix}/lib/neso", "-lkit", f"-L{prefix}/lib",
+        "-ltritonserver")
 
 
 @pytest.mark.parametrize("name", NAMES)

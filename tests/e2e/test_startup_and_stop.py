@@ -229,6 +229,12 @@ def test_other_commands():
     assert re.fullmatch(r"neso \d+\.\d+\.\d+\n", run("version").stdout)
     assert run("--help").returncode == 0
     assert run().returncode == 1
+    assert run("help").stdout == run("-h").stdout == run("--help").stdout
+    for command in ("check", "ctl"):
+        assert f"`neso {command} --help`" in run("help").stdout
+        assert run("help", command).stdout == run(command, "--help").stdout
+        assert run("help", command).stdout.startswith(f"Usage: neso {command} ")
+    assert run("help", "frobnicate").stderr.startswith("neso: unknown command 'frobnicate'\n")
     ended = run("frobnicate")
     assert ended.returncode == 1
     assert ended.stderr.startswith("neso: unknown command 'frobnicate'\nUsage: neso <command>")
