@@ -74,7 +74,10 @@ static void report(const struct fatal *f, const siginfo_t *why) {
         if (call->place != NULL && call->place->model != NULL) {
                 add(&l, ", model '");
                 add(&l, call->place->model);
-                add(&l, "' version ");
+                add(&l, "'");
+        }
+        if (call->place != NULL && call->place->version != 0) {
+                add(&l, " version ");
                 add_number(&l, (uint64_t)call->place->version, 10, version);
         }
         add(&l, " (thread ");

@@ -19,7 +19,7 @@
 struct plugin_place {
         const char *library; /* path */
         const char *model;   /* NULL: the call is not about one */
-        int64_t     version; /* of the model */
+        int64_t     version; /* of the model; 0: the call is about all of them */
 };
 
 struct plugin_call {

@@ -34,12 +34,18 @@ static struct error *find_entry_points(struct agent *a) {
         return NULL;
 }
 
+static struct error *call(struct agent *a, agent_life_fn function, const char *name) {
+        PLUGIN_CALL(&a->place, name);
+
+        return (struct error *)function((TRITONREPOAGENT_Agent *)a);
+}
+
 static struct error *start(struct agent *a) {
         struct error *err;
 
         if (a->entry.initialize == NULL)
                 return NULL;
-        err = (struct error *)a->entry.initialize((TRITONREPOAGENT_Agent *)a);
+        err = call(a, a->entry.initialize, "TRITONREPOAGENT_Initialize");
         if (err != NULL)
                 a->entry.finalize = NULL; /* what did not start is not ended */
         return error_wrap(err, "failed to initialize '%s'", a->path);
@@ -47,7 +53,7 @@ static struct error *start(struct agent *a) {
 
 static void agent_close(struct agent *a) {
         if (a->entry.finalize != NULL) {
-                AUTO_ERROR err = (struct error *)a->entry.finalize((TRITONREPOAGENT_Agent *)a);
+                AUTO_ERROR err = call(a, a->entry.finalize, "TRITONREPOAGENT_Finalize");
 
                 if (err != NULL)
                         log_error("repository agent '%s' failed to finalize: %s", a->name,
@@ -65,6 +71,7 @@ static struct error *agent_open(const char *name, const char *path, struct agent
 
         a->name = mem_strdup(name);
         a->path = mem_strdup(path);
+        a->place = (struct plugin_place){ .library = a->path };
         err = dl_open(path, &a->library);
         if (err == NULL)
                 err = find_entry_points(a);

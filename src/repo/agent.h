@@ -15,6 +15,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/plugin_call.h"
 #include "triton/core/tritonrepoagent.h"
 
 struct agent_registry;
@@ -37,11 +38,12 @@ struct agent_entry {
 };
 
 struct agent {
-        char              *name;    /* owned; "checksum" */
-        char              *path;    /* owned; of the library */
-        struct dl         *library; /* owned */
-        struct agent_entry entry;
-        void              *state;   /* the agent's own */
+        char               *name;    /* owned; "checksum" */
+        char               *path;    /* owned; of the library */
+        struct dl          *library; /* owned */
+        struct plugin_place place;   /* of calls that are about no model */
+        struct agent_entry  entry;
+        void               *state;   /* the agent's own */
 };
 
 /* `directory` is copied. */

@@ -35,6 +35,13 @@ static void free_parts(struct agent_model *m) {
         free(m->directory);
 }
 
+static struct error *call(struct agent_model *m, agent_model_fn function, const char *name) {
+        PLUGIN_CALL(&m->place, name);
+
+        return (struct error *)function((TRITONREPOAGENT_Agent *)m->agent,
+                                        (TRITONREPOAGENT_AgentModel *)m);
+}
+
 static struct error *start(struct agent_model *m, const struct agent_turn *turn) {
         agent_model_fn initialize = m->agent->entry.model_initialize;
 
@@ -43,14 +50,15 @@ static struct error *start(struct agent_model *m, const struct agent_turn *turn)
         TRY(config_edit_text(m->config, &m->config->pb->name, "", turn->model));
         if (initialize == NULL)
                 return NULL;
-        return (struct error *)initialize((TRITONREPOAGENT_Agent *)m->agent,
-                                          (TRITONREPOAGENT_AgentModel *)m);
+        return call(m, initialize, "TRITONREPOAGENT_ModelInitialize");
 }
 
 struct error *agent_model_init(struct agent_model *m, const struct agent_turn *turn) {
         struct error *err;
 
         *m = (struct agent_model){ .agent = turn->agent,
+                                   .place = { .library = turn->agent->path,
+                                              .model = turn->model },
                                    .places = turn->places,
                                    .directory = mem_strdup(turn->directory) };
         copy_parameters(m, turn->wanted);
@@ -64,8 +72,7 @@ void agent_model_done(struct agent_model *m) {
         agent_model_fn finalize = m->agent->entry.model_finalize;
 
         if (finalize != NULL) {
-                AUTO_ERROR err = (struct error *)finalize((TRITONREPOAGENT_Agent *)m->agent,
-                                                          (TRITONREPOAGENT_AgentModel *)m);
+                AUTO_ERROR err = call(m, finalize, "TRITONREPOAGENT_ModelFinalize");
 
                 if (err != NULL)
                         log_error("repository agent '%s' failed to finalize model '%s': %s",
@@ -76,6 +83,7 @@ void agent_model_done(struct agent_model *m) {
 
 struct error *agent_model_act(struct agent_model *m, TRITONREPOAGENT_ActionType action) {
         struct error *err;
+        PLUGIN_CALL(&m->place, "TRITONREPOAGENT_ModelAction");
 
         m->is_loading = action == TRITONREPOAGENT_ACTION_LOAD;
         m->has_ended = action == TRITONREPOAGENT_ACTION_LOAD_FAIL ||

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/plugin_call.h"
 #include "config/model_config.h"
 #include "triton/core/tritonrepoagent.h"
 
@@ -29,6 +30,7 @@ struct agent_parameter {
 
 struct agent_model {
         struct agent           *agent;      /* borrowed: the registry */
+        struct plugin_place     place;      /* of its calls; borrows the model's name */
         struct override_store  *places;     /* borrowed: the repository */
         char                   *directory;  /* owned; as it was when the agent's turn came */
         char                   *moved_to;   /* owned; NULL: the agent left it there */
@@ -45,7 +47,7 @@ struct agent_model {
 struct agent_turn {
         struct agent                                  *agent;
         const Inference__ModelRepositoryAgents__Agent *wanted; /* name and parameters */
-        const char                                    *model;
+        const char                                    *model; /* its name; outlives the agent model */
         const char                                    *directory;
         const struct model_config                     *config;
         struct override_store                         *places; /* outlives the agent model */

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A backend that crashes ends the server; the last line says which one, where and for which model."""
+"""A plug-in that crashes ends the server; the last line says which one, in which function and for
+which model."""
 import re
+import shutil
 import signal
 
 import pytest
@@ -40,4 +42,86 @@ def test_last_line(how, tmp_path):
     library = BUILD / "backends" / "testing" / "libtriton_testing.so"
     assert re.fullmatch(rf"neso: {what} in {re.escape(str(library))}, "
                         r"TRITONBACKEND_ModelInstanceExecute, model 'victim' version 1 "
+                        r"\(thread \d+\)", server.log[-1]), server.text()
+
+
+# ---- each call into a plug-in -------------------------------------------------------------------
+
+PLUGIN = BUILD / "tests" / "e2e" / "crash_plugin.so"
+
+TENSORS = ('input { name: "INPUT0" data_type: TYPE_FP32 dims: [1] }\n'
+           'output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [1] }\n'
+           'instance_group { count: 1 kind: KIND_CPU }\n')
+BATCHED = TENSORS + "max_batch_size: 2\ndynamic_batching { }\n"
+OURS, IDENTITY = 'backend: "crash"\n', 'backend: "identity"\n'
+
+# What it is -> where a server looks for it, and a model that uses it.
+KINDS = {
+    "backend": ("crash/libtriton_crash.so", OURS + TENSORS),
+    "batching of a backend": ("crash/libtriton_crash.so", OURS + BATCHED),
+    "batching library": ("victim/batchstrategy.so", IDENTITY + BATCHED),
+    "agent": ("crash/libtritonrepoagent_crash.so", IDENTITY + TENSORS +
+              'model_repository_agents { agents { name: "crash" } }\n'),
+    "cache": ("crash/libtritoncache_crash.so", IDENTITY + TENSORS + "response_cache { enable: true }"),
+}
+
+VERSION = ", model 'victim' version 1"
+MODEL = ", model 'victim'"
+
+BATCHING = [("TRITONBACKEND_Model" + name, VERSION) for name in (
+    "BatcherInitialize", "BatcherFinalize", "BatchInitialize", "BatchIncludeRequest",
+    "BatchFinalize")]
+
+# What it is -> its functions, and what the report says of the model.
+CALLS = {
+    "backend": [("TRITONBACKEND_Initialize", ""), ("TRITONBACKEND_Finalize", ""),
+                ("TRITONBACKEND_GetBackendAttribute", "")] + [
+                    ("TRITONBACKEND_Model" + name, VERSION) for name in (
+                        "Initialize", "Finalize", "InstanceInitialize", "InstanceFinalize",
+                        "InstanceReady", "InstanceExecute")],
+    "batching of a backend": BATCHING,
+    "batching library": BATCHING,
+    "agent": [("TRITONREPOAGENT_Initialize", ""), ("TRITONREPOAGENT_Finalize", "")] + [
+        ("TRITONREPOAGENT_Model" + name, MODEL) for name in ("Initialize", "Finalize", "Action")],
+    "cache": [("TRITONCACHE_Cache" + name, "") for name in (
+        "Initialize", "Finalize", "Lookup", "Insert")],
+}
+
+
+def live(repository, options):
+    """A server that starts, answers a request and stops, if it gets so far."""
+    server = Server(repository, options, waits_for=())
+    try:
+        server.port("metrics")
+        assert requests.get(f"{server.url}/v2/models/victim/ready", timeout=30).status_code == 200
+        requests.post(f"{server.url}/v2/models/victim/infer", timeout=30, json={"inputs": [
+            {"name": "INPUT0", "shape": [1, 1] if "max_batch_size" in
+             (repository / "victim" / "config.pbtxt").read_text() else [1], "datatype": "FP32",
+             "data": [1]}]})
+    except (AssertionError, requests.ConnectionError):
+        pass
+    return server, server.stop()
+
+
+@pytest.mark.parametrize("kind, function, model", [
+    (kind, function, model) for kind, calls in CALLS.items() for function, model in calls])
+def test_each_call(kind, function, model, tmp_path, monkeypatch):
+    require_build(["identity"])
+    if is_sanitized():
+        pytest.skip("a sanitizer has the signals")
+    place, config = KINDS[kind]
+    write_repository(tmp_path / "models", {"victim": config})
+    library = (tmp_path / ("models" if kind == "batching library" else "plugins") / place)
+    library.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(PLUGIN, library)
+    backends = tmp_path / "plugins"
+    (backends / "identity").parent.mkdir(exist_ok=True)
+    (backends / "identity").symlink_to(BUILD / "backends" / "identity")
+    monkeypatch.setenv("CRASH_AT", function)
+    options = [f"--{what}-directory={backends}" for what in ("backend", "repoagent", "cache")]
+    if kind == "cache":
+        options.append("--cache-config=crash,size=1")
+    server, code = live(tmp_path / "models", options)
+    assert code == -signal.SIGABRT, server.text()
+    assert re.fullmatch(rf"neso: SIGABRT in {re.escape(str(library))}, {function}{model} "
                         r"\(thread \d+\)", server.log[-1]), server.text()

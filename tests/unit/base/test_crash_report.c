@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 static const struct plugin_place with_model = { "/b/libtriton_x.so", "m", 3 };
+static const struct plugin_place all_versions = { "/a/libtritonrepoagent_z.so", "m", 0 };
 static const struct plugin_place without_model = { "/b/libtriton_y.so", NULL, 0 };
 
 struct ending {
@@ -71,6 +72,12 @@ static void assert_reported(void (*crash)(void), int number, const char *text) {
 
 static void fault_in_model(void) {
         PLUGIN_CALL(&with_model, "Execute");
+
+        raise(SIGFPE);
+}
+
+static void fault_in_all_versions(void) {
+        PLUGIN_CALL(&all_versions, "Action");
 
         raise(SIGFPE);
 }
@@ -150,6 +157,8 @@ static void test_what_is_told(void **state) {
         (void)state;
         assert_reported(fault_in_model, SIGFPE,
                         "neso: SIGFPE in /b/libtriton_x.so, Execute, model 'm' version 3 (thread ");
+        assert_reported(fault_in_all_versions, SIGFPE,
+                        "neso: SIGFPE in /a/libtritonrepoagent_z.so, Action, model 'm' (thread ");
         assert_reported(fault_without_model, SIGILL,
                         "neso: SIGILL in /b/libtriton_y.so, Initialize (thread ");
         assert_reported(fault_after_nested, SIGBUS,
