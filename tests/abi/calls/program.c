@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls every function of tritonserver.h and neso.h with right arguments; its servers load plug-ins
+ * that do so with the functions of theirs.
+ *
+ *   valid_calls <models> <more models> <plug-ins> <log>
+ *
+ * test_valid_calls.py makes the folders: the models "calls" and "cached", no model, the plug-ins
+ * "calls" of each kind, and a file to be made.
+ */
+#include "program.h"
+
+static void delete_message(struct TRITONSERVER_Message *message, const char *part) {
+        const char *base;
+        size_t      size;
+
+        OK(TRITONSERVER_MessageSerializeToJson, message, &base, &size);
+        EXPECT(memmem(base, size, part, strlen(part)) != NULL);
+        OK(TRITONSERVER_MessageDelete, message);
+}
+
+static void call_questions(struct TRITONSERVER_Server *server) {
+        bool     is_live = false, is_ready = false, is_model_ready = false;
+        uint32_t batch = 0, transaction = 0;
+        void    *reserved = NULL;
+
+        OK(TRITONSERVER_ServerIsLive, server, &is_live);
+        OK(TRITONSERVER_ServerIsReady, server, &is_ready);
+        OK(TRITONSERVER_ServerModelIsReady, server, "calls", 1, &is_model_ready);
+        EXPECT(is_live && is_ready && is_model_ready);
+        OK(TRITONSERVER_ServerModelBatchProperties, server, "calls", -1, &batch, &reserved);
+        OK(TRITONSERVER_ServerModelTransactionProperties, server, "calls", -1, &transaction,
+           &reserved);
+        EXPECT(batch == TRITONSERVER_BATCH_UNKNOWN && transaction == TRITONSERVER_TXN_DECOUPLED);
+}
+
+static void call_descriptions(struct TRITONSERVER_Server *server) {
+        struct TRITONSERVER_Message *message;
+
+        OK(TRITONSERVER_ServerMetadata, server, &message);
+        delete_message(message, "\"extensions\"");
+        OK(TRITONSERVER_ServerModelMetadata, server, "calls", -1, &message);
+        delete_message(message, "INPUT0");
+        OK(TRITONSERVER_ServerModelStatistics, server, "calls", -1, &message);
+        delete_message(message, "\"inference_count\":");
+        OK(TRITONSERVER_ServerModelConfig, server, "calls", -1, 1, &message);
+        delete_message(message, "INPUT0");
+        OK(TRITONSERVER_ServerModelIndex, server, TRITONSERVER_INDEX_FLAG_READY, &message);
+        delete_message(message, "calls");
+}
+
+static void call_metrics_page(struct TRITONSERVER_Server *server) {
+        struct TRITONSERVER_Metrics *metrics;
+        const char                  *base;
+        size_t                       size;
+
+        OK(NESO_ServerObserveRejected, server, "connections");
+        OK(NESO_ServerObserveKeyRefused, server, "", "missing");
+        OK(TRITONSERVER_ServerMetrics, server, &metrics);
+        OK(TRITONSERVER_MetricsFormatted, metrics, TRITONSERVER_METRIC_PROMETHEUS, &base, &size);
+        EXPECT(memmem(base, size, "neso_rejected_total{", 20) != NULL);
+        OK(TRITONSERVER_MetricsDelete, metrics);
+}
+
+static void on_change(void *userp) {
+        (void)userp;
+}
+
+static void call_control(struct TRITONSERVER_Server *server, const struct places *places) {
+        static const char config[] =
+                "{\"backend\":\"identity\",\"input\":[{\"name\":\"INPUT0\",\"data_type\":"
+                "\"TYPE_FP32\",\"dims\":[-1]}],\"output\":[{\"name\":\"OUTPUT0\",\"data_type\":"
+                "\"TYPE_FP32\",\"dims\":[-1]}]}";
+        const struct TRITONSERVER_Parameter *parameter;
+        struct NESO_ReadyWatch              *watch;
+
+        OK(NESO_ReadyWatchNew, &watch, server, on_change, NULL);
+        OK(TRITONSERVER_ServerLoadModel, server, "cached");
+        infer_cached(server); /* kept */
+        infer_cached(server); /* found */
+        OK(TRITONSERVER_ServerUnloadModelAndDependents, server, "cached");
+        parameter = TRITONSERVER_ParameterNew("config", TRITONSERVER_PARAMETER_STRING, config);
+        OK(TRITONSERVER_ServerLoadModelWithParameters, server, "cached", &parameter, 1);
+        TRITONSERVER_ParameterDelete((struct TRITONSERVER_Parameter *)parameter);
+        OK(TRITONSERVER_ServerUnloadModel, server, "cached");
+        OK(NESO_ReadyWatchDelete, watch);
+        OK(TRITONSERVER_ServerRegisterModelRepository, server, places->more_models, NULL, 0);
+        OK(TRITONSERVER_ServerUnregisterModelRepository, server, places->more_models);
+}
+
+/* A server that polls. */
+static void call_poll(const struct places *places) {
+        struct TRITONSERVER_ServerOptions *options = call_options(places,
+                                                                  TRITONSERVER_MODEL_CONTROL_POLL);
+        struct TRITONSERVER_Server        *server;
+
+        OK(TRITONSERVER_ServerNew, &server, options);
+        OK(TRITONSERVER_ServerOptionsDelete, options);
+        OK(TRITONSERVER_ServerPollModelRepository, server);
+        OK(TRITONSERVER_ServerDelete, server);
+}
+
+static void call_check(struct TRITONSERVER_ServerOptions *options, const struct places *places) {
+        struct TRITONSERVER_Message *report;
+
+        OK(NESO_ModelRepositoryCheck, options, places->models, &report);
+        delete_message(report, "\"name\":\"cached\"");
+}
+
+int main(int argc, char **argv) {
+        struct TRITONSERVER_ServerOptions *options;
+        struct TRITONSERVER_Server        *server;
+
+        if (argc != 5) {
+                fprintf(stderr, "usage: %s <models> <more models> <plug-ins> <log>\n", argv[0]);
+                return 2;
+        }
+
+        const struct places places = { argv[1], argv[2], argv[3], argv[4] };
+
+        call_objects();
+        options = call_options(&places, TRITONSERVER_MODEL_CONTROL_EXPLICIT);
+        call_check(options, &places);
+        OK(TRITONSERVER_ServerNew, &server, options);
+        OK(TRITONSERVER_ServerOptionsDelete, options);
+        call_questions(server);
+        call_descriptions(server);
+        call_inference(server);
+        call_metrics();
+        call_metrics_page(server);
+        call_control(server, &places);
+        OK(TRITONSERVER_ServerSetExitTimeout, server, 30);
+        OK(TRITONSERVER_ServerStop, server);
+        OK(TRITONSERVER_ServerDelete, server);
+        call_poll(&places);
+        return 0;
+}
