@@ -39,6 +39,7 @@ struct cli_options {
         bool             strict_model_config;
         bool             strict_readiness;
         const char      *api_key_file; /* NULL = no keys are asked for */
+        struct cli_texts in_flight_limit;
         const char      *model_control_mode;
         int64_t          poll_secs;
         struct cli_texts load_model;

@@ -87,6 +87,7 @@ void cli_options_done(struct cli_options *o) {
         free(o->metrics_config.items);
         free(o->trace_config.items);
         free(o->trace_level.items);
+        free(o->in_flight_limit.items);
 }
 
 static struct error *bad(const struct option_row *row, const char *format, const char *value) {

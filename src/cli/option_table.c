@@ -63,6 +63,10 @@ static const struct option_row server_rows[] = {
           .argument = "<path>", .refuses_empty = true,
           .help = "Who may use which endpoints and models (docs/security.md); read again on "
                   "SIGHUP." },
+        { .name = "in-flight-limit", .kind = OPTION_TEXTS, .offset = AT(in_flight_limit),
+          .argument = "<[model,]requests|bytes=n>",
+          .help = "Most requests, or bytes of their messages, at a time, of all models or of one; "
+                  "beyond, they are refused at once." },
 };
 
 static const struct option_row models_rows[] = {

@@ -15,6 +15,7 @@
 #include "cli/serve_tls.h"
 #include "cli/signals.h"
 #include "cli/trace_options.h"
+#include "frontend/admission.h"
 #include "frontend/core_error.h"
 #include "frontend/endpoint.h"
 #include "frontend/shared_memory.h"
@@ -33,7 +34,8 @@ struct serve {
         struct TRITONSERVER_Server *core;
         struct serve_keys           keys;
         struct endpoint_policy      policy; /* of HTTP and of the metrics port */
-        struct shared_memory       *shared_memory; /* for both protocols */
+        struct admission            admission;     /* for both protocols */
+        struct shared_memory       *shared_memory; /* likewise */
         struct serve_tls            tls;
         struct http_infer          *infer;
         struct http_server         *http;
@@ -91,6 +93,11 @@ static void set_limits(const struct cli_options *o, struct http_limits *l) {
                 (size_t)((uint64_t)o->http_min_body_rate * (l->body_window_ns / NS_PER_S));
 }
 
+/* NULL without limits: then requests are not counted. */
+static struct admission *get_admission(struct serve *s) {
+        return s->options.in_flight_limit.n_items > 0 ? &s->admission : NULL;
+}
+
 static struct error *start_http(struct serve *s) {
         const struct cli_options  *o = &s->options;
         struct http_server_options options;
@@ -99,6 +106,7 @@ static struct error *start_http(struct serve *s) {
                 &(struct http_infer_options){
                         .core = s->core,
                         .shared_memory = s->shared_memory,
+                        .admission = get_admission(s),
                         .header_forward_pattern = o->http_header_forward_pattern },
                 &s->infer));
         http_server_options_init(&options);
@@ -198,6 +206,17 @@ static struct error *read_policy(struct serve *s) {
         return NULL;
 }
 
+static struct error *read_admission(struct serve *s) {
+        const struct cli_texts *limits = &s->options.in_flight_limit;
+
+        for (size_t i = 0; i < limits->n_items; i++)
+                TRY(admission_add(&s->admission, limits->items[i]));
+        s->admission.on_rejected = on_rejected;
+        s->admission.owner = s;
+        s->grpc.admission = get_admission(s);
+        return NULL;
+}
+
 static struct error *start_poller(struct serve *s) {
         if (strcmp(s->options.model_control_mode, "poll") != 0)
                 return NULL;
@@ -219,6 +238,7 @@ static struct error *start(struct serve *s) {
 
         TRY(check_options(&s->options));
         TRY(read_policy(s));
+        TRY(read_admission(s));
         TRY(serve_tls_prepare(&s->tls, &s->options));
         if (s->options.allow_grpc)
                 TRY(serve_grpc_prepare(&s->grpc, &s->options, s->tls.grpc));
@@ -262,6 +282,7 @@ static void free_all(struct serve *s) {
         serve_tls_done(&s->tls);
         http_infer_free(s->infer);
         shared_memory_free(s->shared_memory);
+        admission_done(&s->admission);
         cli_options_done(&s->options);
 }
 
@@ -345,6 +366,7 @@ int serve_main(int argc, char **argv) {
         TRITONSERVER_ErrorDelete(NESO_ReportCrashes());
         log_set_sink(to_core_log, core_log_is_enabled);
         endpoint_policy_init(&s.policy);
+        admission_init(&s.admission);
         serve_grpc_init(&s.grpc);
         cli_options_init(&s.options);
         err = option_parse(argc, argv, &s.options);

@@ -94,6 +94,7 @@ struct error *serve_grpc_start(struct serve_grpc *g, struct TRITONSERVER_Server 
                 &(struct rpc_infer_options){
                         .core = core,
                         .shared_memory = shared_memory,
+                        .admission = g->admission,
                         .header_forward_pattern = o->grpc_header_forward_pattern },
                 &g->infer));
         grpc_server_options_init(&options);

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 struct TRITONSERVER_Server;
+struct admission;
 struct tracer;
 struct cli_options;
 struct grpc_infer;
@@ -32,7 +33,8 @@ struct serve_grpc {
         enum grpc_compression_level compression;
         struct grpc_infer          *infer;
         struct grpc_server         *server;
-        struct tracer *tracer; /* borrowed; set before start() */
+        struct tracer    *tracer;    /* borrowed; set before start() */
+        struct admission *admission; /* likewise; NULL = no limits */
 };
 
 void          serve_grpc_init(struct serve_grpc *g);

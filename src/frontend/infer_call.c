@@ -129,6 +129,7 @@ static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint
 void infer_call_init(struct infer_call *c, const struct infer_call_options *options) {
         c->options = *options;
         c->request = NULL;
+        c->pass = (struct admission_pass){ 0 };
         c->regions = NULL;
         c->targets = NULL;
         c->n_regions = c->n_targets = 0;
@@ -154,6 +155,7 @@ void infer_call_done(struct infer_call *c) {
                 core_error_drop(TRITONSERVER_InferenceRequestDelete(c->request));
         c->unary = NULL;
         c->request = NULL;
+        admission_leave(&c->pass);
         for (size_t i = 0; i < c->n_regions; i++)
                 shm_region_unref(c->regions[i]);
         c->n_regions = c->n_targets = 0;
@@ -162,6 +164,8 @@ void infer_call_done(struct infer_call *c) {
 struct error *infer_call_open(struct infer_call *c, const char *model, int64_t version) {
         TRY(core_error_take(TRITONSERVER_InferenceRequestNew(&c->request, c->options.core->server,
                                                              model, version)));
+        TRY(admission_enter(c->options.core->admission, model, c->options.message_bytes,
+                            &c->pass));
         TRY(core_error_take(
                 TRITONSERVER_InferenceRequestSetReleaseCallback(c->request, on_release, c)));
         return core_error_take(TRITONSERVER_InferenceRequestSetResponseCallback(

@@ -29,6 +29,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "frontend/admission.h"
 #include "frontend/infer_message.h"
 #include "net/mailbox.h"
 
@@ -50,6 +51,7 @@ struct infer_core {
         struct TRITONSERVER_Server            *server;    /* borrowed */
         struct TRITONSERVER_ResponseAllocator *allocator; /* owned */
         struct shared_memory *shared_memory; /* borrowed; NULL = there are no regions */
+        struct admission     *admission;     /* borrowed; NULL after init: no limits */
 };
 
 struct error *infer_core_init(struct infer_core *core, struct TRITONSERVER_Server *server,
@@ -92,11 +94,13 @@ struct infer_call_options {
         infer_call_response_fn   on_response; /* NULL: unary */
         struct infer_call_limits limits;      /* with on_response; 0 = none */
         void                    *owner;       /* borrowed: the protocol's request */
+        uint64_t                 message_bytes; /* of the client's; known before open */
 };
 
 struct infer_call {
         struct infer_call_options             options;
         struct TRITONSERVER_InferenceRequest *request; /* owned */
+        struct admission_pass                 pass;    /* from open to done */
         struct shm_region                   **regions; /* in arena; each a ref */
         struct infer_call_target             *targets; /* in arena */
         size_t                                n_regions;
@@ -121,7 +125,8 @@ struct infer_call {
 void infer_call_init(struct infer_call *c, const struct infer_call_options *options);
 void infer_call_done(struct infer_call *c);
 
-/* version -1 = the highest that is ready. Errors are the core's: unknown model and the like. */
+/* version -1 = the highest that is ready. Errors are the core's, unknown model and the like, or
+ * UNAVAILABLE when too much is in flight. */
 struct error *infer_call_open(struct infer_call *c, const char *model, int64_t version) NODISCARD;
 /* Gives inputs and outputs that are in shared memory their places there, and holds the regions
  * until infer_call_done(). Inputs first, each in its order; errors name the region. Bytes that the

@@ -23,6 +23,7 @@ struct error *rpc_infer_new(const struct rpc_infer_options *o, struct grpc_infer
                 rpc_infer_free(s);
                 return err;
         }
+        s->core.admission = o->admission;
         *ret = s;
         return NULL;
 }
@@ -53,6 +54,13 @@ static struct error *make_answer(struct rpc_inference *i, struct infer_answer_pa
         return rpc_inference_encode(i, response, &framing, i->arena, ret);
 }
 
+/* Takes the error. An overloaded server says as well when to come back. */
+static void fail(struct grpc_call *grpc, struct error *err) {
+        if (err->code == ERR_UNAVAILABLE)
+                grpc_call_add_trailing(grpc, STR_LIT("retry-after"), STR_LIT("1"));
+        grpc_call_fail(grpc, err);
+}
+
 static void on_done(struct infer_call *c) {
         struct rpc_inference     *i = c->options.owner;
         struct grpc_call         *grpc = i->grpc;
@@ -66,7 +74,7 @@ static void on_done(struct infer_call *c) {
         /* What is copied of the outputs is copied by now, the rest is held by the parts. */
         rpc_inference_done(i);
         if (err)
-                grpc_call_fail(grpc, err);
+                fail(grpc, err);
         else
                 grpc_call_reply(grpc, parts.parts, parts.n_parts);
 }
@@ -107,7 +115,7 @@ void rpc_infer(struct grpc_call *grpc, struct str message, struct buf *owner) {
                 return; /* it may have been answered already */
         rpc_inference_done(i);
         if (i->verdict == ACCESS_GRANTED)
-                grpc_call_fail(grpc, err);
+                fail(grpc, err);
         else
                 refuse_access(grpc, i->verdict, err);
 }

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "grpc/grpc_call.h"
 
+struct admission;
 struct grpc_infer;
 struct header_forward;
 struct infer_core;
@@ -22,6 +23,7 @@ struct TRITONSERVER_Server;
 struct rpc_infer_options {
         struct TRITONSERVER_Server *core;                   /* borrowed */
         struct shared_memory       *shared_memory;          /* borrowed; NULL = no regions */
+        struct admission           *admission;              /* borrowed; NULL = no limits */
         const char                 *header_forward_pattern; /* NULL or "" = forward none */
 };
 

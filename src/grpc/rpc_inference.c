@@ -85,6 +85,7 @@ struct error *rpc_inference_read(struct rpc_inference *i, struct str message, st
         if (owner)
                 buf_ref(owner);
         i->bytes = owner;
+        i->call.options.message_bytes = message.len;
         TRY(infer_decode(&source, &i->wire));
         TRY(check_access(i));
         TRY(model_version_read(str_of(i->wire.model_version), &i->version));

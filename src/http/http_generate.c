@@ -205,7 +205,7 @@ static void on_done(struct infer_call *c) {
         err = take_text(p, &part);
         drop(p);
         if (err)
-                http_call_reply_error(http, err, HTTP_JSON);
+                http_infer_reply_error(http, err, HTTP_JSON);
         else
                 http_call_reply(http, &reply);
 }
@@ -287,6 +287,7 @@ static void post(struct http_call *http, bool is_stream) {
                 .on_response = is_stream ? on_response : NULL,
                 .limits = { MAX_UNWRITTEN, MAX_UNWRITTEN_BYTES },
                 .owner = p,
+                .message_bytes = http->body.len,
         };
         struct error *err;
 
@@ -302,7 +303,7 @@ static void post(struct http_call *http, bool is_stream) {
         if (!err)
                 return;
         drop(p);
-        http_call_reply_error(http, err, HTTP_JSON);
+        http_infer_reply_error(http, err, HTTP_JSON);
 }
 
 void http_generate_post(struct http_call *call) {

@@ -38,6 +38,7 @@ struct error *http_infer_new(const struct http_infer_options *o, struct http_inf
                 http_infer_free(h);
                 return err;
         }
+        h->core.admission = o->admission;
         *ret = h;
         return NULL;
 }
@@ -65,6 +66,28 @@ static struct str print_size(char *text, size_t room, size_t n) {
                 n /= 10;
         } while (n > 0);
         return str_range(at, (size_t)(text + room - at));
+}
+
+void http_infer_reply_error(struct http_call *http, struct error *err, const char *content_type) {
+        static const struct http_header retry = { STR_LIT("Retry-After"), STR_LIT("1") };
+        struct http_part                part = { 0 };
+        const struct http_reply         reply = { .status = 503,
+                                                  .content_type = content_type,
+                                                  .headers = &retry,
+                                                  .n_headers = 1,
+                                                  .parts = &part,
+                                                  .n_parts = 1 };
+        struct str                      text;
+
+        if (err->code != ERR_UNAVAILABLE) {
+                http_call_reply_error(http, err, content_type);
+                return;
+        }
+        text = http_call_print_error(http, err->message);
+        part.ptr = text.ptr;
+        part.len = text.len;
+        error_free(err);
+        http_call_reply(http, &reply);
 }
 
 static void send_answer(struct http_call *http, struct http_infer_body *body) {
@@ -123,7 +146,7 @@ static void on_done(struct infer_call *c) {
         err = make_answer(p, &body);
         drop(p);
         if (err)
-                http_call_reply_error(http, err, HTTP_JSON);
+                http_infer_reply_error(http, err, HTTP_JSON);
         else
                 send_answer(http, &body);
 }
@@ -182,7 +205,7 @@ static void refuse(struct pending_infer *p, struct error *err, const char *conte
         struct http_call *http = p->http;
 
         drop(p);
-        http_call_reply_error(http, err, content_type);
+        http_infer_reply_error(http, err, content_type);
 }
 
 static void start(struct pending_infer *p) {
@@ -205,6 +228,7 @@ static void init_pending(struct pending_infer *p, struct http_call *http) {
                 .pool = http_call_buf_pool(http),
                 .on_done = on_done,
                 .owner = p,
+                .message_bytes = http->body.len,
         };
 
         p->http = http;

@@ -24,10 +24,12 @@ struct infer_core;
 struct infer_request;
 struct shared_memory;
 struct TRITONSERVER_Server;
+struct admission;
 
 struct http_infer_options {
         struct TRITONSERVER_Server *core;                   /* borrowed */
         struct shared_memory       *shared_memory;          /* borrowed; NULL = no regions */
+        struct admission           *admission;              /* borrowed; NULL = no limits */
         const char                 *header_forward_pattern; /* NULL or "" = forward none */
 };
 
@@ -39,5 +41,7 @@ void http_infer_post(struct http_call *call);
 
 /* For other handlers that infer. */
 const struct infer_core *http_infer_core(const struct http_infer *h);
+/* http_call_reply_error(); an overloaded server says as well when to come back. */
+void http_infer_reply_error(struct http_call *http, struct error *err, const char *content_type);
 /* The fields that travel to the backend become parameters (--http-header-forward-pattern). */
 struct error *http_infer_forward_headers(struct http_call *http, struct infer_request *q) NODISCARD;

@@ -124,6 +124,12 @@ void grpc_call_add_initial(struct grpc_call *call UNUSED, struct str name UNUSED
                            struct str value UNUSED) {
 }
 
+void grpc_call_add_trailing(struct grpc_call *call, struct str name, struct str value UNUSED) {
+        assert_ptr_equal(call, &fake_call.call);
+        assert_int_equal(fake_call.n_finished, 0);
+        fake_call.asks_to_retry = fake_call.asks_to_retry || STR_IS(name, "retry-after");
+}
+
 void grpc_call_send(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts) {
         assert_ptr_equal(call, &fake_call.call);
         assert_int_equal(fake_call.n_finished, 0);

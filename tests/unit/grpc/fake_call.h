@@ -22,6 +22,7 @@ struct fake_call {
         unsigned            n_finished; /* must become 1 */
         enum grpc_code      code;
         struct strbuf       text;
+        bool                asks_to_retry; /* the trailers have "retry-after" */
         bool                is_paused;
         unsigned            n_pauses, n_resumes;
         grpc_call_fn        on_send; /* NULL; called within grpc_call_send() */

@@ -104,6 +104,7 @@ static void assert_refused(enum grpc_code code, const char *text) {
         assert_int_equal(fake_call.n_finished, 1);
         assert_int_equal(fake_call.code, code);
         assert_string_equal(strbuf_cstr(&fake_call.text), text);
+        assert_int_equal(fake_call.asks_to_retry, code == GRPC_UNAVAILABLE);
 }
 
 static void request_and_reply(void **state) {
