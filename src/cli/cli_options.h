@@ -46,6 +46,7 @@ struct cli_options {
         const char      *model_config_name;
         int64_t          model_load_threads;
         int64_t          model_load_retries;
+        bool             model_namespacing;
         const char      *backend_directory;
         struct cli_texts backend_config;
         const char      *repoagent_directory;

@@ -27,6 +27,8 @@ struct response_cache;
 struct model {
         struct ref           ref;
         const char          *name;      /* owned by the loader, as all below */
+        const char          *namespace; /* the path of its repository; "" without namespaces */
+        const char          *label;     /* for texts: "<namespace>::<name>", or the name */
         int64_t              version;
         struct model_config *config;
         struct model_io_set *io;

@@ -36,6 +36,7 @@ struct request_times {
 
 struct model_stats_options {
         const char                *model;
+        const char                *namespace; /* NULL or "": no label */
         int64_t                    version;
         const struct metric_label *tags; /* metric_tags of the configuration, without the "_" */
         size_t                     n_tags;

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Model, version, and one of reason and path beside the tags. */
-#define N_OWN_LABELS 3
+/* Model, namespace, version, and one of reason and path beside the tags. */
+#define N_OWN_LABELS 4
 
 static const char *const reasons[] = {
         [FAILURE_OTHER] = "OTHER",
@@ -95,6 +95,8 @@ static void make_labels(struct model_stats *s, const struct model_stats_options 
 
         labels[n++] = (struct metric_label){ "model", o->model };
         labels[n++] = (struct metric_label){ "version", version };
+        if (o->namespace != NULL && *o->namespace != '\0')
+                labels[n++] = (struct metric_label){ "namespace", o->namespace };
         s->labels = labels_with(labels, n, NULL, NULL);
         for (size_t why = 0; why < ARRAY_LEN(reasons); why++)
                 s->failure_labels[why] = labels_with(labels, n, "reason", reasons[why]);

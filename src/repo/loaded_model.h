@@ -38,6 +38,8 @@ struct loaded_model {
         struct model             model;
         const struct repo_parts *parts;     /* borrowed: the server */
         char                    *name;      /* owned */
+        char                    *namespace; /* owned */
+        char                    *label;     /* owned */
         char                    *directory; /* owned */
         struct agent_list       *agents;    /* ref; NULL: it has none */
         struct override_files   *override;  /* ref; NULL unless files were sent for it */

@@ -171,7 +171,8 @@ static struct error *read_all(const struct repo_parts *parts, const struct model
 
 struct error *model_files_read(const struct repo_parts *parts, const struct model_source *source,
                                struct model_files *ret) {
-        struct model_files  f = { .name = mem_strdup(source->name),
+        struct model_files  f = { .name = mem_strdup(source->key.name),
+                                  .namespace = mem_strdup(source->key.namespace),
                                   .directory = mem_strdup(source->directory),
                                   .override = override_files_ref(source->override) };
         struct version_scan scan;
@@ -180,7 +181,7 @@ struct error *model_files_read(const struct repo_parts *parts, const struct mode
         version_scan_init(&scan);
         err = read_all(parts, source, &f, &scan);
         for (size_t i = 0; i < scan.n_warnings; i++)
-                log_warn("model '%s': %s", source->name, scan.warnings[i]);
+                log_warn("model '%s': %s", source->key.name, scan.warnings[i]);
         version_scan_done(&scan);
         if (err != NULL) {
                 model_files_done(&f);
@@ -198,6 +199,7 @@ void model_files_done(struct model_files *f) {
         free(f->essence);
         free(f->settled);
         free(f->directory);
+        free(f->namespace);
         free(f->name);
         *f = (struct model_files){ 0 };
 }

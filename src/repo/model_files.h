@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "config/model_config.h"
 #include "config/version_policy.h"
+#include "repo/model_key.h"
 
 #include <stdbool.h>
 
@@ -15,8 +16,9 @@ struct repo_parts;
 
 /* Where to look. */
 struct model_source {
-        const char            *name;
-        const char            *directory;   /* of the repository, or where the override is */
+        struct model_key       key;
+        const char            *repository;  /* its path; "" when files were sent */
+        const char            *directory;   /* of the model there, or where the override is */
         const char            *config_json; /* instead of the file's; NULL: the file's */
         struct override_files *override;    /* borrowed: what was sent; NULL when nothing was */
         bool                   must_be_still; /* what serves is not replaced when files changed
@@ -26,6 +28,7 @@ struct model_source {
 /* What a directory says before any backend is asked. */
 struct model_files {
         char                *name;      /* owned */
+        char                *namespace; /* owned */
         char                *directory; /* owned; the source's, or where an agent put the model */
         struct override_files *override; /* ref; NULL unless files were sent */
         struct agent_list   *agents;    /* ref; NULL: the model has none */

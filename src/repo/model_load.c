@@ -13,6 +13,7 @@
 #include "infer/request_shape.h"
 #include "repo/agent_list.h"
 #include "repo/loaded_model.h"
+#include "repo/model_key.h"
 #include "repo/model_files.h"
 #include "repo/model_instances.h"
 #include "repo/override.h"
@@ -20,7 +21,7 @@
 
 #include <string.h>
 
-/* All but its name, by which its end is told. */
+/* All but its names, by which its end is told. */
 static void end_parts(struct loaded_model *l) {
         struct model *m = &l->model;
 
@@ -42,9 +43,15 @@ static void end_parts(struct loaded_model *l) {
         free(l->directory);
 }
 
+static void free_names(struct loaded_model *l) {
+        free(l->label);
+        free(l->namespace);
+        free(l->name);
+}
+
 static void free_loaded(struct loaded_model *l) {
         end_parts(l);
-        free(l->name);
+        free_names(l);
         free(l);
 }
 
@@ -52,10 +59,11 @@ static void reap(struct reaper_item *item) {
         struct loaded_model *l = CONTAINER_OF(item, struct loaded_model, reaping);
 
         end_parts(l);
-        log_info("successfully unloaded '%s' version %lld", l->name, (long long)l->model.version);
+        log_info("successfully unloaded '%s' version %lld", l->label,
+                 (long long)l->model.version);
         if (l->parts->on_ended != NULL)
                 l->parts->on_ended(l->parts->owner, &l->model);
-        free(l->name);
+        free_names(l);
         free(l);
 }
 
@@ -117,6 +125,7 @@ static void make_stats(struct loaded_model *l) {
         l->model.stats = model_stats_new(
                 l->parts->board,
                 &(struct model_stats_options){ .model = l->name,
+                                               .namespace = l->namespace,
                                                .version = l->model.version,
                                                .tags = tags,
                                                .n_tags = pb->n_metric_tags,
@@ -171,6 +180,8 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
 
         l->parts = parts;
         l->name = mem_strdup(files->name);
+        l->namespace = mem_strdup(files->namespace);
+        l->label = model_key_label(&(struct model_key){ l->namespace, l->name });
         l->directory = mem_strdup(files->directory);
         l->override = override_files_ref(files->override);
         l->agents = agent_list_ref(files->agents);
@@ -178,6 +189,8 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
         cond_init(&l->checked);
         ref_init(&l->model.ref);
         l->model.name = l->name;
+        l->model.namespace = l->namespace;
+        l->model.label = l->label;
         l->model.version = version;
         l->model.on_unused = on_unused;
         l->model.owner = l;

@@ -32,10 +32,11 @@ void repo_path_done(struct repo_path *p) {
                 free((char *)(uintptr_t)p->names[i].model);
         }
         free(p->names);
+        free(p->namespace);
         free(p->path);
 }
 
-static struct repo_path *find_path_locked(struct repo *r, const char *path) {
+struct repo_path *repo_find_path_locked(struct repo *r, const char *path) {
         for (size_t i = 0; i < r->n_paths; i++)
                 if (strcmp(r->paths[i].path, path) == 0)
                         return &r->paths[i];
@@ -48,7 +49,9 @@ static void append_path_locked(struct repo *r, const char *path, const struct re
 
         r->paths = mem_realloc(r->paths, (r->n_paths + 1) * sizeof(*r->paths));
         p = &r->paths[r->n_paths++];
-        *p = (struct repo_path){ .path = mem_strdup(path), .n_names = n_names };
+        *p = (struct repo_path){ .path = mem_strdup(path),
+                                 .namespace = mem_strdup(r->has_namespaces ? path : ""),
+                                 .n_names = n_names };
         p->names = mem_zalloc((n_names + 1) * sizeof(*p->names));
         for (size_t i = 0; i < n_names; i++)
                 p->names[i] = (struct repo_name){ mem_strdup(names[i].directory),
@@ -78,7 +81,7 @@ struct error *repo_add_path(struct repo *r, const char *path, const struct repo_
                 return error_new(ERR_NOT_FOUND, "failed to register '%s', repository not found",
                                  path);
         MUTEX_GUARD(&r->table.lock);
-        if (find_path_locked(r, path) != NULL)
+        if (repo_find_path_locked(r, path) != NULL)
                 return error_new(ERR_ALREADY_EXISTS,
                                  "model repository '%s' has already been registered", path);
         append_path_locked(r, path, names, n_names);
@@ -89,7 +92,7 @@ struct error *repo_remove_path(struct repo *r, const char *path) {
         struct repo_path *p;
 
         MUTEX_GUARD(&r->table.lock);
-        p = find_path_locked(r, path);
+        p = repo_find_path_locked(r, path);
         if (p == NULL)
                 return error_new(ERR_NOT_FOUND, "failed to unregister '%s', repository not found",
                                  path);
@@ -101,11 +104,12 @@ struct error *repo_remove_path(struct repo *r, const char *path) {
 
 /* The end of a model that was being unloaded. */
 static void on_ended(void *owner, const struct model *model) {
-        struct repo       *r = owner;
-        struct repo_entry *e;
+        const struct model_key key = { .namespace = model->namespace, .name = model->name };
+        struct repo           *r = owner;
+        struct repo_entry     *e;
 
         mutex_lock(&r->table.lock);
-        e = repo_table_find_locked(&r->table, model->name);
+        e = repo_table_find_locked(&r->table, &key);
         for (size_t i = 0; e != NULL && i < e->n_versions; i++)
                 if (e->versions[i].leaving == model)
                         repo_version_set_locked(&e->versions[i], VERSION_UNAVAILABLE, "unloaded",
@@ -118,7 +122,7 @@ static struct error *add_paths(struct repo *r, const struct repo_options *o) {
         MUTEX_GUARD(&r->table.lock);
         for (size_t i = 0; i < o->n_paths; i++) {
                 TRY(check_local(o->paths[i]));
-                if (find_path_locked(r, o->paths[i]) == NULL) /* given twice, it is one */
+                if (repo_find_path_locked(r, o->paths[i]) == NULL) /* given twice, it is one */
                         append_path_locked(r, o->paths[i], NULL, 0);
         }
         return NULL;
@@ -136,6 +140,7 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
         r->n_load_threads = o->n_load_threads > 0 ? o->n_load_threads : 1;
         r->n_load_retries = o->n_load_retries;
         r->is_followed = o->is_followed;
+        r->has_namespaces = o->has_namespaces;
         repo_table_init(&r->table);
         r->overrides = override_store_new();
         r->parts.places = r->overrides;
@@ -160,72 +165,27 @@ void repo_free(struct repo *r) {
         free(r);
 }
 
-static COLD struct error *unknown_model(const char *name) {
-        return error_new(ERR_NOT_FOUND, "Request for unknown model: '%s' is not found", name);
-}
-
-static COLD struct error *no_such_version(struct repo_entry *e, int64_t version) {
-        if (version < 0)
-                return error_new(ERR_NOT_FOUND,
-                                 "Request for unknown model: '%s' has no available versions",
-                                 e->name);
-        if (repo_entry_find_version_locked(e, version) == NULL)
-                return error_new(ERR_NOT_FOUND,
-                                 "Request for unknown model: '%s' version %lld is not found",
-                                 e->name, (long long)version);
-        return error_new(ERR_UNAVAILABLE,
-                         "Request for unknown model: '%s' version %lld is not at ready state",
-                         e->name, (long long)version);
-}
-
-/* The READY version asked for, NULL when there is none. */
-static struct repo_version *find_ready_locked(struct repo_entry *e, int64_t version) {
-        struct repo_version *v = version < 0 ? repo_entry_latest_locked(e)
-                                             : repo_entry_find_version_locked(e, version);
-
-        return v != NULL && v->state == VERSION_READY ? v : NULL;
-}
-
-struct error *repo_get(struct repo *r, const char *name, int64_t version, struct model **ret) {
-        struct repo_entry   *e;
-        struct repo_version *v;
-
-        MUTEX_GUARD(&r->table.lock);
-        e = repo_table_find_locked(&r->table, name);
-        if (e == NULL || e->n_versions == 0)
-                return unknown_model(name);
-        v = find_ready_locked(e, version);
-        if (v == NULL)
-                return no_such_version(e, version);
-        model_ref(v->model);
-        *ret = v->model;
-        return NULL;
-}
-
-bool repo_version_is_ready(struct repo *r, const char *name, int64_t version) {
-        struct model *model;
-        AUTO_ERROR    err = repo_get(r, name, version, &model);
-
-        if (err != NULL)
-                return false;
-
-        bool is_ready = model_instances_are_ready(model);
-
-        model_unref(model);
-        return is_ready;
-}
-
 static bool entry_is_ready(const struct repo_entry *e) {
         if (e->n_versions == 0)
                 return !e->is_wanted; /* it could not even be read; others were never asked for */
         for (size_t i = 0; i < e->n_versions; i++) {
                 const struct repo_version *v = &e->versions[i];
-                bool was_unloaded = v->state == VERSION_UNAVAILABLE && v->reason != NULL &&
-                                    strcmp(v->reason, "unloaded") == 0;
 
-                if (v->state != VERSION_READY && !was_unloaded)
+                if (v->state != VERSION_READY && !repo_version_was_unloaded(v))
                         return false;
         }
+        return true;
+}
+
+static bool entries_are_ready(struct repo *r) {
+        const struct map_entry *m;
+        size_t                  at = 0;
+
+        MUTEX_GUARD(&r->table.lock);
+        while ((m = map_next(&r->table.by_name, &at)) != NULL)
+                for (const struct repo_entry *e = m->value; e != NULL; e = e->next)
+                        if (!entry_is_ready(e))
+                                return false;
         return true;
 }
 
@@ -234,14 +194,7 @@ bool repo_all_ready(struct repo *r) {
         size_t         n;
         bool           all = true;
 
-        mutex_lock(&r->table.lock);
-        const struct map_entry *m;
-        size_t                  at = 0;
-
-        while (all && (m = map_next(&r->table.by_name, &at)) != NULL)
-                all = entry_is_ready(m->value);
-        mutex_unlock(&r->table.lock);
-        if (!all)
+        if (!entries_are_ready(r))
                 return false;
 
         n = repo_ready_models(r, &models);
@@ -251,19 +204,6 @@ bool repo_all_ready(struct repo *r) {
         }
         free(models);
         return all;
-}
-
-size_t repo_ready_versions(struct repo *r, const char *name, int64_t **ret) {
-        struct repo_entry *e;
-        size_t             n = 0;
-
-        MUTEX_GUARD(&r->table.lock);
-        e = repo_table_find_locked(&r->table, name);
-        *ret = mem_zalloc(((e != NULL ? e->n_versions : 0) + 1) * sizeof(**ret));
-        for (size_t i = 0; e != NULL && i < e->n_versions; i++)
-                if (e->versions[i].state == VERSION_READY)
-                        (*ret)[n++] = e->versions[i].number;
-        return n;
 }
 
 size_t repo_ready_models(struct repo *r, struct model ***ret) {

@@ -16,6 +16,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "repo/model_key.h"
 #include "repo/repo_parts.h"
 
 #include <stdbool.h>
@@ -43,14 +44,18 @@ struct repo_options {
         unsigned            n_load_threads; /* model versions that are loaded at a time */
         unsigned            n_load_retries; /* further attempts for each version */
         bool                is_followed;    /* models may come and go: the index looks at the files */
+        bool                has_namespaces; /* each path is one, for names that several have */
 };
 
 struct error *repo_new(const struct repo_options *options, struct repo **ret) NODISCARD;
 /* All models must be unloaded and reaped. */
 void repo_free(struct repo *r);
 
-/* Loads every model of every path; INTERNAL "failed to load all models" when one failed: the
- * others serve. */
+/* Can every path be read? NOT_FOUND and the like "failed to read model repository '<path>': ..." of
+ * the first that cannot. */
+struct error *repo_check_paths(struct repo *r) NODISCARD;
+/* Loads every model of every path; INTERNAL "failed to load all models" when one failed, or a path
+ * could not be read: the others serve. */
 struct error *repo_load_all(struct repo *r) NODISCARD;
 /* The same for some; "*" alone means all. INVALID_ARG when it is not alone. */
 struct error *repo_load_named(struct repo *r, char *const *names, size_t n_names) NODISCARD;
@@ -63,16 +68,19 @@ struct repo_override {
         size_t                      n_files;
 };
 
-/* Loads a model, or makes what serves agree with its files: nothing when it does already.
+/* Loads a model, or makes what serves agree with its files: nothing when it does already. With
+ * namespaces all models of that name; files that are sent are for the one that the name means.
  * `o` may be NULL. INTERNAL "failed to load '<m>', failed to poll from model repository" when there
  * is nothing to load (the log has the reason); INVALID_ARG "load failed for model '<m>': version
  * <v> is at UNAVAILABLE state: <Code>: <text>;\n" for each version that failed. */
 struct error *repo_load(struct repo *r, const char *name, const struct repo_override *o) NODISCARD;
-/* Returns once no new request gets to it. Nothing when it is not loaded. */
+/* Returns once no new request gets to it. Nothing when it is not loaded. With namespaces all models
+ * of that name. */
 struct error *repo_unload(struct repo *r, const char *name) NODISCARD;
 
 /* Looks at the files once: loads what is new or changed and has been still since the look before,
- * unloads what has been gone since then. Failures are logged. */
+ * unloads what has been gone since then. Failures are logged. Models of a repository that cannot be
+ * read now stay as they are. */
 void repo_poll(struct repo *r);
 
 /* One more repository, one fewer; its models are not touched. `names` gives directories of the
@@ -94,9 +102,20 @@ void repo_stop_all(struct repo *r);
 void repo_unload_all(struct repo *r);
 
 /* A new reference to the model; version -1 = the highest READY one. Errors: the look-up texts of
- * the HTTP surface, NOT_FOUND or UNAVAILABLE. */
+ * the HTTP surface, NOT_FOUND or UNAVAILABLE.
+ *
+ * With namespaces a name alone is enough as long as one namespace has a model of it that is, or
+ * was to be, loaded and was not unloaded since. INVALID_ARG "Request for unknown model: '<m>' is
+ * not found" when none has, "There are <n> identifiers of model '<m>' in global map, model
+ * namespace must be provided to resolve ambiguity." when several have. */
 struct error *repo_get(struct repo *r, const char *name, int64_t version, struct model **ret)
         NODISCARD;
+/* The same for models that ask for others, as the steps of ensembles do: the one in this namespace
+ * when there is one, else as above. */
+struct error *repo_get_near(struct repo *r, const struct model_key *key, int64_t version,
+                            struct model **ret) NODISCARD;
+/* The error of an ambiguous name; NULL for any other, known or not. */
+struct error *repo_check_name(struct repo *r, const char *name) NODISCARD;
 bool repo_version_is_ready(struct repo *r, const char *name, int64_t version);
 /* Strict readiness: every known version is READY, or UNAVAILABLE because it was unloaded; and every
  * model that was to be loaded at the start has versions, or was unloaded since. */
@@ -105,6 +124,7 @@ bool repo_all_ready(struct repo *r);
 /* One line of the index. Texts live until repo_index_done(). */
 struct repo_index_entry {
         char              *name;
+        char              *namespace;
         int64_t            version; /* -1 = none: the model was never loaded */
         enum version_state state;
         char              *reason; /* NULL = none */
@@ -115,13 +135,13 @@ struct repo_index {
         size_t                   n_entries;
 };
 
-/* Sorted by name, then version. */
+/* Sorted by name, then namespace and version. */
 void repo_index_read(struct repo *r, bool only_ready, struct repo_index *ret);
 void repo_index_done(struct repo_index *index);
 
 /* READY versions of a model, ascending; *ret is owned by the caller. 0 when there is none. */
-size_t repo_ready_versions(struct repo *r, const char *name, int64_t **ret);
-/* References to all READY versions, sorted by name and version; owned by the caller. */
+size_t repo_ready_versions(struct repo *r, const struct model_key *key, int64_t **ret);
+/* References to all READY versions, sorted by name, namespace and version; owned by the caller. */
 size_t repo_ready_models(struct repo *r, struct model ***ret);
 
 /* Models that are in flight, for the log of a shutdown. */

@@ -18,6 +18,7 @@
 struct version_load {
         struct loader_job         job;
         struct repo              *repo;
+        const char               *label; /* borrowed: the entry */
         const struct model_files *files; /* borrowed: the change */
         int64_t                   version;
         struct model             *model; /* ref; NULL when it failed */
@@ -39,12 +40,12 @@ struct change {
 
 /* ---- one at a time ------------------------------------------------------------------------- */
 
-struct error *repo_change_begin(struct repo *r, const char *name, const char *directory,
+struct error *repo_change_begin(struct repo *r, const struct model_source *source,
                                 struct repo_entry **ret) {
         struct repo_entry *e;
 
         MUTEX_GUARD(&r->table.lock);
-        e = repo_table_add_locked(&r->table, name, directory);
+        e = repo_table_add_locked(&r->table, &source->key, source->directory, source->repository);
         e->n_waiting++;
         while (e->is_busy && !r->is_stopping)
                 cond_wait(&r->table.changed, &r->table.lock);
@@ -83,16 +84,15 @@ static void end_turn(struct repo *r) {
 
 static void run_load(struct loader_job *job) {
         struct version_load *v = CONTAINER_OF(job, struct version_load, job);
-        const char          *name = v->files->name;
         unsigned             n_left = v->repo->n_load_retries;
 
         take_turn(v->repo);
-        log_info("loading: %s:%lld", name, (long long)v->version);
+        log_info("loading: %s:%lld", v->label, (long long)v->version);
         do {
                 error_free(v->error);
                 v->error = model_load(&v->repo->parts, v->files, v->version, &v->model);
                 if (v->error != NULL)
-                        log_error("failed to load '%s' version %lld: %s: %s", name,
+                        log_error("failed to load '%s' version %lld: %s: %s", v->label,
                                   (long long)v->version, error_code_string(v->error->code),
                                   v->error->message);
         } while (v->error != NULL && n_left-- > 0);
@@ -114,6 +114,7 @@ static void run_loads(struct change *c) {
 static void add_load(struct change *c, int64_t version) {
         c->loads[c->n_loads++] = (struct version_load){ .job.run = run_load,
                                                         .repo = c->repo,
+                                                        .label = c->entry->label,
                                                         .files = &c->files,
                                                         .version = version };
 }
@@ -166,10 +167,10 @@ static struct error *not_updated(const struct change *c, const struct model *mod
         struct error *err = error_new(ERR_INVALID_ARG,
                                       "load failed for model '%s': version %lld is at UNAVAILABLE "
                                       "state: %s: %s;\n",
-                                      c->files.name, (long long)model->version,
+                                      c->entry->label, (long long)model->version,
                                       error_code_string(why->code), why->message);
 
-        log_error("failed to update '%s' version %lld: %s: %s", c->files.name,
+        log_error("failed to update '%s' version %lld: %s: %s", c->entry->label,
                   (long long)model->version, error_code_string(why->code), why->message);
         error_free(why);
         return err;
@@ -204,7 +205,7 @@ static struct error *failure(const struct change *c) {
                                       c->loads[i].error->message);
         if (reasons.len == 0)
                 return NULL;
-        return error_new(ERR_INVALID_ARG, "load failed for model '%s': %s", c->files.name,
+        return error_new(ERR_INVALID_ARG, "load failed for model '%s': %s", c->entry->label,
                          strbuf_cstr(&reasons));
 }
 
@@ -245,7 +246,7 @@ static void forget_failed_locked(struct change *c) {
         for (size_t i = e->n_versions; i > 0; i--) {
                 const struct repo_version *v = &e->versions[i - 1];
 
-                if (v->state == VERSION_UNAVAILABLE && strcmp(v->reason, "unloaded") != 0 &&
+                if (v->state == VERSION_UNAVAILABLE && !repo_version_was_unloaded(v) &&
                     !is_picked(&c->files.versions, v->number))
                         repo_entry_remove_version_locked(e, v->number);
         }
@@ -277,7 +278,8 @@ static struct model **swap_locked(struct change *c, size_t *ret_n) {
 }
 
 /* From now on requests get the new models. Takes the mark. */
-static void take_over(struct change *c, struct model_mark *mark, bool is_override) {
+static void take_over(struct change *c, const struct model_source *source,
+                      struct model_mark *mark) {
         struct repo_entry *e = c->entry;
         struct agent_list *old_agents;
         struct model     **old;
@@ -291,9 +293,11 @@ static void take_over(struct change *c, struct model_mark *mark, bool is_overrid
         e->essence = STEAL(c->files.essence);
         free(e->directory);
         e->directory = mem_strdup(c->files.directory);
+        free(e->repository);
+        e->repository = mem_strdup(source->repository);
         model_mark_free(e->mark);
         e->mark = mark;
-        e->is_override = is_override;
+        e->is_override = source->config_json != NULL;
         mutex_unlock(&c->repo->table.lock);
         for (size_t i = 0; i < n_old; i++)
                 model_hide(old[i]);
@@ -307,7 +311,7 @@ static void take_over(struct change *c, struct model_mark *mark, bool is_overrid
         agent_list_unref(old_agents);
         for (size_t i = 0; i < c->n_updates; i++)
                 model_update_commit(c->updates[i]);
-        log_info("successfully loaded '%s'", e->name);
+        log_info("successfully loaded '%s'", e->label);
 }
 
 static void change_done(struct change *c) {
@@ -359,7 +363,7 @@ struct error *repo_change_load(struct repo *r, struct repo_entry *e,
         if (err != NULL)
                 give_up(&c);
         else
-                take_over(&c, mark, source->config_json != NULL);
+                take_over(&c, source, mark);
         repo_tell_changed(r);
         change_done(&c);
         return err;
@@ -387,7 +391,7 @@ void repo_change_unload(struct repo *r, struct repo_entry *e) {
         repo_tell_changed(r);
         agent_list_unload(agents);
         for (size_t i = 0; i < n; i++) {
-                log_info("unloading: %s:%lld", old[i]->name, (long long)old[i]->version);
+                log_info("unloading: %s:%lld", e->label, (long long)old[i]->version);
                 model_hide(old[i]);
                 model_unref(old[i]);
         }
@@ -399,7 +403,7 @@ static bool all_ready_locked(const struct repo_entry *e) {
         for (size_t i = 0; i < e->n_versions; i++)
                 if (e->versions[i].state == VERSION_LOADING ||
                     (e->versions[i].state == VERSION_UNAVAILABLE &&
-                     strcmp(e->versions[i].reason, "unloaded") != 0))
+                     !repo_version_was_unloaded(&e->versions[i])))
                         return false;
         return e->n_versions > 0;
 }

@@ -17,7 +17,7 @@ struct model_source;
 
 /* The entry, made when there is none; waits for a change of it that is at work. UNAVAILABLE when
  * the server is stopping. */
-struct error *repo_change_begin(struct repo *r, const char *name, const char *directory,
+struct error *repo_change_begin(struct repo *r, const struct model_source *source,
                                 struct repo_entry **ret) NODISCARD;
 /* An entry of which nothing came is forgotten: `e` may be gone afterwards. */
 void repo_change_end(struct repo *r, struct repo_entry *e);

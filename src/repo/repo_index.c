@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "repo/repo.h"
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "repo/repo_inside.h"
 #include "repo/repo_scan.h"
@@ -22,12 +21,15 @@ static void add_model(struct repo_index *index, size_t *cap, const struct repo_e
                 add(index, cap,
                     &(struct repo_index_entry){
                             .name = mem_strdup(e->name),
+                            .namespace = mem_strdup(e->namespace),
                             .version = -1,
                             .state = VERSION_UNAVAILABLE,
                             .reason = mem_strdup("model appears in two or more repositories") });
         else if (e->n_versions == 0 && !only_ready)
                 add(index, cap,
-                    &(struct repo_index_entry){ .name = mem_strdup(e->name), .version = -1 });
+                    &(struct repo_index_entry){ .name = mem_strdup(e->name),
+                                                .namespace = mem_strdup(e->namespace),
+                                                .version = -1 });
         for (size_t i = 0; i < e->n_versions; i++) {
                 const struct repo_version *v = &e->versions[i];
 
@@ -35,6 +37,7 @@ static void add_model(struct repo_index *index, size_t *cap, const struct repo_e
                         continue;
                 add(index, cap,
                     &(struct repo_index_entry){ .name = mem_strdup(e->name),
+                                                .namespace = mem_strdup(e->namespace),
                                                 .version = v->number,
                                                 .state = v->state,
                                                 .reason = mem_strdup(v->reason) });
@@ -46,8 +49,10 @@ static void add_found_locked(struct repo_index *index, size_t *cap, struct repo 
                              const struct repo_scan *scan) {
         for (size_t i = 0; i < scan->n_models; i++) {
                 const struct found_model *found = &scan->models[i];
-                struct repo_entry        *e = repo_table_find_locked(&r->table, found->name);
-                struct repo_entry         unknown = { .name = found->name };
+                struct repo_entry        *e = repo_table_find_locked(&r->table, &found->key);
+                const struct model_key *key = &found->key;
+                struct repo_entry unknown = { .name = (char *)(uintptr_t)key->name,
+                                              .namespace = (char *)(uintptr_t)key->namespace };
 
                 if (e == NULL) {
                         unknown.is_duplicate = found->is_duplicate;
@@ -58,21 +63,23 @@ static void add_found_locked(struct repo_index *index, size_t *cap, struct repo 
 
 /* Which models are twice there can change as well. */
 static void note_duplicates_locked(struct repo *r, const struct repo_scan *scan) {
-        const struct map_entry *m;
-        size_t                  at = 0;
+        struct repo_entry **entries;
+        size_t              n;
 
-        while ((m = map_next(&r->table.by_name, &at)) != NULL) {
-                struct repo_entry        *e = m->value;
-                const struct found_model *found = repo_scan_find(scan, e->name);
+        entries = repo_table_sorted_locked(&r->table, &n);
+        for (size_t i = 0; i < n; i++) {
+                const struct model_key key = repo_entry_key(entries[i]);
 
-                e->is_duplicate = found != NULL && found->is_duplicate;
+                repo_entry_note_twins_locked(entries[i], scan, repo_scan_find(scan, &key));
         }
+        free(entries);
 }
 
 static int by_place(const void *a, const void *b) {
         const struct repo_index_entry *x = a, *y = b;
         int                            order = strcmp(x->name, y->name);
 
+        order = order != 0 ? order : strcmp(x->namespace, y->namespace);
         return order != 0 ? order : (x->version > y->version) - (x->version < y->version);
 }
 
@@ -87,18 +94,15 @@ static void read_locked(struct repo *r, bool only_ready, struct repo_index *ret,
 }
 
 static void read_followed(struct repo *r, struct repo_index *ret, size_t *cap) {
-        struct repo_scan scan = { 0 };
-        AUTO_ERROR       err = repo_scan_read(r, &scan);
+        struct repo_scan scan;
 
+        repo_scan_read(r, &scan);
         mutex_lock(&r->table.lock);
-        if (err == NULL)
-                note_duplicates_locked(r, &scan);
+        note_duplicates_locked(r, &scan);
         read_locked(r, false, ret, cap);
         add_found_locked(ret, cap, r, &scan);
         mutex_unlock(&r->table.lock);
         repo_scan_done(&scan);
-        if (err != NULL)
-                log_error("%s", err->message);
         if (ret->n_entries > 0)
                 qsort(ret->entries, ret->n_entries, sizeof(ret->entries[0]), by_place);
 }
@@ -119,6 +123,7 @@ void repo_index_read(struct repo *r, bool only_ready, struct repo_index *ret) {
 void repo_index_done(struct repo_index *index) {
         for (size_t i = 0; i < index->n_entries; i++) {
                 free(index->entries[i].name);
+                free(index->entries[i].namespace);
                 free(index->entries[i].reason);
         }
         free(index->entries);

@@ -10,9 +10,11 @@ struct override_store;
 
 /* One --model-repository. */
 struct repo_path {
-        char             *path;  /* owned */
+        char             *path;      /* owned */
+        char             *namespace; /* owned; the path, or "" without namespaces */
         struct repo_name *names; /* owned, and the texts; directories with another name */
         size_t            n_names;
+        bool              is_unreadable; /* as the log was told */
 };
 
 struct repo {
@@ -21,6 +23,7 @@ struct repo {
         unsigned               n_load_threads;
         unsigned               n_load_retries;
         bool                   is_followed;
+        bool                   has_namespaces;
         struct override_store *overrides; /* owned */
         struct repo_table      table;
 
@@ -32,7 +35,15 @@ struct repo {
         bool              is_stopping;
 };
 
-void repo_path_done(struct repo_path *p);
+void              repo_path_done(struct repo_path *p);
+struct repo_path *repo_find_path_locked(struct repo *r, const char *path);
+
+/* INVALID_ARG: so many models have that name. */
+struct error *repo_ambiguous_name(size_t n, const char *name) COLD;
+/* Of the model that the name means; *ret is owned by the caller, "" when it means none. */
+struct error *repo_find_namespace(struct repo *r, const char *name, char **ret) NODISCARD;
+/* repo_unload() of one among several of a name. */
+struct error *repo_unload_one(struct repo *r, const struct model_key *key) NODISCARD;
 
 /* Behind each change of versions' states; the table's lock is free. */
 static inline void repo_tell_changed(struct repo *r) {

@@ -33,31 +33,48 @@ static struct error *not_unique(void) {
         return error_new_text(ERR_INVALID_ARG, "not unique across all model repositories");
 }
 
-/* *ret is the model's directory, owned by the caller. */
-static struct error *find_directory(struct repo *r, const char *name, char **ret) {
-        struct repo_scan          scan;
-        const struct found_model *found;
-        struct error             *err = NULL;
+/* A model that serves from a repository that cannot be read now is not replaced by one of the same
+ * name of another: nobody knows whether the first is gone. */
+static const struct error *find_obstacle(struct repo *r, const struct repo_scan *scan,
+                                         const struct found_model *found) {
+        struct repo_entry *e;
 
-        TRY(repo_scan_read_one(r, name, &scan));
-        found = repo_scan_find(&scan, name);
-        if (found == NULL)
-                err = error_new_text(ERR_NOT_FOUND, "no repository has a directory of that name");
-        else if (found->is_duplicate)
-                err = not_unique();
-        else
-                *ret = mem_strdup(found->directory);
-        repo_scan_done(&scan);
-        return err;
+        MUTEX_GUARD(&r->table.lock);
+        e = repo_table_find_locked(&r->table, &found->key);
+        return e != NULL && e->mark != NULL ? repo_scan_find_failure(scan, e->repository) : NULL;
+}
+
+static struct error *check_found(struct repo *r, const struct repo_scan *scan) {
+        if (scan->n_models == 0)
+                return scan->n_failures > 0
+                               ? error_copy(scan->failures[0].error)
+                               : error_new_text(ERR_NOT_FOUND,
+                                                "no repository has a directory of that name");
+        for (size_t i = 0; i < scan->n_models; i++) {
+                const struct error *obstacle = find_obstacle(r, scan, &scan->models[i]);
+
+                if (scan->models[i].is_duplicate)
+                        return not_unique();
+                if (obstacle != NULL)
+                        return error_copy(obstacle);
+        }
+        return NULL;
+}
+
+static bool is_of_versions(const struct error *err) {
+        return str_starts(str_of(err->message), STR_LIT("load failed for model "));
 }
 
 /* Versions that failed have an error of their own form; anything else is a failure to poll. */
-static struct error *tell(const char *name, struct error *err) {
-        if (err == NULL || str_starts(str_of(err->message), STR_LIT("load failed for model ")))
+static struct error *tell(const struct model_key *key, struct error *err) {
+        AUTO_CHARS label = NULL;
+
+        if (err == NULL || is_of_versions(err))
                 return err;
-        log_error("Poll failed for model directory '%s': %s", name, err->message);
+        label = model_key_label(key);
+        log_error("Poll failed for model directory '%s': %s", label, err->message);
         error_free(err);
-        return not_polled(name);
+        return not_polled(key->name);
 }
 
 /* Takes *mark on success. */
@@ -68,19 +85,18 @@ static struct error *load_marked(struct repo *r, struct repo_entry *e,
         return NULL;
 }
 
-static struct error *load_from_files(struct repo *r, const char *name, const char *directory) {
-        struct model_source source = { .name = name, .directory = directory };
-        struct model_mark  *mark = NULL;
-        struct repo_entry  *e;
-        struct error       *err;
+static struct error *load_from_files(struct repo *r, const struct model_source *source) {
+        struct model_mark *mark = NULL;
+        struct repo_entry *e;
+        struct error      *err;
 
-        TRY(repo_change_begin(r, name, directory, &e));
-        err = model_mark_read(directory, &mark);
+        TRY(repo_change_begin(r, source, &e));
+        err = model_mark_read(source->directory, &mark);
         if (err == NULL && !repo_entry_is_current(r, e, mark))
-                err = load_marked(r, e, &source, &mark);
+                err = load_marked(r, e, source, &mark);
         model_mark_free(mark);
         repo_change_end(r, e);
-        return tell(name, err);
+        return tell(&source->key, err);
 }
 
 static struct error *load_source(struct repo *r, const struct model_source *source) {
@@ -88,18 +104,50 @@ static struct error *load_source(struct repo *r, const struct model_source *sour
         struct repo_entry *e;
         struct error      *err = NULL;
 
-        TRY(repo_change_begin(r, source->name, source->directory, &e));
+        TRY(repo_change_begin(r, source, &e));
         if (source->override == NULL)
                 err = model_mark_read(source->directory, &mark);
         if (err == NULL)
                 err = load_marked(r, e, source, &mark);
         model_mark_free(mark);
         repo_change_end(r, e);
-        return tell(source->name, err);
+        return tell(&source->key, err);
+}
+
+static struct error *load_found(struct repo *r, const struct found_model *found,
+                                const char *config_json) {
+        const struct model_source source = { .key = found->key,
+                                             .repository = found->repository,
+                                             .directory = found->directory,
+                                             .config_json = config_json };
+
+        return config_json != NULL ? load_source(r, &source) : load_from_files(r, &source);
+}
+
+/* Sent files take the place of the model that the name means; of none, they are a model without a
+ * repository. *ret is owned by the caller. */
+static struct error *choose_namespace(struct repo *r, const char *name, char **ret) {
+        struct repo_scan scan;
+        struct error    *err = NULL;
+
+        if (!r->has_namespaces) {
+                *ret = mem_strdup("");
+                return NULL;
+        }
+        repo_scan_read_one(r, name, &scan);
+        if (scan.n_models > 1)
+                err = repo_ambiguous_name(scan.n_models, name);
+        else if (scan.n_models == 1)
+                *ret = mem_strdup(scan.models[0].key.namespace);
+        else
+                err = repo_find_namespace(r, name, ret);
+        repo_scan_done(&scan);
+        return err;
 }
 
 static struct error *load_sent_files(struct repo *r, const char *name,
                                      const struct repo_override *o) {
+        AUTO_CHARS             namespace = NULL;
         struct override_files *files;
         struct error          *err;
 
@@ -108,8 +156,10 @@ static struct error *load_sent_files(struct repo *r, const char *name,
                                       error_new_text(ERR_INVALID_ARG,
                                                      "Load parameter 'config' must be specified "
                                                      "for model file override"));
+        TRY(choose_namespace(r, name, &namespace));
         TRY(override_files_write(r->overrides, o->files, o->n_files, &files));
-        err = load_source(r, &(struct model_source){ .name = name,
+        err = load_source(r, &(struct model_source){ .key = { namespace, name },
+                                                     .repository = "",
                                                      .directory = override_files_directory(files),
                                                      .config_json = o->config_json,
                                                      .override = files });
@@ -117,89 +167,173 @@ static struct error *load_sent_files(struct repo *r, const char *name,
         return err;
 }
 
+/* ---- several at a time ----------------------------------------------------------------------- */
+
+struct found_load {
+        struct loader_job         job;
+        struct repo              *repo;
+        const struct found_model *found;       /* borrowed: the scan */
+        const char               *config_json; /* borrowed; NULL: the file's */
+        struct error             *error;       /* owned */
+};
+
+static void run_found_load(struct loader_job *job) {
+        struct found_load *l = CONTAINER_OF(job, struct found_load, job);
+
+        if (l->found->is_duplicate)
+                l->error = log_not_polled(l->found->key.name, not_unique());
+        else
+                l->error = load_found(l->repo, l->found, l->config_json);
+}
+
+/* Owned by the caller, with their errors. */
+static struct found_load *run_found_loads(struct repo *r, const struct found_model *const *found,
+                                          size_t n, const char *config_json) {
+        struct found_load  *loads = mem_zalloc((n + 1) * sizeof(*loads));
+        struct loader_job **jobs = mem_zalloc((n + 1) * sizeof(struct loader_job *));
+
+        for (size_t i = 0; i < n; i++) {
+                loads[i] = (struct found_load){ .job.run = run_found_load,
+                                                .repo = r,
+                                                .found = found[i],
+                                                .config_json = config_json };
+                jobs[i] = &loads[i].job;
+        }
+        loader_pool_run_all(jobs, n, r->n_load_threads);
+        free(jobs);
+        return loads;
+}
+
+/* One error of several: what versions failed with, one behind the other, else that of a model that
+ * could not even be looked at. Takes them. */
+static struct error *join_errors(const char *name, struct found_load *loads, size_t n) {
+        AUTO_STRBUF texts = { 0 };
+        bool        is_fine = true;
+
+        strbuf_init(&texts, 0);
+        for (size_t i = 0; i < n; i++) {
+                struct error *err = loads[i].error;
+
+                is_fine = is_fine && err == NULL;
+                if (err != NULL && is_of_versions(err))
+                        strbuf_puts(&texts, err->message);
+                error_free(err);
+        }
+        if (texts.len > 0)
+                return error_new_text(ERR_INVALID_ARG, strbuf_cstr(&texts));
+        return is_fine ? NULL : not_polled(name);
+}
+
+/* One in each namespace that has it. */
+static struct error *load_all_of(struct repo *r, const char *name, const struct repo_scan *scan,
+                                 const char *config_json) {
+        const struct found_model **found;
+        struct found_load         *loads;
+        struct error              *err;
+
+        if (scan->n_models == 1)
+                return load_found(r, &scan->models[0], config_json);
+        found = mem_zalloc(scan->n_models * sizeof(const struct found_model *));
+        for (size_t i = 0; i < scan->n_models; i++)
+                found[i] = &scan->models[i];
+        loads = run_found_loads(r, found, scan->n_models, config_json);
+        err = join_errors(name, loads, scan->n_models);
+        free(loads);
+        free(found);
+        return err;
+}
+
 struct error *repo_load(struct repo *r, const char *name, const struct repo_override *o) {
-        AUTO_CHARS    directory = NULL;
-        struct error *err;
+        struct repo_scan scan;
+        struct error    *err;
 
         if (o != NULL && o->n_files > 0)
                 return load_sent_files(r, name, o);
-        err = find_directory(r, name, &directory);
+        repo_scan_read_one(r, name, &scan);
+        err = check_found(r, &scan);
         if (err != NULL)
-                return log_not_polled(name, err);
-        if (o != NULL && o->config_json != NULL)
-                return load_source(r, &(struct model_source){ .name = name,
-                                                              .directory = directory,
-                                                              .config_json = o->config_json });
-        return load_from_files(r, name, directory);
+                err = log_not_polled(name, err);
+        else
+                err = load_all_of(r, name, &scan, o != NULL ? o->config_json : NULL);
+        repo_scan_done(&scan);
+        return err;
 }
 
-struct error *repo_unload(struct repo *r, const char *name) {
-        struct repo_entry *e;
+/* *ret has the namespaces that have a model of that name, and owns their names. */
+static size_t list_namespaces(struct repo *r, const char *name, char ***ret) {
+        size_t n = 0;
 
-        mutex_lock(&r->table.lock);
-        e = repo_table_find_locked(&r->table, name);
-        mutex_unlock(&r->table.lock);
-        if (e == NULL)
-                return NULL;
-        TRY(repo_change_begin(r, name, "", &e));
+        *ret = NULL;
+        MUTEX_GUARD(&r->table.lock);
+        for (const struct repo_entry *e = repo_table_first_locked(&r->table, name); e != NULL;
+             e = e->next) {
+                *ret = mem_realloc(*ret, (n + 1) * sizeof(char *));
+                (*ret)[n++] = mem_strdup(e->namespace);
+        }
+        return n;
+}
+
+struct error *repo_unload_one(struct repo *r, const struct model_key *key) {
+        const struct model_source nowhere = { .key = *key, .directory = "", .repository = "" };
+        struct repo_entry        *e;
+
+        TRY(repo_change_begin(r, &nowhere, &e));
         repo_change_unload(r, e);
         repo_change_end(r, e);
         return NULL;
 }
 
-/* ---- many at the start ----------------------------------------------------------------------- */
+struct error *repo_unload(struct repo *r, const char *name) {
+        struct error *err = NULL;
+        char        **namespaces;
+        size_t        n = list_namespaces(r, name, &namespaces);
 
-struct first_load {
-        struct loader_job         job;
-        struct repo              *repo;
-        const struct found_model *found; /* borrowed: the scan */
-        bool                      has_failed;
-};
-
-static void run_first(struct loader_job *job) {
-        struct first_load *l = CONTAINER_OF(job, struct first_load, job);
-        AUTO_ERROR         err = NULL;
-
-        if (l->found->is_duplicate)
-                err = log_not_polled(l->found->name, not_unique());
-        else
-                err = load_from_files(l->repo, l->found->name, l->found->directory);
-        l->has_failed = err != NULL;
+        for (size_t i = 0; i < n; i++) {
+                if (err == NULL)
+                        err = repo_unload_one(r, &(struct model_key){ namespaces[i], name });
+                free(namespaces[i]);
+        }
+        free(namespaces);
+        return err;
 }
+
+/* ---- many at the start ----------------------------------------------------------------------- */
 
 /* They are known from now on, whether they can be loaded or not. */
 static void add_entries(struct repo *r, const struct found_model *const *found, size_t n) {
         MUTEX_GUARD(&r->table.lock);
         for (size_t i = 0; i < n; i++) {
-                struct repo_entry *e =
-                        repo_table_add_locked(&r->table, found[i]->name, found[i]->directory);
+                struct repo_entry *e = repo_table_add_locked(
+                        &r->table, &found[i]->key, found[i]->directory, found[i]->repository);
 
                 e->is_duplicate = found[i]->is_duplicate;
                 e->is_wanted = true;
         }
 }
 
-static bool load_found(struct repo *r, const struct found_model *const *found, size_t n) {
-        struct first_load  *loads = mem_zalloc((n + 1) * sizeof(*loads));
-        struct loader_job **jobs = mem_zalloc((n + 1) * sizeof(struct loader_job *));
-        bool                all = true;
+static bool load_first(struct repo *r, const struct found_model *const *found, size_t n) {
+        struct found_load *loads;
+        bool               all = true;
 
-        for (size_t i = 0; i < n; i++) {
-                loads[i] = (struct first_load){ .job.run = run_first, .repo = r,
-                                                .found = found[i] };
-                jobs[i] = &loads[i].job;
-        }
         add_entries(r, found, n);
-        loader_pool_run_all(jobs, n, r->n_load_threads);
-        for (size_t i = 0; i < n; i++)
-                all = all && !loads[i].has_failed;
-        free(jobs);
+        loads = run_found_loads(r, found, n, NULL);
+        for (size_t i = 0; i < n; i++) {
+                all = all && loads[i].error == NULL;
+                error_free(loads[i].error);
+        }
         free(loads);
         return all;
 }
 
 static struct error *all_or_error(bool all) {
         return all ? NULL : error_new_text(ERR_INTERNAL, "failed to load all models");
+}
+
+static bool is_repeated(char *const *names, size_t at) {
+        for (size_t i = 0; i < at; i++)
+                if (strcmp(names[i], names[at]) == 0)
+                        return true;
+        return false;
 }
 
 /* *ret has the models of the scan that are to be loaded; owned by the caller. False when one of
@@ -209,32 +343,36 @@ static bool choose(const struct repo_scan *scan, char *const *names, size_t n_na
         bool   all = true;
         size_t n = 0;
 
-        *ret = mem_zalloc((n_names + 1) * sizeof(const struct found_model *));
+        *ret = mem_zalloc((scan->n_models + 1) * sizeof(const struct found_model *));
         for (size_t i = 0; i < n_names; i++) {
-                const struct found_model *found = repo_scan_find(scan, names[i]);
+                size_t                    n_found;
+                const struct found_model *found = repo_scan_find_name(scan, names[i], &n_found);
 
-                if (found != NULL) {
-                        (*ret)[n++] = found;
+                if (is_repeated(names, i))
                         continue;
-                }
-                log_error("failed to poll model '%s': no repository has a directory of that name",
-                          names[i]);
-                all = false;
+                for (size_t k = 0; k < n_found; k++)
+                        (*ret)[n++] = &found[k];
+                if (found == NULL)
+                        log_error("failed to poll model '%s': no repository has a directory of "
+                                  "that name",
+                                  names[i]);
+                all = all && found != NULL;
         }
         *ret_n = n;
         return all;
 }
 
+/* A repository that cannot be read is a failure like any other: the rest is loaded. */
 struct error *repo_load_all(struct repo *r) {
         struct repo_scan           scan;
         const struct found_model **found;
         bool                       all;
 
-        TRY(repo_scan_read(r, &scan));
+        repo_scan_read(r, &scan);
         found = mem_zalloc((scan.n_models + 1) * sizeof(const struct found_model *));
         for (size_t i = 0; i < scan.n_models; i++)
                 found[i] = &scan.models[i];
-        all = load_found(r, found, scan.n_models);
+        all = load_first(r, found, scan.n_models) && scan.n_failures == 0;
         free(found);
         repo_scan_done(&scan);
         return all_or_error(all);
@@ -253,9 +391,9 @@ struct error *repo_load_named(struct repo *r, char *const *names, size_t n_names
                                        : error_new_text(ERR_INVALID_ARG,
                                                         "Wildcard model name '*' must be the ONLY "
                                                         "startup model if specified at all.");
-        TRY(repo_scan_read(r, &scan));
-        all = choose(&scan, names, n_names, &found, &n);
-        if (!load_found(r, found, n))
+        repo_scan_read(r, &scan);
+        all = choose(&scan, names, n_names, &found, &n) && scan.n_failures == 0;
+        if (!load_first(r, found, n))
                 all = false;
         free(found);
         repo_scan_done(&scan);

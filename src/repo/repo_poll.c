@@ -13,9 +13,10 @@
 struct step {
         struct loader_job  job;
         struct repo       *repo;
-        char              *name;      /* owned */
-        char              *directory; /* owned; NULL: it is gone */
-        struct model_mark *mark;      /* owned until it is loaded */
+        struct model_key   key;        /* its texts are owned */
+        char              *repository; /* owned; NULL: the model is gone */
+        char              *directory;  /* owned; the same */
+        struct model_mark *mark;       /* owned until it is loaded */
 };
 
 struct steps {
@@ -23,12 +24,13 @@ struct steps {
         size_t        n_items;
 };
 
-static void add_step(struct steps *steps, const struct step *step) {
-        struct step *copy = mem_alloc(sizeof(*copy));
+static struct step *add_step(struct steps *steps, const struct model_key *key) {
+        struct step *s = mem_zalloc(sizeof(*s));
 
-        *copy = *step;
+        s->key = (struct model_key){ mem_strdup(key->namespace), mem_strdup(key->name) };
         steps->items = mem_realloc(steps->items, (steps->n_items + 1) * sizeof(struct step *));
-        steps->items[steps->n_items++] = copy;
+        steps->items[steps->n_items++] = s;
+        return s;
 }
 
 static struct model_mark *mark_of(const char *directory) {
@@ -39,11 +41,9 @@ static struct model_mark *mark_of(const char *directory) {
 }
 
 /* What failed is tried again when it looks different than it did when the attempt began. */
-static struct error *load_marked(struct step *s, struct repo_entry *e) {
-        struct model_source source = { .name = s->name,
-                                       .directory = s->directory,
-                                       .must_be_still = true };
-        struct error       *err = repo_change_load(s->repo, e, &source, s->mark);
+static struct error *load_marked(struct step *s, const struct model_source *source,
+                                 struct repo_entry *e) {
+        struct error *err = repo_change_load(s->repo, e, source, s->mark);
 
         mutex_lock(&s->repo->table.lock);
         model_mark_free(e->tried);
@@ -54,16 +54,21 @@ static struct error *load_marked(struct step *s, struct repo_entry *e) {
 }
 
 static void load(struct step *s) {
-        struct repo_entry *e;
-        AUTO_ERROR         err = repo_change_begin(s->repo, s->name, s->directory, &e);
+        const struct model_source source = { .key = s->key,
+                                             .repository = s->repository,
+                                             .directory = s->directory,
+                                             .must_be_still = true };
+        AUTO_CHARS                label = model_key_label(&s->key);
+        struct repo_entry        *e;
+        AUTO_ERROR                err = repo_change_begin(s->repo, &source, &e);
 
         if (err != NULL)
                 return; /* stopping */
         if (!repo_entry_is_current(s->repo, e, s->mark)) /* by a poll at the same time */
-                err = load_marked(s, e);
+                err = load_marked(s, &source, e);
         repo_change_end(s->repo, e);
         if (err != NULL)
-                log_error("failed to poll model '%s': %s", s->name, err->message);
+                log_error("failed to poll model '%s': %s", label, err->message);
 }
 
 static void run_step(struct loader_job *job) {
@@ -72,35 +77,43 @@ static void run_step(struct loader_job *job) {
         if (s->directory != NULL)
                 load(s);
         else
-                error_free(repo_unload(s->repo, s->name)); /* stopping */
+                error_free(repo_unload_one(s->repo, &s->key)); /* stopping */
+}
+
+/* Does it serve from a repository that nobody can look into now? Then one of its name elsewhere
+ * does not take its place. */
+static bool is_held(const struct repo_entry *e, const struct repo_scan *scan) {
+        return e->mark != NULL && repo_scan_find_failure(scan, e->repository) != NULL;
 }
 
 /* Whatever stands in the way of a load has to be still for one poll: a copy in progress is not
  * taken for the model. */
-static void look_at(struct repo *r, const struct found_model *found, struct steps *steps) {
+static void look_at(struct repo *r, const struct repo_scan *scan, const struct found_model *found,
+                    struct steps *steps) {
         struct model_mark *mark = mark_of(found->directory);
         struct repo_entry *e;
         bool               is_still, is_due;
 
         if (mark == NULL)
                 return;
-        mutex_lock(&r->table.lock);
-        e = repo_table_add_locked(&r->table, found->name, found->directory);
-        e->is_duplicate = found->is_duplicate;
+        MUTEX_GUARD(&r->table.lock);
+        e = repo_table_add_locked(&r->table, &found->key, found->directory, found->repository);
+        repo_entry_note_twins_locked(e, scan, found);
         is_still = model_mark_equal(e->seen, mark);
-        is_due = !e->is_busy && !e->is_duplicate && !model_mark_equal(e->mark, mark) &&
-                 !model_mark_equal(e->tried, mark);
+        is_due = !e->is_busy && !e->is_duplicate && !is_held(e, scan) &&
+                 !model_mark_equal(e->mark, mark) && !model_mark_equal(e->tried, mark);
         if (is_still && is_due) {
-                add_step(steps, &(struct step){ .job.run = run_step,
-                                                .repo = r,
-                                                .name = mem_strdup(found->name),
-                                                .directory = mem_strdup(found->directory),
-                                                .mark = mark });
+                struct step *s = add_step(steps, &found->key);
+
+                s->job.run = run_step;
+                s->repo = r;
+                s->repository = mem_strdup(found->repository);
+                s->directory = mem_strdup(found->directory);
+                s->mark = mark;
         } else {
                 model_mark_free(e->seen);
                 e->seen = mark;
         }
-        mutex_unlock(&r->table.lock);
 }
 
 /* One without a directory that does not serve. */
@@ -112,6 +125,22 @@ static void forget_locked(struct repo *r, struct repo_entry *e) {
         repo_table_forget_locked(&r->table, e);
 }
 
+static void miss_locked(struct repo *r, struct repo_entry *e, struct steps *steps) {
+        if (e->mark == NULL && !e->is_busy) {
+                forget_locked(r, e);
+                return;
+        }
+        if (e->seen == NULL && e->mark != NULL && !e->is_busy) {
+                const struct model_key key = repo_entry_key(e);
+                struct step           *s = add_step(steps, &key);
+
+                s->job.run = run_step;
+                s->repo = r;
+        }
+        model_mark_free(e->seen);
+        e->seen = NULL;
+}
+
 /* Models that serve and whose directory was missing twice. */
 static void look_for_gone(struct repo *r, const struct repo_scan *scan, struct steps *steps) {
         struct repo_entry **entries;
@@ -120,22 +149,22 @@ static void look_for_gone(struct repo *r, const struct repo_scan *scan, struct s
         MUTEX_GUARD(&r->table.lock);
         entries = repo_table_sorted_locked(&r->table, &n);
         for (size_t i = 0; i < n; i++) {
-                struct repo_entry *e = entries[i];
+                const struct model_key key = repo_entry_key(entries[i]);
 
-                if (repo_scan_find(scan, e->name) != NULL)
-                        continue;
-                if (e->mark == NULL && !e->is_busy) {
-                        forget_locked(r, e);
-                        continue;
-                }
-                if (e->seen == NULL && e->mark != NULL && !e->is_busy)
-                        add_step(steps, &(struct step){ .job.run = run_step,
-                                                        .repo = r,
-                                                        .name = mem_strdup(e->name) });
-                model_mark_free(e->seen);
-                e->seen = NULL;
+                if (repo_scan_find(scan, &key) == NULL &&
+                    repo_scan_find_failure(scan, entries[i]->repository) == NULL)
+                        miss_locked(r, entries[i], steps);
         }
         free(entries);
+}
+
+static void step_free(struct step *s) {
+        model_mark_free(s->mark);
+        free((char *)(uintptr_t)s->key.namespace);
+        free((char *)(uintptr_t)s->key.name);
+        free(s->repository);
+        free(s->directory);
+        free(s);
 }
 
 static void run_steps(struct repo *r, struct steps *steps) {
@@ -146,29 +175,18 @@ static void run_steps(struct repo *r, struct steps *steps) {
         if (steps->n_items > 0)
                 loader_pool_run_all(jobs, steps->n_items, r->n_load_threads);
         free(jobs);
-        for (size_t i = 0; i < steps->n_items; i++) {
-                struct step *s = steps->items[i];
-
-                model_mark_free(s->mark);
-                free(s->directory);
-                free(s->name);
-                free(s);
-        }
+        for (size_t i = 0; i < steps->n_items; i++)
+                step_free(steps->items[i]);
         free(steps->items);
 }
 
 void repo_poll(struct repo *r) {
         struct steps     steps = { 0 };
         struct repo_scan scan;
-        AUTO_ERROR       err = repo_scan_read(r, &scan);
 
-        if (err != NULL) {
-                /* A repository that cannot be read now is no reason to unload its models. */
-                log_error("%s", err->message);
-                return;
-        }
+        repo_scan_read(r, &scan);
         for (size_t i = 0; i < scan.n_models; i++)
-                look_at(r, &scan.models[i], &steps);
+                look_at(r, &scan, &scan.models[i], &steps);
         look_for_gone(r, &scan, &steps);
         repo_scan_done(&scan);
         run_steps(r, &steps);

@@ -2,6 +2,7 @@
 #include "repo/repo_scan.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "repo/repo_inside.h"
 
@@ -22,60 +23,104 @@ static const char *model_name(const struct repo_path *p, const char *directory) 
         return directory;
 }
 
-static void add(struct repo_scan *s, const char *name, char *directory) {
+static void found_done(struct found_model *m) {
+        free((char *)(uintptr_t)m->key.namespace);
+        free((char *)(uintptr_t)m->key.name);
+        free(m->repository);
+        free(m->directory);
+}
+
+/* ---- one repository -------------------------------------------------------------------------- */
+
+/* Takes `directory`. */
+static void add(struct repo_scan *s, const struct repo_path *p, const char *name,
+                char *directory) {
         if (s->n_models == s->cap_models) {
                 s->cap_models = s->cap_models > 0 ? s->cap_models * 2 : 64;
                 s->models = mem_realloc(s->models, s->cap_models * sizeof(*s->models));
         }
-        s->models[s->n_models++] = (struct found_model){ .name = mem_strdup(name),
-                                                         .directory = directory };
+        s->models[s->n_models++] = (struct found_model){
+                .key = { .namespace = mem_strdup(p->namespace), .name = mem_strdup(name) },
+                .repository = mem_strdup(p->path),
+                .directory = directory
+        };
+}
+
+/* A directory may let its names be listed and nothing be asked of them: then all of them would
+ * look as if they were gone. */
+static struct error *list(const struct repo_path *p, struct dir_list *ret) {
+        AUTO_CHARS       inside = path_join(p->path, ".");
+        struct file_stat stat;
+        struct error    *err;
+
+        TRY(dir_list_read(p->path, ret));
+        err = file_stat(inside, &stat);
+        if (err != NULL)
+                dir_list_done(ret);
+        return err;
 }
 
 /* `only` NULL: all. */
 static struct error *scan_path(const struct repo_path *p, const char *only, struct repo_scan *s) {
-        struct dir_list list;
+        struct dir_list names;
 
-        TRY(error_wrap(dir_list_read(p->path, &list), "failed to read model repository '%s'",
-                       p->path));
-        for (size_t i = 0; i < list.n_names; i++) {
+        TRY(error_wrap(list(p, &names), "failed to read model repository '%s'", p->path));
+        for (size_t i = 0; i < names.n_names; i++) {
                 AUTO_CHARS directory = NULL;
 
-                if (only != NULL && strcmp(model_name(p, list.names[i]), only) != 0)
+                if (only != NULL && strcmp(model_name(p, names.names[i]), only) != 0)
                         continue;
-                directory = path_join(p->path, list.names[i]);
-                if (is_model_directory(directory, list.names[i]))
-                        add(s, model_name(p, list.names[i]), STEAL(directory));
+                directory = path_join(p->path, names.names[i]);
+                if (is_model_directory(directory, names.names[i]))
+                        add(s, p, model_name(p, names.names[i]), STEAL(directory));
         }
-        dir_list_done(&list);
+        dir_list_done(&names);
         return NULL;
 }
 
-static int by_name(const void *a, const void *b) {
-        return strcmp(((const struct found_model *)a)->name, ((const struct found_model *)b)->name);
+/* Takes `error`. */
+static void add_failure(struct repo_scan *s, const char *repository, struct error *error) {
+        s->failures = mem_realloc(s->failures, (s->n_failures + 1) * sizeof(*s->failures));
+        s->failures[s->n_failures++] =
+                (struct scan_failure){ .repository = mem_strdup(repository), .error = error };
 }
 
-/* Sorted by name; of those with the same name the first stays. */
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b) {
+        return strcmp(((const struct found_model *)a)->key.name,
+                      ((const struct found_model *)b)->key.name);
+}
+
+static int by_key(const void *a, const void *b) {
+        int order = by_name(a, b);
+
+        return order != 0 ? order
+                          : strcmp(((const struct found_model *)a)->key.namespace,
+                                   ((const struct found_model *)b)->key.namespace);
+}
+
+/* Sorted; of those with the same key the first stays. */
 static void merge(struct repo_scan *s) {
         size_t n = 0;
 
         if (s->n_models > 0)
-                qsort(s->models, s->n_models, sizeof(*s->models), by_name);
+                qsort(s->models, s->n_models, sizeof(*s->models), by_key);
         for (size_t i = 0; i < s->n_models; i++) {
-                struct found_model *m = &s->models[i];
-
-                if (n > 0 && strcmp(s->models[n - 1].name, m->name) == 0) {
+                if (n > 0 && by_key(&s->models[n - 1], &s->models[i]) == 0) {
                         s->models[n - 1].is_duplicate = true;
-                        free(m->name);
-                        free(m->directory);
+                        found_done(&s->models[i]);
                         continue;
                 }
-                s->models[n++] = *m;
+                s->models[n++] = s->models[i];
         }
         s->n_models = n;
 }
 
 static void copy_path(struct repo_path *to, const struct repo_path *from) {
-        *to = (struct repo_path){ .path = mem_strdup(from->path), .n_names = from->n_names };
+        *to = (struct repo_path){ .path = mem_strdup(from->path),
+                                  .namespace = mem_strdup(from->namespace),
+                                  .n_names = from->n_names };
         to->names = mem_zalloc((from->n_names + 1) * sizeof(*to->names));
         for (size_t i = 0; i < from->n_names; i++)
                 to->names[i] = (struct repo_name){ mem_strdup(from->names[i].directory),
@@ -93,42 +138,116 @@ static struct repo_path *copy_paths(struct repo *r, size_t *ret_n) {
         return paths;
 }
 
-struct error *repo_scan_read(struct repo *r, struct repo_scan *ret) {
-        return repo_scan_read_one(r, NULL, ret);
+/* Was it otherwise before? */
+static bool note_path(struct repo *r, const char *path, bool is_unreadable) {
+        struct repo_path *p;
+        bool              is_news;
+
+        MUTEX_GUARD(&r->table.lock);
+        p = repo_find_path_locked(r, path);
+        is_news = p != NULL && p->is_unreadable != is_unreadable;
+        if (p != NULL)
+                p->is_unreadable = is_unreadable;
+        return is_news;
 }
 
-struct error *repo_scan_read_one(struct repo *r, const char *only, struct repo_scan *ret) {
+/* Each change is told once, whoever looks. */
+static void read_path(struct repo *r, const struct repo_path *p, const char *only,
+                      struct repo_scan *s) {
+        struct error *err = scan_path(p, only, s);
+        bool          is_news = note_path(r, p->path, err != NULL);
+
+        if (is_news && err != NULL)
+                log_error("%s", err->message);
+        else if (is_news)
+                log_info("model repository '%s' can be read again", p->path);
+        if (err != NULL)
+                add_failure(s, p->path, err);
+}
+
+void repo_scan_read(struct repo *r, struct repo_scan *ret) {
+        repo_scan_read_one(r, NULL, ret);
+}
+
+void repo_scan_read_one(struct repo *r, const char *only, struct repo_scan *ret) {
         size_t            n;
         struct repo_path *paths = copy_paths(r, &n);
-        struct error     *err = NULL;
 
         *ret = (struct repo_scan){ 0 };
         for (size_t i = 0; i < n; i++) {
-                if (err == NULL)
-                        err = scan_path(&paths[i], only, ret);
+                read_path(r, &paths[i], only, ret);
                 repo_path_done(&paths[i]);
         }
         free(paths);
-        if (err != NULL)
-                repo_scan_done(ret);
-        else
-                merge(ret);
+        merge(ret);
+}
+
+struct error *repo_check_paths(struct repo *r) {
+        size_t            n;
+        struct repo_path *paths = copy_paths(r, &n);
+        struct repo_scan  scan = { 0 };
+        struct error     *err = NULL;
+
+        for (size_t i = 0; i < n; i++) {
+                if (err == NULL)
+                        err = scan_path(&paths[i], NULL, &scan);
+                repo_path_done(&paths[i]);
+        }
+        free(paths);
+        repo_scan_done(&scan);
         return err;
 }
 
 void repo_scan_done(struct repo_scan *s) {
-        for (size_t i = 0; i < s->n_models; i++) {
-                free(s->models[i].name);
-                free(s->models[i].directory);
+        for (size_t i = 0; i < s->n_models; i++)
+                found_done(&s->models[i]);
+        for (size_t i = 0; i < s->n_failures; i++) {
+                free(s->failures[i].repository);
+                error_free(s->failures[i].error);
         }
         free(s->models);
+        free(s->failures);
         *s = (struct repo_scan){ 0 };
 }
 
-const struct found_model *repo_scan_find(const struct repo_scan *s, const char *name) {
-        const struct found_model wanted = { .name = (char *)(uintptr_t)name };
+/* ---- what was found -------------------------------------------------------------------------- */
+
+const struct found_model *repo_scan_find(const struct repo_scan *s, const struct model_key *key) {
+        const struct found_model wanted = { .key = *key };
 
         if (s->n_models == 0)
                 return NULL;
-        return bsearch(&wanted, s->models, s->n_models, sizeof(wanted), by_name);
+        return bsearch(&wanted, s->models, s->n_models, sizeof(wanted), by_key);
+}
+
+const struct found_model *repo_scan_find_name(const struct repo_scan *s, const char *name,
+                                              size_t *ret_n) {
+        const struct found_model  wanted = { .key = { .name = name } };
+        const struct found_model *first, *end, *last = s->models + s->n_models;
+
+        *ret_n = 0;
+        if (s->n_models == 0)
+                return NULL;
+        first = bsearch(&wanted, s->models, s->n_models, sizeof(wanted), by_name);
+        if (first == NULL)
+                return NULL;
+        while (first > s->models && by_name(first - 1, &wanted) == 0)
+                first--;
+        for (end = first; end < last && by_name(end, &wanted) == 0; end++)
+                ;
+        *ret_n = (size_t)(end - first);
+        return first;
+}
+
+const struct error *repo_scan_find_failure(const struct repo_scan *s, const char *repository) {
+        for (size_t i = 0; i < s->n_failures; i++)
+                if (strcmp(s->failures[i].repository, repository) == 0)
+                        return s->failures[i].error;
+        return NULL;
+}
+
+void repo_entry_note_twins_locked(struct repo_entry *e, const struct repo_scan *s,
+                                  const struct found_model *found) {
+        if (s->n_failures == 0 || !e->is_duplicate)
+                e->is_duplicate = found != NULL && found->is_duplicate;
 }

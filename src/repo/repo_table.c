@@ -13,6 +13,7 @@ void repo_table_init(struct repo_table *t) {
         mutex_init(&t->lock, LOCK_MODEL);
         cond_init(&t->changed);
         map_init(&t->by_name);
+        t->n_entries = 0;
 }
 
 static void entry_free(struct repo_entry *e) {
@@ -27,6 +28,9 @@ static void entry_free(struct repo_entry *e) {
         model_mark_free(e->seen);
         model_mark_free(e->tried);
         free(e->directory);
+        free(e->repository);
+        free(e->label);
+        free(e->namespace);
         free(e->name);
         free(e);
 }
@@ -35,29 +39,59 @@ void repo_table_done(struct repo_table *t) {
         const struct map_entry *m;
         size_t                  at = 0;
 
-        while ((m = map_next(&t->by_name, &at)) != NULL)
-                entry_free(m->value);
+        while ((m = map_next(&t->by_name, &at)) != NULL) {
+                struct repo_entry *e = m->value, *next;
+
+                for (; e != NULL; e = next) {
+                        next = e->next;
+                        entry_free(e);
+                }
+        }
         map_done(&t->by_name);
         cond_done(&t->changed);
         mutex_done(&t->lock);
 }
 
-struct repo_entry *repo_table_find_locked(struct repo_table *t, const char *name) {
+struct repo_entry *repo_table_first_locked(struct repo_table *t, const char *name) {
         assert(mutex_is_held(&t->lock));
         return map_find(&t->by_name, str_of(name));
 }
 
-struct repo_entry *repo_table_add_locked(struct repo_table *t, const char *name,
-                                         const char *directory) {
-        struct repo_entry *e = repo_table_find_locked(t, name);
+struct repo_entry *repo_table_find_locked(struct repo_table *t, const struct model_key *key) {
+        struct repo_entry *e = repo_table_first_locked(t, key->name);
+
+        while (e != NULL && strcmp(e->namespace, key->namespace) != 0)
+                e = e->next;
+        return e;
+}
+
+static struct repo_entry *entry_new(const struct model_key *key, const char *directory,
+                                    const char *repository) {
+        struct repo_entry *e = mem_zalloc(sizeof(*e));
+
+        e->name = mem_strdup(key->name);
+        e->namespace = mem_strdup(key->namespace);
+        e->label = model_key_label(key);
+        e->directory = mem_strdup(directory);
+        e->repository = mem_strdup(repository);
+        return e;
+}
+
+struct repo_entry *repo_table_add_locked(struct repo_table *t, const struct model_key *key,
+                                         const char *directory, const char *repository) {
+        struct repo_entry *e = repo_table_find_locked(t, key);
 
         if (e != NULL)
                 return e;
-        e = mem_zalloc(sizeof(*e));
-        e->name = mem_strdup(name);
-        e->directory = mem_strdup(directory);
-        map_set(&t->by_name, str_of(name), e);
+        e = entry_new(key, directory, repository);
+        e->next = repo_table_first_locked(t, key->name);
+        map_set(&t->by_name, str_of(key->name), e);
+        t->n_entries++;
         return e;
+}
+
+struct model_key repo_entry_key(const struct repo_entry *e) {
+        return (struct model_key){ .namespace = e->namespace, .name = e->name };
 }
 
 struct repo_version *repo_entry_find_version_locked(struct repo_entry *e, int64_t number) {
@@ -92,13 +126,34 @@ void repo_entry_remove_version_locked(struct repo_entry *e, int64_t number) {
         e->n_versions--;
 }
 
+static void unlink_locked(struct repo_table *t, struct repo_entry *e) {
+        struct repo_entry *before = repo_table_first_locked(t, e->name);
+
+        if (before == e) {
+                if (e->next != NULL)
+                        map_set(&t->by_name, str_of(e->name), e->next);
+                else
+                        map_remove(&t->by_name, str_of(e->name));
+                return;
+        }
+        while (before->next != e)
+                before = before->next;
+        before->next = e->next;
+}
+
 void repo_table_forget_locked(struct repo_table *t, struct repo_entry *e) {
         assert(mutex_is_held(&t->lock));
         if (e->n_versions > 0 || e->is_busy || e->is_wanted || e->is_duplicate ||
             e->n_waiting > 0 || e->seen != NULL || e->tried != NULL)
                 return;
-        map_remove(&t->by_name, str_of(e->name));
+        unlink_locked(t, e);
+        t->n_entries--;
         entry_free(e);
+}
+
+bool repo_version_was_unloaded(const struct repo_version *v) {
+        return v->state == VERSION_UNAVAILABLE && v->reason != NULL &&
+               strcmp(v->reason, "unloaded") == 0;
 }
 
 struct repo_version *repo_entry_latest_locked(struct repo_entry *e) {
@@ -121,17 +176,22 @@ struct model *repo_version_set_locked(struct repo_version *v, enum version_state
 }
 
 static int by_name(const void *a, const void *b) {
-        return strcmp((*(struct repo_entry *const *)a)->name, (*(struct repo_entry *const *)b)->name);
+        const struct repo_entry *x = *(struct repo_entry *const *)a;
+        const struct repo_entry *y = *(struct repo_entry *const *)b;
+        int                      order = strcmp(x->name, y->name);
+
+        return order != 0 ? order : strcmp(x->namespace, y->namespace);
 }
 
 struct repo_entry **repo_table_sorted_locked(struct repo_table *t, size_t *ret_n) {
-        struct repo_entry     **sorted = mem_zalloc((map_size(&t->by_name) + 1) * sizeof(*sorted));
+        struct repo_entry     **sorted = mem_zalloc((t->n_entries + 1) * sizeof(*sorted));
         const struct map_entry *m;
         size_t                  at = 0;
         size_t                  n = 0;
 
         while ((m = map_next(&t->by_name, &at)) != NULL)
-                sorted[n++] = m->value;
+                for (struct repo_entry *e = m->value; e != NULL; e = e->next)
+                        sorted[n++] = e;
         qsort(sorted, n, sizeof(struct repo_entry *), by_name);
         *ret_n = n;
         return sorted;

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The table behind the repository: models by name, their versions and states.
  *
+ * Without namespaces a name is one model's. With them (--model-namespacing) each repository is one,
+ * by its path, and may have a model of a name that others have too: entries of one name are a
+ * chain.
+ *
  * Ownership.  The table owns its entries; a READY version holds a reference to its model.
  * Threads.  Guarded by `lock` (rank LOCK_MODEL); the functions ending in _locked need it held.
  */
@@ -8,6 +12,7 @@
 
 #include "base/lock.h"
 #include "base/map.h"
+#include "repo/model_key.h"
 #include "repo/repo.h"
 
 struct repo_version {
@@ -19,8 +24,12 @@ struct repo_version {
 };
 
 struct repo_entry {
+        struct repo_entry   *next;      /* the same name in another namespace */
         char                *name;      /* owned */
+        char                *namespace; /* owned; see model_key.h */
+        char                *label;     /* owned; for texts: "<namespace>::<name>", or the name */
         char                *directory; /* owned */
+        char                *repository; /* owned; where it was found; "" of sent files */
         bool                 is_duplicate;
         bool                 is_busy;   /* it is being loaded or unloaded: one such step at a time */
         bool                 is_override; /* the configuration came with a request, not from a file */
@@ -38,17 +47,22 @@ struct repo_entry {
 struct repo_table {
         struct mutex lock; /* rank LOCK_MODEL; guards everything below */
         struct cond  changed; /* an entry is not busy any more, or all is stopping */
-        struct map   by_name; /* struct repo_entry, owned */
+        struct map   by_name; /* struct repo_entry, owned: the first of each name */
+        size_t       n_entries;
 };
 
 void repo_table_init(struct repo_table *t);
 void repo_table_done(struct repo_table *t);
 
 /* NULL when there is none. */
-struct repo_entry *repo_table_find_locked(struct repo_table *t, const char *name);
+struct repo_entry *repo_table_find_locked(struct repo_table *t, const struct model_key *key);
+/* The first entry of that name, NULL when there is none; the others follow by `next`. */
+struct repo_entry *repo_table_first_locked(struct repo_table *t, const char *name);
 /* The entry, made when it is not there. */
-struct repo_entry   *repo_table_add_locked(struct repo_table *t, const char *name,
-                                           const char *directory);
+struct repo_entry *repo_table_add_locked(struct repo_table *t, const struct model_key *key,
+                                         const char *directory, const char *repository);
+struct model_key   repo_entry_key(const struct repo_entry *e); /* borrows from it */
+
 struct repo_version *repo_entry_add_version_locked(struct repo_entry *e, int64_t number);
 struct repo_version *repo_entry_find_version_locked(struct repo_entry *e, int64_t number);
 /* One that has no model. */
@@ -56,11 +70,13 @@ void repo_entry_remove_version_locked(struct repo_entry *e, int64_t number);
 /* Removes and frees an entry that nobody uses and of which there is nothing to tell: no version,
  * no directory that was seen, no failure to remember. Any other stays. */
 void repo_table_forget_locked(struct repo_table *t, struct repo_entry *e);
+/* Because somebody wanted it to go, not because it failed. */
+bool repo_version_was_unloaded(const struct repo_version *v);
 /* The highest READY version, NULL when there is none. */
 struct repo_version *repo_entry_latest_locked(struct repo_entry *e);
 /* The new state; `reason` is copied, NULL = none. Returns the reference that the version held,
  * for the caller to drop once the lock is free; `model` is taken. */
 struct model *repo_version_set_locked(struct repo_version *v, enum version_state state,
                                       const char *reason, struct model *model);
-/* All entries sorted by name; owned array, borrowed entries. */
+/* All entries sorted by name, then namespace; owned array, borrowed entries. */
 struct repo_entry **repo_table_sorted_locked(struct repo_table *t, size_t *ret_n);

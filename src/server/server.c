@@ -80,6 +80,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                 .n_load_threads = o->model_load_threads,
                 .n_load_retries = o->model_load_retries,
                 .is_followed = o->control_mode != MODEL_CONTROL_NONE,
+                .has_namespaces = o->model_namespacing,
         };
 
         return repo_new(&options, &s->repo);
@@ -93,8 +94,6 @@ static struct error *check_options(const struct server_options *o) {
                 return error_new(ERR_INVALID_ARG,
                                  "found multiple cache configurations, but only a single cache is "
                                  "currently supported");
-        if (o->model_namespacing)
-                return error_new(ERR_UNSUPPORTED, "model namespacing is not supported yet");
         if (o->host_policies.n_items > 0)
                 return error_new(ERR_UNSUPPORTED, "host policies are not supported yet");
         return NULL;
@@ -125,6 +124,8 @@ static struct error *load_models(struct server *s, const struct server_options *
         const struct option_texts *names = &o->startup_models;
         struct error              *err;
 
+        if (o->exit_on_error)
+                TRY(repo_check_paths(s->repo)); /* before long loads are for nothing */
         if (o->control_mode == MODEL_CONTROL_EXPLICIT)
                 return repo_load_named(s->repo, names->items, names->n_items);
         err = repo_load_all(s->repo);
@@ -163,7 +164,7 @@ struct error *server_new(const struct server_options *o, struct server **ret) {
 
 static void log_in_flight(const struct model *m, uint64_t n, void *userp) {
         (void)userp;
-        log_info("Model '%s' (version %lld) has %llu in-flight inferences", m->name,
+        log_info("Model '%s' (version %lld) has %llu in-flight inferences", m->label,
                  (long long)m->version, (unsigned long long)n);
 }
 

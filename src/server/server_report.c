@@ -103,8 +103,10 @@ static void report_models(struct server *s) {
                                             ? mem_printf("%s: %s", version_state_name(e->state),
                                                          e->reason)
                                             : mem_strdup(version_state_name(e->state));
+                AUTO_CHARS label =
+                        model_key_label(&(struct model_key){ e->namespace, e->name });
 
-                add_row(&t, e->name, version, status);
+                add_row(&t, label, version, status);
         }
         repo_index_done(&index);
         finish(&t);

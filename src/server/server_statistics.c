@@ -112,10 +112,10 @@ struct error *server_model_statistics(struct server *s, const char *name, int64_
         AUTO_STRBUF        out = { 0 };
         struct json_writer w;
         struct model     **models;
-        size_t             n = repo_ready_models(s->repo, &models);
-        size_t             n_of_name = 0;
-        size_t             n_printed = 0;
+        size_t             n, n_of_name = 0, n_printed = 0;
 
+        TRY(repo_check_name(s->repo, name));
+        n = repo_ready_models(s->repo, &models);
         strbuf_init(&out, 0);
         json_writer_init(&w, &out);
         json_begin_object(&w);

@@ -70,8 +70,9 @@ static void print_tensors(struct json_writer *w, const struct model_io *tensors,
 
 static void print_versions(struct server *s, const struct model *model, int64_t version,
                            struct json_writer *w) {
-        int64_t *versions;
-        size_t   n = repo_ready_versions(s->repo, model->name, &versions);
+        const struct model_key key = { .namespace = model->namespace, .name = model->name };
+        int64_t               *versions;
+        size_t                 n = repo_ready_versions(s->repo, &key, &versions);
 
         json_begin_array(w);
         for (size_t i = 0; i < n; i++) {

@@ -28,6 +28,8 @@
 
 static const char config_text[] = "backend: \"identity\"\n" IO;
 static const char sent_config[] = "{\"backend\":\"identity\"," JSON_IO "}";
+static const char  ambiguous[] = "There are 2 identifiers of model 'm' in global map, model "
+                                 "namespace must be provided to resolve ambiguity.";
 static const char *backend_directory;
 
 struct place {
@@ -73,10 +75,7 @@ static int remove_one(const char *path, const struct stat *native, int kind, str
 }
 
 /* A repository "models" with the model m, one "more" with the directory inside; not registered. */
-static void begin(struct place *p, TRITONSERVER_ModelControlMode mode, const char *startup) {
-        struct TRITONSERVER_ServerOptions *options;
-        char                               path[256];
-
+static void make_repositories(struct place *p) {
         snprintf(p->root, sizeof(p->root), "/tmp/neso_control_XXXXXX");
         assert_non_null(mkdtemp(p->root));
         make_folder(p, "models");
@@ -87,6 +86,13 @@ static void begin(struct place *p, TRITONSERVER_ModelControlMode mode, const cha
         make_folder(p, "more/inside");
         make_folder(p, "more/inside/1");
         write_file(p, "more/inside/config.pbtxt", config_text);
+}
+
+static void begin(struct place *p, TRITONSERVER_ModelControlMode mode, const char *startup) {
+        struct TRITONSERVER_ServerOptions *options;
+        char                               path[256];
+
+        make_repositories(p);
         snprintf(path, sizeof(path), "%s/models", p->root);
         assert_ok(TRITONSERVER_ServerOptionsNew(&options));
         assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, path));
@@ -249,6 +255,60 @@ static void test_poll(void **state) {
         end(&p);
 }
 
+static void assert_infers(const struct place *p, const char *model, const char *refusal) {
+        struct TRITONSERVER_InferenceRequest *request;
+        struct TRITONSERVER_Error            *err;
+
+        err = TRITONSERVER_InferenceRequestNew(&request, p->server, model, -1);
+        if (refusal != NULL) {
+                assert_error(err, TRITONSERVER_ERROR_INVALID_ARG, refusal);
+                return;
+        }
+        assert_ok(err);
+        assert_ok(TRITONSERVER_InferenceRequestDelete(request));
+}
+
+/* Each repository is a namespace: both models m are loaded, and the name alone means neither. */
+static void test_namespaces(void **state) {
+        static const char *const           folders[] = { "models", "more" };
+        struct TRITONSERVER_ServerOptions *options;
+        struct TRITONSERVER_Message       *message;
+        struct place                       p;
+
+        (void)state;
+        make_repositories(&p);
+        make_folder(&p, "more/m");
+        make_folder(&p, "more/m/1");
+        write_file(&p, "more/m/config.pbtxt", config_text);
+        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
+        for (int i = 0; i < 2; i++) {
+                char path[256];
+
+                snprintf(path, sizeof(path), "%s/%s", p.root, folders[i]);
+                assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, path));
+        }
+        assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
+        assert_ok(TRITONSERVER_ServerOptionsSetModelNamespacing(options, true));
+        assert_ok(TRITONSERVER_ServerNew(&p.server, options));
+        assert_ok(TRITONSERVER_ServerOptionsDelete(options));
+        assert_index(&p, 0,
+                     "[{\"name\":\"inside\",\"version\":\"1\",\"state\":\"READY\"},"
+                     "{\"name\":\"m\",\"version\":\"1\",\"state\":\"READY\"},"
+                     "{\"name\":\"m\",\"version\":\"1\",\"state\":\"READY\"}]");
+        assert_true(is_ready(&p, "inside", 1));
+        assert_false(is_ready(&p, "m", 1));
+        assert_infers(&p, "inside", NULL);
+        assert_infers(&p, "m", ambiguous);
+        assert_infers(&p, "none", "Request for unknown model: 'none' is not found");
+        assert_error(TRITONSERVER_ServerModelMetadata(p.server, "m", -1, &message),
+                     TRITONSERVER_ERROR_INVALID_ARG, ambiguous);
+        assert_error(TRITONSERVER_ServerModelStatistics(p.server, "m", -1, &message),
+                     TRITONSERVER_ERROR_INVALID_ARG, ambiguous);
+        assert_error(TRITONSERVER_ServerModelConfig(p.server, "m", -1, 1, &message),
+                     TRITONSERVER_ERROR_INVALID_ARG, ambiguous);
+        end(&p);
+}
+
 static void test_none(void **state) {
         struct place p;
 
@@ -267,7 +327,7 @@ int main(int argc, char **argv) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_explicit), cmocka_unit_test(test_sent_files),
                 cmocka_unit_test(test_repositories), cmocka_unit_test(test_poll),
-                cmocka_unit_test(test_none),
+                cmocka_unit_test(test_none), cmocka_unit_test(test_namespaces),
         };
 
         if (argc != 2) {

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from conftest import FIFO, require_build
+from conftest import FIFO, require_build, write_repository
 from gate import Gate, gated
 from grpc_stubs import stubs  # noqa: F401
 from models import (control, index, infer, load, model_config, model_text, opens_server,
@@ -170,3 +170,31 @@ def test_what_cannot_be_loaded_at_the_start_is_tried_when_it_changes(tmp_path):
         assert index(server) == [("m", "1", "UNAVAILABLE", "Internal: no luck")]
         write(server, "m/config.pbtxt", model_text())
         wait_for_index(server, "m", [("1", "READY", None)])
+
+
+def test_one_of_two_repositories_goes_away(tmp_path):
+    """The other's models are polled all the same; what serves from the one that went, stays."""
+    write_repository(tmp_path / "other", {"there": model_text()})
+    options = (*POLL, f"--model-repository={tmp_path / 'other'}")
+    with opens_server(tmp_path / "models", {"here": model_text()}, *options) as server:
+        os.rename(tmp_path / "other", tmp_path / "away")
+        for _ in range(2):
+            wait_for_polls(server)
+        assert infer(server, "there").status == 200
+        assert ("there", "1", "READY", None) in index(server)
+        told = f"failed to read model repository '{tmp_path / 'other'}'"
+        assert server.text().count(told) == 1
+        os.rename(tmp_path / "away", tmp_path / "other")
+        wait_until(lambda: "can be read again" in server.text())
+        assert infer(server, "there").executions == 2
+        write_repository(tmp_path / "other", {"later": model_text()})
+        wait_for_index(server, "later", [("1", "READY", None)])
+
+
+def test_an_unreadable_repository_at_the_start(tmp_path):
+    options = (*POLL, f"--model-repository={tmp_path / 'none'}", "--exit-on-error=false")
+    with opens_server(tmp_path / "models", {"m": model_text()}, *options) as server:
+        assert index(server) == [("m", "1", "READY", None)]
+        assert server.text().count("failed to read model repository") == 1
+        write_repository(tmp_path / "none", {"late": model_text()})
+        wait_for_index(server, "late", [("1", "READY", None)])

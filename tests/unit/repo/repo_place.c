@@ -82,7 +82,8 @@ void repo_place_open(struct repo_place *p, const char *const *folders, size_t n_
                                         .n_paths = n_folders,
                                         .n_load_threads = 4,
                                         .n_load_retries = p->n_load_retries,
-                                        .is_followed = p->is_followed };
+                                        .is_followed = p->is_followed,
+                                        .has_namespaces = p->has_namespaces };
 
         for (size_t i = 0; i < n_folders; i++)
                 paths[i] = temp_tree_path(&p->tree, folders[i]);
@@ -102,6 +103,8 @@ char *repo_place_index(struct repo_place *p) {
         for (size_t i = 0; i < index.n_entries; i++) {
                 const struct repo_index_entry *e = &index.entries[i];
 
+                if (*e->namespace != '\0')
+                        strbuf_printf(&text, "%s::", e->namespace + strlen(p->tree.path) + 1);
                 strbuf_printf(&text, "%s:%lld:%s:%s\n", e->name, (long long)e->version,
                               version_state_name(e->state), e->reason != NULL ? e->reason : "-");
         }

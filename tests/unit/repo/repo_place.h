@@ -20,7 +20,8 @@ struct repo_place {
         struct repo_parts       parts;
         struct repo            *repo;
         struct notice           ready;
-        bool                    is_followed;    /* these two before repo_place_open() */
+        bool                    is_followed; /* these three before repo_place_open() */
+        bool                    has_namespaces;
         unsigned                n_load_retries;
 };
 
@@ -42,7 +43,8 @@ void repo_place_add(struct repo_place *p, const char *name, const char *config);
 
 /* The repository of these folders of the tree. */
 void repo_place_open(struct repo_place *p, const char *const *folders, size_t n_folders);
-/* The text of the index, "name:version:STATE:reason\n" for each line; owned by the caller. */
+/* The text of the index, "name:version:STATE:reason\n" for each line, the name with "<folder>::"
+ * before it where there are namespaces; owned by the caller. */
 char *repo_place_index(struct repo_place *p);
 /* Waits until it is this. */
 void repo_place_await_index(struct repo_place *p, const char *expected);

@@ -38,7 +38,8 @@ static struct error *read_with(const struct repo_parts *parts, const char *name,
         AUTO_CHARS directory = temp_tree_path(&tree, name);
 
         return model_files_read(parts,
-                                &(struct model_source){ .name = name, .directory = directory },
+                                &(struct model_source){ .key = { "", name },
+                                                        .directory = directory },
                                 ret);
 }
 

@@ -30,7 +30,8 @@ static struct error *load(struct repo_place *p, const char *config, struct model
 
         repo_place_add_model(p, "m", config, (int64_t[]){ 3 }, 1);
         assert_ok(model_files_read(&p->parts,
-                                   &(struct model_source){ .name = "m", .directory = directory },
+                                   &(struct model_source){ .key = { "", "m" },
+                                                           .directory = directory },
                                    &files),
                   config);
         err = model_load(&p->parts, &files, 3, ret);

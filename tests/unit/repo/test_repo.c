@@ -32,12 +32,16 @@ static struct repo *new_repo(void) {
         return r;
 }
 
+static struct repo_entry *add(struct repo_table *t, const char *name, const char *directory) {
+        return repo_table_add_locked(t, &(struct model_key){ "", name }, directory, "/models");
+}
+
 static struct repo_version *put(struct repo *r, const char *name, int64_t number,
                                 enum version_state state, const char *reason) {
         struct repo_version *v;
 
         mutex_lock(&r->table.lock);
-        v = repo_entry_add_version_locked(repo_table_add_locked(&r->table, name, "/"), number);
+        v = repo_entry_add_version_locked(add(&r->table, name, "/"), number);
         assert_null(repo_version_set_locked(v, state, reason, NULL));
         mutex_unlock(&r->table.lock);
         return v;
@@ -47,6 +51,7 @@ static void put_ready(struct repo *r, const char *name, int64_t number, struct s
         struct repo_version *v = put(r, name, number, VERSION_READY, NULL);
 
         *stub = (struct stub){ .model.name = name,
+                               .model.namespace = "",
                                .model.version = number,
                                .model.on_unused = on_unused };
         ref_init(&stub->model.ref);
@@ -148,7 +153,7 @@ static void test_names_that_are_not_there(void **state) {
         (void)state;
         put(r, "idle", 1, VERSION_UNAVAILABLE, "unloaded");
         mutex_lock(&r->table.lock);
-        repo_table_add_locked(&r->table, "never", "/");
+        add(&r->table, "never", "/");
         mutex_unlock(&r->table.lock);
 
         assert_error(repo_get(r, "nobody", -1, &model), ERR_NOT_FOUND,
@@ -210,7 +215,7 @@ static void test_readiness_without_versions(void **state) {
 
         (void)state;
         mutex_lock(&r->table.lock);
-        e = repo_table_add_locked(&r->table, "never", "/");
+        e = add(&r->table, "never", "/");
         mutex_unlock(&r->table.lock);
         assert_true(repo_all_ready(r));
         e->is_wanted = true;
@@ -249,8 +254,8 @@ static void test_index(void **state) {
         put_ready(r, "ant", 1, &stubs[2]);
         put(r, "ant", 7, VERSION_LOADING, NULL);
         mutex_lock(&r->table.lock);
-        repo_table_add_locked(&r->table, "never", "/");
-        twin = repo_table_add_locked(&r->table, "twin", "/");
+        add(&r->table, "never", "/");
+        twin = add(&r->table, "twin", "/");
         twin->is_duplicate = true;
         mutex_unlock(&r->table.lock);
 
@@ -300,11 +305,11 @@ static void test_ready_versions(void **state) {
         put_ready(r, "m", 12, &stubs[0]);
         put_ready(r, "m", 3, &stubs[1]);
         put(r, "m", 5, VERSION_LOADING, NULL);
-        assert_int_equal(repo_ready_versions(r, "m", &versions), 2);
+        assert_int_equal(repo_ready_versions(r, &(struct model_key){ "", "m" }, &versions), 2);
         assert_int_equal(versions[0], 3);
         assert_int_equal(versions[1], 12);
         free(versions);
-        assert_int_equal(repo_ready_versions(r, "nobody", &versions), 0);
+        assert_int_equal(repo_ready_versions(r, &(struct model_key){ "", "nobody" }, &versions), 0);
         free(versions);
         repo_free(r);
 }

@@ -205,11 +205,17 @@ static void test_folder_that_is_missing(void **state) {
         repo_place_add(&p, "m", "");
         repo_place_open(&p, folders, 2);
         start = mem_printf("failed to read model repository '%s/missing': ", p.tree.path);
-        err = repo_load_all(p.repo);
+        err = repo_check_paths(p.repo);
         assert_non_null(err);
         assert_int_equal(err->code, ERR_NOT_FOUND);
         assert_memory_equal(err->message, start, strlen(start));
         error_free(err);
+
+        /* What is there is loaded. */
+        log_lines_begin();
+        assert_fails(p.repo);
+        log_lines_end();
+        assert_index(p.repo, "m:1:READY:-\n");
         repo_place_end(&p);
 }
 

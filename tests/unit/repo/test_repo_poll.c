@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "infer/model.h"
+#include "repo/loaded_model.h"
 #include "repo/reaper.h"
 #include "repo/repo_place.h"
 
@@ -291,12 +292,105 @@ static void test_unreadable_repository(void **state) {
         assert_int_equal(rename(models, away), 0);
         for (int i = 0; i < 4; i++)
                 repo_poll(p.repo);
-        assert_int_equal(log_lines_count_prefix("E failed to read model repository"), 4);
+        assert_int_equal(log_lines_count_prefix("E failed to read model repository"), 1);
         assert_true(repo_version_is_ready(p.repo, "m", 1));
         assert_int_equal(rename(away, models), 0);
         for (int i = 0; i < 4; i++)
                 repo_poll(p.repo);
         assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 1);
+        log_lines_end();
+        repo_place_end(&p);
+}
+
+/* Polls "more" as it should, while "models" is away; what serves from there stays. */
+static void test_unreadable_among_others(void **state) {
+        static const char *const folders[] = { "models", "more" };
+        struct repo_place        p;
+        AUTO_CHARS               models = NULL;
+        AUTO_CHARS               away = NULL;
+        struct error            *err;
+        struct model            *model;
+
+        (void)state;
+        repo_place_begin(&p);
+        p.is_followed = true;
+        repo_place_add(&p, "m", "");
+        repo_place_add(&p, "twin", "");
+        temp_tree_folder(&p.tree, "more");
+        repo_place_open(&p, folders, 2);
+        models = temp_tree_path(&p.tree, "models");
+        away = temp_tree_path(&p.tree, "away");
+        log_lines_begin();
+        assert_ok(repo_load_all(p.repo), "load");
+        repo_poll(p.repo);
+        assert_int_equal(rename(models, away), 0);
+        temp_tree_write(&p.tree, "more/new/config.pbtxt", REPO_PLACE_CONFIG);
+        temp_tree_folder(&p.tree, "more/new/1");
+        temp_tree_write(&p.tree, "more/twin/config.pbtxt", REPO_PLACE_CONFIG);
+        temp_tree_folder(&p.tree, "more/twin/1");
+        for (int i = 0; i < 4; i++)
+                repo_poll(p.repo);
+        repo_place_await_index(&p, "m:1:READY:-\nnew:1:READY:-\ntwin:1:READY:-\n");
+        assert_ok(repo_get(p.repo, "twin", 1, &model), "get");
+        assert_memory_equal(loaded_model_of(model)->directory, models, strlen(models));
+        model_unref(model);
+
+        /* By request the same holds: the one elsewhere is not taken for it. */
+        err = repo_load(p.repo, "new", NULL);
+        assert_ok(err, "load");
+        assert_error(repo_load(p.repo, "m", NULL), ERR_INTERNAL,
+                     "failed to load 'm', failed to poll from model repository");
+        assert_error(repo_load(p.repo, "twin", NULL), ERR_INTERNAL,
+                     "failed to load 'twin', failed to poll from model repository");
+        assert_int_equal(log_lines_count_prefix("E failed to poll model 'm': failed to read model "
+                                                "repository '"),
+                         1);
+        assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 3);
+
+        temp_tree_write(&p.tree, "more/new/1/model.bin", "second");
+        for (int i = 0; i < 2; i++)
+                repo_poll(p.repo);
+        assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 4);
+        assert_int_equal(log_lines_count_prefix("E failed to read model repository"), 1);
+        assert_int_equal(rename(away, models), 0);
+        for (int i = 0; i < 4; i++)
+                repo_poll(p.repo);
+        repo_place_await_index(&p, "m:1:READY:-\nnew:1:READY:-\n"
+                                   "twin:-1:UNAVAILABLE:model appears in two or more repositories\n"
+                                   "twin:1:READY:-\n");
+        assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 4);
+        log_lines_end();
+        repo_place_end(&p);
+}
+
+/* Neither of two of one name is loaded because the other's repository is away for a while. */
+static void test_twins_stay_twins(void **state) {
+        static const char *const folders[] = { "models", "more" };
+        static const char twins[] = "m:-1:UNAVAILABLE:model appears in two or more repositories\n";
+        struct repo_place p;
+        AUTO_CHARS        models = NULL;
+        AUTO_CHARS        away = NULL;
+
+        (void)state;
+        repo_place_begin(&p);
+        p.is_followed = true;
+        repo_place_add(&p, "m", "");
+        temp_tree_write(&p.tree, "more/m/config.pbtxt", REPO_PLACE_CONFIG);
+        temp_tree_folder(&p.tree, "more/m/1");
+        repo_place_open(&p, folders, 2);
+        models = temp_tree_path(&p.tree, "models");
+        away = temp_tree_path(&p.tree, "away");
+        log_lines_begin();
+        error_free(repo_load_all(p.repo));
+        assert_int_equal(rename(models, away), 0);
+        for (int i = 0; i < 4; i++)
+                repo_poll(p.repo);
+        repo_place_await_index(&p, twins);
+        assert_int_equal(rename(away, models), 0);
+        for (int i = 0; i < 2; i++)
+                repo_poll(p.repo);
+        repo_place_await_index(&p, twins);
+        assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 0);
         log_lines_end();
         repo_place_end(&p);
 }
@@ -307,6 +401,8 @@ int main(void) {
                 cmocka_unit_test(test_changes_during_a_failing_load),
                 cmocka_unit_test(test_changes_during_a_load),
                 cmocka_unit_test(test_unreadable_repository),
+                cmocka_unit_test(test_unreadable_among_others),
+                cmocka_unit_test(test_twins_stay_twins),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,34 +8,42 @@
 #include "repo/repo_scan.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "backend/log_lines.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "repo/repo_place.h"
 
 static const char *const folders[] = { "models", "more" };
 
+static const struct found_model *find(const struct repo_scan *scan, const char *name) {
+        return repo_scan_find(scan, &(struct model_key){ "", name });
+}
+
 /* "name:relative path[:twice]" of each model. */
 static void assert_scan(struct repo_place *p, const char *only, const char *expected) {
         AUTO_STRBUF      text = { 0 };
         struct repo_scan scan;
+        size_t           n;
 
         strbuf_init(&text, 0);
         strbuf_printf(&text, "%s", "");
-        assert_ok(only != NULL ? repo_scan_read_one(p->repo, only, &scan)
-                               : repo_scan_read(p->repo, &scan),
-                  "scan");
+        repo_scan_read_one(p->repo, only, &scan);
+        assert_int_equal(scan.n_failures, 0);
         for (size_t i = 0; i < scan.n_models; i++) {
                 const struct found_model *m = &scan.models[i];
 
-                assert_ptr_equal(repo_scan_find(&scan, m->name), m);
-                strbuf_printf(&text, "%s:%s%s\n", m->name, m->directory + strlen(p->tree.path) + 1,
+                assert_ptr_equal(repo_scan_find(&scan, &m->key), m);
+                assert_ptr_equal(repo_scan_find_name(&scan, m->key.name, &n), m);
+                assert_int_equal(n, 1);
+                strbuf_printf(&text, "%s:%s%s\n", m->key.name, m->directory + strlen(p->tree.path) + 1,
                               m->is_duplicate ? ":twice" : "");
         }
-        assert_null(repo_scan_find(&scan, "nobody"));
-        assert_null(repo_scan_find(&scan, "../models/a"));
-        assert_null(repo_scan_find(&scan, ""));
+        assert_null(find(&scan, "nobody"));
+        assert_null(find(&scan, "../models/a"));
+        assert_null(find(&scan, ""));
         repo_scan_done(&scan);
         assert_string_equal(strbuf_cstr(&text), expected);
 }
@@ -93,19 +101,70 @@ static void test_names(void **state) {
         repo_place_end(&p);
 }
 
+/* The others are there all the same, and the log hears of each change once. */
 static void test_unreadable(void **state) {
-        struct repo_place p;
-        struct repo_scan  scan;
-        AUTO_CHARS        text = NULL;
+        struct repo_place         p;
+        struct repo_scan          scan;
+        const struct error       *err;
+        AUTO_CHARS                text = NULL;
+        AUTO_CHARS                bad = NULL;
+        AUTO_CHARS                good = NULL;
+        AUTO_CHARS                more = NULL;
 
         (void)state;
         repo_place_begin(&p);
+        temp_tree_folder(&p.tree, "models/a");
         repo_place_open(&p, folders, 2); /* there is no "more" */
-        AUTO_ERROR err = repo_scan_read(p.repo, &scan);
+        more = temp_tree_path(&p.tree, "more");
+        text = mem_printf("failed to read model repository '%s': ", more);
+        bad = mem_printf("E %s", text);
+        good = mem_printf("I model repository '%s' can be read again", more);
+        log_lines_begin();
+        for (int i = 0; i < 3; i++) {
+                repo_scan_read(p.repo, &scan);
+                assert_int_equal(scan.n_models, 1);
+                assert_non_null(find(&scan, "a"));
+                assert_int_equal(scan.n_failures, 1);
+                assert_string_equal(scan.failures[0].repository, more);
+                err = repo_scan_find_failure(&scan, more);
+                assert_memory_equal(err->message, text, strlen(text));
+                assert_null(repo_scan_find_failure(&scan, scan.models[0].repository));
+                repo_scan_done(&scan);
+        }
+        assert_int_equal(log_lines_count_prefix(bad), 1);
+        temp_tree_folder(&p.tree, "more/b");
+        for (int i = 0; i < 3; i++) {
+                repo_scan_read(p.repo, &scan);
+                assert_int_equal(scan.n_models, 2);
+                assert_int_equal(scan.n_failures, 0);
+                repo_scan_done(&scan);
+        }
+        assert_int_equal(log_lines_count_prefix(bad), 1);
+        assert_int_equal(log_lines_count(good), 1);
+        log_lines_end();
+        repo_place_end(&p);
+}
 
-        text = mem_printf("failed to read model repository '%s/more'", p.tree.path);
-        assert_non_null(err);
-        assert_non_null(strstr(err->message, text));
+/* Its names can be listed, and nothing can be asked of them: nobody may take them for gone. */
+static void test_directory_without_search_permission(void **state) {
+        struct repo_place p;
+        struct repo_scan  scan;
+        AUTO_CHARS        models = NULL;
+
+        (void)state;
+        if (geteuid() == 0) /* whom no permission stops */
+                skip();
+        repo_place_begin(&p);
+        temp_tree_folder(&p.tree, "models/a");
+        repo_place_open(&p, folders, 1);
+        models = temp_tree_path(&p.tree, "models");
+        assert_int_equal(chmod(models, 0400), 0);
+        log_lines_begin();
+        repo_scan_read(p.repo, &scan);
+        log_lines_end();
+        assert_int_equal(chmod(models, 0700), 0);
+        assert_int_equal(scan.n_failures, 1);
+        repo_scan_done(&scan);
         repo_place_end(&p);
 }
 
@@ -114,6 +173,7 @@ int main(void) {
                 cmocka_unit_test(test_scan),
                 cmocka_unit_test(test_names),
                 cmocka_unit_test(test_unreadable),
+                cmocka_unit_test(test_directory_without_search_permission),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,6 +28,14 @@ static struct stub stub_of(int64_t version) {
         return s;
 }
 
+static struct repo_entry *find(struct repo_table *t, const char *name) {
+        return repo_table_find_locked(t, &(struct model_key){ "", name });
+}
+
+static struct repo_entry *add(struct repo_table *t, const char *name, const char *directory) {
+        return repo_table_add_locked(t, &(struct model_key){ "", name }, directory, "/models");
+}
+
 static void test_entries(void **state) {
         struct repo_table  t;
         struct repo_entry *a;
@@ -35,18 +43,18 @@ static void test_entries(void **state) {
         (void)state;
         repo_table_init(&t);
         mutex_lock(&t.lock);
-        assert_null(repo_table_find_locked(&t, "a"));
-        a = repo_table_add_locked(&t, "a", "/models/a");
+        assert_null(find(&t, "a"));
+        a = add(&t, "a", "/models/a");
         assert_string_equal(a->name, "a");
         assert_string_equal(a->directory, "/models/a");
         assert_false(a->is_duplicate);
         assert_int_equal(a->n_versions, 0);
-        assert_ptr_equal(repo_table_find_locked(&t, "a"), a);
+        assert_ptr_equal(find(&t, "a"), a);
         /* It stays where it was. */
-        assert_ptr_equal(repo_table_add_locked(&t, "a", "/elsewhere/a"), a);
+        assert_ptr_equal(add(&t, "a", "/elsewhere/a"), a);
         assert_string_equal(a->directory, "/models/a");
-        assert_null(repo_table_find_locked(&t, "A"));
-        assert_null(repo_table_find_locked(&t, ""));
+        assert_null(find(&t, "A"));
+        assert_null(find(&t, ""));
         mutex_unlock(&t.lock);
         repo_table_done(&t);
 }
@@ -60,7 +68,7 @@ static void test_versions_ascend(void **state) {
         (void)state;
         repo_table_init(&t);
         mutex_lock(&t.lock);
-        e = repo_table_add_locked(&t, "m", "/m");
+        e = add(&t, "m", "/m");
         assert_null(repo_entry_latest_locked(e));
         assert_null(repo_entry_find_version_locked(e, 1));
         for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
@@ -93,7 +101,7 @@ static void test_latest_is_the_highest_ready(void **state) {
         (void)state;
         repo_table_init(&t);
         mutex_lock(&t.lock);
-        e = repo_table_add_locked(&t, "m", "/m");
+        e = add(&t, "m", "/m");
         set(e, 3, VERSION_UNAVAILABLE, "unloaded", NULL);
         set(e, 4, VERSION_LOADING, NULL, NULL);
         assert_null(repo_entry_latest_locked(e));
@@ -117,7 +125,7 @@ static void test_setting_gives_the_old_model(void **state) {
         (void)state;
         repo_table_init(&t);
         mutex_lock(&t.lock);
-        v = repo_entry_add_version_locked(repo_table_add_locked(&t, "m", "/m"), 1);
+        v = repo_entry_add_version_locked(add(&t, "m", "/m"), 1);
         assert_null(repo_version_set_locked(v, VERSION_READY, NULL, &first.model));
         assert_ptr_equal(repo_version_set_locked(v, VERSION_READY, NULL, &second.model),
                          &first.model);
@@ -149,7 +157,7 @@ static void test_sorted_by_bytes(void **state) {
         assert_int_equal(n, 0);
         free(sorted);
         for (size_t i = 0; i < ARRAY_LEN(names); i++)
-                repo_table_add_locked(&t, names[i], "/");
+                add(&t, names[i], "/");
         sorted = repo_table_sorted_locked(&t, &n);
         assert_int_equal(n, ARRAY_LEN(expected));
         for (size_t i = 0; i < n; i++)

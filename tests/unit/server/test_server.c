@@ -92,7 +92,6 @@ static void test_changes_are_told(void **state) {
 static void test_missing_features_are_refused(void **state) {
         static const char *const texts[] = {
                 "the rate limiter is not supported yet",
-                "model namespacing is not supported yet",
                 "host policies are not supported yet",
         };
 
@@ -103,8 +102,7 @@ static void test_missing_features_are_refused(void **state) {
                 server_place_begin(&p);
                 if (i == 0)
                         p.options->rate_limit_mode = RATE_LIMIT_EXEC_COUNT;
-                p.options->model_namespacing = i == 1;
-                if (i == 2)
+                if (i == 1)
                         option_settings_add(&p.options->host_policies, "cpu", "numa-node", "0");
                 /* Not even with this is it let through. */
                 p.options->exit_on_error = i % 2 == 0;

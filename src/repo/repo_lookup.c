@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "repo/repo.h"
+
+#include "base/mem.h"
+#include "infer/model.h"
+#include "repo/model_instances.h"
+#include "repo/repo_inside.h"
+
+#include <string.h>
+
+/* ---- which model a name means ---------------------------------------------------------------- */
+
+static COLD struct error *unknown_model(enum error_code code, const char *name) {
+        return error_new(code, "Request for unknown model: '%s' is not found", name);
+}
+
+struct error *repo_ambiguous_name(size_t n, const char *name) {
+        return error_new(ERR_INVALID_ARG,
+                         "There are %zu identifiers of model '%s' in global map, model namespace "
+                         "must be provided to resolve ambiguity.",
+                         n, name);
+}
+
+/* Where there are namespaces, a model that was unloaded leaves its name to the others. */
+static bool is_identified(const struct repo_entry *e) {
+        for (size_t i = 0; i < e->n_versions; i++) {
+                const struct repo_version *v = &e->versions[i];
+
+                if (v->state != VERSION_UNLOADING && !repo_version_was_unloaded(v))
+                        return true;
+        }
+        return false;
+}
+
+/* How many models a name may mean, and the last of them. */
+static size_t count_identified_locked(struct repo *r, const char *name, struct repo_entry **ret) {
+        size_t n = 0;
+
+        for (struct repo_entry *e = repo_table_first_locked(&r->table, name); e != NULL;
+             e = e->next)
+                if (is_identified(e)) {
+                        *ret = e;
+                        n++;
+                }
+        return n;
+}
+
+static struct error *resolve_among_namespaces(struct repo *r, const char *name,
+                                                   struct repo_entry **ret) {
+        size_t n = count_identified_locked(r, name, ret);
+
+        if (n == 1)
+                return NULL;
+        return n == 0 ? unknown_model(ERR_INVALID_ARG, name) : repo_ambiguous_name(n, name);
+}
+
+static struct error *resolve_locked(struct repo *r, const char *name, struct repo_entry **ret) {
+        if (r->has_namespaces)
+                return resolve_among_namespaces(r, name, ret);
+        *ret = repo_table_first_locked(&r->table, name);
+        if (*ret == NULL || (*ret)->n_versions == 0)
+                return unknown_model(ERR_NOT_FOUND, name);
+        return NULL;
+}
+
+struct error *repo_check_name(struct repo *r, const char *name) {
+        struct repo_entry *e;
+        size_t             n;
+
+        MUTEX_GUARD(&r->table.lock);
+        n = r->has_namespaces ? count_identified_locked(r, name, &e) : 1;
+        return n > 1 ? repo_ambiguous_name(n, name) : NULL;
+}
+
+struct error *repo_find_namespace(struct repo *r, const char *name, char **ret) {
+        struct repo_entry *e = NULL;
+        size_t             n;
+
+        MUTEX_GUARD(&r->table.lock);
+        n = count_identified_locked(r, name, &e);
+        if (n > 1)
+                return repo_ambiguous_name(n, name);
+        *ret = mem_strdup(n == 1 ? e->namespace : "");
+        return NULL;
+}
+
+/* ---- one version of it ----------------------------------------------------------------------- */
+
+static COLD struct error *no_such_version(struct repo_entry *e, int64_t version) {
+        if (version < 0)
+                return error_new(ERR_NOT_FOUND,
+                                 "Request for unknown model: '%s' has no available versions",
+                                 e->name);
+        if (repo_entry_find_version_locked(e, version) == NULL)
+                return error_new(ERR_NOT_FOUND,
+                                 "Request for unknown model: '%s' version %lld is not found",
+                                 e->name, (long long)version);
+        return error_new(ERR_UNAVAILABLE,
+                         "Request for unknown model: '%s' version %lld is not at ready state",
+                         e->name, (long long)version);
+}
+
+/* The READY version asked for. */
+static struct error *get_version_locked(struct repo_entry *e, int64_t version,
+                                        struct model **ret) {
+        struct repo_version *v = version < 0 ? repo_entry_latest_locked(e)
+                                             : repo_entry_find_version_locked(e, version);
+
+        if (v == NULL || v->state != VERSION_READY)
+                return no_such_version(e, version);
+        model_ref(v->model);
+        *ret = v->model;
+        return NULL;
+}
+
+struct error *repo_get(struct repo *r, const char *name, int64_t version, struct model **ret) {
+        struct repo_entry *e;
+
+        MUTEX_GUARD(&r->table.lock);
+        TRY(resolve_locked(r, name, &e));
+        return get_version_locked(e, version, ret);
+}
+
+struct error *repo_get_near(struct repo *r, const struct model_key *key, int64_t version,
+                            struct model **ret) {
+        struct repo_entry *e;
+
+        MUTEX_GUARD(&r->table.lock);
+        e = repo_table_find_locked(&r->table, key);
+        if (e == NULL || !is_identified(e))
+                TRY(resolve_locked(r, key->name, &e));
+        return get_version_locked(e, version, ret);
+}
+
+bool repo_version_is_ready(struct repo *r, const char *name, int64_t version) {
+        struct model *model;
+        AUTO_ERROR    err = repo_get(r, name, version, &model);
+
+        if (err != NULL)
+                return false;
+
+        bool is_ready = model_instances_are_ready(model);
+
+        model_unref(model);
+        return is_ready;
+}
+
+size_t repo_ready_versions(struct repo *r, const struct model_key *key, int64_t **ret) {
+        struct repo_entry *e;
+        size_t             n = 0;
+
+        MUTEX_GUARD(&r->table.lock);
+        e = repo_table_find_locked(&r->table, key);
+        *ret = mem_zalloc(((e != NULL ? e->n_versions : 0) + 1) * sizeof(**ret));
+        for (size_t i = 0; e != NULL && i < e->n_versions; i++)
+                if (e->versions[i].state == VERSION_READY)
+                        (*ret)[n++] = e->versions[i].number;
+        return n;
+}
