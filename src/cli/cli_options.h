@@ -68,6 +68,7 @@ struct cli_options {
         int64_t          http_max_input_bytes;
         struct cli_texts http_restricted_api;
         int64_t          http_max_connections;
+        int64_t          http_max_connections_per_address; /* 0 = any number */
         int64_t          http_max_header_bytes;
         int64_t          http_max_header_fields;
         int64_t          http_header_timeout_ms;
@@ -96,6 +97,7 @@ struct cli_options {
         struct cli_texts grpc_restricted_protocol;
         int64_t          grpc_max_message_bytes;
         int64_t          grpc_max_connections;
+        int64_t          grpc_max_connections_per_address; /* 0 = any number */
         int64_t          grpc_max_streams;
         int64_t          grpc_max_header_bytes;
         int64_t          grpc_max_header_fields;

@@ -87,6 +87,7 @@ static void set_limits(const struct cli_options *o, struct http_limits *l) {
         l->header_fields = (size_t)o->http_max_header_fields;
         l->input_bytes = (size_t)o->http_max_input_bytes;
         l->connections = (size_t)o->http_max_connections;
+        l->connections_per_address = (size_t)o->http_max_connections_per_address;
         l->header_time_ns = (uint64_t)o->http_header_timeout_ms * NS_PER_MS;
         l->idle_time_ns = (uint64_t)o->http_idle_timeout_ms * NS_PER_MS;
         l->body_window_bytes =

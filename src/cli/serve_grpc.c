@@ -43,6 +43,7 @@ static void set_limits(const struct cli_options *o, struct grpc_limits *l) {
         l->header_fields = (size_t)o->grpc_max_header_fields;
         l->message_bytes = (size_t)o->grpc_max_message_bytes;
         l->connections = (size_t)o->grpc_max_connections;
+        l->connections_per_address = (size_t)o->grpc_max_connections_per_address;
         l->streams = (uint32_t)o->grpc_max_streams;
         l->calls = 4 * l->streams;
         l->header_time_ns = ns_of(o->grpc_header_timeout_ms);

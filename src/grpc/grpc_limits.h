@@ -30,6 +30,7 @@ struct grpc_limits {
         size_t   header_bytes;       /* of one header list: names, values, 32 each; 32 KiB */
         size_t   header_fields;      /* 100 */
         size_t   message_bytes;      /* of one message received, plain; 1 GiB */
+        size_t   connections_per_address; /* 0 = any number, as it is unless it is set */
         size_t   connections;        /* of the server; 16384 */
         uint32_t streams;            /* concurrent, of one connection; 256 */
         uint32_t calls;              /* of one connection, those included whose client has gone and

@@ -84,6 +84,7 @@ struct error *grpc_server_new(const struct grpc_server_options *o, struct grpc_s
                 .reuse_port = o->reuse_port,
                 .n_threads = o->n_threads,
                 .max_connections = o->limits.connections,
+                .max_connections_per_address = o->limits.connections_per_address,
                 .owner = s,
                 .tls = o->tls,
                 .handshake_time_ns = o->limits.header_time_ns,

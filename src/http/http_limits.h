@@ -33,6 +33,7 @@ struct http_limits {
         size_t   input_slack_bytes;     /* above that, for the JSON around tensors; 1 MiB */
         size_t   chunks;                /* non-empty ones of a chunked upload; 65536 */
         size_t   chunk_extension_bytes; /* of one chunk; 256 */
+        size_t   connections_per_address; /* 0 = any number, as it is unless it is set */
         size_t   connections;           /* of the server; 16384 */
         size_t   unsent_bytes;          /* of an answer in chunks; 64 MiB */
         uint64_t header_time_ns;        /* from the first byte to the blank line; 10 s */

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "net/conn_private.h"
+#include "net/peer_table.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -23,6 +24,8 @@ static void on_closed(uv_handle_t *native) {
         loop_conn_removed(c->loop);
         if (c->tls)
                 conn_tls_free(c);
+        if (c->entry)
+                peer_table_leave(c->peers, c->entry);
         c->ops->on_closed(c);
         free(c->peer);
         free(c);
@@ -95,16 +98,30 @@ static char *print_address(const struct sockaddr_storage *address) {
         return mem_strdup("unknown");
 }
 
-const char *conn_peer(struct conn *c) {
+static struct sockaddr_storage find_address(const struct conn *c) {
         struct sockaddr_storage address = { 0 };
         int                     len = sizeof(address);
 
-        if (c->peer)
-                return c->peer;
         if (uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&address, &len) < 0)
                 address.ss_family = AF_UNSPEC; /* gone already */
-        c->peer = print_address(&address);
+        return address;
+}
+
+const char *conn_peer(struct conn *c) {
+        if (!c->peer) {
+                struct sockaddr_storage address = find_address(c);
+
+                c->peer = print_address(&address);
+        }
         return c->peer;
+}
+
+bool conn_count_peer(struct conn *c, struct peer_table *peers) {
+        struct sockaddr_storage address = find_address(c);
+
+        c->peers = peers;
+        c->entry = peer_table_enter(peers, (const struct sockaddr *)&address);
+        return c->entry != NULL;
 }
 
 static void on_room(uv_handle_t *native, size_t suggested UNUSED, uv_buf_t *ret) {

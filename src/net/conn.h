@@ -21,6 +21,7 @@
 
 struct conn;
 struct loop;
+struct peer_table;
 struct tls_context;
 
 struct conn_ops {
@@ -47,6 +48,8 @@ enum conn_write {
 /* Takes the socket, on failure too (closed then). Does not start to read. */
 struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void *owner,
                         struct conn **ret) NODISCARD;
+/* Counts it among those of its address until it is freed; false when there are enough of these. */
+bool conn_count_peer(struct conn *c, struct peer_table *peers) NODISCARD;
 /* Speaks TLS from the first byte on: to be called at once, before reading begins. The handshake
  * goes on while the connection reads; what is written before its end is pending until then. A
  * handshake that fails, or takes longer than it may, is logged and counted here, and is an

@@ -7,6 +7,8 @@
 #include "net/uv_types.h"
 
 struct conn_tls;
+struct peer_entry;
+struct peer_table;
 
 struct conn {
         uv_tcp_t               tcp;
@@ -17,6 +19,8 @@ struct conn {
         const struct conn_ops *ops;   /* borrowed: static */
         void                  *owner; /* borrowed */
         char                  *peer;  /* owned; made when asked for */
+        struct peer_table     *peers; /* borrowed; NULL = addresses are not counted */
+        struct peer_entry     *entry; /* in it */
         struct conn_tls       *tls;   /* owned; NULL: what is read and written is plain */
         bool                   is_reading; /* the owner wants to know what comes */
         bool                   is_writing; /* a write of the owner is pending */

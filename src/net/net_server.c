@@ -8,11 +8,13 @@
 #include "net/conn.h"
 #include "net/listener.h"
 #include "net/loop.h"
+#include "net/peer_table.h"
 
 struct net_server {
         struct net_server_options    options;
         const struct net_server_ops *ops;      /* borrowed: static */
         struct conn_security         security; /* of each connection; when there is options.tls */
+        struct peer_table           *peers;    /* owned; NULL = addresses are not counted */
         struct listener             *listener; /* owned; NULL once stopped */
         struct loop_group           *loops;    /* owned */
         char                        *homes;    /* owned; n_homes of ops->home_bytes each */
@@ -63,6 +65,13 @@ struct error *net_home_open(struct net_home *home, int fd, const struct conn_ops
         struct conn       *c;
 
         TRY(conn_open(home->loop, fd, ops, owner, &c));
+        if (s->peers && !conn_count_peer(c, s->peers)) {
+                if (s->options.on_rejected)
+                        s->options.on_rejected(s->options.rejected_owner,
+                                               "connections_per_address");
+                conn_abandon(c);
+                return error_new(ERR_UNAVAILABLE, "too many connections of one address");
+        }
         if (s->options.tls) {
                 struct error *err = conn_secure(c, &s->security);
 
@@ -145,6 +154,8 @@ struct error *net_server_new(const struct net_server_options *o, const struct ne
                 .on_rejected = o->on_rejected,
                 .owner = o->rejected_owner,
         };
+        if (o->max_connections_per_address > 0)
+                s->peers = peer_table_new(o->max_connections_per_address);
         mutex_init(&s->lock, LOCK_MAILBOX);
         cond_init(&s->changed);
         err = loop_group_new(o->name, n_threads, &s->loops);
@@ -203,6 +214,7 @@ void net_server_free(struct net_server *s) {
         for (size_t i = 0; i < s->n_homes; i++)
                 s->ops->on_home_done(home_at(s, i));
         free(s->homes);
+        peer_table_free(s->peers);
         cond_done(&s->changed);
         mutex_done(&s->lock);
         free(s);

@@ -59,6 +59,7 @@ struct net_server_options {
         bool        reuse_port;
         size_t      n_threads;       /* 0 = one per core */
         size_t      max_connections; /* further ones are closed at once */
+        size_t      max_connections_per_address; /* likewise; 0 = any number */
         void       *owner;           /* borrowed: of on_home() */
         struct tls_context *tls;     /* borrowed; NULL = plain */
         uint64_t    handshake_time_ns; /* that a TLS handshake may take */
