@@ -35,135 +35,179 @@ enum {
         STREAM_INFER_RESPONSE = 2,
 };
 
-/* One code for measuring and for writing: without memory, bytes are only counted. */
-struct pb_out {
-        char  *at;      /* NULL: count */
-        size_t bytes;   /* so far */
-        size_t outside; /* of these, tensors that are parts of their own */
+/* First everything is measured, into these; then it is written, and no length is looked for
+ * twice. */
+struct sized_output {
+        struct str name, datatype;
+        size_t     dims_bytes;
+        size_t     bytes; /* of its message */
+};
 
-        struct infer_answer_parts *parts;  /* when writing */
+struct sized_answer {
+        const struct infer_answer *answer;
+        struct str                 model_name, model_version, id;
+        struct sized_output       *outputs;  /* in arena; one for each of the answer's */
+        size_t                     bytes;    /* of the response */
+        size_t                     outside;  /* of these, tensors that are parts of their own */
+};
+
+struct pb_out {
+        char                      *at;
+        struct infer_answer_parts *parts;
         const char                *start;  /* of the text that is in no part yet */
         struct buf                *holder; /* borrowed: of the text; NULL = in arena */
 };
 
-typedef void (*put_fn)(struct pb_out *o, const void *what);
+/* ---- the wire format ---- */
 
-static bool is_copied(const struct infer_output *out) {
-        return out->holder == NULL || out->bytes.len <= MAX_COPIED_BYTES;
-}
+/* All field numbers here are below 16. */
+#define TAG_BYTES 1
 
-static void put_bytes(struct pb_out *o, const void *bytes, size_t len) {
-        if (o->at && len > 0) {
-                memcpy(o->at, bytes, len);
-                o->at += len;
+static size_t varint_bytes(uint64_t value) {
+        size_t n = 1;
+
+        while (UNLIKELY(value >= 0x80)) { /* hardly ever: it is the length of a name */
+                value >>= 7;
+                n++;
         }
-        o->bytes += len;
+        return n;
 }
 
-static void put_byte(struct pb_out *o, unsigned value) {
-        if (o->at)
-                *o->at++ = (char)value;
-        o->bytes++;
+/* A field of that many bytes, tag and length included. */
+static size_t field_bytes(size_t len) {
+        return TAG_BYTES + varint_bytes(len) + len;
 }
 
-static void put_varint(struct pb_out *o, uint64_t value) {
-        char   bytes[10]; /* 64 bits, 7 in each */
-        size_t n = 0;
-
-        if (LIKELY(value < 0x80)) { /* nearly all: tags, and lengths of names */
-                put_byte(o, (unsigned)value);
-                return;
-        }
-        for (; value >= 0x80; value >>= 7)
-                bytes[n++] = (char)(value | 0x80);
-        bytes[n++] = (char)value;
-        put_bytes(o, bytes, n);
+static size_t text_bytes(struct str text) {
+        return text.len > 0 ? field_bytes(text.len) : 0;
 }
 
-static void put_tag(struct pb_out *o, unsigned number, enum pb_wire wire) {
-        put_varint(o, number << 3 | wire);
+static char *put_tag(char *at, unsigned number, enum pb_wire wire) {
+        *at++ = (char)(number << 3 | wire);
+        return at;
 }
 
-static void put_text(struct pb_out *o, unsigned number, const char *text) {
-        size_t len = strlen(text);
-
-        put_tag(o, number, PB_WIRE_BYTES);
-        put_varint(o, len);
-        put_bytes(o, text, len);
+static char *put_varint(char *at, uint64_t value) {
+        for (; UNLIKELY(value >= 0x80); value >>= 7)
+                *at++ = (char)(value | 0x80);
+        *at++ = (char)value;
+        return at;
 }
 
-static void put_text_if_any(struct pb_out *o, unsigned number, const char *text) {
-        if (text[0] != '\0')
-                put_text(o, number, text);
+static char *put_head(char *at, unsigned number, size_t len) {
+        return put_varint(put_tag(at, number, PB_WIRE_BYTES), len);
 }
 
-static void put_message(struct pb_out *o, unsigned number, put_fn put, const void *what) {
-        struct pb_out count = { 0 };
+static char *put_field(char *at, unsigned number, struct str bytes) {
+        at = put_head(at, number, bytes.len);
+        memcpy(at, bytes.ptr, bytes.len);
+        return at + bytes.len;
+}
 
-        put(&count, what);
-        put_tag(o, number, PB_WIRE_BYTES);
-        put_varint(o, count.bytes);
-        put(o, what);
+static char *put_text(char *at, unsigned number, struct str text) {
+        return text.len > 0 ? put_field(at, number, text) : at;
 }
 
 /* ---- parameters ---- */
 
-static void put_value(struct pb_out *o, const void *what) {
-        const struct infer_parameter *p = what;
-
+static size_t value_bytes(const struct infer_parameter *p) {
         switch (p->type) {
-        case TRITONSERVER_PARAMETER_BOOL:
-                put_tag(o, PARAMETER_BOOL, PB_WIRE_VARINT);
-                put_varint(o, p->value.boolean);
-                break;
+        case TRITONSERVER_PARAMETER_BOOL: return TAG_BYTES + 1;
         case TRITONSERVER_PARAMETER_INT:
-                put_tag(o, PARAMETER_INT64, PB_WIRE_VARINT);
-                put_varint(o, (uint64_t)p->value.integer);
-                break;
-        case TRITONSERVER_PARAMETER_DOUBLE:
-                put_tag(o, PARAMETER_DOUBLE, PB_WIRE_FIXED64);
-                put_bytes(o, &p->value.real, sizeof(p->value.real));
-                break;
-        default: put_text(o, PARAMETER_STRING, p->value.text); break;
+                return TAG_BYTES + varint_bytes((uint64_t)p->value.integer);
+        case TRITONSERVER_PARAMETER_DOUBLE: return TAG_BYTES + sizeof(p->value.real);
+        default: return field_bytes(strlen(p->value.text));
         }
 }
 
-static void put_entry(struct pb_out *o, const void *what) {
-        const struct infer_parameter *p = what;
-
-        put_text(o, ENTRY_KEY, p->name);
-        put_message(o, ENTRY_VALUE, put_value, p);
+static char *put_value(char *at, const struct infer_parameter *p) {
+        switch (p->type) {
+        case TRITONSERVER_PARAMETER_BOOL:
+                return put_varint(put_tag(at, PARAMETER_BOOL, PB_WIRE_VARINT), p->value.boolean);
+        case TRITONSERVER_PARAMETER_INT:
+                return put_varint(put_tag(at, PARAMETER_INT64, PB_WIRE_VARINT),
+                                  (uint64_t)p->value.integer);
+        case TRITONSERVER_PARAMETER_DOUBLE:
+                at = put_tag(at, PARAMETER_DOUBLE, PB_WIRE_FIXED64);
+                memcpy(at, &p->value.real, sizeof(p->value.real));
+                return at + sizeof(p->value.real);
+        default: return put_field(at, PARAMETER_STRING, str_of(p->value.text));
+        }
 }
 
-static void put_parameters(struct pb_out *o, const struct infer_answer *a) {
-        struct infer_parameter final = {
+static size_t entry_bytes(const struct infer_parameter *p) {
+        return field_bytes(strlen(p->name)) + field_bytes(value_bytes(p));
+}
+
+static char *put_entry(char *at, const struct infer_parameter *p) {
+        at = put_head(at, RESPONSE_PARAMETERS, entry_bytes(p));
+        at = put_field(at, ENTRY_KEY, str_of(p->name));
+        return put_value(put_head(at, ENTRY_VALUE, value_bytes(p)), p);
+}
+
+static struct infer_parameter final_parameter(const struct infer_answer *a) {
+        return (struct infer_parameter){
                 .name = "triton_final_response",
                 .type = TRITONSERVER_PARAMETER_BOOL,
                 .value.boolean = a->is_final,
         };
+}
+
+static size_t parameters_bytes(const struct infer_answer *a) {
+        size_t bytes = 0;
 
         for (uint32_t i = 0; i < a->n_parameters; i++)
-                put_message(o, RESPONSE_PARAMETERS, put_entry, &a->parameters[i]);
-        if (a->has_final)
-                put_message(o, RESPONSE_PARAMETERS, put_entry, &final);
+                bytes += field_bytes(entry_bytes(&a->parameters[i]));
+        if (a->has_final) {
+                struct infer_parameter final = final_parameter(a);
+
+                bytes += field_bytes(entry_bytes(&final));
+        }
+        return bytes;
+}
+
+static char *put_parameters(char *at, const struct infer_answer *a) {
+        for (uint32_t i = 0; i < a->n_parameters; i++)
+                at = put_entry(at, &a->parameters[i]);
+        if (a->has_final) {
+                struct infer_parameter final = final_parameter(a);
+
+                at = put_entry(at, &final);
+        }
+        return at;
 }
 
 /* ---- outputs ---- */
 
-static void put_dims(struct pb_out *o, const void *what) {
-        const struct infer_output *out = what;
+static struct sized_output measure_output(const struct infer_output *out) {
+        struct sized_output s = { .name = str_of(out->name),
+                                  .datatype = datatype_str(out->datatype) };
 
         for (uint32_t i = 0; i < out->n_dims; i++)
-                put_varint(o, (uint64_t)out->shape[i]);
+                s.dims_bytes += varint_bytes((uint64_t)out->shape[i]);
+        s.bytes = text_bytes(s.name) + text_bytes(s.datatype);
+        if (out->n_dims > 0)
+                s.bytes += field_bytes(s.dims_bytes);
+        return s;
 }
 
-static void put_output(struct pb_out *o, const void *what) {
-        const struct infer_output *out = what;
-
-        put_text_if_any(o, OUTPUT_NAME, out->name);
-        put_text_if_any(o, OUTPUT_DATATYPE, datatype_name(out->datatype));
+static char *put_output(char *at, const struct infer_output *out, const struct sized_output *s) {
+        at = put_head(at, RESPONSE_OUTPUTS, s->bytes);
+        at = put_text(at, OUTPUT_NAME, s->name);
+        at = put_text(at, OUTPUT_DATATYPE, s->datatype);
         if (out->n_dims > 0)
-                put_message(o, OUTPUT_SHAPE, put_dims, out);
+                at = put_head(at, OUTPUT_SHAPE, s->dims_bytes);
+        for (uint32_t i = 0; i < out->n_dims; i++)
+                at = put_varint(at, (uint64_t)out->shape[i]);
+        return at;
+}
+
+static size_t raw_bytes(const struct infer_output *out) {
+        return out->form == INFER_OUTPUT_SHARED_MEMORY ? 0 : out->bytes.len;
+}
+
+static bool is_copied(const struct infer_output *out) {
+        return out->holder == NULL || raw_bytes(out) <= MAX_COPIED_BYTES;
 }
 
 static void add_part(struct infer_answer_parts *p, const void *ptr, size_t len,
@@ -181,42 +225,74 @@ static void end_text(struct pb_out *o) {
 }
 
 static void put_raw(struct pb_out *o, const struct infer_output *out) {
-        size_t len = out->form == INFER_OUTPUT_SHARED_MEMORY ? 0 : out->bytes.len;
+        size_t len = raw_bytes(out);
 
-        put_tag(o, RESPONSE_RAW_OUTPUTS, PB_WIRE_BYTES);
-        put_varint(o, len);
-        if (len == 0 || is_copied(out)) {
-                put_bytes(o, out->bytes.ptr, len);
+        o->at = put_head(o->at, RESPONSE_RAW_OUTPUTS, len);
+        if (is_copied(out)) {
+                if (len > 0)
+                        memcpy(o->at, out->bytes.ptr, len);
+                o->at += len;
                 return;
         }
-        o->bytes += len;
-        o->outside += len;
-        if (!o->at)
-                return;
         end_text(o);
         add_part(o->parts, out->bytes.ptr, len, out->holder);
 }
 
 /* ---- the message ---- */
 
-static void put_response(struct pb_out *o, const struct infer_answer *a) {
-        put_text_if_any(o, RESPONSE_MODEL_NAME, a->model_name);
-        put_text_if_any(o, RESPONSE_MODEL_VERSION, a->model_version);
-        put_text_if_any(o, RESPONSE_ID, a->id);
-        put_parameters(o, a);
+/* False when memory is short. The lengths of tensors that are there cannot overflow. */
+static bool measure(const struct infer_answer *a, struct arena *arena, struct sized_answer *ret) {
+        struct sized_answer s = { .answer = a,
+                                  .model_name = str_of(a->model_name),
+                                  .model_version = str_of(a->model_version),
+                                  .id = str_of(a->id) };
+
+        if (a->n_outputs > 0) {
+                s.outputs = arena_try_alloc(arena, a->n_outputs * sizeof(*s.outputs));
+                if (!s.outputs)
+                        return false;
+        }
+        s.bytes = text_bytes(s.model_name) + text_bytes(s.model_version) + text_bytes(s.id) +
+                  parameters_bytes(a);
+        for (uint32_t i = 0; i < a->n_outputs; i++) {
+                const struct infer_output *out = &a->outputs[i];
+
+                s.outputs[i] = measure_output(out);
+                s.bytes += field_bytes(s.outputs[i].bytes) + field_bytes(raw_bytes(out));
+                if (!is_copied(out))
+                        s.outside += raw_bytes(out);
+        }
+        *ret = s;
+        return true;
+}
+
+static void put_response(struct pb_out *o, const struct sized_answer *s) {
+        const struct infer_answer *a = s->answer;
+        char                      *at = o->at;
+
+        at = put_text(at, RESPONSE_MODEL_NAME, s->model_name);
+        at = put_text(at, RESPONSE_MODEL_VERSION, s->model_version);
+        at = put_text(at, RESPONSE_ID, s->id);
+        at = put_parameters(at, a);
         for (uint32_t i = 0; i < a->n_outputs; i++)
-                put_message(o, RESPONSE_OUTPUTS, put_output, &a->outputs[i]);
+                at = put_output(at, &a->outputs[i], &s->outputs[i]);
+        o->at = at;
         for (uint32_t i = 0; i < a->n_outputs; i++)
                 put_raw(o, &a->outputs[i]);
 }
 
-static void put_stream_head(struct pb_out *o, const struct infer_answer *a, size_t response_bytes) {
+/* Of a ModelStreamInferResponse, what stands before the bytes of the response. */
+static size_t stream_head_bytes(const struct infer_answer *a, size_t response_bytes) {
         if (!a->is_streamed)
-                return;
-        if (a->error_message)
-                put_text_if_any(o, STREAM_ERROR_MESSAGE, a->error_message);
-        put_tag(o, STREAM_INFER_RESPONSE, PB_WIRE_BYTES);
-        put_varint(o, response_bytes);
+                return 0;
+        return text_bytes(str_of(a->error_message)) + TAG_BYTES + varint_bytes(response_bytes);
+}
+
+static char *put_stream_head(char *at, const struct infer_answer *a, size_t response_bytes) {
+        if (!a->is_streamed)
+                return at;
+        at = put_text(at, STREAM_ERROR_MESSAGE, str_of(a->error_message));
+        return put_head(at, STREAM_INFER_RESPONSE, response_bytes);
 }
 
 static struct error *no_memory(size_t bytes) {
@@ -238,12 +314,12 @@ static struct error *open_memory(const struct infer_answer_memory *m, size_t byt
 struct error *infer_encode(const struct infer_answer *a, const struct infer_answer_memory *m,
                            struct infer_answer_parts *ret) {
         struct infer_answer_parts parts = { 0 };
-        struct pb_out             response = { 0 }, head = { 0 };
         struct pb_out             o = { .parts = &parts };
+        struct sized_answer       sized;
 
-        put_response(&response, a);
-        put_stream_head(&head, a, response.bytes);
-        parts.bytes = head.bytes + response.bytes;
+        if (!measure(a, m->arena, &sized))
+                return no_memory(a->n_outputs * sizeof(*sized.outputs));
+        parts.bytes = stream_head_bytes(a, sized.bytes) + sized.bytes;
         if (parts.bytes > INFER_MAX_ANSWER_BYTES)
                 return error_new(ERR_INVALID_ARG,
                                  "Response has byte size %zu which exceeds gRPC's byte size limit "
@@ -254,9 +330,9 @@ struct error *infer_encode(const struct infer_answer *a, const struct infer_answ
                 arena_try_alloc(m->arena, (2 * (size_t)a->n_outputs + 1) * sizeof(*parts.parts));
         if (!parts.parts)
                 return no_memory(parts.bytes);
-        TRY(open_memory(m, parts.bytes - response.outside, &o));
-        put_stream_head(&o, a, response.bytes);
-        put_response(&o, a);
+        TRY(open_memory(m, parts.bytes - sized.outside, &o));
+        o.at = put_stream_head(o.at, a, sized.bytes);
+        put_response(&o, &sized);
         end_text(&o);
         buf_unref(o.holder);
         *ret = parts;
