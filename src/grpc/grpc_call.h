@@ -85,7 +85,6 @@ enum grpc_abort {
 struct grpc_call {
         const struct grpc_method *method; /* borrowed: static table */
         struct str                path;
-        struct str                authority; /* empty when not given */
 
         const struct grpc_metadata *metadata; /* in the order sent */
         size_t                      n_metadata;

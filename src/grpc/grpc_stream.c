@@ -30,7 +30,7 @@ struct grpc_stream *grpc_stream_new(struct h2_conn *c, int32_t id) {
                 list_remove(&st->node);
                 home->n_spares--;
         }
-        memset(st, 0, offsetof(struct grpc_stream, initial));
+        memset(st, 0, offsetof(struct grpc_stream, out));
         st->initial.n = st->trailing.n = 0;
         arena_init(&st->call.arena, st->arena_bytes, sizeof(st->arena_bytes),
                    GRPC_MAX_ARENA_BYTES);
@@ -38,6 +38,7 @@ struct grpc_stream *grpc_stream_new(struct h2_conn *c, int32_t id) {
         grpc_frame_init(&st->frame, home->options->limits.message_bytes, home->pool);
         st->conn = c;
         st->id = id;
+        st->body_left = -1;
         st->call.stream = st;
         st->call.service = &home->options->service;
         st->call.core = home->options->service.core;
@@ -52,44 +53,40 @@ static void refuse_headers(struct grpc_stream *st, enum grpc_limit limit) {
                 st->refused = limit;
 }
 
-/* Empty, and the headers are refused, when memory is short. */
-static struct str keep(struct grpc_stream *st, struct str s) {
-        char *copy = arena_try_str(&st->call.arena, s);
+static const struct grpc_method *find_method(const struct h2_loop *home, struct str path,
+                                             struct str *ret_path) {
+        const struct grpc_method_table *table = &home->options->methods;
 
-        if (!copy) {
-                refuse_headers(st, GRPC_LIMIT_MEMORY);
-                return STR_LIT("");
+        for (size_t i = 0; i < table->n_rows; i++) {
+                if (str_equal(home->paths[i], path)) {
+                        *ret_path = home->paths[i];
+                        return &table->rows[i];
+                }
         }
-        return str_range(copy, s.len);
+        return NULL;
 }
 
-static void on_pseudo_header(struct grpc_stream *st, struct str name, struct str value) {
-        if (STR_IS(name, ":path"))
-                st->call.path = keep(st, value);
-        else if (STR_IS(name, ":method"))
-                st->http_method = keep(st, value);
-        else if (STR_IS(name, ":authority"))
-                st->call.authority = keep(st, value);
+/* Nothing of a path that is known is kept: it is in the table. */
+static void on_path(struct grpc_stream *st, struct str path) {
+        char *copy;
+
+        st->call.method = find_method(st->conn->home, path, &st->call.path);
+        if (LIKELY(st->call.method))
+                return;
+        copy = arena_try_str(&st->call.arena, path);
+        if (copy)
+                st->call.path = str_range(copy, path.len);
+        else
+                refuse_headers(st, GRPC_LIMIT_MEMORY);
 }
 
-static void remember(struct grpc_stream *st, const struct grpc_metadata *field) {
-        switch (field->name.len) {
-        case 12:
-                if (STR_IS(field->name, "content-type"))
-                        st->content_type = field->value;
-                else if (STR_IS(field->name, "grpc-timeout"))
-                        st->timeout = field->value;
-                break;
-        case 13:
-                if (STR_IS(field->name, "grpc-encoding"))
-                        st->encoding = field->value;
-                break;
-        case 20:
-                if (STR_IS(field->name, "grpc-accept-encoding"))
-                        st->accept_encoding = field->value;
-                break;
-        default:
-                break;
+static void remember(struct grpc_stream *st, enum h2_field field, struct str value) {
+        switch (field) {
+        case H2_FIELD_CONTENT_TYPE: st->content_type = value; break;
+        case H2_FIELD_GRPC_TIMEOUT: st->timeout = value; break;
+        case H2_FIELD_GRPC_ENCODING: st->encoding = value; break;
+        case H2_FIELD_GRPC_ACCEPT_ENCODING: st->accept_encoding = value; break;
+        default: break;
         }
 }
 
@@ -110,37 +107,48 @@ static struct grpc_metadata *add_field(struct grpc_stream *st) {
         return &st->fields[st->n_fields++];
 }
 
-static struct str copy_to(char *to, struct str s) {
-        memcpy(to, s.ptr, s.len);
-        to[s.len] = '\0';
-        return str_range(to, s.len);
+/* ptr NULL when memory is short. */
+static struct str keep(struct grpc_stream *st, struct str s) {
+        char *copy = arena_try_alloc(&st->call.arena, s.len + 1);
+
+        if (!copy)
+                return str_range(NULL, 0);
+        memcpy(copy, s.ptr, s.len);
+        copy[s.len] = '\0';
+        return str_range(copy, s.len);
 }
 
-void grpc_stream_on_header(struct grpc_stream *st, struct str name, struct str value) {
-        const struct grpc_limits *l = h2_conn_limits(st->conn);
-        struct grpc_metadata     *field;
-        char                     *copy;
+static void on_metadata(struct grpc_stream *st, enum h2_field field, struct str name,
+                        struct str value) {
+        struct grpc_metadata *m = add_field(st);
 
-        st->header_bytes += name.len + value.len + 32;
-        if (st->header_bytes > l->header_bytes)
-                refuse_headers(st, GRPC_LIMIT_HEADER_BYTES);
-        else if (st->n_fields >= l->header_fields)
-                refuse_headers(st, GRPC_LIMIT_HEADER_FIELDS);
-        if (st->refused != GRPC_LIMIT_NONE)
-                return;
-        if (name.ptr[0] == ':') {
-                on_pseudo_header(st, name, value);
-                return;
+        if (m) {
+                m->name = field == H2_FIELD_OTHER ? keep(st, name) : h2_field_name(field);
+                m->value = keep(st, value);
         }
-        copy = arena_try_alloc(&st->call.arena, name.len + value.len + 2);
-        field = copy ? add_field(st) : NULL;
-        if (!field) {
+        if (UNLIKELY(!m || !m->name.ptr || !m->value.ptr))
                 refuse_headers(st, GRPC_LIMIT_MEMORY);
+        else
+                remember(st, field, m->value);
+}
+
+void grpc_stream_on_header(struct grpc_stream *st, enum h2_field field, struct str name,
+                           struct str value) {
+        const struct grpc_limits *l = h2_conn_limits(st->conn);
+
+        if (UNLIKELY(st->conn->head_bytes > l->header_bytes))
+                refuse_headers(st, GRPC_LIMIT_HEADER_BYTES);
+        else if (UNLIKELY(st->n_fields >= l->header_fields))
+                refuse_headers(st, GRPC_LIMIT_HEADER_FIELDS);
+        if (UNLIKELY(st->refused != GRPC_LIMIT_NONE))
                 return;
+        switch (field) {
+        case H2_FIELD_PATH: on_path(st, value); break;
+        case H2_FIELD_METHOD: st->is_post = STR_IS(value, "POST"); break;
+        case H2_FIELD_SCHEME:
+        case H2_FIELD_AUTHORITY: break; /* nobody asks */
+        default: on_metadata(st, field, name, value); break;
         }
-        field->name = copy_to(copy, name);
-        field->value = copy_to(copy + name.len + 1, value);
-        remember(st, field);
 }
 
 /* "application/grpc", and perhaps "+proto" or "; charset=utf-8" behind it. */
@@ -150,15 +158,6 @@ static bool is_grpc(struct str content_type) {
 
         return content_type.len >= n && memcmp(content_type.ptr, wanted, n) == 0 &&
                (content_type.len == n || content_type.ptr[n] == '+' || content_type.ptr[n] == ';');
-}
-
-static const struct grpc_method *find_method(const struct h2_loop *home, struct str path) {
-        const struct grpc_method_table *table = &home->options->methods;
-
-        for (size_t i = 0; i < table->n_rows; i++)
-                if (str_equal(home->paths[i], path))
-                        return &table->rows[i];
-        return NULL;
 }
 
 static void field_at(const void *of, size_t at, struct str *ret_name, struct str *ret_value) {
@@ -223,7 +222,7 @@ static bool check_request(struct grpc_stream *st) {
                 grpc_stream_refuse(st, GRPC_RESOURCE_EXHAUSTED, "received metadata is too large");
                 return false;
         }
-        if (!STR_IS(st->http_method, "POST")) {
+        if (!st->is_post) {
                 grpc_stream_refuse_http(st, 405, "a call has the method POST");
                 return false;
         }
@@ -247,7 +246,6 @@ void grpc_stream_on_headers(struct grpc_stream *st) {
         call->n_metadata = st->n_fields;
         if (!check_request(st))
                 return;
-        call->method = find_method(st->conn->home, call->path);
         if (!call->method) {
                 grpc_stream_refuse(st, GRPC_UNIMPLEMENTED, "unknown method");
                 return;
@@ -519,6 +517,10 @@ static void reset(struct grpc_stream *st, enum h2_code code) {
         st->is_answered = st->is_reset = true;
         if (!h2_session_reset(st, code))
                 h2_conn_kill(st->conn);
+}
+
+void grpc_stream_on_malformed(struct grpc_stream *st) {
+        reset(st, H2_PROTOCOL_ERROR);
 }
 
 static void expire(struct grpc_stream *st) {

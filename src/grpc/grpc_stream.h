@@ -18,6 +18,7 @@
 #include "grpc/grpc_compress.h"
 #include "grpc/grpc_frame.h"
 #include "grpc/grpc_limits.h"
+#include "grpc/h2_fields.h"
 #include "grpc/send_queue.h"
 #include "net/loop_timer.h"
 
@@ -73,12 +74,14 @@ struct grpc_stream {
         bool has_written;   /* since on_written was last called */
 
         /* Headers as they come. */
-        struct str             http_method, content_type, timeout, encoding, accept_encoding;
+        bool                   is_post;
+        struct str             content_type, timeout, encoding, accept_encoding;
         struct grpc_metadata  *fields; /* in arena; call.metadata when complete */
-        size_t                 n_fields, cap_fields, header_bytes;
+        size_t                 n_fields, cap_fields;
         enum grpc_limit        refused; /* why the headers are too much */
 
         /* Messages as they come. */
+        int64_t             body_left; /* of the content-length; -1 = none was given */
         enum grpc_encoding  encoding_in;
         struct grpc_frame   frame;
         struct grpc_message only; /* of a method without client stream, until half-close */
@@ -89,7 +92,6 @@ struct grpc_stream {
 
         /* The answer. */
         enum grpc_encoding encoding_out;
-        struct send_queue  out;
         enum grpc_code     code;
         struct str         text;       /* in arena, encoded */
         uint64_t           bytes_in, bytes_out;
@@ -97,14 +99,18 @@ struct grpc_stream {
         struct loop_timer  deadline;    /* armed at call.deadline_ns until the call is answered */
 
         /* From here on only what counts is cleared. */
+        struct send_queue out;
         struct grpc_added initial, trailing;
         _Alignas(16) char arena_bytes[GRPC_ARENA_BYTES];
 };
 
 /* grpc_stream.c: what the session says. */
 struct grpc_stream *grpc_stream_new(struct h2_conn *c, int32_t id); /* NULL when memory is short */
-void grpc_stream_on_header(struct grpc_stream *st, struct str name, struct str value);
+void grpc_stream_on_header(struct grpc_stream *st, enum h2_field field, struct str name,
+                           struct str value);
 void grpc_stream_on_headers(struct grpc_stream *st);
+/* What comes breaks the rules of HTTP/2: the stream is reset. */
+void grpc_stream_on_malformed(struct grpc_stream *st);
 /* `owner` as for grpc_frame_read(). Returns how many of the bytes may be told to the client as
  * consumed; the others wait in the stash of a paused stream. */
 size_t grpc_stream_on_bytes(struct grpc_stream *st, struct str bytes, struct buf *owner);

@@ -26,6 +26,7 @@
 #include "grpc/grpc_limits.h"
 #include "grpc/grpc_stream.h"
 #include "grpc/h2_blocks.h"
+#include "grpc/h2_fields.h"
 #include "grpc/h2_flood.h"
 #include "net/conn.h"
 #include "net/loop.h"
@@ -105,7 +106,8 @@ struct h2_conn {
         size_t              frame_left; /* of an unpadded DATA frame */
         uint32_t            n_continuations;
         size_t              head_bytes; /* of the open header block, unpacked */
-        struct grpc_stream *head;       /* whose header block is open */
+        struct h2_fields    fields;     /* of it */
+        struct grpc_stream *head;       /* whose it is; NULL for trailers, and when it is refused */
         struct buf         *feed_owner; /* borrowed: of the bytes being fed */
         struct h2_out      *gathering;  /* borrowed: NULL outside h2_session_gather() */
         bool                is_full;    /* `gathering` had no room for a frame */

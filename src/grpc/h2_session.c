@@ -73,7 +73,8 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         int32_t             id = frame->hd.stream_id;
         struct grpc_stream *st;
 
-        if (frame->headers.cat != NGHTTP2_HCAT_REQUEST)
+        h2_fields_init(&c->fields, frame->headers.cat != NGHTTP2_HCAT_REQUEST);
+        if (c->fields.is_trailer)
                 return 0;
         st = h2_conn_on_stream(c, id);
         if (!st)
@@ -83,34 +84,70 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         return verdict(nghttp2_session_set_stream_user_data(session, id, st) == 0);
 }
 
-static struct str str_of_rcbuf(nghttp2_rcbuf *counted) {
-        nghttp2_vec bytes = nghttp2_rcbuf_get_buf(counted);
+/* The stream is reset, and the rest of what is on its way thrown away. False: the connection is to
+ * end, too. */
+static bool refuse_stream(struct h2_conn *c, int32_t id) {
+        struct grpc_stream *st = find_stream(c, id);
 
-        return str_range((const char *)bytes.base, bytes.len);
+        if (st && !st->is_reset)
+                grpc_stream_on_malformed(st);
+        return h2_conn_on_reset(c);
 }
 
-static int on_header(nghttp2_session *session UNUSED, const nghttp2_frame *frame UNUSED,
-                     nghttp2_rcbuf *counted_name, nghttp2_rcbuf *counted_value,
-                     uint8_t flags UNUSED, void *owner) {
+static NOINLINE int refuse_block(struct h2_conn *c, int32_t id) {
+        c->head = NULL;
+        c->head_ns = 0; /* on_frame() is not called */
+        return refuse_stream(c, id) ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
+                                    : NGHTTP2_ERR_CALLBACK_FAILURE;
+}
+
+static int on_header(nghttp2_session *session UNUSED, const nghttp2_frame *frame,
+                     const uint8_t *name_bytes, size_t name_len, const uint8_t *value_bytes,
+                     size_t value_len, uint8_t flags UNUSED, void *owner) {
         struct h2_conn *c = owner;
-        struct str      name = str_of_rcbuf(counted_name);
-        struct str      value = str_of_rcbuf(counted_value);
+        struct str      name = str_range((const char *)name_bytes, name_len);
+        struct str      value = str_range((const char *)value_bytes, value_len);
+        enum h2_field   field;
 
         c->head_bytes += name.len + value.len + 32; /* as RFC 9113, 6.5.2 counts */
         if (c->head_bytes > HEADER_BOMB_FACTOR * h2_conn_limits(c)->header_bytes) {
                 h2_conn_calm(c, GRPC_LIMIT_HEADER_BYTES, "too_many_header_bytes");
                 return NGHTTP2_ERR_CALLBACK_FAILURE;
         }
-        if (c->head)
-                grpc_stream_on_header(c->head, name, value);
+        field = h2_fields_read(&c->fields, name, value);
+        if (UNLIKELY(field == H2_FIELD_MALFORMED))
+                return refuse_block(c, frame->hd.stream_id);
+        if (c->head && field != H2_FIELD_LEFT_OUT)
+                grpc_stream_on_header(c->head, field, name, value);
         return 0;
 }
 
-static void end_stream(struct h2_conn *c, int32_t id) {
+/* False when the block breaks the rules. */
+static bool end_block(struct h2_conn *c, const nghttp2_frame *frame) {
+        struct grpc_stream *st = STEAL(c->head);
+
+        c->head_ns = 0;
+        if (c->fields.is_trailer)
+                return frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
+        if (!h2_fields_are_complete(&c->fields))
+                return false;
+        if (!st)
+                return true;
+        st->body_left = c->fields.content_length;
+        grpc_stream_on_headers(st);
+        return true;
+}
+
+/* False when it is shorter than announced. */
+static bool end_stream(struct h2_conn *c, int32_t id) {
         struct grpc_stream *st = find_stream(c, id);
 
-        if (st)
-                grpc_stream_on_end(st);
+        if (!st)
+                return true;
+        if (UNLIKELY(st->body_left > 0))
+                return false;
+        grpc_stream_on_end(st);
+        return true;
 }
 
 static int on_frame(nghttp2_session *session UNUSED, const nghttp2_frame *frame, void *owner) {
@@ -118,14 +155,13 @@ static int on_frame(nghttp2_session *session UNUSED, const nghttp2_frame *frame,
 
         switch (frame->hd.type) {
         case NGHTTP2_HEADERS:
-                c->head_ns = 0;
-                if (c->head)
-                        grpc_stream_on_headers(c->head);
-                c->head = NULL;
+                if (UNLIKELY(!end_block(c, frame)))
+                        return verdict(refuse_stream(c, frame->hd.stream_id));
                 /* fall through */
         case NGHTTP2_DATA:
-                if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
-                        end_stream(c, frame->hd.stream_id);
+                if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) &&
+                    UNLIKELY(!end_stream(c, frame->hd.stream_id)))
+                        return verdict(refuse_stream(c, frame->hd.stream_id));
                 return 0;
         case NGHTTP2_SETTINGS:
                 c->has_settings = true;
@@ -140,6 +176,16 @@ static int on_frame(nghttp2_session *session UNUSED, const nghttp2_frame *frame,
         }
 }
 
+/* False when there is more than announced. */
+static bool count_body(struct grpc_stream *st, size_t len) {
+        if (LIKELY(st->body_left < 0))
+                return true;
+        if (len > (uint64_t)st->body_left)
+                return false;
+        st->body_left -= (int64_t)len;
+        return true;
+}
+
 static int on_data(nghttp2_session *session UNUSED, uint8_t flags UNUSED, int32_t id,
                    const uint8_t *bytes, size_t len, void *owner) {
         struct h2_conn     *c = owner;
@@ -147,6 +193,8 @@ static int on_data(nghttp2_session *session UNUSED, uint8_t flags UNUSED, int32_
         size_t              used = len;
 
         c->frame_left -= MIN(c->frame_left, len);
+        if (st && UNLIKELY(!count_body(st, len)) && !refuse_stream(c, id))
+                return NGHTTP2_ERR_CALLBACK_FAILURE;
         if (st)
                 used = grpc_stream_on_bytes(st, str_range((const char *)bytes, len),
                                             c->feed_owner);
@@ -309,7 +357,7 @@ enum h2_gathered h2_session_gather(struct h2_conn *c, struct h2_out *out) {
 static void set_callbacks(nghttp2_session_callbacks *cb) {
         nghttp2_session_callbacks_set_on_begin_frame_callback(cb, on_begin_frame);
         nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
-        nghttp2_session_callbacks_set_on_header_callback2(cb, on_header);
+        nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
         nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame);
         nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
         nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(cb, on_invalid_frame);
@@ -322,6 +370,7 @@ static void set_callbacks(nghttp2_session_callbacks *cb) {
 static void set_options(nghttp2_option *o) {
         nghttp2_option_set_no_auto_window_update(o, 1);
         nghttp2_option_set_no_closed_streams(o, 1);
+        nghttp2_option_set_no_http_messaging(o, 1); /* h2_fields.h does */
         /* Ours counts instead, and says what for. */
         nghttp2_option_set_stream_reset_rate_limit(o, UINT32_MAX, UINT32_MAX);
 }

@@ -15,6 +15,7 @@
 #include "codec/gzip.h"
 #include "grpc_fixture.h"
 
+#define PROTOCOL_ERROR 0x1
 #define CALM 0xb
 
 /* The connection ends with ENHANCE_YOUR_CALM and this text; a new one works. */
@@ -386,6 +387,80 @@ static void test_no_call(void **state UNUSED) {
         fixture_done(&f);
 }
 
+/* What the rules of HTTP/2 say of a request's fields and of its length; PROTOCOL_ERROR for the
+ * stream, and the connection lives on. Fields come in pairs up to a NULL. */
+struct bad_request {
+        const char *fields[14];
+        const char *body;     /* NULL: the headers end the stream */
+        const char *trailers; /* one name; NULL: none */
+        bool        is_fine;
+        bool        is_open_behind; /* the trailers do not end the stream */
+};
+
+#define ORDINARY                                                                                   \
+        ":method", "POST", ":scheme", "http", ":path", "/t.T/Echo", ":authority", "x",             \
+                "content-type", "application/grpc"
+#define MESSAGE "\0\0\0\0\1a"
+#define MESSAGE_BYTES 6
+
+static void send_request(struct client *c, uint32_t id, const struct bad_request *r) {
+        AUTO_STRBUF block;
+
+        strbuf_init(&block, 0);
+        for (size_t i = 0; i < ARRAY_LEN(r->fields) && r->fields[i]; i += 2)
+                client_field(&block, r->fields[i], r->fields[i + 1]);
+        client_frame(c, FRAME_HEADERS, r->body ? END_HEADERS : END_HEADERS | END_STREAM, id,
+                     block.ptr, block.len);
+        if (r->body)
+                client_frame(c, FRAME_DATA, r->trailers ? 0 : END_STREAM, id, r->body,
+                             MESSAGE_BYTES);
+        if (!r->trailers)
+                return;
+        strbuf_clear(&block);
+        client_field(&block, r->trailers, "x");
+        client_frame(c, FRAME_HEADERS, r->is_open_behind ? END_HEADERS : END_HEADERS | END_STREAM,
+                     id, block.ptr, block.len);
+}
+
+static void test_malformed_requests(void **state UNUSED) {
+        static const struct bad_request rows[] = {
+                { .fields = { ORDINARY }, .body = MESSAGE, .is_fine = true },
+                { .fields = { ORDINARY, "content-length", "6" }, .body = MESSAGE, .is_fine = true },
+                { .fields = { ORDINARY, "x", "a " }, .body = MESSAGE, .is_fine = true },
+                { .fields = { ORDINARY }, .body = MESSAGE, .trailers = "x", .is_fine = true },
+                { .fields = { ORDINARY, "content-length", "5" }, .body = MESSAGE },
+                { .fields = { ORDINARY, "content-length", "7" }, .body = MESSAGE },
+                { .fields = { ORDINARY, "content-length", "7" }, .body = MESSAGE, .trailers = "x" },
+                { .fields = { ORDINARY, "content-length", "7" } },
+                { .fields = { ORDINARY, "content-length", "six" }, .body = MESSAGE },
+                { .fields = { ORDINARY, "connection", "close" }, .body = MESSAGE },
+                { .fields = { ORDINARY, "X", "y" }, .body = MESSAGE },
+                { .fields = { ORDINARY, ":path", "/t.T/Echo" }, .body = MESSAGE },
+                { .fields = { ":method", "POST", ":scheme", "http", ":path", "/t.T/Echo" }, .body = MESSAGE },
+                { .fields = { ":method", "POST", ":scheme", "http", ":authority", "x" }, .body = MESSAGE },
+                { .fields = { ORDINARY }, .body = MESSAGE, .trailers = ":path" },
+                { .fields = { ORDINARY }, .body = MESSAGE, .trailers = "X" },
+                { .fields = { ORDINARY }, .body = MESSAGE, .trailers = "x", .is_open_behind = true },
+        };
+        struct fixture f;
+        struct client  c;
+        struct answer  a;
+        uint32_t       id = 1;
+
+        begin(&f, &c);
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++, id += 2) {
+                send_request(&c, id, &rows[i]);
+                client_answer(&c, id, &a);
+                if (rows[i].is_fine != (a.code == GRPC_OK) ||
+                    a.reset != (rows[i].is_fine ? 0 : PROTOCOL_ERROR + 1))
+                        fail_msg("row %zu: code %d, reset %u", i, a.code, a.reset);
+                answer_done(&a);
+        }
+        client_expect(&c, id, "/t.T/Echo", "alive", 0, "alive");
+        client_close(&c);
+        fixture_done(&f);
+}
+
 /* Handlers that are still at work after their client has gone count, too. */
 static void test_calls_limit(void **state UNUSED) {
         struct fixture    f;
@@ -666,6 +741,7 @@ int main(void) {
                 cmocka_unit_test(test_decompression_bomb),
                 cmocka_unit_test(test_bad_message_in_stream),
                 cmocka_unit_test(test_no_call),
+                cmocka_unit_test(test_malformed_requests),
                 cmocka_unit_test(test_calls_limit),
                 cmocka_unit_test(test_early_answer),
                 cmocka_unit_test(test_keepalive),

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "grpc/h2_fields.h"
+
+#include "base/compiler.h"
+
+/* Eight bytes at once. */
+#define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+static const struct str names[N_H2_FIELDS] = {
+        [H2_FIELD_METHOD] = STR_LIT(":method"),
+        [H2_FIELD_SCHEME] = STR_LIT(":scheme"),
+        [H2_FIELD_PATH] = STR_LIT(":path"),
+        [H2_FIELD_AUTHORITY] = STR_LIT(":authority"),
+        [H2_FIELD_HOST] = STR_LIT("host"),
+        [H2_FIELD_TE] = STR_LIT("te"),
+        [H2_FIELD_USER_AGENT] = STR_LIT("user-agent"),
+        [H2_FIELD_CONTENT_TYPE] = STR_LIT("content-type"),
+        [H2_FIELD_CONTENT_LENGTH] = STR_LIT("content-length"),
+        [H2_FIELD_GRPC_TIMEOUT] = STR_LIT("grpc-timeout"),
+        [H2_FIELD_GRPC_ENCODING] = STR_LIT("grpc-encoding"),
+        [H2_FIELD_GRPC_ACCEPT_ENCODING] = STR_LIT("grpc-accept-encoding"),
+};
+
+struct str h2_field_name(enum h2_field field) {
+        return names[field];
+}
+
+void h2_fields_init(struct h2_fields *f, bool is_trailer) {
+        *f = (struct h2_fields){ .is_trailer = is_trailer, .content_length = -1 };
+}
+
+/* ---- names ---- */
+
+/* MALFORMED for fields of a connection, which HTTP/2 does not have. */
+static enum h2_field find(struct str name) {
+        switch (name.len) {
+        case 2: return STR_IS(name, "te") ? H2_FIELD_TE : H2_FIELD_OTHER;
+        case 4: return STR_IS(name, "host") ? H2_FIELD_HOST : H2_FIELD_OTHER;
+        case 5: return STR_IS(name, ":path") ? H2_FIELD_PATH : H2_FIELD_OTHER;
+        case 7:
+                if (STR_IS(name, ":method"))
+                        return H2_FIELD_METHOD;
+                if (STR_IS(name, ":scheme"))
+                        return H2_FIELD_SCHEME;
+                return STR_IS(name, "upgrade") ? H2_FIELD_MALFORMED : H2_FIELD_OTHER;
+        case 10:
+                if (STR_IS(name, ":authority"))
+                        return H2_FIELD_AUTHORITY;
+                if (STR_IS(name, "user-agent"))
+                        return H2_FIELD_USER_AGENT;
+                return STR_IS(name, "connection") || STR_IS(name, "keep-alive")
+                               ? H2_FIELD_MALFORMED
+                               : H2_FIELD_OTHER;
+        case 12:
+                if (STR_IS(name, "content-type"))
+                        return H2_FIELD_CONTENT_TYPE;
+                return STR_IS(name, "grpc-timeout") ? H2_FIELD_GRPC_TIMEOUT : H2_FIELD_OTHER;
+        case 13: return STR_IS(name, "grpc-encoding") ? H2_FIELD_GRPC_ENCODING : H2_FIELD_OTHER;
+        case 14: return STR_IS(name, "content-length") ? H2_FIELD_CONTENT_LENGTH : H2_FIELD_OTHER;
+        case 16: return STR_IS(name, "proxy-connection") ? H2_FIELD_MALFORMED : H2_FIELD_OTHER;
+        case 17: return STR_IS(name, "transfer-encoding") ? H2_FIELD_MALFORMED : H2_FIELD_OTHER;
+        case 20:
+                return STR_IS(name, "grpc-accept-encoding") ? H2_FIELD_GRPC_ACCEPT_ENCODING
+                                                            : H2_FIELD_OTHER;
+        default: return H2_FIELD_OTHER;
+        }
+}
+
+/* A token of RFC 9110, 5.6.2, but for the capitals. */
+static bool is_name_char(char c) {
+        static const char marks[] = "!#$%&'*+-.^_`|~";
+
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+               (c != '\0' && memchr(marks, c, sizeof(marks) - 1) != NULL);
+}
+
+static enum h2_field check_unknown(struct str name) {
+        bool is_token = name.len > 0;
+
+        if (name.len > 0 && name.ptr[0] == ':')
+                return H2_FIELD_MALFORMED;
+        for (size_t i = 0; i < name.len; i++) {
+                if (name.ptr[i] >= 'A' && name.ptr[i] <= 'Z')
+                        return H2_FIELD_MALFORMED;
+                is_token = is_token && is_name_char(name.ptr[i]);
+        }
+        return is_token ? H2_FIELD_OTHER : H2_FIELD_LEFT_OUT;
+}
+
+/* ---- values ---- */
+
+/* False: there is none. True: look at each. */
+static bool may_have_control(uint64_t bytes) {
+        uint64_t below = (bytes - EACH(0x20)) & ~bytes;
+        uint64_t del = bytes ^ EACH(0x7f);
+
+        return ((below | ((del - EACH(1)) & ~del)) & EACH(0x80)) != 0;
+}
+
+static bool is_blank(char c) {
+        return c == ' ' || c == '\t';
+}
+
+static bool is_control(char c) {
+        return ((unsigned char)c < 0x20 && c != '\t') || c == 0x7f;
+}
+
+/* Neither control characters, nor blanks at its ends. */
+static bool is_value(struct str value) {
+        size_t i = 0;
+
+        if (value.len == 0)
+                return true;
+        if (is_blank(value.ptr[0]) || is_blank(value.ptr[value.len - 1]))
+                return false;
+        for (; value.len - i >= sizeof(uint64_t); i += sizeof(uint64_t)) {
+                uint64_t bytes;
+
+                memcpy(&bytes, value.ptr + i, sizeof(bytes));
+                if (UNLIKELY(may_have_control(bytes)))
+                        break;
+        }
+        for (; i < value.len; i++)
+                if (is_control(value.ptr[i]))
+                        return false;
+        return true;
+}
+
+static bool read_length(struct h2_fields *f, struct str value) {
+        return value.len > 0 && value.ptr[0] != '-' && value.ptr[0] != '+' &&
+               str_to_i64(value, &f->content_length);
+}
+
+/* ---- fields ---- */
+
+/* At most one, and it says something. */
+static bool check_single(const struct h2_fields *f, enum h2_field field, struct str value) {
+        return (f->seen & 1u << field) == 0 && value.len > 0;
+}
+
+static bool check_known(struct h2_fields *f, enum h2_field field, struct str value) {
+        switch (field) {
+        case H2_FIELD_METHOD:
+        case H2_FIELD_SCHEME:
+        case H2_FIELD_PATH:
+        case H2_FIELD_AUTHORITY:
+                return !f->is_trailer && !f->has_ordinary && check_single(f, field, value);
+        case H2_FIELD_HOST: return check_single(f, field, value);
+        case H2_FIELD_CONTENT_LENGTH:
+                return check_single(f, field, value) && read_length(f, value);
+        case H2_FIELD_TE:
+                return STR_IS(value, "trailers") ||
+                       str_equal_nocase(value, STR_LIT("trailers"));
+        default: return true;
+        }
+}
+
+static bool is_pseudo(enum h2_field field) {
+        return field >= H2_FIELD_METHOD && field <= H2_FIELD_AUTHORITY;
+}
+
+enum h2_field h2_fields_read(struct h2_fields *f, struct str name, struct str value) {
+        enum h2_field field = find(name);
+
+        if (field == H2_FIELD_OTHER)
+                field = check_unknown(name);
+        if (UNLIKELY(!is_value(value)) && field != H2_FIELD_MALFORMED)
+                field = is_pseudo(field) ? H2_FIELD_MALFORMED : H2_FIELD_LEFT_OUT;
+        if (UNLIKELY(field == H2_FIELD_MALFORMED || !check_known(f, field, value)))
+                return H2_FIELD_MALFORMED;
+        if (!is_pseudo(field))
+                f->has_ordinary = true;
+        f->seen |= 1u << field;
+        return field;
+}
+
+/* CONNECT, which has neither scheme nor path, is for proxies. */
+bool h2_fields_are_complete(const struct h2_fields *f) {
+        const uint32_t needed = 1u << H2_FIELD_METHOD | 1u << H2_FIELD_SCHEME | 1u << H2_FIELD_PATH;
+
+        return (f->seen & needed) == needed &&
+               (f->seen & (1u << H2_FIELD_AUTHORITY | 1u << H2_FIELD_HOST)) != 0;
+}
