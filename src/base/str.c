@@ -2,6 +2,7 @@
 #include "base/str.h"
 
 #include "base/compiler.h"
+#include "base/word.h"
 
 /* Longer words are no slips of the finger: nothing is suggested for them. */
 #define SUGGEST_MAX_LEN 64
@@ -119,22 +120,34 @@ size_t str_utf8_first(struct str s) {
         return len;
 }
 
+/* A byte that is 0 borrows from its own high bit. */
+static bool is_plain_word(uint64_t word) {
+        return (((word - WORD_EACH(1)) | word) & WORD_HIGH_BITS) == 0;
+}
+
+bool str_is_plain(struct str s) {
+        if (s.len == 0)
+                return true;
+        if (s.len < WORD_BYTES)
+                return is_plain_word(word_load_few(s.ptr, s.len));
+        for (size_t at = 0; s.len - at > WORD_BYTES; at += WORD_BYTES)
+                if (!is_plain_word(word_load(s.ptr + at)))
+                        return false;
+        return is_plain_word(word_load(s.ptr + s.len - WORD_BYTES));
+}
+
 /* The length of the leading run of ASCII, whole words at a time. */
 static size_t ascii_run(struct str s) {
         size_t at = 0;
 
-        while (s.len - at >= sizeof(uint64_t)) {
-                uint64_t word;
-
-                memcpy(&word, s.ptr + at, sizeof(word));
-                if (word & UINT64_C(0x8080808080808080))
-                        break;
-                at += sizeof(word);
-        }
+        while (s.len - at >= WORD_BYTES && (word_load(s.ptr + at) & WORD_HIGH_BITS) == 0)
+                at += WORD_BYTES;
         return at;
 }
 
 bool str_is_utf8(struct str s) {
+        if (str_is_plain(s))
+                return true;
         while (s.len > 0) {
                 size_t step = ascii_run(s);
 

@@ -55,6 +55,8 @@ bool str_to_i64(struct str s, int64_t *ret);
 /* The bytes of the well-formed UTF-8 character at the start of s; 0 when there is none. */
 size_t str_utf8_first(struct str s);
 
+/* ASCII, and no NUL in it: what nearly all names are. */
+bool str_is_plain(struct str s);
 /* Well-formed UTF-8 without surrogates and overlong forms. */
 bool str_is_utf8(struct str s);
 

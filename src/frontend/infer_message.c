@@ -17,13 +17,13 @@ void infer_request_done(struct infer_request *q) {
         q->n_inputs = 0;
 }
 
-/* Arrays in an arena grow at the powers of two from 4 on, so the count alone tells when. */
+/* At the powers of two from 4 on, so the count alone tells when. */
 static bool is_full(uint32_t n) {
         return n == 0 || (n >= 4 && (n & (n - 1)) == 0);
 }
 
-/* Room for one more element; *array moves when it grows. */
-static struct error *grow(struct arena *arena, void **array, uint32_t n, size_t element_bytes) {
+struct error *infer_array_grow(struct arena *arena, void **array, uint32_t n,
+                               size_t element_bytes) {
         void *grown;
 
         if (!is_full(n))
@@ -47,7 +47,7 @@ struct error *infer_request_add_parameter(struct infer_request *q, struct arena 
 
         if (q->n_parameters >= INFER_MAX_PARAMETERS)
                 return refuse_more("parameters", INFER_MAX_PARAMETERS);
-        TRY(grow(arena, &array, q->n_parameters, sizeof(*q->parameters)));
+        TRY(infer_array_grow(arena, &array, q->n_parameters, sizeof(*q->parameters)));
         q->parameters = array;
         *ret = &q->parameters[q->n_parameters++];
         **ret = (struct infer_parameter){ 0 };
@@ -60,7 +60,7 @@ struct error *infer_request_add_input(struct infer_request *q, struct arena *are
 
         if (q->n_inputs >= INFER_MAX_TENSORS)
                 return refuse_more("inputs", INFER_MAX_TENSORS);
-        TRY(grow(arena, &array, q->n_inputs, sizeof(*q->inputs)));
+        TRY(infer_array_grow(arena, &array, q->n_inputs, sizeof(*q->inputs)));
         q->inputs = array;
         *ret = &q->inputs[q->n_inputs++];
         **ret = (struct infer_input){ 0 };
@@ -73,7 +73,7 @@ struct error *infer_request_add_output(struct infer_request *q, struct arena *ar
 
         if (q->n_outputs >= INFER_MAX_TENSORS)
                 return refuse_more("outputs", INFER_MAX_TENSORS);
-        TRY(grow(arena, &array, q->n_outputs, sizeof(*q->outputs)));
+        TRY(infer_array_grow(arena, &array, q->n_outputs, sizeof(*q->outputs)));
         q->outputs = array;
         *ret = &q->outputs[q->n_outputs++];
         **ret = (struct infer_requested_output){ 0 };

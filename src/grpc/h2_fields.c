@@ -2,9 +2,7 @@
 #include "grpc/h2_fields.h"
 
 #include "base/compiler.h"
-
-/* Eight bytes at once. */
-#define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
+#include "base/word.h"
 
 static const struct str names[N_H2_FIELDS] = {
         [H2_FIELD_METHOD] = STR_LIT(":method"),
@@ -91,39 +89,42 @@ static enum h2_field check_unknown(struct str name) {
 
 /* False: there is none. True: look at each. */
 static bool may_have_control(uint64_t bytes) {
-        uint64_t below = (bytes - EACH(0x20)) & ~bytes;
-        uint64_t del = bytes ^ EACH(0x7f);
+        uint64_t below = (bytes - WORD_EACH(0x20)) & ~bytes;
+        uint64_t del = bytes ^ WORD_EACH(0x7f);
 
-        return ((below | ((del - EACH(1)) & ~del)) & EACH(0x80)) != 0;
-}
-
-static bool is_blank(char c) {
-        return c == ' ' || c == '\t';
+        return ((below | ((del - WORD_EACH(1)) & ~del)) & WORD_HIGH_BITS) != 0;
 }
 
 static bool is_control(char c) {
         return ((unsigned char)c < 0x20 && c != '\t') || c == 0x7f;
 }
 
-/* Neither control characters, nor blanks at its ends. */
-static bool is_value(struct str value) {
+static bool has_control(struct str value) {
+        for (size_t i = 0; i < value.len; i++)
+                if (is_control(value.ptr[i]))
+                        return true;
+        return false;
+}
+
+static bool may_have_control_in(struct str value) {
         size_t i = 0;
 
+        if (value.len < WORD_BYTES)
+                return may_have_control(word_load_few(value.ptr, value.len));
+        for (; value.len - i > WORD_BYTES; i += WORD_BYTES)
+                if (may_have_control(word_load(value.ptr + i)))
+                        return true;
+        return may_have_control(word_load(value.ptr + value.len - WORD_BYTES));
+}
+
+/* Neither control characters, nor blanks at its ends. */
+static bool is_value(struct str value) {
         if (value.len == 0)
                 return true;
-        if (is_blank(value.ptr[0]) || is_blank(value.ptr[value.len - 1]))
+        if (UNLIKELY((unsigned char)value.ptr[0] <= ' ' ||
+                     (unsigned char)value.ptr[value.len - 1] <= ' '))
                 return false;
-        for (; value.len - i >= sizeof(uint64_t); i += sizeof(uint64_t)) {
-                uint64_t bytes;
-
-                memcpy(&bytes, value.ptr + i, sizeof(bytes));
-                if (UNLIKELY(may_have_control(bytes)))
-                        break;
-        }
-        for (; i < value.len; i++)
-                if (is_control(value.ptr[i]))
-                        return false;
-        return true;
+        return LIKELY(!may_have_control_in(value)) || !has_control(value);
 }
 
 static bool read_length(struct h2_fields *f, struct str value) {

@@ -41,9 +41,18 @@ struct error *infer_no_memory(void) {
         return &full;
 }
 
-struct error *infer_copy_text(struct infer_reading *d, struct str text, const char **ret) {
-        char *copy;
+static struct error *copy(struct infer_reading *d, struct str text, const char **ret) {
+        char *place = arena_try_alloc(d->source->arena, text.len + 1);
 
+        if (UNLIKELY(!place))
+                return infer_no_memory();
+        memcpy(place, text.ptr, text.len);
+        place[text.len] = '\0';
+        *ret = place;
+        return NULL;
+}
+
+struct error *infer_copy_text(struct infer_reading *d, struct str text, const char **ret) {
         if (text.len == 0) {
                 *ret = "";
                 return NULL;
@@ -51,19 +60,17 @@ struct error *infer_copy_text(struct infer_reading *d, struct str text, const ch
         if (UNLIKELY(memchr(text.ptr, '\0', text.len) != NULL))
                 return error_new_text(ERR_INVALID_ARG,
                                       "a string of the ModelInferRequest contains a NUL character");
-        copy = arena_try_str(d->source->arena, text);
-        if (UNLIKELY(!copy))
-                return infer_no_memory();
-        *ret = copy;
-        return NULL;
+        return copy(d, text, ret);
 }
 
 static struct error *read_text(struct infer_reading *d, struct pb_reader *r, const char **ret) {
-        struct str text = pb_read_text(r);
+        struct str text = pb_read_bytes(r);
 
         if (UNLIKELY(pb_failed(r)))
                 return infer_malformed();
-        return infer_copy_text(d, text, ret);
+        if (LIKELY(str_is_plain(text)))
+                return copy(d, text, ret);
+        return str_is_utf8(text) ? infer_copy_text(d, text, ret) : infer_malformed();
 }
 
 /* ---- inputs ---- */
@@ -119,7 +126,10 @@ static struct error *read_datatype(struct infer_reading *d, struct pb_reader *r,
         struct str name = pb_read_text(r);
 
         in->datatype = datatype_from_name(name);
-        return infer_copy_text(d, name, &in->datatype_name);
+        if (UNLIKELY(in->datatype == TRITONSERVER_TYPE_INVALID))
+                return infer_copy_text(d, name, &in->datatype_name);
+        in->datatype_name = datatype_name(in->datatype);
+        return NULL;
 }
 
 static struct error *read_input_field(struct infer_reading *d, struct pb_reader *r,
@@ -143,12 +153,23 @@ static struct error *read_input_field(struct infer_reading *d, struct pb_reader 
         return NULL;
 }
 
+/* Room for one more. */
+static struct error *add_wire_input(struct infer_reading *d) {
+        void *inputs = d->inputs;
+
+        TRY(infer_array_grow(d->source->arena, &inputs, d->wire->request.n_inputs,
+                             sizeof(*d->inputs)));
+        d->inputs = inputs;
+        return NULL;
+}
+
 static struct error *read_input(struct infer_reading *d, struct pb_reader *outer) {
         struct infer_request *q = &d->wire->request;
         struct pb_reader      r = pb_read_message(outer);
         struct infer_input   *in;
         struct pb_tag         tag;
 
+        TRY(add_wire_input(d));
         TRY(infer_request_add_input(q, d->source->arena, &in));
         in->name = in->datatype_name = "";
         d->inputs[q->n_inputs - 1] =
@@ -260,6 +281,20 @@ static struct error *read_output(struct infer_reading *d, struct pb_reader *oute
 
 /* ---- the message ---- */
 
+/* Raw contents usually come last, but need not; whoever has more of them than tensors are allowed
+ * has surplus ones, which mean nothing. */
+static struct error *read_raw(struct infer_reading *d, struct pb_reader *r) {
+        struct str bytes = pb_read_bytes(r);
+        void      *raws = d->raws;
+
+        if (d->n_raws == INFER_MAX_TENSORS)
+                return NULL;
+        TRY(infer_array_grow(d->source->arena, &raws, d->n_raws, sizeof(*d->raws)));
+        d->raws = raws;
+        d->raws[d->n_raws++] = bytes;
+        return NULL;
+}
+
 static struct error *read_field(struct infer_reading *d, struct pb_reader *r, struct pb_tag tag) {
         struct infer_wire *w = d->wire;
 
@@ -274,39 +309,9 @@ static struct error *read_field(struct infer_reading *d, struct pb_reader *r, st
         case REQUEST_PARAMETERS: return infer_read_parameter(d, r);
         case REQUEST_INPUTS: return read_input(d, r);
         case REQUEST_OUTPUTS: return read_output(d, r);
+        case REQUEST_RAW_INPUTS: return read_raw(d, r);
         default: pb_skip(r, tag); return NULL;
         }
-}
-
-/* Raw contents usually come last, but need not; whoever has more of them than tensors are allowed
- * has surplus ones, which mean nothing. */
-static struct error *find_tensors(struct infer_reading *d) {
-        size_t           n_inputs = 0;
-        struct pb_reader r, again;
-        struct pb_tag    tag;
-
-        pb_reader_init(&r, d->source->message.ptr, d->source->message.len);
-        again = r;
-        while (pb_next(&r, &tag)) {
-                n_inputs += tag.wire == PB_WIRE_BYTES && tag.number == REQUEST_INPUTS;
-                d->n_raws += tag.wire == PB_WIRE_BYTES && tag.number == REQUEST_RAW_INPUTS;
-                pb_skip(&r, tag);
-        }
-        if (pb_failed(&r))
-                return infer_malformed();
-        n_inputs = MIN(n_inputs, INFER_MAX_TENSORS);
-        d->n_raws = MIN(d->n_raws, INFER_MAX_TENSORS);
-        d->inputs = arena_try_alloc(d->source->arena, MAX(n_inputs, 1) * sizeof(*d->inputs));
-        d->raws = arena_try_alloc(d->source->arena, MAX(d->n_raws, 1) * sizeof(*d->raws));
-        if (!d->inputs || !d->raws)
-                return infer_no_memory();
-        for (size_t i = 0; i < d->n_raws && pb_next(&again, &tag);) {
-                if (tag.wire == PB_WIRE_BYTES && tag.number == REQUEST_RAW_INPUTS)
-                        d->raws[i++] = pb_read_bytes(&again);
-                else
-                        pb_skip(&again, tag);
-        }
-        return NULL;
 }
 
 static struct error *read_message(struct infer_reading *d) {
@@ -314,7 +319,6 @@ static struct error *read_message(struct infer_reading *d) {
         struct pb_reader      r;
         struct pb_tag         tag;
 
-        TRY(find_tensors(d));
         pb_reader_init(&r, d->source->message.ptr, d->source->message.len);
         while (pb_next(&r, &tag))
                 TRY(read_field(d, &r, tag));

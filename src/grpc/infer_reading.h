@@ -48,7 +48,7 @@ struct infer_reading {
         struct infer_wire         *wire;   /* borrowed */
         struct wire_input         *inputs; /* in arena; one for each of the request's inputs */
         struct str                *raws;   /* in arena; raw_input_contents */
-        size_t                     n_raws, next_raw;
+        uint32_t                   n_raws, next_raw;
         struct error              *data_fault, *output_fault; /* owned */
 };
 

@@ -106,6 +106,24 @@ static void test_i64(void **state) {
         assert_int_equal(value, 0);
 }
 
+/* Each byte at each place of texts around the length of a word. */
+static void test_plain(void **state) {
+        (void)state;
+        assert_true(str_is_plain(str_range(NULL, 0)));
+        for (size_t len = 1; len <= 20; len++) {
+                for (size_t at = 0; at < len; at++) {
+                        for (int byte = 0; byte < 256; byte++) {
+                                char text[20];
+
+                                memset(text, 'x', sizeof(text));
+                                text[at] = (char)byte;
+                                assert_int_equal(str_is_plain(str_range(text, len)),
+                                                 byte > 0 && byte < 0x80);
+                        }
+                }
+        }
+}
+
 static void test_utf8(void **state) {
         (void)state;
         static const char *const good[] = { "",
@@ -185,6 +203,7 @@ int main(void) {
                 cmocka_unit_test(test_split),
                 cmocka_unit_test(test_u64),
                 cmocka_unit_test(test_i64),
+                cmocka_unit_test(test_plain),
                 cmocka_unit_test(test_utf8),
                 cmocka_unit_test(test_suggest),
                 cmocka_unit_test(test_suggest_prefers_the_nearest_then_the_first),
