@@ -148,7 +148,8 @@ void infer_call_init(struct infer_call *c, const struct infer_call_options *opti
 }
 
 void infer_call_done(struct infer_call *c) {
-        free_responses(atomic_exchange(&c->arrived, NULL));
+        if (c->options.on_response)
+                free_responses(atomic_exchange(&c->arrived, NULL));
         if (c->unary)
                 core_error_drop(TRITONSERVER_InferenceResponseDelete(c->unary));
         if (c->request)

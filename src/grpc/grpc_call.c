@@ -16,6 +16,8 @@
 /* Parts up to this many are compressed without an array of their own. */
 #define FEW_PARTS 16
 
+static const struct str status_ok = STR_LIT("200");
+
 struct str grpc_call_metadata(const struct grpc_call *call, const char *name) {
         struct str wanted = str_of(name);
 
@@ -52,9 +54,10 @@ static bool is_value(struct str s) {
 static void add(struct grpc_call *call, struct grpc_added *to, struct str name, struct str value) {
         if (to->n == GRPC_MAX_ADDED || !is_name(name) || !is_value(value))
                 return;
-        to->fields[to->n].name = str_range(arena_str(&call->arena, name), name.len);
-        to->fields[to->n].value = str_range(arena_str(&call->arena, value), value.len);
-        to->n++;
+        to->fields[to->n++] = (struct grpc_header){
+                .name = str_range(arena_str(&call->arena, name), name.len),
+                .value = str_range(arena_str(&call->arena, value), value.len),
+        };
 }
 
 void grpc_call_add_initial(struct grpc_call *call, struct str name, struct str value) {
@@ -63,6 +66,14 @@ void grpc_call_add_initial(struct grpc_call *call, struct str name, struct str v
 
 void grpc_call_add_trailing(struct grpc_call *call, struct str name, struct str value) {
         add(call, &call->stream->trailing, name, value);
+}
+
+static struct grpc_header static_header(struct str name, struct str value) {
+        return (struct grpc_header){ name, value, true };
+}
+
+static struct grpc_header copied_header(struct str name, struct str value) {
+        return (struct grpc_header){ name, value, false };
 }
 
 static size_t append(const struct grpc_added *from, struct grpc_header *fields, size_t n) {
@@ -74,24 +85,25 @@ static size_t append(const struct grpc_added *from, struct grpc_header *fields, 
 size_t grpc_stream_trailers(const struct grpc_stream *st, struct grpc_header *fields) {
         size_t n = 0;
 
-        fields[n++] = (struct grpc_header){ STR_LIT("grpc-status"), grpc_code_digits(st->code) };
+        fields[n++] = static_header(STR_LIT("grpc-status"), grpc_code_digits(st->code));
         if (st->text.len > 0)
-                fields[n++] = (struct grpc_header){ STR_LIT("grpc-message"), st->text };
+                fields[n++] = copied_header(STR_LIT("grpc-message"), st->text);
         return append(&st->trailing, fields, n);
 }
 
 /* The first headers; with all trailers, when there is nothing between them. */
-static void respond(struct grpc_stream *st, const char *http_status, bool has_body) {
+static void respond(struct grpc_stream *st, struct str http_status, bool has_body) {
         struct grpc_header fields[4 + GRPC_MAX_ADDED + GRPC_MAX_TRAILERS];
         size_t             n = 0;
 
-        fields[n++] = (struct grpc_header){ STR_LIT(":status"), str_of(http_status) };
-        fields[n++] = (struct grpc_header){ STR_LIT("content-type"), STR_LIT("application/grpc") };
-        fields[n++] = (struct grpc_header){ STR_LIT("grpc-accept-encoding"),
-                                            STR_LIT(GRPC_ACCEPTED_ENCODINGS) };
+        fields[n++] = (struct grpc_header){ STR_LIT(":status"), http_status,
+                                            http_status.ptr == status_ok.ptr };
+        fields[n++] = static_header(STR_LIT("content-type"), STR_LIT("application/grpc"));
+        fields[n++] = static_header(STR_LIT("grpc-accept-encoding"),
+                                    STR_LIT(GRPC_ACCEPTED_ENCODINGS));
         if (has_body && st->encoding_out != GRPC_ENCODING_IDENTITY)
-                fields[n++] = (struct grpc_header){ STR_LIT("grpc-encoding"),
-                                                    grpc_encoding_name(st->encoding_out) };
+                fields[n++] = static_header(STR_LIT("grpc-encoding"),
+                                            grpc_encoding_name(st->encoding_out));
         n = append(&st->initial, fields, n);
         if (!has_body)
                 n += grpc_stream_trailers(st, fields + n);
@@ -107,17 +119,22 @@ static void flush_soon(struct grpc_stream *st) {
                                       !(st->call.method && st->call.method->is_server_stream));
 }
 
+/* Only traces ask. */
+static void note_send_start(struct grpc_stream *st) {
+        if (UNLIKELY(st->call.on_sent != NULL) && st->call.send_start_ns == 0)
+                st->call.send_start_ns = clock_now_ns();
+}
+
 /* Whatever was sent goes first; then the trailers. The caller sees to the flush: a flush may close
  * the stream, and then it may be gone. */
 static void settle(struct grpc_stream *st, enum grpc_code code, struct str text,
-                   const char *http_status) {
-        if (st->call.send_start_ns == 0)
-                st->call.send_start_ns = clock_now_ns();
+                   struct str http_status) {
+        note_send_start(st);
         st->code = code;
         st->text = grpc_message_encode(&st->call.arena, text);
         st->is_answered = true;
         loop_timer_cancel(&st->deadline);
-        st->progress_ns = st->call.send_start_ns;
+        st->progress_ns = st->conn->now_ns;
         if (!st->has_responded)
                 respond(st, http_status, false);
         else if (!h2_session_wake(st))
@@ -127,14 +144,15 @@ static void settle(struct grpc_stream *st, enum grpc_code code, struct str text,
 void grpc_stream_refuse(struct grpc_stream *st, enum grpc_code code, const char *text) {
         if (st->is_answered || st->id == 0)
                 return;
-        settle(st, code, str_of(text), "200");
+        settle(st, code, str_of(text), status_ok);
         h2_conn_flush_soon(st->conn, false);
 }
 
 void grpc_stream_refuse_http(struct grpc_stream *st, unsigned status, const char *text) {
         if (st->is_answered)
                 return;
-        settle(st, GRPC_UNKNOWN, str_of(text), arena_printf(&st->call.arena, "%u", status));
+        settle(st, GRPC_UNKNOWN, str_of(text),
+               str_of(arena_printf(&st->call.arena, "%u", status)));
         h2_conn_flush_soon(st->conn, false);
 }
 
@@ -267,14 +285,13 @@ static void put(struct grpc_stream *st, const struct grpc_part *parts, size_t n)
 
         if (!check_send(st, parts, n, &len))
                 return;
-        if (st->call.send_start_ns == 0)
-                st->call.send_start_ns = clock_now_ns();
+        note_send_start(st);
         if (!put_message(st, parts, n, len)) {
                 overflow(st, GRPC_LIMIT_MEMORY);
                 return;
         }
         if (!st->has_responded)
-                respond(st, "200", true);
+                respond(st, status_ok, true);
         else if (!h2_session_wake(st))
                 h2_conn_kill(st->conn);
         if (st->out.bytes > h2_conn_limits(st->conn)->unsent_pause_bytes)
@@ -311,7 +328,7 @@ void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *m
                 return;
         if (message)
                 text = str_of(arena_strdup(&call->arena, message));
-        settle(st, code, text, "200");
+        settle(st, code, text, status_ok);
         flush_soon(st);
 }
 

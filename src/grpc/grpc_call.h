@@ -95,7 +95,7 @@ struct grpc_call {
 
         uint64_t recv_start_ns; /* headers seen (monotonic) */
         uint64_t recv_end_ns;   /* last message complete */
-        uint64_t send_start_ns; /* first thing sent or finished; 0 before that */
+        uint64_t send_start_ns; /* first thing sent or finished, of a call with on_sent */
         uint64_t deadline_ns;   /* from grpc-timeout; CLOCK_NEVER when not given */
 
         /* The handler's, from its first callback to finish. */

@@ -453,7 +453,7 @@ static void unstash(struct grpc_stream *st) {
                 in.len = 0;
         c->stashed_bytes -= before - in.len;
         st->stash.at = b->len - in.len;
-        h2_session_consumed(c, st->id, before - in.len, 0);
+        h2_session_consumed(st, before - in.len);
         h2_conn_release_window(c);
         if (in.len > 0)
                 return;

@@ -43,6 +43,7 @@ enum grpc_pause {
 
 struct grpc_header {
         struct str name, value;
+        bool       is_static; /* both outlive the connection: the session need not copy them */
 };
 
 struct grpc_added {
@@ -82,6 +83,7 @@ struct grpc_stream {
 
         /* Messages as they come. */
         int64_t             body_left; /* of the content-length; -1 = none was given */
+        size_t              used;      /* bytes that the client has not been told of */
         enum grpc_encoding  encoding_in;
         struct grpc_frame   frame;
         struct grpc_message only; /* of a method without client stream, until half-close */

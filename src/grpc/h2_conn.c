@@ -200,7 +200,7 @@ bool h2_conn_holds_much(const struct h2_conn *c) {
 void h2_conn_release_window(struct h2_conn *c) {
         if (c->withheld_bytes == 0 || h2_conn_holds_much(c))
                 return;
-        h2_session_consumed(c, 0, 0, c->withheld_bytes);
+        h2_session_release(c, c->withheld_bytes);
         c->withheld_bytes = 0;
         c->wants_flush = true; /* the update has to be sent */
 }

@@ -109,6 +109,7 @@ struct h2_conn {
         struct h2_fields    fields;     /* of it */
         struct grpc_stream *head;       /* whose it is; NULL for trailers, and when it is refused */
         struct buf         *feed_owner; /* borrowed: of the bytes being fed */
+        size_t              fed_bytes;  /* of DATA among them, to be released */
         struct h2_out      *gathering;  /* borrowed: NULL outside h2_session_gather() */
         bool                is_full;    /* `gathering` had no room for a frame */
 

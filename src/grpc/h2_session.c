@@ -12,6 +12,9 @@
 
 /* A read straight into a message has to be worth a system call of its own. */
 #define MIN_DIRECT_BYTES ((size_t)8 << 10)
+/* A stream's client is told of this many bytes at a time, so that of a small message it is told
+ * nothing: its stream ends. Far below half the window, at which the library sends an update. */
+#define TOLD_BYTES (H2_STREAM_WINDOW / 8)
 /* A header list this many times its limit is not refused call by call: the connection ends. */
 #define HEADER_BOMB_FACTOR 8
 
@@ -101,6 +104,7 @@ static NOINLINE int refuse_block(struct h2_conn *c, int32_t id) {
                                     : NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
+/* The signature of nghttp2's nghttp2_on_header_callback. */
 static int on_header(nghttp2_session *session UNUSED, const nghttp2_frame *frame,
                      const uint8_t *name_bytes, size_t name_len, const uint8_t *value_bytes,
                      size_t value_len, uint8_t flags UNUSED, void *owner) {
@@ -198,12 +202,12 @@ static int on_data(nghttp2_session *session UNUSED, uint8_t flags UNUSED, int32_
         if (st)
                 used = grpc_stream_on_bytes(st, str_range((const char *)bytes, len),
                                             c->feed_owner);
-        if (h2_conn_holds_much(c)) {
+        if (h2_conn_holds_much(c))
                 c->withheld_bytes += len;
-                h2_session_consumed(c, id, used, 0);
-        } else {
-                h2_session_consumed(c, id, used, len);
-        }
+        else
+                c->fed_bytes += len;
+        if (st)
+                h2_session_consumed(st, used);
         return verdict(!c->is_condemned);
 }
 
@@ -258,7 +262,9 @@ static nghttp2_nv nv_of(const struct grpc_header *h) {
                              .namelen = h->name.len,
                              .value = (uint8_t *)(uintptr_t)h->value.ptr,
                              .valuelen = h->value.len,
-                             .flags = NGHTTP2_NV_FLAG_NONE };
+                             .flags = h->is_static ? NGHTTP2_NV_FLAG_NO_COPY_NAME |
+                                                             NGHTTP2_NV_FLAG_NO_COPY_VALUE
+                                                   : NGHTTP2_NV_FLAG_NONE };
 }
 
 static ssize_t on_frame_length(nghttp2_session *session UNUSED, uint8_t type UNUSED,
@@ -422,6 +428,9 @@ bool h2_session_receive(struct h2_conn *c, struct str bytes, struct buf *owner) 
 
         c->feed_owner = owner;
         n = nghttp2_session_mem_recv(c->session, (const uint8_t *)bytes.ptr, bytes.len);
+        if (n >= 0 && c->fed_bytes > 0)
+                h2_session_release(c, c->fed_bytes);
+        c->fed_bytes = 0;
         if (n == NGHTTP2_ERR_FLOODED)
                 h2_conn_calm(c, GRPC_LIMIT_CONTROL_FRAMES, "too_many_control_frames");
         return n >= 0 && (size_t)n == bytes.len && !c->is_condemned;
@@ -472,14 +481,19 @@ bool h2_session_reset(struct grpc_stream *st, enum h2_code code) {
                                          (uint32_t)code) == 0;
 }
 
-void h2_session_consumed(struct h2_conn *c, int32_t id, size_t of_stream, size_t of_connection) {
-        int rc = 0;
+void h2_session_consumed(struct grpc_stream *st, size_t n) {
+        struct h2_conn *c = st->conn;
 
-        if (of_stream > 0)
-                rc |= nghttp2_session_consume_stream(c->session, id, of_stream);
-        if (of_connection > 0)
-                rc |= nghttp2_session_consume_connection(c->session, of_connection);
-        if (rc != 0)
+        st->used += n;
+        if (st->used < TOLD_BYTES)
+                return;
+        if (nghttp2_session_consume_stream(c->session, st->id, st->used) != 0)
+                c->is_condemned = true;
+        st->used = 0;
+}
+
+void h2_session_release(struct h2_conn *c, size_t n) {
+        if (nghttp2_session_consume_connection(c->session, n) != 0)
                 c->is_condemned = true;
 }
 

@@ -68,7 +68,9 @@ bool h2_session_respond(struct grpc_stream *st, const struct grpc_header *fields
                         bool has_body);
 bool h2_session_wake(struct grpc_stream *st); /* grpc_stream_pull() has something now */
 bool h2_session_reset(struct grpc_stream *st, enum h2_code code);
-void h2_session_consumed(struct h2_conn *c, int32_t id, size_t of_stream, size_t of_connection);
+/* So much of what the client sent is used up: of the stream's window, of the connection's. */
+void h2_session_consumed(struct grpc_stream *st, size_t n);
+void h2_session_release(struct h2_conn *c, size_t n);
 void h2_session_ping(struct h2_conn *c, const char opaque[H2_PING_BYTES]);
 void h2_session_announce_goaway(struct h2_conn *c); /* no new streams, soon */
 void h2_session_goaway(struct h2_conn *c, const char *text);

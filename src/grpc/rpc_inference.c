@@ -96,6 +96,8 @@ static struct error *forward_metadata(struct rpc_inference *i) {
         const struct header_forward *f = rpc_infer_header_forward(i->grpc->service->infer);
         const struct grpc_call      *grpc = i->grpc;
 
+        if (LIKELY(!f->has_pattern))
+                return NULL;
         for (size_t k = 0; k < grpc->n_metadata; k++)
                 if (!access_hides_field(&grpc->access, grpc->metadata[k].name))
                         TRY(header_forward_add(f, grpc->metadata[k].name, grpc->metadata[k].value,
