@@ -61,27 +61,42 @@ static void report(const struct kit_stream *s, TRITONSERVER_Error *err) {
         kit_error_log(failed, "failed to report the statistics of a response");
 }
 
-TRITONSERVER_Error *kit_stream_send(struct kit_stream *s, TRITONSERVER_Error *err) {
+static TRITONSERVER_Error *send_with(struct kit_stream *s, uint32_t flags,
+                                     TRITONSERVER_Error *err) {
         TRITONBACKEND_Response *response = s->response;
         TRITONSERVER_Error     *failed;
 
         s->response = NULL;
         report(s, err);
-        failed = TRITONBACKEND_ResponseSend(response, 0, err);
+        failed = TRITONBACKEND_ResponseSend(response, flags, err);
         if (err != NULL)
                 TRITONSERVER_ErrorDelete(err);
         return failed;
+}
+
+TRITONSERVER_Error *kit_stream_send(struct kit_stream *s, TRITONSERVER_Error *err) {
+        return send_with(s, 0, err);
+}
+
+TRITONSERVER_Error *kit_stream_send_last(struct kit_stream *s, TRITONSERVER_Error *err) {
+        s->has_ended = true; /* also when it fails: the server has the response then, too */
+        return send_with(s, TRITONSERVER_RESPONSE_COMPLETE_FINAL, err);
+}
+
+void kit_stream_drop(struct kit_stream *s) {
+        kit_error_log(TRITONBACKEND_ResponseFactoryDelete(s->factory),
+                      "failed to delete a response factory");
 }
 
 void kit_stream_close(struct kit_stream *s) {
         if (s->response != NULL)
                 kit_error_log(TRITONBACKEND_ResponseDelete(s->response),
                               "failed to delete a response");
-        kit_error_log(TRITONBACKEND_ResponseFactorySendFlags(s->factory,
-                                                             TRITONSERVER_RESPONSE_COMPLETE_FINAL),
-                      "failed to end the responses of a request");
-        kit_error_log(TRITONBACKEND_ResponseFactoryDelete(s->factory),
-                      "failed to delete a response factory");
+        if (!s->has_ended)
+                kit_error_log(TRITONBACKEND_ResponseFactorySendFlags(
+                                      s->factory, TRITONSERVER_RESPONSE_COMPLETE_FINAL),
+                              "failed to end the responses of a request");
+        kit_stream_drop(s);
 }
 
 bool kit_stream_is_cancelled(const struct kit_stream *s) {
@@ -90,6 +105,16 @@ bool kit_stream_is_cancelled(const struct kit_stream *s) {
         kit_error_log(TRITONBACKEND_ResponseFactoryIsCancelled(s->factory, &is_cancelled),
                       "failed to ask whether a request is cancelled");
         return is_cancelled;
+}
+
+void kit_stream_report_cancelled(const struct kit_stream *s) {
+        struct kit_stream   missing = { .instance = s->instance,
+                                        .factory = s->factory,
+                                        .start_ns = kit_clock_ns() };
+        TRITONSERVER_Error *err = kit_error(TRITONSERVER_ERROR_CANCELLED, "the client gave up");
+
+        report(&missing, err);
+        TRITONSERVER_ErrorDelete(err);
 }
 
 bool kit_stream_wait_ms(const struct kit_stream *s, uint64_t ms) {

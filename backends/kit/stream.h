@@ -31,6 +31,7 @@ struct kit_stream {
         TRITONBACKEND_Response        *response; /* owned; between respond and send */
         uint64_t                       start_ns;        /* of that response */
         uint64_t                       output_start_ns; /* 0 until kit_stream_outputs() */
+        bool                           has_ended;       /* the last response was sent */
 };
 
 TRITONSERVER_Error *kit_stream_open(struct kit_stream *s, TRITONBACKEND_ModelInstance *instance,
@@ -41,12 +42,18 @@ TRITONSERVER_Error *kit_stream_respond(struct kit_stream *s);
 void kit_stream_outputs(struct kit_stream *s);
 /* Sends it, with `err` if that is not NULL, which is taken. */
 TRITONSERVER_Error *kit_stream_send(struct kit_stream *s, TRITONSERVER_Error *err);
+/* The same with the last one, so that the end needs no message of its own. */
+TRITONSERVER_Error *kit_stream_send_last(struct kit_stream *s, TRITONSERVER_Error *err);
 /* Ends the responses. A response that was not sent is dropped. */
 void kit_stream_close(struct kit_stream *s);
+/* In the place of kit_stream_close(), of a request that is answered without the stream. */
+void kit_stream_drop(struct kit_stream *s);
 
 bool kit_stream_is_cancelled(const struct kit_stream *s);
 /* Waits; false, soon, when the client has given up. */
 bool kit_stream_wait_ms(const struct kit_stream *s, uint64_t ms);
+/* Reports that the client has given up: that the next response is not made. */
+void kit_stream_report_cancelled(const struct kit_stream *s);
 
 /* Answers a request that has no stream with `err`, which is taken; reports, and releases it. */
 void kit_stream_refuse(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request,

@@ -9,7 +9,8 @@
  *     output IDX    UINT32 [1]   i
  *
  * Responses come from a thread of the request's own, which goes on when the request is released.
- * A request that is cancelled gets no further response, only its end.
+ * A request that is cancelled gets no further response, only its end,
+ * and the next response counts as cancelled.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -127,8 +128,10 @@ static void free_job(struct job *job) {
 
 static TRITONSERVER_Error *respond_all(struct job *job) {
         for (uint32_t i = 0; i < job->n; i++) {
-                if (!kit_stream_wait_ms(&job->stream, job->delays_ms[i]))
+                if (!kit_stream_wait_ms(&job->stream, job->delays_ms[i])) {
+                        kit_stream_report_cancelled(&job->stream);
                         return NULL;
+                }
                 KIT_TRY(kit_stream_respond(&job->stream));
                 kit_stream_outputs(&job->stream);
                 KIT_TRY(kit_stream_send(&job->stream, fill(job, i)));
@@ -199,11 +202,6 @@ static TRITONSERVER_Error *make_job(TRITONBACKEND_ModelInstance *triton,
         return NULL;
 }
 
-static void drop_factory(struct kit_stream *s) {
-        kit_error_log(TRITONBACKEND_ResponseFactoryDelete(s->factory),
-                      "failed to delete a response factory");
-}
-
 /* The job is its thread's afterwards. */
 static TRITONSERVER_Error *start_job(TRITONBACKEND_ModelInstance *triton, struct instance *instance,
                                      TRITONBACKEND_Request *request, uint32_t *ret_wait_ms) {
@@ -214,7 +212,7 @@ static TRITONSERVER_Error *start_job(TRITONBACKEND_ModelInstance *triton, struct
         *ret_wait_ms = job->wait_ms;
         err = kit_workers_start(&instance->workers, run_job, job);
         if (err != NULL) {
-                drop_factory(&job->stream);
+                kit_stream_drop(&job->stream);
                 free_job(job);
         }
         return err;
@@ -228,7 +226,7 @@ static void wait_ms(TRITONBACKEND_ModelInstance *triton, TRITONBACKEND_Request *
 
         if (err == NULL) {
                 (void)kit_stream_wait_ms(&watch, ms);
-                drop_factory(&watch);
+                kit_stream_drop(&watch);
         }
         kit_error_log(err, "failed to wait");
 }

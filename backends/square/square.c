@@ -5,7 +5,8 @@
  *     output OUT  INT32 [1]   IN
  *
  * Responses come from a thread of the request's own, which goes on when the request is released,
- * as fast as they are taken. A request that is cancelled gets no further response, only its end.
+ * as fast as they are taken. A request that is cancelled gets no further response, only its end,
+ * and the next response counts as cancelled.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +100,11 @@ static TRITONSERVER_Error *fill(struct job *job) {
 }
 
 static TRITONSERVER_Error *respond_all(struct job *job) {
-        for (int32_t i = 0; i < job->number && !kit_stream_is_cancelled(&job->stream); i++) {
+        for (int32_t i = 0; i < job->number; i++) {
+                if (kit_stream_is_cancelled(&job->stream)) {
+                        kit_stream_report_cancelled(&job->stream);
+                        return NULL;
+                }
                 KIT_TRY(kit_stream_respond(&job->stream));
                 kit_stream_outputs(&job->stream);
                 KIT_TRY(kit_stream_send(&job->stream, fill(job)));
@@ -146,8 +151,7 @@ static TRITONSERVER_Error *start_job(TRITONBACKEND_ModelInstance *triton,
         err = kit_workers_start(&instance->workers, run_job, job);
         if (err == NULL)
                 return NULL;
-        kit_error_log(TRITONBACKEND_ResponseFactoryDelete(job->stream.factory),
-                      "failed to delete a response factory");
+        kit_stream_drop(&job->stream);
         free(job);
         return err;
 }

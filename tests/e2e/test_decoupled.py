@@ -5,6 +5,7 @@ The backends `repeat` and `square` answer from threads of their own, after the r
 """
 import json
 import struct
+import time
 import urllib.error
 import urllib.request
 
@@ -35,6 +36,7 @@ MODELS = {
     "square": SQUARE,
     "square_counted": SQUARE,
     "repeat": REPEAT,
+    "repeat_counted": REPEAT,
 }
 
 OPTIONS = ("--grpc-max-response-pool-size=4", "--metrics-config=histogram_latencies=true")
@@ -220,3 +222,21 @@ def test_statistics_of_responses(server, client):
         index: (r["success"]["count"], r["success"]["ns"]) for index, r in responses.items()}
 
     assert metric(server, "nv_inference_first_response_histogram_ms_count", model) == 2
+
+
+def test_statistics_of_a_cancelled_request(server, client):
+    """The response that is not made is counted as cancelled; the server is asked until it is."""
+    stream = client.stream([repeat(client, [1, 2, 3], [0, 0, HOUR], model="repeat_counted")])
+    assert [outputs(next(stream))["IDX"] for _ in range(2)] == [0, 1]
+    stream.cancel()
+    deadline = time.monotonic() + 20
+    while True:
+        with urllib.request.urlopen(f"{server.url}/v2/models/repeat_counted/stats",
+                                    timeout=20) as answer:
+            (stats,) = json.load(answer)["model_stats"]
+        if "2" in stats["response_stats"]:
+            break
+        assert time.monotonic() < deadline, stats
+    assert {index: (r["success"]["count"], r["cancel"]["count"])
+            for index, r in stats["response_stats"].items()} == {
+                "0": (1, 0), "1": (1, 0), "2": (0, 1)}
