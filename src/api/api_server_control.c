@@ -96,6 +96,11 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerPollModelRepository(
         return error_to_api(server_poll(server_from_api(server)));
 }
 
+struct TRITONSERVER_Error *NESO_ServerStartPoll(struct TRITONSERVER_Server *server) {
+        API_NEEDS(server);
+        return error_to_api(server_start_poll(server_from_api(server)));
+}
+
 static struct error *register_with(struct server *s, const char *path,
                                    const struct TRITONSERVER_Parameter **mapping, size_t n,
                                    struct repo_name *names) {

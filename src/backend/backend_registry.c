@@ -20,9 +20,13 @@ struct backend_registry {
         bool                 auto_complete;
         struct kept_setting *settings; /* owned */
         size_t               n_settings;
-        struct mutex         lock; /* rank LOCK_SERVER; serialises opening, guards the map */
-        struct map           by_path; /* struct backend, ref */
+        struct mutex         lock;    /* rank LOCK_SERVER; guards the map */
+        struct cond          changed; /* what somebody was opening is open, or is not */
+        struct map           by_path; /* struct backend, ref; or `being_opened` */
 };
+
+/* In the place of a backend that is not there yet; only its address counts. */
+static const struct backend being_opened;
 
 struct backend_registry *backend_registry_new(const struct backend_registry_options *o) {
         struct backend_registry *r = mem_zalloc(sizeof(*r));
@@ -36,6 +40,7 @@ struct backend_registry *backend_registry_new(const struct backend_registry_opti
                                                         mem_strdup(o->settings[i].name),
                                                         mem_strdup(o->settings[i].value) };
         mutex_init(&r->lock, LOCK_SERVER);
+        cond_init(&r->changed);
         map_init(&r->by_path);
         return r;
 }
@@ -55,6 +60,7 @@ void backend_registry_free(struct backend_registry *r) {
                 free(r->settings[i].value);
         }
         free(r->settings);
+        cond_done(&r->changed);
         mutex_done(&r->lock);
         free(r->directory);
         free(r);
@@ -138,22 +144,49 @@ struct error *backend_registry_find(const struct backend_registry *r,
                          library, w->model, version_path, model_path, backend_path);
 }
 
+/* A new reference; NULL when it is the caller's to open. Waits for others that open it. */
+static struct backend *get_or_claim(struct backend_registry *r, const char *path) {
+        struct backend *b;
+
+        MUTEX_GUARD(&r->lock);
+        while ((b = map_find(&r->by_path, str_of(path))) == &being_opened)
+                cond_wait(&r->changed, &r->lock);
+        if (b == NULL)
+                map_set(&r->by_path, str_of(path), (void *)(uintptr_t)&being_opened);
+        else
+                backend_ref(b);
+        return b;
+}
+
+/* `b` NULL: it could not be opened. */
+static void put_claimed(struct backend_registry *r, const char *path, struct backend *b) {
+        MUTEX_GUARD(&r->lock);
+        if (b != NULL)
+                map_set(&r->by_path, str_of(path), b);
+        else
+                map_remove(&r->by_path, str_of(path));
+        cond_broadcast(&r->changed);
+}
+
 struct error *backend_registry_get(struct backend_registry *r, const struct backend_wanted *wanted,
                                    struct backend **ret) {
         AUTO_CHARS      path = NULL;
         AUTO_STRBUF     config = { 0 };
         struct backend *b;
+        struct error   *err;
 
         strbuf_init(&config, 0);
         TRY(backend_registry_find(r, wanted, &path));
-        MUTEX_GUARD(&r->lock);
-        b = map_find(&r->by_path, str_of(path));
+        b = get_or_claim(r, path);
         if (b == NULL) {
                 print_config(r, wanted->backend, &config);
-                TRY(backend_open(wanted->backend, path, &config, &b));
-                map_set(&r->by_path, str_of(path), b);
+                err = backend_open(wanted->backend, path, &config, &b);
+                if (err == NULL)
+                        backend_ref(b); /* one for the map, one for the caller */
+                put_claimed(r, path, err == NULL ? b : NULL);
+                if (err != NULL)
+                        return err;
         }
-        backend_ref(b);
         *ret = b;
         return NULL;
 }
@@ -165,5 +198,6 @@ void backend_registry_each(struct backend_registry *r,
 
         MUTEX_GUARD(&r->lock);
         while ((e = map_next(&r->by_path, &at)) != NULL)
-                each(e->value, userp);
+                if (e->value != &being_opened)
+                        each(e->value, userp);
 }

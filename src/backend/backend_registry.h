@@ -6,9 +6,8 @@
  *
  * Ownership.  The registry keeps a reference to each open backend until it is freed, so that a
  * backend outlives reloads of its last model.
- * Threads.  Any; opening is serialised under a mutex of its own (rank LOCK_SERVER), which is held
- * across the plug-in's Initialize: the C API asks for serial initialisation, and Initialize may
- * not call back into loading.
+ * Threads.  Any; who wants a library that somebody else is opening waits for it, other libraries
+ * are opened meanwhile. No lock is held across the plug-in's Initialize.
  */
 #pragma once
 

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "frontend/core_error.h"
-#include "triton/core/tritonserver.h"
+#include "triton/core/neso.h"
 
 struct poller {
         struct TRITONSERVER_Server *core; /* borrowed */
@@ -33,7 +33,7 @@ static void poller_main(void *arg) {
 
         while (wait_for_next(p)) {
                 AUTO_ERROR err =
-                        core_error_take(TRITONSERVER_ServerPollModelRepository(p->core));
+                        core_error_take(NESO_ServerStartPoll(p->core));
 
                 if (err != NULL && err->code != ERR_UNAVAILABLE) /* that is: stopping */
                         log_error("%s", err->message);

@@ -3,7 +3,7 @@
  *
  * Ownership.  poller_start() makes it, poller_stop() ends it.
  * Threads.  One of its own; start and stop by the same thread. The core is asked with no lock held,
- * and a look that takes longer than the interval delays the next one.
+ * and a look that takes longer than the interval delays the next one; loads that it begins do not.
  */
 #pragma once
 

@@ -12,9 +12,13 @@
 
 struct agent_registry {
         char        *directory; /* owned */
-        struct mutex lock;      /* rank LOCK_SERVER; serialises opening, guards the map */
-        struct map   by_name;   /* struct agent, owned */
+        struct mutex lock;      /* rank LOCK_SERVER; guards the map */
+        struct cond  changed;   /* what somebody was opening is open, or is not */
+        struct map   by_name;   /* struct agent, owned; or `being_opened` */
 };
+
+/* In the place of an agent that is not there yet; only its address counts. */
+static const struct agent being_opened;
 
 /* ---- one library ----------------------------------------------------------------------------- */
 
@@ -92,6 +96,7 @@ struct agent_registry *agent_registry_new(const char *directory) {
 
         r->directory = mem_strdup(directory);
         mutex_init(&r->lock, LOCK_SERVER);
+        cond_init(&r->changed);
         map_init(&r->by_name);
         return r;
 }
@@ -105,6 +110,7 @@ void agent_registry_free(struct agent_registry *r) {
         while ((e = map_next(&r->by_name, &at)) != NULL)
                 agent_close(e->value);
         map_done(&r->by_name);
+        cond_done(&r->changed);
         mutex_done(&r->lock);
         free(r->directory);
         free(r);
@@ -133,20 +139,43 @@ static struct error *find_library(const struct agent_registry *r, const char *na
         return NULL;
 }
 
+/* NULL when it is the caller's to open. Waits for others that open it. */
+static struct agent *find_or_claim(struct agent_registry *r, const char *name) {
+        struct agent *a;
+
+        MUTEX_GUARD(&r->lock);
+        while ((a = map_find(&r->by_name, str_of(name))) == &being_opened)
+                cond_wait(&r->changed, &r->lock);
+        if (a == NULL)
+                map_set(&r->by_name, str_of(name), (void *)(uintptr_t)&being_opened);
+        return a;
+}
+
+/* `a` NULL: it could not be opened. */
+static void put_claimed(struct agent_registry *r, const char *name, struct agent *a) {
+        MUTEX_GUARD(&r->lock);
+        if (a != NULL)
+                map_set(&r->by_name, str_of(name), a);
+        else
+                map_remove(&r->by_name, str_of(name));
+        cond_broadcast(&r->changed);
+}
+
 struct error *agent_registry_get(struct agent_registry *r, const char *name, const char *model,
                                  struct agent **ret) {
         AUTO_CHARS    path = NULL;
+        struct error *err = NULL;
         struct agent *a;
 
         TRY(find_library(r, name, model, &path));
-        MUTEX_GUARD(&r->lock);
-        a = map_find(&r->by_name, str_of(name));
+        a = find_or_claim(r, name);
         if (a == NULL) {
-                TRY(error_wrap(agent_open(name, path, &a),
-                               "unable to open repository agent '%s' for model '%s'", name,
-                               model));
-                map_set(&r->by_name, str_of(name), a);
+                err = agent_open(name, path, &a);
+                put_claimed(r, name, err == NULL ? a : NULL);
         }
+        if (err != NULL)
+                return error_wrap(err, "unable to open repository agent '%s' for model '%s'", name,
+                                  model);
         *ret = a;
         return NULL;
 }
@@ -158,5 +187,6 @@ void agent_registry_each(struct agent_registry *r,
 
         MUTEX_GUARD(&r->lock);
         while ((e = map_next(&r->by_name, &at)) != NULL)
-                each(e->value, userp);
+                if (e->value != &being_opened)
+                        each(e->value, userp);
 }

@@ -8,9 +8,9 @@
  *
  * Ownership.  The registry owns its agents until it is freed, when each gets
  * TRITONREPOAGENT_Finalize and its library is unloaded: all models that use one must have ended.
- * Threads.  Any; opening is serialised under a mutex of rank LOCK_SERVER, which is held across the
- * plug-in's Initialize, as for backends. An open agent does not change, but for `state`, which is
- * the agent's own.
+ * Threads.  Any; who wants a library that somebody else is opening waits for it, as for backends,
+ * and no lock is held across the plug-in's Initialize. An open agent does not change, but for `state`,
+ * which is the agent's own.
  */
 #pragma once
 

@@ -6,10 +6,13 @@
  */
 #pragma once
 
+#include "base/list.h"
+
 #include <stddef.h>
 
 struct loader_job {
         void (*run)(struct loader_job *job);
+        struct list_node node; /* in loader_crew.h */
 };
 
 /* Runs the jobs on at most n_threads threads and waits for them. */

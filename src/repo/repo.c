@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "infer/model.h"
+#include "repo/loader_crew.h"
 #include "repo/model_instances.h"
 #include "repo/override.h"
 #include "repo/repo_inside.h"
@@ -144,6 +145,8 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
         repo_table_init(&r->table);
         r->overrides = override_store_new();
         r->parts.places = r->overrides;
+        r->loads = loader_crew_new(r->n_load_threads);
+        r->unloads = loader_crew_new(r->n_load_threads);
         err = add_paths(r, o);
         if (err != NULL) {
                 repo_free(r);
@@ -156,6 +159,8 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
 void repo_free(struct repo *r) {
         if (r == NULL)
                 return;
+        loader_crew_free(r->loads);
+        loader_crew_free(r->unloads);
         repo_table_done(&r->table);
         override_store_free(r->overrides);
         for (size_t i = 0; i < r->n_paths; i++)

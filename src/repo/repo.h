@@ -48,7 +48,7 @@ struct repo_options {
 };
 
 struct error *repo_new(const struct repo_options *options, struct repo **ret) NODISCARD;
-/* All models must be unloaded and reaped. */
+/* All models must be unloaded and reaped. Waits for what polls have begun. */
 void repo_free(struct repo *r);
 
 /* Can every path be read? NOT_FOUND and the like "failed to read model repository '<path>': ..." of
@@ -80,8 +80,11 @@ struct error *repo_unload(struct repo *r, const char *name) NODISCARD;
 
 /* Looks at the files once: loads what is new or changed and has been still since the look before,
  * unloads what has been gone since then. Failures are logged. Models of a repository that cannot be
- * read now stay as they are. */
+ * read now stay as they are; of one that is being loaded or unloaded a later look sees to what has
+ * changed. */
 void repo_poll(struct repo *r);
+/* The same, and returns when it has looked: loads and unloads go on behind it. */
+void repo_start_poll(struct repo *r);
 
 /* One more repository, one fewer; its models are not touched. `names` gives directories of the
  * repository another name as a model. */

@@ -62,7 +62,7 @@ void repo_change_end(struct repo *r, struct repo_entry *e) {
         MUTEX_GUARD(&r->table.lock);
         e->is_busy = false;
         r->n_changing--;
-        repo_table_forget_locked(&r->table, e);
+        repo_forget_locked(r, e);
         cond_broadcast(&r->table.changed);
 }
 

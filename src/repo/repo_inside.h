@@ -6,6 +6,7 @@
 #include "base/notice.h"
 #include "repo/repo_table.h"
 
+struct loader_crew;
 struct override_store;
 
 /* One --model-repository. */
@@ -26,6 +27,8 @@ struct repo {
         bool                   has_namespaces;
         struct override_store *overrides; /* owned */
         struct repo_table      table;
+        struct loader_crew    *loads;   /* owned; of polls that nobody waits for */
+        struct loader_crew    *unloads; /* owned; the same: a load that hangs is not in their way */
 
         /* Guarded by the table's lock. */
         struct repo_path *paths; /* owned */
@@ -37,6 +40,12 @@ struct repo {
 
 void              repo_path_done(struct repo_path *p);
 struct repo_path *repo_find_path_locked(struct repo *r, const char *path);
+
+/* repo_table_forget_locked(), but for the end: who unloads all walks over the entries. */
+static inline void repo_forget_locked(struct repo *r, struct repo_entry *e) {
+        if (!r->is_stopping)
+                repo_table_forget_locked(&r->table, e);
+}
 
 /* INVALID_ARG: so many models have that name. */
 struct error *repo_ambiguous_name(size_t n, const char *name) COLD;

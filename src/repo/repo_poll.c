@@ -3,13 +3,13 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "repo/loader_pool.h"
+#include "repo/loader_crew.h"
 #include "repo/model_files.h"
 #include "repo/model_mark.h"
 #include "repo/repo_change.h"
 #include "repo/repo_scan.h"
 
-/* One model that is to be loaded again, or unloaded. */
+/* One model that is to be loaded again, or unloaded. It ends with its run. */
 struct step {
         struct loader_job  job;
         struct repo       *repo;
@@ -20,14 +20,19 @@ struct step {
 };
 
 struct steps {
-        struct step **items; /* owned, and each */
+        struct step **items; /* owned; each ends with its run */
         size_t        n_items;
 };
 
-static struct step *add_step(struct steps *steps, const struct model_key *key) {
+static void run_step(struct loader_job *job);
+
+static struct step *add_step(struct steps *steps, struct repo *r, struct repo_entry *e) {
         struct step *s = mem_zalloc(sizeof(*s));
 
-        s->key = (struct model_key){ mem_strdup(key->namespace), mem_strdup(key->name) };
+        s->job.run = run_step;
+        s->repo = r;
+        s->key = (struct model_key){ mem_strdup(e->namespace), mem_strdup(e->name) };
+        e->is_planned = true;
         steps->items = mem_realloc(steps->items, (steps->n_items + 1) * sizeof(struct step *));
         steps->items[steps->n_items++] = s;
         return s;
@@ -53,6 +58,15 @@ static struct error *load_marked(struct step *s, const struct model_source *sour
         return err;
 }
 
+/* Has waited for its turn: what has changed meanwhile is for the next look. */
+static bool is_as_seen(const struct step *s) {
+        struct model_mark *now = mark_of(s->directory);
+        bool               is_same = model_mark_equal(s->mark, now);
+
+        model_mark_free(now);
+        return is_same;
+}
+
 static void load(struct step *s) {
         const struct model_source source = { .key = s->key,
                                              .repository = s->repository,
@@ -64,11 +78,32 @@ static void load(struct step *s) {
 
         if (err != NULL)
                 return; /* stopping */
-        if (!repo_entry_is_current(s->repo, e, s->mark)) /* by a poll at the same time */
+        if (is_as_seen(s))
                 err = load_marked(s, &source, e);
         repo_change_end(s->repo, e);
         if (err != NULL)
                 log_error("failed to poll model '%s': %s", label, err->message);
+}
+
+/* The next look may plan for it again. */
+static void end_plan(struct step *s) {
+        struct repo_entry *e;
+
+        MUTEX_GUARD(&s->repo->table.lock);
+        e = repo_table_find_locked(&s->repo->table, &s->key);
+        if (e == NULL)
+                return;
+        e->is_planned = false;
+        repo_forget_locked(s->repo, e);
+}
+
+static void step_free(struct step *s) {
+        model_mark_free(s->mark);
+        free((char *)(uintptr_t)s->key.namespace);
+        free((char *)(uintptr_t)s->key.name);
+        free(s->repository);
+        free(s->directory);
+        free(s);
 }
 
 static void run_step(struct loader_job *job) {
@@ -78,6 +113,8 @@ static void run_step(struct loader_job *job) {
                 load(s);
         else
                 error_free(repo_unload_one(s->repo, &s->key)); /* stopping */
+        end_plan(s);
+        step_free(s);
 }
 
 /* Does it serve from a repository that nobody can look into now? Then one of its name elsewhere
@@ -100,13 +137,11 @@ static void look_at(struct repo *r, const struct repo_scan *scan, const struct f
         e = repo_table_add_locked(&r->table, &found->key, found->directory, found->repository);
         repo_entry_note_twins_locked(e, scan, found);
         is_still = model_mark_equal(e->seen, mark);
-        is_due = !e->is_busy && !e->is_duplicate && !is_held(e, scan) &&
+        is_due = !e->is_busy && !e->is_planned && !e->is_duplicate && !is_held(e, scan) &&
                  !model_mark_equal(e->mark, mark) && !model_mark_equal(e->tried, mark);
         if (is_still && is_due) {
-                struct step *s = add_step(steps, &found->key);
+                struct step *s = add_step(steps, r, e);
 
-                s->job.run = run_step;
-                s->repo = r;
                 s->repository = mem_strdup(found->repository);
                 s->directory = mem_strdup(found->directory);
                 s->mark = mark;
@@ -122,21 +157,18 @@ static void forget_locked(struct repo *r, struct repo_entry *e) {
         model_mark_free(e->tried);
         e->seen = e->tried = NULL;
         e->is_wanted = e->is_duplicate = false;
-        repo_table_forget_locked(&r->table, e);
+        repo_forget_locked(r, e);
 }
 
 static void miss_locked(struct repo *r, struct repo_entry *e, struct steps *steps) {
-        if (e->mark == NULL && !e->is_busy) {
+        bool is_changing = e->is_busy || e->is_planned;
+
+        if (e->mark == NULL && !is_changing) {
                 forget_locked(r, e);
                 return;
         }
-        if (e->seen == NULL && e->mark != NULL && !e->is_busy) {
-                const struct model_key key = repo_entry_key(e);
-                struct step           *s = add_step(steps, &key);
-
-                s->job.run = run_step;
-                s->repo = r;
-        }
+        if (e->seen == NULL && e->mark != NULL && !is_changing)
+                add_step(steps, r, e);
         model_mark_free(e->seen);
         e->seen = NULL;
 }
@@ -158,29 +190,8 @@ static void look_for_gone(struct repo *r, const struct repo_scan *scan, struct s
         free(entries);
 }
 
-static void step_free(struct step *s) {
-        model_mark_free(s->mark);
-        free((char *)(uintptr_t)s->key.namespace);
-        free((char *)(uintptr_t)s->key.name);
-        free(s->repository);
-        free(s->directory);
-        free(s);
-}
-
-static void run_steps(struct repo *r, struct steps *steps) {
-        struct loader_job **jobs = mem_zalloc((steps->n_items + 1) * sizeof(struct loader_job *));
-
-        for (size_t i = 0; i < steps->n_items; i++)
-                jobs[i] = &steps->items[i]->job;
-        if (steps->n_items > 0)
-                loader_pool_run_all(jobs, steps->n_items, r->n_load_threads);
-        free(jobs);
-        for (size_t i = 0; i < steps->n_items; i++)
-                step_free(steps->items[i]);
-        free(steps->items);
-}
-
-void repo_poll(struct repo *r) {
+/* What there is to do now, owned by the caller. */
+static struct steps look(struct repo *r) {
         struct steps     steps = { 0 };
         struct repo_scan scan;
 
@@ -189,5 +200,26 @@ void repo_poll(struct repo *r) {
                 look_at(r, &scan, &scan.models[i], &steps);
         look_for_gone(r, &scan, &steps);
         repo_scan_done(&scan);
-        run_steps(r, &steps);
+        return steps;
+}
+
+void repo_poll(struct repo *r) {
+        struct steps        steps = look(r);
+        struct loader_job **jobs = mem_zalloc((steps.n_items + 1) * sizeof(struct loader_job *));
+
+        for (size_t i = 0; i < steps.n_items; i++)
+                jobs[i] = &steps.items[i]->job;
+        if (steps.n_items > 0)
+                loader_pool_run_all(jobs, steps.n_items, r->n_load_threads);
+        free(jobs);
+        free(steps.items);
+}
+
+void repo_start_poll(struct repo *r) {
+        struct steps steps = look(r);
+
+        for (size_t i = 0; i < steps.n_items; i++)
+                loader_crew_push(steps.items[i]->directory != NULL ? r->loads : r->unloads,
+                                 &steps.items[i]->job);
+        free(steps.items);
 }

@@ -143,7 +143,7 @@ static void unlink_locked(struct repo_table *t, struct repo_entry *e) {
 
 void repo_table_forget_locked(struct repo_table *t, struct repo_entry *e) {
         assert(mutex_is_held(&t->lock));
-        if (e->n_versions > 0 || e->is_busy || e->is_wanted || e->is_duplicate ||
+        if (e->n_versions > 0 || e->is_busy || e->is_planned || e->is_wanted || e->is_duplicate ||
             e->n_waiting > 0 || e->seen != NULL || e->tried != NULL)
                 return;
         unlink_locked(t, e);

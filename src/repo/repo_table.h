@@ -32,6 +32,7 @@ struct repo_entry {
         char                *repository; /* owned; where it was found; "" of sent files */
         bool                 is_duplicate;
         bool                 is_busy;   /* it is being loaded or unloaded: one such step at a time */
+        bool                 is_planned; /* a poll has found something to do about it */
         bool                 is_override; /* the configuration came with a request, not from a file */
         bool                 is_wanted;   /* since the start: the server is not ready without it */
         unsigned             n_waiting;   /* for their turn, while it is busy */

@@ -94,6 +94,8 @@ struct error *server_load_model(struct server *s, const char *name, const struct
 struct error *server_unload_model(struct server *s, const char *name) NODISCARD;
 /* Mode POLL only, else UNAVAILABLE; blocks until what changed is loaded. */
 struct error *server_poll(struct server *s) NODISCARD;
+/* The same, and returns when it has looked. */
+struct error *server_start_poll(struct server *s) NODISCARD;
 /* Mode EXPLICIT only, else UNSUPPORTED; see repo_add_path() and repo_remove_path(). */
 struct error *server_register_repository(struct server *s, const char *path,
                                          const struct repo_name *names, size_t n_names) NODISCARD;

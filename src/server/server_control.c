@@ -53,12 +53,23 @@ struct error *server_unload_model(struct server *s, const char *name) {
         return repo_unload(s->repo, name);
 }
 
-struct error *server_poll(struct server *s) {
+static struct error *check_poll(const struct server *s) {
         if (s->control_mode != MODEL_CONTROL_POLL)
                 return error_new_text(ERR_UNAVAILABLE, "polling is disabled");
         if (atomic_load(&s->state) != SERVER_READY)
                 return error_new_text(ERR_UNAVAILABLE, "Server not ready");
+        return NULL;
+}
+
+struct error *server_poll(struct server *s) {
+        TRY(check_poll(s));
         repo_poll(s->repo);
+        return NULL;
+}
+
+struct error *server_start_poll(struct server *s) {
+        TRY(check_poll(s));
+        repo_start_poll(s->repo);
         return NULL;
 }
 

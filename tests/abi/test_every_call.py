@@ -77,6 +77,7 @@ FAILS = {
     "TRITONBACKEND_StateBufferAttributes": "there is no such state",
     "TRITONBACKEND_StateNew": "State configuration is missing for model 'probe'",
     "TRITONBACKEND_StateUpdate": "there is no such state",
+    "NESO_ServerStartPoll": "polling is disabled",
     "TRITONSERVER_ServerPollModelRepository": "polling is disabled",
     "TRITONSERVER_ServerUnregisterModelRepository": "repository not found",
     "TRITONSERVER_InferenceResponseParameter": "out of bounds index 0: response has 0 parameters",

@@ -11,8 +11,9 @@ import pytest
 from conftest import FIFO, require_build, write_repository
 from gate import Gate, gated
 from grpc_stubs import stubs  # noqa: F401
-from models import (control, index, infer, load, model_config, model_text, opens_server,
-                    wait_for_index, wait_until, write)
+from models import (control, index, infer, is_server_ready, load, model_config, model_text,
+                    opens_server, wait_for_index, wait_until, write)
+from scrape import metric
 
 BACKENDS = ("identity", "testing")
 POLL = ("--model-control-mode=poll", "--repository-poll-secs=1")
@@ -120,6 +121,38 @@ def test_new_models_load_while_others_serve(polled):
         gate.write(b"g")
         wait_for_index(polled, "slow-load", [("1", "READY", None)])
     assert infer(polled, "slow-load").status == 200
+
+
+def test_a_load_that_hangs(tmp_path):
+    """Other models come, change and go meanwhile, and nobody waits for it."""
+    hanging = {"config.pbtxt": model_text(parameters={"load_gate_fifo": "load_gate"}),
+               "load_gate": FIFO}
+    models = {name: model_text() for name in ("changes", "goes", "stays")}
+    with opens_server(tmp_path, models, *POLL) as server:
+        write_repository(tmp_path / ".new", {"hangs": hanging})
+        os.rename(tmp_path / ".new" / "hangs", tmp_path / "hangs")
+        wait_for_index(server, "hangs", [("1", "LOADING", None)])
+        first = infer(server, "changes")
+        write(server, "changes/1/model", "second")
+        os.rename(tmp_path / "goes", tmp_path / ".goes")
+        write(server, "comes/config.pbtxt", model_text())
+        (tmp_path / "comes" / "1").mkdir()
+        wait_for_index(server, "comes", [("1", "READY", None)])
+        wait_for_index(server, "goes", [("1", "UNAVAILABLE", "unloaded")])
+        wait_until(lambda: infer(server, "changes").serial > first.serial)
+        # Its own change is seen when the load is over; nothing asks twice meanwhile.
+        write(server, "hangs/config.pbtxt", model_text())
+        for _ in range(2):
+            wait_for_polls(server)
+        assert index(server)[-1] == ("stays", "1", "READY", None)
+        assert ("hangs", "1", "LOADING", None) in index(server)
+        assert not is_server_ready(server)
+        assert metric(server, "nv_inference_request_success", "changes") >= 1
+        assert server.text().count("loading: hangs:1") == 1
+        with open(tmp_path / "hangs" / "load_gate", "wb", buffering=0) as gate:
+            gate.write(b"g")
+        wait_until(lambda: server.text().count("successfully loaded 'hangs'") == 2)
+        assert infer(server, "hangs").status == 200
 
 
 def test_a_removed_model_finishes_what_it_has_begun(polled):

@@ -144,6 +144,16 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceTraceCustomActivi
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerObserveRejected(
         struct TRITONSERVER_Server *server, const char *limit);
 
+/* As TRITONSERVER_ServerPollModelRepository(), which returns when what it has found is loaded or
+ * unloaded; this returns when it has looked, and the rest goes on behind it. So a model whose load
+ * never ends does not keep later polls from all others. A look passes over models that are being
+ * loaded or unloaded; what has changed of them is for a later one.
+ *
+ * UNAVAILABLE unless the server's mode is TRITONSERVER_MODEL_CONTROL_POLL and it is ready,
+ * INVALID_ARG when `server` is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerStartPoll(
+        struct TRITONSERVER_Server *server);
+
 /* Counts one request that a front end refused because of its API key: adds 1 to the counter
  * neso_api_key_refused_total{key="<key>",reason="<reason>"}, which TRITONSERVER_ServerMetrics()
  * reports. `key` is the key's name (never the key), "" when none was given or it is unknown;

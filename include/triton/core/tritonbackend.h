@@ -20,10 +20,11 @@
  * it returns are the server's. Names, shapes and buffers belong to the object they came from.
  *
  * **Threads.** An instance is executed by one thread at a time, different instances by
- * different threads at once. TRITONBACKEND_Initialize() and TRITONBACKEND_Finalize() run alone;
- * models may be initialised side by side; the instances of a model one after another, unless
- * the backend asked for TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(). None
- * of these may load or unload models.
+ * different threads at once. TRITONBACKEND_Initialize() and TRITONBACKEND_Finalize() run once per
+ * library, beside other libraries' and with nothing else of their own; models may be initialised
+ * side by side; the instances of a model one after another, unless the backend asked for
+ * TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(). None of these may load or
+ * unload models.
  *
  * Time stamps are nanoseconds of CLOCK_MONOTONIC (C++: std::chrono::steady_clock).
  */

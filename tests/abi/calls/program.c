@@ -96,6 +96,7 @@ static void call_poll(const struct places *places) {
         OK(TRITONSERVER_ServerNew, &server, options);
         OK(TRITONSERVER_ServerOptionsDelete, options);
         OK(TRITONSERVER_ServerPollModelRepository, server);
+        OK(NESO_ServerStartPoll, server);
         OK(TRITONSERVER_ServerDelete, server);
 }
 

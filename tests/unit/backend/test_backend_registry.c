@@ -7,6 +7,9 @@
 
 #include "backend/backend_registry.h"
 
+#include <semaphore.h>
+#include <stdatomic.h>
+
 #include "backend/fake_host.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -350,6 +353,76 @@ static void test_each(void **state) {
         fake_library_close(&second);
 }
 
+/* A library whose Initialize waits, the first time, until it is let go. */
+struct hang {
+        atomic_uint n_calls;
+        sem_t       begun, let_go;
+};
+
+static void hang_once(void *userp) {
+        struct hang *h = userp;
+
+        if (atomic_fetch_add(&h->n_calls, 1) > 0)
+                return;
+        sem_post(&h->begun);
+        sem_wait(&h->let_go);
+}
+
+struct hanging_getter {
+        struct place   *place;
+        struct backend *backend; /* ref */
+};
+
+static void get_hanging(void *arg) {
+        struct hanging_getter *g = arg;
+
+        assert_ok(get(g->place, "fake", "libhanging.so", &g->backend), "libhanging.so");
+}
+
+/* While one library is being initialised, and that takes for ever, others are opened, and those
+ * that are open are there; who wants the same one waits. */
+static void test_one_that_hangs(void **state) {
+        static const char *const paths[] = { "backends/fake/libopen.so",
+                                             "backends/fake/libhanging.so",
+                                             "backends/fake/libother.so" };
+        struct fake_library      libraries[3];
+        struct hang              hang = { 0 };
+        struct thread            threads[2] = { { 0 } };
+        struct hanging_getter    getters[2];
+        struct place             p;
+
+        (void)state;
+        begin(&p);
+        for (size_t i = 0; i < 3; i++)
+                libraries[i] = fake_library_open(&p.tree, "fake_backend", paths[i]);
+        assert_found(&p, "libopen.so", paths[0]);
+        assert_int_equal(sem_init(&hang.begun, 0, 0), 0);
+        assert_int_equal(sem_init(&hang.let_go, 0, 0), 0);
+        fake_host_on_call(FAKE_INITIALIZE, hang_once, &hang);
+        for (size_t i = 0; i < 2; i++) {
+                getters[i] = (struct hanging_getter){ .place = &p };
+                assert_ok(thread_start(&threads[i], "getter", get_hanging, &getters[i]), "thread");
+                if (i == 0)
+                        assert_int_equal(sem_wait(&hang.begun), 0);
+        }
+        assert_found(&p, "libopen.so", paths[0]);
+        assert_found(&p, "libother.so", paths[2]);
+        assert_int_equal(fake_host_count(FAKE_INITIALIZE), 3);
+        assert_int_equal(sem_post(&hang.let_go), 0);
+        for (size_t i = 0; i < 2; i++)
+                thread_join(&threads[i]);
+        assert_ptr_equal(getters[0].backend, getters[1].backend);
+        for (size_t i = 0; i < 2; i++)
+                backend_unref(getters[i].backend);
+        fake_host_on_call(FAKE_INITIALIZE, NULL, NULL);
+        assert_int_equal(fake_host_count(FAKE_INITIALIZE), 3);
+        sem_destroy(&hang.begun);
+        sem_destroy(&hang.let_go);
+        end(&p);
+        for (size_t i = 0; i < 3; i++)
+                fake_library_close(&libraries[i]);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_search_order),
@@ -361,6 +434,7 @@ int main(void) {
                 cmocka_unit_test(test_failure_is_not_kept),
                 cmocka_unit_test(test_parallel_loads_open_once),
                 cmocka_unit_test(test_each),
+                cmocka_unit_test(test_one_that_hangs),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 
 #include "repo/repo.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -395,11 +396,98 @@ static void test_twins_stay_twins(void **state) {
         repo_place_end(&p);
 }
 
+/* The first load from now on waits until it is let go. */
+struct hang {
+        pthread_mutex_t lock;
+        pthread_cond_t  changed;
+        unsigned        n_calls;
+        bool            is_over;
+};
+
+static void hang_first(void *userp) {
+        struct hang *h = userp;
+
+        pthread_mutex_lock(&h->lock);
+        pthread_cond_broadcast(&h->changed);
+        if (h->n_calls++ == 0)
+                while (!h->is_over)
+                        pthread_cond_wait(&h->changed, &h->lock);
+        pthread_mutex_unlock(&h->lock);
+}
+
+static void await_hang(struct hang *h) {
+        pthread_mutex_lock(&h->lock);
+        while (h->n_calls == 0)
+                pthread_cond_wait(&h->changed, &h->lock);
+        pthread_mutex_unlock(&h->lock);
+}
+
+static void let_go(struct hang *h) {
+        pthread_mutex_lock(&h->lock);
+        h->is_over = true;
+        pthread_cond_broadcast(&h->changed);
+        pthread_mutex_unlock(&h->lock);
+}
+
+/* Polls go on for others: they come, change and go. What changes of the hanging one waits. */
+static void test_a_load_that_hangs(void **state) {
+        struct hang       hang = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false };
+        struct repo_place p;
+        AUTO_CHARS        gone = NULL;
+        AUTO_CHARS        away = NULL;
+
+        (void)state;
+        repo_place_begin(&p);
+        p.is_followed = true;
+        repo_place_add(&p, "gone", "");
+        repo_place_add(&p, "m", "");
+        repo_place_add(&p, "other", "");
+        repo_place_open(&p, one_folder, 1);
+        gone = temp_tree_path(&p.tree, "models/gone");
+        away = temp_tree_path(&p.tree, "away");
+        log_lines_begin();
+        assert_ok(repo_load_all(p.repo), "load");
+        repo_start_poll(p.repo);
+        fake_host_on_call(FAKE_MODEL_INITIALIZE, hang_first, &hang);
+        temp_tree_write(&p.tree, "models/m/1/model.bin", "second");
+        repo_start_poll(p.repo);
+        repo_start_poll(p.repo);
+        await_hang(&hang);
+        assert_true(repo_version_is_ready(p.repo, "m", 1));
+
+        /* Not begun a second time, whatever becomes of its files. */
+        temp_tree_write(&p.tree, "models/m/1/model.bin", "third one");
+        temp_tree_write(&p.tree, "models/other/2/model.bin", "two");
+        temp_tree_write(&p.tree, "models/new/config.pbtxt", REPO_PLACE_CONFIG);
+        temp_tree_folder(&p.tree, "models/new/1");
+        assert_int_equal(rename(gone, away), 0);
+        for (int i = 0; i < 3; i++)
+                repo_start_poll(p.repo);
+        repo_place_await_index(&p, "gone:1:UNAVAILABLE:unloaded\n"
+                                   "m:1:READY:-\n"
+                                   "new:1:READY:-\n"
+                                   "other:1:UNAVAILABLE:unloaded\n"
+                                   "other:2:READY:-\n");
+        assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 6);
+
+        let_go(&hang);
+        repo_place_await_index(&p, "gone:1:UNAVAILABLE:unloaded\n"
+                                   "m:1:READY:-\n"
+                                   "new:1:READY:-\n"
+                                   "other:1:UNAVAILABLE:unloaded\n"
+                                   "other:2:READY:-\n");
+        while (fake_host_count(FAKE_MODEL_INITIALIZE) < 7)
+                repo_poll(p.repo);
+        log_lines_end();
+        repo_place_end(&p);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_scripts),
                 cmocka_unit_test(test_changes_during_a_failing_load),
                 cmocka_unit_test(test_changes_during_a_load),
+                cmocka_unit_test(test_a_load_that_hangs),
                 cmocka_unit_test(test_unreadable_repository),
                 cmocka_unit_test(test_unreadable_among_others),
                 cmocka_unit_test(test_twins_stay_twins),
