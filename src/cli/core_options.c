@@ -81,11 +81,31 @@ static struct error *read_setting(const char *option, const char *text, struct s
         return NULL;
 }
 
-/* A setting of metrics that asks for what is not there. */
-static bool is_missing(const struct setting *s) {
+static bool is_one_of(const char *text, const char *a, const char *b) {
+        return strcmp(text, a) == 0 || strcmp(text, b) == 0;
+}
+
+/* The reference passes over what it does not know; a typing error should be told. */
+static struct error *check_metrics(const struct setting *s) {
+        bool is_off = is_one_of(s->value, "false", "0");
+
+        if (strcmp(s->name, "summary_quantiles") == 0 ||
+            (strcmp(s->name, "summary_latencies") == 0 && !is_off))
+                return error_new(ERR_UNSUPPORTED,
+                                 "--metrics-config: summaries are not supported; the "
+                                 "neso_*_duration_seconds histograms are always on");
         if (strcmp(s->name, "summary_latencies") == 0)
-                return strcmp(s->value, "false") != 0 && strcmp(s->value, "0") != 0;
-        return strcmp(s->name, "summary_quantiles") == 0;
+                return NULL;
+        if (!is_one_of(s->name, "counter_latencies", "histogram_latencies"))
+                return error_new(ERR_INVALID_ARG,
+                                 "--metrics-config: expects counter_latencies or "
+                                 "histogram_latencies, got: %s",
+                                 s->name);
+        if (!is_off && !is_one_of(s->value, "true", "1"))
+                return error_new(ERR_INVALID_ARG,
+                                 "--metrics-config: expects true or false, got: %s=%s", s->name,
+                                 s->value);
+        return NULL;
 }
 
 static struct error *set_settings(const struct cli_options *o,
@@ -102,16 +122,14 @@ static struct error *set_settings(const struct cli_options *o,
         }
         for (size_t i = 0; i < o->metrics_config.n_items; i++) {
                 TRY(read_setting("metrics-config", o->metrics_config.items[i], &s));
-                bool is_refused = is_missing(&s);
+                struct error *refusal = check_metrics(&s);
                 TRITONSERVER_Error *err =
                         TRITONSERVER_ServerOptionsSetMetricsConfig(t, s.group, s.name, s.value);
 
                 setting_done(&s);
                 CORE(err);
-                if (is_refused)
-                        return error_new(ERR_UNSUPPORTED,
-                                         "--metrics-config: summaries are not supported; the "
-                                         "neso_*_duration_seconds histograms are always on");
+                if (refusal)
+                        return refusal;
         }
         return NULL;
 }

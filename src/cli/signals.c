@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cli/signals.h"
 
+#include "base/clock.h"
+
 #include <signal.h>
 #include <stddef.h>
 #include <unistd.h>
@@ -20,10 +22,18 @@ void signals_block(void) {
         pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
+/* Shells, timeout(1) and supervisors send a signal to the process and to its group: the echo of
+ * the first signal is not a second one. */
+#define ECHO_NS (200 * NS_PER_MS)
+
+static uint64_t first_ns; /* written before the handler is there */
+
 static void end_at_once(int number) {
         static const char text[] = "Second signal received. Exiting immediately.\n";
 
         (void)number;
+        if (clock_now_ns() - first_ns < ECHO_NS)
+                return;
         if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
                 _exit(1);
         _exit(1);
@@ -43,6 +53,7 @@ int signals_wait(void (*on_hangup)(void *owner), void *owner) {
                         break;
                 on_hangup(owner);
         }
+        first_ns = clock_now_ns();
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
         stop_signals(&set);

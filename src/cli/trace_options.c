@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MODES_ANY, MODES_TRITON, MODES_OPENTELEMETRY };
 
@@ -98,6 +99,15 @@ static struct error *read_mode(const struct source *s, const char *value, enum t
         return NULL;
 }
 
+/* Without a scheme it is one of HTTP. */
+static struct error *read_url(const struct source *s, const char *value, const char **ret) {
+        if (*value == '\0' || (strstr(value, "://") && strncasecmp(value, "http://", 7) != 0 &&
+                               strncasecmp(value, "https://", 8) != 0))
+                return bad(s, "expects an address of http:// or https://");
+        *ret = value;
+        return NULL;
+}
+
 static struct error *add_resource(const struct source *s, const char *value,
                                   struct trace_config *c) {
         if (!strchr(value, '=') || *value == '=')
@@ -128,10 +138,9 @@ static struct error *set(const struct source *s, const char *name, const char *v
                 return read_u32(s, value, 0, &c->bsp_schedule_delay_ms);
         if (strcmp(name, "bsp_max_export_batch_size") == 0)
                 return read_u32(s, value, 1, &c->bsp_max_export_batch_size);
-        if (strcmp(name, "file") == 0)
-                c->file = value;
-        else
-                c->url = value;
+        if (strcmp(name, "url") == 0)
+                return read_url(s, value, &c->url);
+        c->file = value;
         return NULL;
 }
 

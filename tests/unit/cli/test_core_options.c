@@ -206,6 +206,11 @@ static void test_settings_of_metrics(void **state) {
         server_options_free(o);
         assert_refused("--metrics-config=summary_latencies=true", ERR_UNSUPPORTED, missing);
         assert_refused("--metrics-config=summary_quantiles=0.5:0.05", ERR_UNSUPPORTED, missing);
+        assert_refused("--metrics-config=histogram_latency=true", ERR_INVALID_ARG,
+                       "--metrics-config: expects counter_latencies or histogram_latencies, got: "
+                       "histogram_latency");
+        assert_refused("--metrics-config=histogram_latencies=yes", ERR_INVALID_ARG,
+                       "--metrics-config: expects true or false, got: histogram_latencies=yes");
         /* What is off anyway may be turned off. */
         server_options_free(make_well(ARGUMENTS("--metrics-config=summary_latencies=false"), NULL));
         server_options_free(make_well(ARGUMENTS("--metrics-config=summary_latencies=0"), NULL));

@@ -85,9 +85,18 @@ static void two_signals(void) {
         kill(getpid(), SIGTERM);
         if (signals_wait(on_hangup, NULL) != SIGTERM)
                 _exit(2);
-        kill(getpid(), SIGINT);
-        for (;;)
-                pause();
+        for (;;) /* until it can be no echo any more */
+                kill(getpid(), SIGINT);
+}
+
+/* What timeout(1) does: to the process, and to its group. */
+static void echo(void) {
+        signals_block();
+        kill(getpid(), SIGTERM);
+        if (signals_wait(on_hangup, NULL) != SIGTERM)
+                _exit(2);
+        kill(getpid(), SIGTERM);
+        _exit(0);
 }
 
 /* A peer that has gone is an error of write(2), no end. */
@@ -125,6 +134,16 @@ static void test_second_signal(void **state) {
         assert_string_equal(text, "Second signal received. Exiting immediately.\n");
 }
 
+static void test_echo(void **state) {
+        char text[256];
+        int  status = run_child(echo, text, sizeof(text));
+
+        (void)state;
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        assert_string_equal(text, "");
+}
+
 static void test_hangup(void **state) {
         char text[256];
         int  status = run_child(hangups, text, sizeof(text));
@@ -148,6 +167,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_first_signal),
                 cmocka_unit_test(test_second_signal),
+                cmocka_unit_test(test_echo),
                 cmocka_unit_test(test_hangup),
                 cmocka_unit_test(test_broken_pipe),
         };

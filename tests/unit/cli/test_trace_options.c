@@ -90,6 +90,11 @@ static void test_export(void **state) {
         setenv("OTEL_BSP_SCHEDULE_DELAY", "", 1);
         assert_null(read(given, &c));
         assert_string_equal(c.url, "http://x/?a=b,c");
+        assert_null(read((const char *const[MAX_ARGUMENTS]){
+                                 "--trace-config=opentelemetry,url=localhost:4318/v1/traces" },
+                         &c));
+        assert_string_equal(c.url, "localhost:4318/v1/traces");
+        assert_null(read(given, &c));
         assert_int_equal(c.n_resources, 2);
         assert_string_equal(c.resources[0], "a=b=c");
         assert_string_equal(c.resources[1], "d=");
@@ -137,6 +142,12 @@ static void test_refusals(void **state) {
                 { "--trace-config=opentelemetry,resource==x",
                   "--trace-config: expects resource=<key>=<value>, got: "
                   "opentelemetry,resource==x" },
+                { "--trace-config=opentelemetry,url=",
+                  "--trace-config: expects an address of http:// or https://, got: "
+                  "opentelemetry,url=" },
+                { "--trace-config=opentelemetry,url=ftp://x/",
+                  "--trace-config: expects an address of http:// or https://, got: "
+                  "opentelemetry,url=ftp://x/" },
         };
 
         (void)state;
