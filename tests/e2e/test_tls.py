@@ -282,6 +282,18 @@ def test_mutual_refuses_over_grpc(mutual, stubs, ca, other, who, line, alert):
     mutual.wait_for_line(f"TLS handshake with .* failed: {line}")
 
 
+def test_mutual_for_metrics_alone(ca, tmp_path):
+    pair = ca.cert("server"), ca.key("server")
+    with running(tmp_path, *service("metrics", *pair, ca.root)) as own:
+        page = f"{url(own, 'metrics')}/metrics"
+        assert requests.get(page, verify=ca.root, timeout=SECONDS,
+                            cert=(ca.cert("client"), ca.key("client"))).status_code == 200
+        with pytest.raises((requests.exceptions.SSLError, requests.exceptions.ConnectionError)):
+            requests.get(page, verify=ca.root, timeout=SECONDS)
+        own.wait_for_line("TLS handshake with .* failed: peer did not return a certificate")
+        assert requests.get(f"http://127.0.0.1:{own.http_port}/v2", timeout=SECONDS).ok
+
+
 def test_client_that_trusts_somebody_else(server, stubs, other):
     with pytest.raises(requests.exceptions.SSLError):
         requests.get(f"{url(server)}/v2", verify=other.root, timeout=SECONDS)
