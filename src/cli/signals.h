@@ -8,7 +8,7 @@
  * starts. */
 void signals_block(void);
 
-/* Sleeps until SIGINT or SIGTERM comes; returns its number. From then on the next one, if it is
- * no echo of the first, ends the process with status 1, and SIGHUP does nothing. Meanwhile each SIGHUP calls on_hangup(owner), on
- * this thread. */
+/* Sleeps until SIGINT or SIGTERM comes; returns its number. From then on the next one, if it is no
+ * echo of the first, ends the process with status 1, and SIGHUP does nothing. Meanwhile each SIGHUP
+ * calls on_hangup(owner), on this thread. */
 int signals_wait(void (*on_hangup)(void *owner), void *owner);

@@ -82,13 +82,11 @@ static struct error *read_dims(struct http_infer_reading *d, int64_t *dims,
 static struct error *read_shape(struct http_infer_reading *d, struct input_scan *s) {
         int64_t *dims = arena_try_alloc(d->source->arena, FEW_DIMS * sizeof(*dims));
 
-        if (!dims || !json_try_enter(&d->json, JSON_ARRAY)) {
+        if (!dims) {
                 json_skip(&d->json);
-                return dims ? error_new(ERR_INVALID_ARG,
-                                        "Unable to parse 'shape': attempt to access JSON non-array "
-                                        "as array")
-                            : error_new(ERR_UNAVAILABLE, "out of memory for the request");
+                return error_new(ERR_UNAVAILABLE, "out of memory for the request");
         }
+        TRY(http_infer_enter(d, "shape", JSON_ARRAY));
         TRY(read_dims(d, dims, s->in));
         s->has_shape = true;
         return NULL;
@@ -96,34 +94,20 @@ static struct error *read_shape(struct http_infer_reading *d, struct input_scan 
 
 static struct error *read_input_parameter(struct http_infer_reading *d, struct input_scan *s,
                                           struct str key) {
-        struct infer_shared_memory *shm = &s->in->shared_memory;
-
         if (STR_IS(key, "binary_data_size")) {
                 s->has_binary = true;
                 return http_infer_read_u64(d, "binary_data_size", &s->binary_bytes);
         }
-        if (STR_IS(key, "shared_memory_region")) {
+        if (STR_IS(key, "shared_memory_region"))
                 s->has_region = true;
-                return http_infer_read_text(d, "shared_memory_region", &shm->region);
-        }
-        if (STR_IS(key, "shared_memory_offset"))
-                return http_infer_read_u64(d, "shared_memory_offset", &shm->offset);
-        if (STR_IS(key, "shared_memory_byte_size"))
-                return http_infer_read_u64(d, "shared_memory_byte_size", &shm->byte_size);
-        json_skip(&d->json);
-        return NULL;
+        return http_infer_read_place(d, key, &s->in->shared_memory);
 }
 
 static struct error *read_input_parameters(struct http_infer_reading *d, struct input_scan *s) {
         struct error *first = NULL;
         struct str    key;
 
-        if (!json_try_enter(&d->json, JSON_OBJECT)) {
-                json_skip(&d->json);
-                return error_new(ERR_INVALID_ARG,
-                                 "Unable to parse 'parameters': attempt to access JSON non-object "
-                                 "as object");
-        }
+        TRY(http_infer_enter(d, "parameters", JSON_OBJECT));
         while (json_next_key(&d->json, d->source->arena, &key))
                 http_infer_keep_first(&first, read_input_parameter(d, s, key));
         return first;
@@ -240,19 +224,5 @@ static struct error *read_input(struct http_infer_reading *d) {
 }
 
 struct error *http_infer_read_inputs(struct http_infer_reading *d) {
-        struct error *first = NULL;
-
-        if (!json_try_enter(&d->json, JSON_ARRAY)) {
-                json_skip(&d->json);
-                return error_new(ERR_INVALID_ARG,
-                                 "Unable to parse 'inputs': attempt to access JSON non-array as "
-                                 "array");
-        }
-        while (json_next_element(&d->json)) {
-                if (first)
-                        json_skip(&d->json);
-                else
-                        first = read_input(d);
-        }
-        return first;
+        return http_infer_read_list(d, "inputs", read_input);
 }

@@ -28,20 +28,11 @@ static struct error *read_classification(struct http_infer_reading     *d,
 
 static struct error *read_output_parameter(struct http_infer_reading     *d,
                                            struct infer_requested_output *out, struct str key) {
-        struct infer_shared_memory *shm = &out->shared_memory;
-
         if (STR_IS(key, "binary_data"))
                 return http_infer_read_bool(d, "binary_data", &out->is_binary);
         if (STR_IS(key, "classification"))
                 return read_classification(d, out);
-        if (STR_IS(key, "shared_memory_region"))
-                return http_infer_read_text(d, "shared_memory_region", &shm->region);
-        if (STR_IS(key, "shared_memory_offset"))
-                return http_infer_read_u64(d, "shared_memory_offset", &shm->offset);
-        if (STR_IS(key, "shared_memory_byte_size"))
-                return http_infer_read_u64(d, "shared_memory_byte_size", &shm->byte_size);
-        json_skip(&d->json);
-        return NULL;
+        return http_infer_read_place(d, key, &out->shared_memory);
 }
 
 static struct error *read_output_parameters(struct http_infer_reading     *d,
@@ -49,12 +40,7 @@ static struct error *read_output_parameters(struct http_infer_reading     *d,
         struct error *first = NULL;
         struct str    key;
 
-        if (!json_try_enter(&d->json, JSON_OBJECT)) {
-                json_skip(&d->json);
-                return error_new(ERR_INVALID_ARG,
-                                 "Unable to parse 'parameters': attempt to access JSON non-object "
-                                 "as object");
-        }
+        TRY(http_infer_enter(d, "parameters", JSON_OBJECT));
         while (json_next_key(&d->json, d->source->arena, &key))
                 http_infer_keep_first(&first, read_output_parameter(d, out, key));
         return first;
@@ -112,19 +98,5 @@ static struct error *read_output(struct http_infer_reading *d) {
 }
 
 struct error *http_infer_read_outputs(struct http_infer_reading *d) {
-        struct error *first = NULL;
-
-        if (!json_try_enter(&d->json, JSON_ARRAY)) {
-                json_skip(&d->json);
-                return error_new(ERR_INVALID_ARG,
-                                 "Unable to parse 'outputs': attempt to access JSON non-array as "
-                                 "array");
-        }
-        while (json_next_element(&d->json)) {
-                if (first)
-                        json_skip(&d->json);
-                else
-                        first = read_output(d);
-        }
-        return first;
+        return http_infer_read_list(d, "outputs", read_output);
 }

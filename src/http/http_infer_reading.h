@@ -45,6 +45,17 @@ static inline void http_infer_keep_first(struct error **kept, struct error *err)
 
 struct error *http_infer_missing(const char *member) COLD;
 
+/* Goes into an array or object; the error is that of a scalar of another type. */
+struct error *http_infer_enter(struct http_infer_reading *d, const char *what,
+                               enum json_type expected) NODISCARD;
+/* An array: each element by read_one(), the rest unread after the first error. */
+typedef struct error *(*http_infer_read_fn)(struct http_infer_reading *d);
+struct error *http_infer_read_list(struct http_infer_reading *d, const char *what,
+                                   http_infer_read_fn read_one) NODISCARD;
+/* One of the parameters that say where in shared memory a tensor is; any other is passed over. */
+struct error *http_infer_read_place(struct http_infer_reading *d, struct str key,
+                                    struct infer_shared_memory *place) NODISCARD;
+
 /* One parameter that travels to the backend, whatever its name. */
 struct error *http_infer_read_free_parameter(struct http_infer_reading *d, struct str key)
         NODISCARD;

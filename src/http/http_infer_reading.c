@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "http/http_infer_reading.h"
+
+#include <string.h>
+
+/* ---- scalars ---- */
+
+struct error *http_infer_missing(const char *member) {
+        return error_new(ERR_INVALID_ARG,
+                         "Unable to parse '%s': attempt to access non-existing object member '%s'",
+                         member, member);
+}
+
+/* Names shorter than this are copied as one vector. */
+#define SHORT_TEXT_BYTES 16
+
+/* `text` is a range of the JSON, or was made of one that had escapes. */
+static ALWAYS_INLINE struct error *copy_text(struct http_infer_reading *d, struct str text,
+                                             const char **ret) {
+        size_t left = (size_t)((uintptr_t)d->json.end - (uintptr_t)text.ptr);
+        char  *copy;
+
+        if (LIKELY(text.len < SHORT_TEXT_BYTES && left >= SHORT_TEXT_BYTES &&
+                   left <= d->source->json_bytes)) {
+                copy = arena_try_alloc(d->source->arena, SHORT_TEXT_BYTES);
+                if (LIKELY(copy != NULL)) {
+                        memcpy(copy, text.ptr, SHORT_TEXT_BYTES);
+                        copy[text.len] = '\0';
+                }
+        } else {
+                copy = arena_try_str(d->source->arena, text);
+        }
+        if (UNLIKELY(!copy))
+                return error_new(ERR_UNAVAILABLE, "out of memory for the request");
+        *ret = copy;
+        return NULL;
+}
+
+struct error *http_infer_copy_text(struct http_infer_reading *d, const char *what, struct str text,
+                                   const char **ret) {
+        if (text.len > 0 && memchr(text.ptr, '\0', text.len))
+                return error_new(ERR_INVALID_ARG,
+                                 "Unable to parse '%s': the text contains a NUL character", what);
+        return copy_text(d, text, ret);
+}
+
+static struct error *refuse_type(struct http_infer_reading *d, const char *what,
+                                 const char *expected) {
+        json_skip(&d->json);
+        return error_new(ERR_INVALID_ARG,
+                         "Unable to parse '%s': attempt to access JSON non-%s as %s", what,
+                         expected, expected);
+}
+
+struct error *http_infer_read_str(struct http_infer_reading *d, const char *what, struct str *ret) {
+        struct str text;
+
+        if (LIKELY(json_try_string(&d->json, &text))) {
+                ret->len = text.len;
+                return copy_text(d, text, &ret->ptr);
+        }
+        if (json_peek(&d->json) != JSON_STRING)
+                return refuse_type(d, what, "string");
+        text = json_read_string(&d->json, d->source->arena);
+        ret->len = text.len;
+        return http_infer_copy_text(d, what, text, &ret->ptr);
+}
+
+struct error *http_infer_read_text(struct http_infer_reading *d, const char *what,
+                                   const char **ret) {
+        struct str text;
+
+        TRY(http_infer_read_str(d, what, &text));
+        *ret = text.ptr;
+        return NULL;
+}
+
+struct error *http_infer_read_bool(struct http_infer_reading *d, const char *what, bool *ret) {
+        if (json_peek(&d->json) != JSON_BOOL)
+                return refuse_type(d, what, "boolean");
+        *ret = json_read_bool(&d->json);
+        return NULL;
+}
+
+struct error *http_infer_read_u64(struct http_infer_reading *d, const char *what, uint64_t *ret) {
+        struct json_reader before;
+        struct json_number n;
+
+        if (LIKELY(json_try_u64(&d->json, ret)))
+                return NULL;
+        before = d->json;
+        if (json_peek(&d->json) != JSON_NUMBER)
+                return refuse_type(d, what, "unsigned-integer");
+        n = json_read_number(&d->json);
+        if (!n.is_integer || (n.is_negative && n.magnitude > 0)) {
+                d->json = before;
+                return refuse_type(d, what, "unsigned-integer");
+        }
+        *ret = n.magnitude;
+        return NULL;
+}
+
+/* ---- what has members or elements ---- */
+
+struct error *http_infer_enter(struct http_infer_reading *d, const char *what,
+                               enum json_type expected) {
+        if (LIKELY(json_try_enter(&d->json, expected)))
+                return NULL;
+        return refuse_type(d, what, expected == JSON_ARRAY ? "array" : "object");
+}
+
+struct error *http_infer_read_list(struct http_infer_reading *d, const char *what,
+                                   http_infer_read_fn read_one) {
+        struct error *first = NULL;
+
+        TRY(http_infer_enter(d, what, JSON_ARRAY));
+        while (json_next_element(&d->json)) {
+                if (first)
+                        json_skip(&d->json);
+                else
+                        first = read_one(d);
+        }
+        return first;
+}
+
+struct error *http_infer_read_place(struct http_infer_reading *d, struct str key,
+                                    struct infer_shared_memory *place) {
+        if (STR_IS(key, "shared_memory_region"))
+                return http_infer_read_text(d, "shared_memory_region", &place->region);
+        if (STR_IS(key, "shared_memory_offset"))
+                return http_infer_read_u64(d, "shared_memory_offset", &place->offset);
+        if (STR_IS(key, "shared_memory_byte_size"))
+                return http_infer_read_u64(d, "shared_memory_byte_size", &place->byte_size);
+        json_skip(&d->json);
+        return NULL;
+}
