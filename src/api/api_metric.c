@@ -130,10 +130,14 @@ static struct error *read_labels(const struct TRITONSERVER_Parameter **parameter
                 const struct parameter *p =
                         parameter_from_api((struct TRITONSERVER_Parameter *)parameters[i]);
 
-                if (p == NULL || p->type != PARAMETER_STRING)
-                        return error_new(ERR_INVALID_ARG,
-                                         "metric label %llu must be a parameter of type STRING",
+                if (p == NULL)
+                        return error_new(ERR_INVALID_ARG, "metric label %llu is NULL",
                                          (unsigned long long)i);
+                if (p->type != PARAMETER_STRING)
+                        return error_new(ERR_INVALID_ARG,
+                                         "Parameter [%s] must have a type of "
+                                         "TRITONSERVER_PARAMETER_STRING to be added as a label.",
+                                         p->name);
                 ret[i] = (struct metric_label){ p->name, p->string };
         }
         return NULL;

@@ -174,7 +174,7 @@ struct error *metric_increment(struct metric *m, double by) {
                 return not_supported(m, "Increment");
         if (m->family->kind == METRIC_COUNTER && !(by >= 0))
                 return error_new(ERR_INVALID_ARG,
-                                 "%s can only be incremented monotonically by non-negative values",
+                                 "%s can only be incremented monotonically by non-negative values.",
                                  kind_text(m->family));
         add(&m->value, by);
         return NULL;

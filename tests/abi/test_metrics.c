@@ -92,7 +92,7 @@ static void test_counter(void **state) {
         assert_ok(TRITONSERVER_MetricIncrement(metric, 0.5));
         assert_error(TRITONSERVER_MetricIncrement(metric, -1), TRITONSERVER_ERROR_INVALID_ARG,
                      "TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by "
-                     "non-negative values");
+                     "non-negative values.");
         assert_error(TRITONSERVER_MetricSet(metric, 7), TRITONSERVER_ERROR_UNSUPPORTED,
                      "TRITONSERVER_METRIC_KIND_COUNTER does not support Set");
         assert_error(TRITONSERVER_MetricObserve(metric, 7), TRITONSERVER_ERROR_UNSUPPORTED,
@@ -205,7 +205,11 @@ static void test_labels(void **state) {
         assert_value(same, 3);
         assert_error(TRITONSERVER_MetricNew(&bad, family, labels, 1),
                      TRITONSERVER_ERROR_INVALID_ARG,
-                     "metric label 0 must be a parameter of type STRING");
+                     "Parameter [zone] must have a type of TRITONSERVER_PARAMETER_STRING to be "
+                     "added as a label.");
+        labels[0] = NULL;
+        assert_error(TRITONSERVER_MetricNew(&bad, family, labels, 1),
+                     TRITONSERVER_ERROR_INVALID_ARG, "metric label 0 is NULL");
         TRITONSERVER_ParameterDelete(number);
         assert_ok(TRITONSERVER_MetricDelete(same));
         assert_ok(TRITONSERVER_MetricDelete(other));

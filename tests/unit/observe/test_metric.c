@@ -78,10 +78,10 @@ static void test_counter(void **state) {
         assert_null(metric_increment(m, 2));
         refuse(metric_increment(m, -1), ERR_INVALID_ARG,
                "TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by "
-               "non-negative values");
+               "non-negative values.");
         refuse(metric_increment(m, (double)NAN), ERR_INVALID_ARG,
                "TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by "
-               "non-negative values");
+               "non-negative values.");
         refuse(metric_set(m, 7), ERR_UNSUPPORTED,
                "TRITONSERVER_METRIC_KIND_COUNTER does not support Set");
         refuse(metric_observe(m, 7), ERR_UNSUPPORTED,
