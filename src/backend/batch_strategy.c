@@ -121,12 +121,12 @@ static bool escapes(const char *path, const char *directory) {
         return depth <= 0;
 }
 
-static struct error *path_of_parameter(const struct backend_model *m, const char *given,
-                                       char **ret) {
-        AUTO_CHARS path = *given == '/' ? mem_strdup(given) : path_join(m->directory, given);
-        AUTO_CHARS real = realpath(m->directory, NULL); /* the repository may be a relative path */
+/* `directory` is the model's. */
+static struct error *path_of_parameter(const char *directory, const char *given, char **ret) {
+        AUTO_CHARS path = *given == '/' ? mem_strdup(given) : path_join(directory, given);
+        AUTO_CHARS real = realpath(directory, NULL); /* the repository may be a relative path */
 
-        if (escapes(path, m->directory) && (real == NULL || escapes(path, real)))
+        if (escapes(path, directory) && (real == NULL || escapes(path, real)))
                 return error_new(ERR_INVALID_ARG,
                                  "Batching library path escapes model repository.");
         if (!file_exists(path))
@@ -200,6 +200,17 @@ static bool is_batched(const struct backend_model *m, const char *given) {
         }
 }
 
+struct error *batch_strategy_check(const struct model_config *config, const char *directory) {
+        const char *given = model_config_find_parameter(config, PATH_PARAMETER);
+        AUTO_CHARS  path = NULL;
+
+        if (given == NULL || config->pb->scheduling_choice_case !=
+                                     INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)
+                return NULL;
+        return model_config_at_parameter(config, PATH_PARAMETER,
+                                         path_of_parameter(directory, given, &path));
+}
+
 struct error *batch_strategy_open(struct backend_model *model, struct batch_strategy **ret) {
         const char            *given = model_config_find_parameter(model->config, PATH_PARAMETER);
         AUTO_CHARS             path = NULL;
@@ -210,7 +221,7 @@ struct error *batch_strategy_open(struct backend_model *model, struct batch_stra
         if (!is_batched(model, given))
                 return NULL;
         if (given != NULL)
-                TRY(path_of_parameter(model, given, &path));
+                TRY(path_of_parameter(model->directory, given, &path));
         else
                 path = find_path(model);
         if (path == NULL && !has_any(model->backend->library))

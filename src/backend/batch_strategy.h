@@ -16,6 +16,11 @@
 
 struct batch_strategy;
 
+/* Whether the library that the parameter names is there, and in the model's `directory`; nothing is
+ * opened. INVALID_ARG. */
+struct error *batch_strategy_check(const struct model_config *config, const char *directory)
+        NODISCARD;
+
 /* *ret is NULL for a model without one. Models without a dynamic batcher have none: a warning says
  * so where the parameter is set. Calls TRITONBACKEND_ModelBatcherInitialize. */
 struct error *batch_strategy_open(struct backend_model *model, struct batch_strategy **ret) NODISCARD;

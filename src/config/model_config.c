@@ -136,3 +136,12 @@ const char *model_config_find_parameter(const struct model_config *c, const char
         }
         return NULL;
 }
+
+struct error *model_config_at_parameter(const struct model_config *c, const char *key,
+                                        struct error *err) {
+        size_t i = 0;
+
+        while (i < c->pb->n_parameters && !config_text_is(c->pb->parameters[i]->key, key))
+                i++;
+        return error_at(err, "parameters[%zu]", i);
+}

@@ -72,6 +72,9 @@ bool model_config_is_decoupled(const struct model_config *c);
 bool model_config_has_response_cache(const struct model_config *c); /* response_cache.enable */
 /* parameters[key].string_value, NULL when absent. */
 const char *model_config_find_parameter(const struct model_config *c, const char *key);
+/* An error about that parameter, which is there. Takes `err`; NULL stays NULL. */
+struct error *model_config_at_parameter(const struct model_config *c, const char *key,
+                                        struct error *err);
 
 /* A string of the message is never NULL when read, but may be in a message that code made. */
 static inline bool config_text_is_set(const char *text) {

@@ -51,22 +51,14 @@ static struct error *read_inline_limit(const char *model, const struct model_con
         return NULL;
 }
 
-/* Takes `err`; NULL stays NULL. */
-static struct error *at_parameter(const struct model_config *config, const char *key,
-                                  struct error *err) {
-        size_t i = 0;
-
-        while (i < config->pb->n_parameters && strcmp(config->pb->parameters[i]->key, key) != 0)
-                i++;
-        return error_at(err, "parameters[%zu]", i);
-}
-
 struct error *sched_options_check(const char *model, const struct model_config *config) {
         enum inline_execution when;
         uint64_t              limit_ns;
 
-        TRY(at_parameter(config, "inline_execution", read_inline_execution(model, config, &when)));
-        return at_parameter(config, "inline_limit_us", read_inline_limit(model, config, &limit_ns));
+        TRY(model_config_at_parameter(config, "inline_execution",
+                                      read_inline_execution(model, config, &when)));
+        return model_config_at_parameter(config, "inline_limit_us",
+                                         read_inline_limit(model, config, &limit_ns));
 }
 
 struct error *sched_options_read(const struct sched_setup *setup, struct pull_options *ret) {

@@ -2,6 +2,7 @@
 #include "server/model_check.h"
 
 #include "backend/backend_registry.h"
+#include "backend/batch_strategy.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "config/config_check.h"
@@ -150,22 +151,17 @@ static void pick_versions(struct model_check *c, struct version_scan *scan) {
                 problem_list_warn(&c->problems, c->directory, scan->warnings[i]);
 }
 
-/* It has no backend. */
-static bool is_ensemble(const Inference__ModelConfig *pb) {
-        return pb->scheduling_choice_case ==
-               INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
-}
-
 static void check_config(struct model_check *c, struct version_scan *scan) {
-        const Inference__ModelConfig *pb = c->config->pb;
-        bool                          is_general = note(c, model_config_check(c->config));
+        bool is_general = note(c, model_config_check(c->config));
+        bool has_backend = !model_config_is_ensemble(c->config);
 
         note(c, model_config_check_name(c->config, c->name));
         pick_versions(c, scan);
         if (is_general)
                 note(c, sched_check(c->name, c->config));
-        if (config_text_is_set(pb->backend) || (is_general && !is_ensemble(pb)))
+        if (config_text_is_set(c->config->pb->backend) || (is_general && has_backend))
                 note(c, check_backend(c));
+        note(c, batch_strategy_check(c->config, c->directory));
         note(c, check_groups(c));
         check_io(c);
         note(c, model_config_review_names(c->config));

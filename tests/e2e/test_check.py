@@ -102,6 +102,12 @@ MISTAKES = [
      'parameters { key: "a" value { string_value: "b" } }\n'
      'parameters { key: "inline_execution" value { string_value: "soon" } }\n', "21:1",
      "parameter 'inline_execution' of model 'm' must be 'auto', 'never' or 'always', got 'soon'"),
+    ("batching library outside", None,
+     'parameters {\n  key: "TRITON_BATCH_STRATEGY_PATH"\n  value { string_value: "../x.so" }\n}\n',
+     "20:1", "Batching library path escapes model repository."),
+    ("batching library that is not there", None,
+     'parameters {\n  key: "TRITON_BATCH_STRATEGY_PATH"\n  value { string_value: "x.so" }\n}\n',
+     "20:1", "Batching library path not found: "),
     ("warm-up of an unknown input", None,
      'model_warmup {\n  name: "w"\n  batch_size: 1\n  inputs {\n    key: "B"\n'
      '    value { data_type: TYPE_FP32 dims: [ 2, 3 ] zero_data: true }\n  }\n}\n', "23:3",
