@@ -78,7 +78,7 @@ CASES.update({
     "an error with the final flag": whole("RtrrE"),
     "an error alone": whole("Rte"),
     "errors alone": whole("Rt3e"),
-    "an error of two requests": ["a=RtrwAer", "b=RteEsA", "a?", "b?", "b?", "b.", "a?", "a?", "a."],
+    "an error of two requests": ["a=RtrwAer", "a?", "b=RteEsA", "b?", "b?", "b.", "a?", "a?", "a."],
 
     # An event that is set after the final flag comes after all of its request.
     "the second request first": ["a=RtwAr", "b=RtfsA", "b?", "b.", "a?", "a."],
@@ -295,6 +295,8 @@ def server(backends, tmp_path_factory):
     yield running
     code = running.stop()
     assert code == 0, f"exit code {code}:\n{running.text()}"
+    # Of the backend: a script that failed, an end that was sent twice.
+    assert "failed" not in running.text(), running.text()
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -327,6 +329,7 @@ def test_in_process(backends, tmp_path, case):
     ended = subprocess.run([READER, tmp_path, backends, "scripted", *steps], capture_output=True,
                            text=True, check=False, timeout=SECONDS)
     assert ended.returncode == 0, ended.stderr
+    assert "failed" not in ended.stderr
     *lines, stats = ended.stdout.splitlines()
     assert lines == list(lines_of(steps))
     check_statistics(json.loads(stats)["model_stats"][0], steps)
