@@ -229,12 +229,23 @@ TRITONSERVER_Error *kit_workers_start(struct kit_workers *w, void (*run)(void *w
                          strerror(failure));
 }
 
-void kit_workers_done(struct kit_workers *w) {
-        while (w->all != NULL) {
-                struct kit_worker *worker = w->all;
+/* NULL when there is none. */
+static struct kit_worker *take_any(struct kit_workers *w) {
+        struct kit_worker *worker;
 
+        (void)pthread_mutex_lock(&w->lock);
+        worker = w->all;
+        if (worker != NULL)
                 w->all = worker->next;
+        (void)pthread_mutex_unlock(&w->lock);
+        return worker;
+}
+
+/* One that is joined here may have started another, which is in the list then. */
+void kit_workers_done(struct kit_workers *w) {
+        struct kit_worker *worker;
+
+        while ((worker = take_any(w)) != NULL)
                 join(worker);
-        }
         (void)pthread_mutex_destroy(&w->lock);
 }

@@ -70,7 +70,7 @@ struct kit_workers {
 void kit_workers_init(struct kit_workers *w);
 void kit_workers_done(struct kit_workers *w); /* waits for all */
 
-/* Runs `run` with `work` on a new thread. */
+/* Runs `run` with `work` on a new thread. May be called on one of these threads, too. */
 TRITONSERVER_Error *kit_workers_start(struct kit_workers *w, void (*run)(void *work), void *work);
 
 #ifdef __cplusplus
