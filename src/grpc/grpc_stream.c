@@ -207,6 +207,18 @@ static bool check_timeout(struct grpc_stream *st) {
         return false;
 }
 
+/* Of a path that is no method's, what is told. */
+#define MAX_TOLD_BYTES 256
+
+static void refuse_method(struct grpc_stream *st) {
+        struct str path = st->call.path;
+
+        path.len = MIN(path.len, MAX_TOLD_BYTES);
+        grpc_stream_refuse(
+                st, GRPC_UNIMPLEMENTED,
+                arena_printf(&st->call.arena, "unknown method '%.*s'", STR_ARG(path)));
+}
+
 static bool check_encoding(struct grpc_stream *st) {
         if (grpc_encoding_find(st->encoding, &st->encoding_in))
                 return true;
@@ -247,7 +259,7 @@ void grpc_stream_on_headers(struct grpc_stream *st) {
         if (!check_request(st))
                 return;
         if (!call->method) {
-                grpc_stream_refuse(st, GRPC_UNIMPLEMENTED, "unknown method");
+                refuse_method(st);
                 return;
         }
         if (!check_access(st) || !check_encoding(st) || !check_timeout(st))

@@ -151,9 +151,13 @@ def test_cancelled_stream(stubs, inference):
 
 
 def test_unknown_method(channel):
-    with pytest.raises(grpc.RpcError) as failure:
-        channel.unary_unary("/no.Such/Method")(b"")
-    assert failure.value.code() == grpc.StatusCode.UNIMPLEMENTED
+    long = "/no.Such/Method" + "x" * 500
+    for path, told in (("/no.Such/Method", "/no.Such/Method"), ("/a%b'c", "/a%b'c"),
+                       (long, long[:256])):
+        with pytest.raises(grpc.RpcError) as failure:
+            channel.unary_unary(path)(b"")
+        assert failure.value.code() == grpc.StatusCode.UNIMPLEMENTED
+        assert failure.value.details() == f"unknown method '{told}'"
 
 
 def test_message_too_large(channel):
