@@ -35,6 +35,11 @@ static int refuse_syntax(struct http_message *m, const char *reason) {
         return refuse(m, 400, HTTP_LIMIT_NONE, mem_printf("malformed HTTP request: %s", reason));
 }
 
+static int refuse_version(struct http_message *m) {
+        return refuse(m, 505, HTTP_LIMIT_NONE,
+                      mem_strdup("only HTTP/1.0 and HTTP/1.1 are supported"));
+}
+
 static uint32_t offset_of(const struct http_message *m, const char *at) {
         return (uint32_t)(at - m->base); /* a head is at most a few times header_bytes */
 }
@@ -343,8 +348,7 @@ static void complete_head(struct http_message *m, const char *end) {
         /* What follows a CONNECT would be no HTTP. */
         m->keep_alive = llhttp_should_keep_alive(native) && native->method != HTTP_CONNECT;
         if (native->http_major != 1 || native->http_minor > 1)
-                refuse(m, 505, HTTP_LIMIT_NONE, mem_strdup("only HTTP/1.0 and HTTP/1.1 are "
-                                                           "supported"));
+                refuse_version(m);
         else if (!lines_are_strict(m))
                 refuse_syntax(m, "header lines must end in CRLF and not be folded");
         else if (!request_line_is_strict(m))
@@ -380,7 +384,10 @@ static enum http_parse feed(struct http_message *m, const char *bytes, size_t le
                 llhttp_resume(native);
                 return HTTP_PARSE_DONE;
         }
-        refuse_syntax(m, llhttp_get_error_reason(native));
+        if (rc == HPE_PAUSED_H2_UPGRADE) /* a client of gRPC that has the wrong port */
+                refuse_version(m);
+        else
+                refuse_syntax(m, llhttp_get_error_reason(native));
         return HTTP_PARSE_REFUSED;
 }
 

@@ -227,7 +227,7 @@ static const struct refusal_row refusals[] = {
         { "DEL in a value", STR_LIT(POST_LINE "X: a\177b\r\n\r\n"), 400 },
         { "two hosts", STR_LIT(POST_LINE "Host: b\r\n\r\n"), 400 },
         { "other expectation", STR_LIT(POST_LINE "Expect: cookies\r\n\r\n"), 417 },
-        { "HTTP/2 preface", STR_LIT("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 400 },
+        { "HTTP/2 preface", STR_LIT("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 505 },
         { "HTTP/0.9", STR_LIT("GET / HTTP/0.9\r\n\r\n"), 505 },
         { "HTTP/1.2", STR_LIT("GET / HTTP/1.2\r\n\r\n"), 400 },
         { "no version", STR_LIT("GET /\r\n\r\n"), 505 },
