@@ -323,6 +323,7 @@ static void test_output_attributes(void **state) {
         assert_int_equal(seen.out_type, TRITONSERVER_MEMORY_CPU);
         assert_int_equal(seen.out_id, GIVEN_ID);
         assert_int_equal(seen.out_bytes, 8);
+        TRITONSERVER_ErrorDelete(seen.err);
         assert_ok(TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(in.allocator, tell));
         run(&in);
         assert_int_equal(seen.out_id, SAID_ID);
