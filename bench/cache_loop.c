@@ -1,20 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an inference costs a program with the server in it: CPU time of the process per request.
+/* What an inference costs a program with the server in it, per request:
  *
- *   cache_loop <repository> <backends> <caches> <model> <floats> <requests>
+ *   cache_loop <repository> <backends> <caches> <model> <floats> <requests> inline|thread
  *
  * Every request asks the same of the model: with a response cache all but the first are answered
- * from it, without one all are executed, on this very thread.
+ * from it, without one all are executed; on this very thread ("inline"), or as for every program
+ * that does not allow that, on the instance's ("thread").
+ *
+ * Prints three numbers, in microseconds: the time of a whole request (made, answered, deleted), the
+ * CPU time of the process for it, and the time between handing a request over and having it back,
+ * which is the part that an answer from the cache can spare.
  */
 #include "triton/core/neso.h"
 
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+
+/* Requests made before, and deleted after, one measurement of the third number. */
+#define N_AT_ONCE 16
+
+/* Whoever counts instructions wants to find them: no inlining. */
+#define APART __attribute__((noinline))
 
 static struct TRITONSERVER_Server            *server;
 static struct TRITONSERVER_ResponseAllocator *allocator;
 static void                                  *memory; /* of the output */
+static struct TRITONSERVER_InferenceResponse *answer;
+static sem_t                                  is_over;
+
+static const char *model;
+static float      *input;
+static int64_t     n_floats;
 
 static void must(struct TRITONSERVER_Error *err) {
         if (err == NULL)
@@ -47,14 +66,14 @@ static struct TRITONSERVER_Error *give_back(struct TRITONSERVER_ResponseAllocato
 static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
                         void *userp) {
         (void)flags, (void)userp;
-        must(TRITONSERVER_InferenceResponseError(response));
-        must(TRITONSERVER_InferenceResponseDelete(response));
+        answer = response;
 }
 
+/* Comes last: behind the response of identity and of the cache. */
 static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
                        void *userp) {
-        (void)request, (void)flags;
-        *(volatile int *)userp = 1;
+        (void)request, (void)flags, (void)userp;
+        sem_post(&is_over);
 }
 
 static void start_server(char **argv) {
@@ -71,60 +90,102 @@ static void start_server(char **argv) {
         must(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
 }
 
-/* The program runs models itself, but for the first execution of each. */
-static void infer(const char *model, const float *input, int64_t n) {
+static struct TRITONSERVER_InferenceRequest *make(void) {
         struct TRITONSERVER_InferenceRequest *request;
-        volatile int                          is_over = 0;
 
         must(TRITONSERVER_InferenceRequestNew(&request, server, model, -1));
-        must(TRITONSERVER_InferenceRequestAddInput(request, "INPUT0", TRITONSERVER_TYPE_FP32, &n,
-                                                   1));
-        must(TRITONSERVER_InferenceRequestAppendInputData(
-                request, "INPUT0", input, (size_t)n * sizeof(*input), TRITONSERVER_MEMORY_CPU, 0));
+        must(TRITONSERVER_InferenceRequestAddInput(request, "INPUT0", TRITONSERVER_TYPE_FP32,
+                                                   &n_floats, 1));
+        must(TRITONSERVER_InferenceRequestAppendInputData(request, "INPUT0", input,
+                                                          (size_t)n_floats * sizeof(*input),
+                                                          TRITONSERVER_MEMORY_CPU, 0));
         must(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, NULL, on_response,
                                                               NULL));
-        must(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release,
-                                                             (void *)&is_over));
+        must(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, NULL));
+        return request;
+}
+
+static void submit(struct TRITONSERVER_InferenceRequest *request) {
         must(TRITONSERVER_ServerInferAsync(server, request, NULL));
-        while (!is_over)
-                ; /* only the first */
+        sem_wait(&is_over);
+}
+
+static void end(struct TRITONSERVER_InferenceRequest  *request,
+                struct TRITONSERVER_InferenceResponse *response) {
+        must(TRITONSERVER_InferenceResponseError(response));
+        must(TRITONSERVER_InferenceResponseDelete(response));
         must(TRITONSERVER_InferenceRequestDelete(request));
 }
 
-static double cpu_us(void) {
+static APART void whole(void) {
+        struct TRITONSERVER_InferenceRequest *request = make();
+
+        submit(request);
+        end(request, answer);
+}
+
+static double now_us(clockid_t clock) {
         struct timespec now;
 
-        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+        clock_gettime(clock, &now);
         return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
-int main(int argc, char **argv) {
-        float  *input;
-        double  start_us;
-        int64_t n;
-        long    n_requests;
+/* The time that some requests are with the server. */
+static double with_server_us(void) {
+        struct TRITONSERVER_InferenceRequest  *requests[N_AT_ONCE];
+        struct TRITONSERVER_InferenceResponse *responses[N_AT_ONCE];
+        double                                 start_us, spent_us;
 
-        if (argc != 7) {
+        for (int i = 0; i < N_AT_ONCE; i++)
+                requests[i] = make();
+        start_us = now_us(CLOCK_MONOTONIC);
+        for (int i = 0; i < N_AT_ONCE; i++) {
+                submit(requests[i]);
+                responses[i] = answer;
+        }
+        spent_us = now_us(CLOCK_MONOTONIC) - start_us;
+        for (int i = 0; i < N_AT_ONCE; i++)
+                end(requests[i], responses[i]);
+        return spent_us;
+}
+
+static void measure(long n_requests) {
+        double start_us, start_cpu_us, spent_us, spent_cpu_us, part_us = 0;
+        long   n_rounds = n_requests / N_AT_ONCE + 1;
+
+        start_us = now_us(CLOCK_MONOTONIC);
+        start_cpu_us = now_us(CLOCK_PROCESS_CPUTIME_ID);
+        for (long i = 0; i < n_requests; i++)
+                whole();
+        spent_us = now_us(CLOCK_MONOTONIC) - start_us;
+        spent_cpu_us = now_us(CLOCK_PROCESS_CPUTIME_ID) - start_cpu_us;
+        for (long i = 0; i < n_rounds; i++)
+                part_us += with_server_us();
+        printf("%.3f %.3f %.3f\n", spent_us / (double)n_requests, spent_cpu_us / (double)n_requests,
+               part_us / (double)(n_rounds * N_AT_ONCE));
+}
+
+int main(int argc, char **argv) {
+        if (argc != 8) {
                 fprintf(stderr, "usage: %s <repository> <backends> <caches> <model> <floats> "
-                                "<requests>\n", argv[0]);
+                                "<requests> inline|thread\n", argv[0]);
                 return 2;
         }
-        n = strtol(argv[5], NULL, 10);
-        n_requests = strtol(argv[6], NULL, 10);
-        input = calloc((size_t)n + 1, sizeof(*input));
-        memory = malloc((size_t)n * sizeof(*input) + 1);
-        if (input == NULL || memory == NULL)
+        model = argv[4];
+        n_floats = strtol(argv[5], NULL, 10);
+        input = calloc((size_t)n_floats + 1, sizeof(*input));
+        memory = malloc((size_t)n_floats * sizeof(*input) + 1);
+        if (input == NULL || memory == NULL || sem_init(&is_over, 0, 0) != 0)
                 return 1;
         start_server(argv);
-        must(NESO_ThreadAllowInlineExecution(true));
+        must(NESO_ThreadAllowInlineExecution(strcmp(argv[7], "inline") == 0));
         for (int i = 0; i < 10; i++)
-                infer(argv[4], input, n);
-        start_us = cpu_us();
-        for (long i = 0; i < n_requests; i++)
-                infer(argv[4], input, n);
-        printf("%.3f\n", (cpu_us() - start_us) / (double)n_requests);
+                whole(); /* the first one is the instance's thread's in any case */
+        measure(strtol(argv[6], NULL, 10));
         must(TRITONSERVER_ServerDelete(server));
         must(TRITONSERVER_ResponseAllocatorDelete(allocator));
+        sem_destroy(&is_over);
         free(memory);
         free(input);
         return 0;

@@ -29,20 +29,23 @@ struct store {
         struct shard     shards[N_SHARDS];
 };
 
+static uint64_t mix(uint64_t hash, uint64_t word) {
+        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        return hash ^ hash >> 32;
+}
+
 /* Keys are digits of a hash already; this only brings them into place. */
 static uint64_t hash_of(const char *key) {
         size_t   left = strlen(key);
         uint64_t hash = left, word;
 
-        for (; left > 0; key += word, left -= word) {
-                uint64_t bytes = 0;
-
-                word = left < sizeof(bytes) ? left : sizeof(bytes);
-                memcpy(&bytes, key, word);
-                hash = (hash ^ bytes) * UINT64_C(0x9e3779b97f4a7c15);
-                hash ^= hash >> 32;
+        for (; left >= sizeof(word); key += sizeof(word), left -= sizeof(word)) {
+                memcpy(&word, key, sizeof(word));
+                hash = mix(hash, word);
         }
-        return hash;
+        for (word = 0; left > 0; left--)
+                word = word << 8 | (unsigned char)key[left - 1];
+        return word > 0 ? mix(hash, word) : hash;
 }
 
 static struct shard *shard_of(struct store *s, uint64_t hash) {
@@ -123,12 +126,18 @@ static void unlink_locked(struct shard *shard, struct stored *e) {
 }
 
 /* Within the shard's lock, so that its list is in the order of the clock. */
+static void stamp_locked(struct store *s, struct stored *e) {
+        e->used_at = atomic_fetch_add_explicit(&s->clock, 1, memory_order_relaxed);
+}
+
 static void use_locked(struct store *s, struct shard *shard, struct stored *e) {
         if (e != shard->newest) {
                 unlink_locked(shard, e);
                 link_newest_locked(shard, e);
+        } else if (e->used_at + 1 == atomic_load_explicit(&s->clock, memory_order_relaxed)) {
+                return; /* nothing else was used since */
         }
-        e->used_at = atomic_fetch_add_explicit(&s->clock, 1, memory_order_relaxed);
+        stamp_locked(s, e);
 }
 
 /* Without memory for a larger table the chains become longer. */
@@ -210,7 +219,7 @@ bool store_add(struct store *s, struct stored *e) {
                 *bucket = e;
                 link_newest_locked(shard, e);
                 shard->n_entries++;
-                use_locked(s, shard, e);
+                stamp_locked(s, e);
         }
         pthread_mutex_unlock(&shard->lock);
         if (is_new)

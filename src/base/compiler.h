@@ -42,6 +42,9 @@
 /* The struct of `type` whose member `member` is at `pointer`. */
 #define CONTAINER_OF(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
+/* For the whole product of two words. */
+__extension__ typedef unsigned __int128 uint128;
+
 #define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 /* For tests: the number of try_* calls until they begin to fail; 0 is off. */
-static _Thread_local unsigned fail_countdown;
-static _Thread_local bool     fail_was_hit;
+static _Thread_local TLS_EARLY unsigned fail_countdown;
+static _Thread_local TLS_EARLY bool     fail_was_hit;
 
 void mem_fail_after(unsigned n) {
         fail_countdown = n;

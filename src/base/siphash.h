@@ -35,11 +35,6 @@ void siphash_init(struct siphash *h, const struct siphash_key *key);
 void siphash_add(struct siphash *h, const void *bytes, size_t len);
 void siphash_finish(const struct siphash *h, unsigned char ret[SIPHASH_BYTES]);
 
-/* Eight bytes, as the machine keeps them. */
-static inline void siphash_add_u64(struct siphash *h, uint64_t value) {
-        siphash_add(h, &value, sizeof(value));
-}
-
 static inline uint64_t siphash_rotate(uint64_t x, unsigned bits) {
         return x << bits | x >> (64 - bits);
 }
@@ -54,4 +49,27 @@ static inline void siphash_round(uint64_t v[4]) {
         v[3] = siphash_rotate(v[3], 21) ^ v[0];
         v[1] = siphash_rotate(v[1], 17) ^ v[2];
         v[2] = siphash_rotate(v[2], 32);
+}
+
+static inline void siphash_take_word_(uint64_t v[4], uint64_t word) {
+        v[3] ^= word;
+        siphash_round(v);
+        siphash_round(v);
+        v[0] ^= word;
+}
+
+static inline uint64_t siphash_finish_half_(uint64_t v[4]) {
+        siphash_round(v);
+        siphash_round(v);
+        siphash_round(v);
+        siphash_round(v);
+        return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* The hash of a message whose last word, with the number of its bytes, has been taken. */
+static inline void siphash_finish_words_(uint64_t v[4], uint64_t ret[2]) {
+        v[2] ^= 0xee;
+        ret[0] = siphash_finish_half_(v);
+        v[1] ^= 0xdd;
+        ret[1] = siphash_finish_half_(v);
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define MAGIC 0x6f73656e /* "neso" */
-#define FORMAT_VERSION 1
+#define FORMAT_VERSION 2
 
 struct kept_head {
         uint32_t magic;
@@ -28,9 +28,12 @@ struct kept_parameter {
 struct kept_output {
         uint32_t type;
         uint32_t n_dims;
-        uint64_t name_bytes;
+        uint32_t place; /* among the model's outputs, whose name it has */
+        uint32_t name_bytes; /* 0, unless it has no place there */
         uint64_t byte_size;
 };
+
+#define NO_PLACE UINT32_MAX
 
 /* ---- measuring and writing ------------------------------------------------------------------- */
 
@@ -78,11 +81,17 @@ static void put_parameter(struct writer *w, const struct parameter *p) {
 }
 
 static void put_output(struct writer *w, const struct response_output *o) {
-        struct kept_output head = { .type = o->type,
-                                    .n_dims = o->n_dims,
-                                    .name_bytes = strlen(o->name) + 1,
-                                    .byte_size = o->byte_size };
+        const struct model_io_set *io = o->response->source.model->io;
+        const struct model_io     *known = model_io_find_output(io, str_of(o->name), 0);
+        struct kept_output         head = { .type = o->type,
+                                            .n_dims = o->n_dims,
+                                            .place = NO_PLACE,
+                                            .byte_size = o->byte_size };
 
+        if (known != NULL)
+                head.place = (uint32_t)(known - io->outputs);
+        else
+                head.name_bytes = (uint32_t)strlen(o->name) + 1;
         put(w, &head, sizeof(head));
         put(w, o->shape, o->n_dims * sizeof(*o->shape));
         put(w, o->name, head.name_bytes);
@@ -135,14 +144,13 @@ static struct error *bad_bytes(void) {
         return error_new(ERR_INTERNAL, "the cache gave bytes that are no response");
 }
 
-/* The next n bytes; NULL when there are not as many. */
-static const void *take(struct reader *in, uint64_t n) {
+/* The next n bytes; NULL when there are not as many, up to a multiple of 8. */
+static inline const void *take(struct reader *in, uint64_t n) {
         const char *taken = in->at;
-        size_t      padded;
+        size_t      padded = ((size_t)n + 7) & ~(size_t)7;
 
-        if (n > in->left)
+        if (UNLIKELY(n > in->left || padded > in->left))
                 return NULL;
-        padded = MIN(((size_t)n + 7) & ~(size_t)7, in->left);
         in->at += padded;
         in->left -= padded;
         return taken;
@@ -204,7 +212,7 @@ static struct error *read_parameter(struct reader *in, struct response *r) {
 }
 
 static bool is_wanted(const struct request *req, const char *name) {
-        if (req->n_output_names == req->model->io->n_outputs)
+        if (LIKELY(req->n_output_names == req->model->io->n_outputs))
                 return true;
         for (uint32_t i = 0; i < req->n_output_names; i++)
                 if (strcmp(req->output_names[i], name) == 0)
@@ -213,21 +221,35 @@ static bool is_wanted(const struct request *req, const char *name) {
 }
 
 static struct error *add_output(struct response *r, const char *name,
-                                const struct kept_output *head, const int64_t *dims,
+                                const struct kept_output *head, const struct shape_form *shape,
                                 const void *bytes) {
-        struct shape_form       shape = { dims, head->n_dims };
         enum memory_type        type = MEMORY_CPU;
         int64_t                 id = 0;
         struct response_output *o;
         void                   *to;
 
-        TRY(response_add_seen_output(r, name, (enum data_type)head->type, &shape, &o));
+        /* The model's lives as long as the response, the one among the bytes does not. */
+        if (head->place == NO_PLACE) {
+                name = arena_try_str(&r->arena, str_of(name));
+                if (name == NULL)
+                        return error_new(ERR_UNAVAILABLE, "out of memory for a response");
+        }
+        TRY(response_add_seen_output(r, name, (enum data_type)head->type, shape, &o));
         TRY(response_output_buffer(o, head->byte_size, &type, &id, &to));
         if (type == MEMORY_GPU)
                 return error_new(ERR_UNSUPPORTED, "output '%s' is not in CPU memory", name);
         if (head->byte_size > 0)
                 memcpy(to, bytes, head->byte_size);
         return NULL;
+}
+
+/* NULL when the bytes are bad. */
+static const char *take_name(struct reader *in, const struct model_io_set *io,
+                             const struct kept_output *head) {
+        if (UNLIKELY(head->place == NO_PLACE))
+                return take_text(in, head->name_bytes);
+        return head->place < io->n_outputs && head->name_bytes == 0 ? io->outputs[head->place].name
+                                                                    : NULL;
 }
 
 static struct error *read_output(struct reader *in, const struct request *req,
@@ -241,11 +263,13 @@ static struct error *read_output(struct reader *in, const struct request *req,
             head.type == DATA_TYPE_INVALID || head.type > DATA_TYPE_BF16 ||
             !take_head(in, dims, head.n_dims * sizeof(*dims)))
                 return bad_bytes();
-        name = take_text(in, head.name_bytes);
+        name = take_name(in, req->model->io, &head);
         bytes = name != NULL ? take(in, head.byte_size) : NULL;
         if (bytes == NULL)
                 return bad_bytes();
-        return is_wanted(req, name) ? add_output(r, name, &head, dims, bytes) : NULL;
+        if (!is_wanted(req, name))
+                return NULL;
+        return add_output(r, name, &head, &(struct shape_form){ dims, head.n_dims }, bytes);
 }
 
 static struct error *read_all(struct reader *in, const struct request *req, struct response *r) {

@@ -5,7 +5,8 @@
  *
  *     head        magic, version, number of outputs, number of parameters
  *     parameter   type, length of name and value (with their NULs), name, value
- *     output      data type, dimensions, length of name (with its NUL), bytes; shape, name, bytes
+ *     output      data type, dimensions, place among the model's, length of name, bytes; shape,
+ *                 name (with its NUL; only of an output that has no place), bytes
  *
  * Reading trusts nothing: a cache may keep its entries anywhere.
  *

@@ -2,6 +2,7 @@
 #include "cache/response_cache.h"
 
 #include "base/clock.h"
+#include "base/keyed_hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cache/cache_entry.h"
@@ -17,6 +18,7 @@
 
 struct response_cache {
         struct cache_library *library; /* owned */
+        struct keyed_hash_key secret;  /* of all keys of this server */
 };
 
 /* What is still to be done for a request whose answer was not there. */
@@ -29,11 +31,16 @@ struct cache_miss {
 
 struct error *response_cache_new(const struct cache_library_options *o,
                                  struct response_cache **ret) {
-        struct cache_library *library;
+        struct response_cache *c = mem_zalloc(sizeof(*c));
+        struct error          *err = keyed_hash_key_make(&c->secret);
 
-        TRY(cache_library_open(o, &library));
-        *ret = mem_alloc(sizeof(**ret));
-        **ret = (struct response_cache){ .library = library };
+        if (err == NULL)
+                err = cache_library_open(o, &c->library);
+        if (err != NULL) {
+                response_cache_free(c);
+                return err;
+        }
+        *ret = c;
         return NULL;
 }
 
@@ -100,13 +107,13 @@ static void on_dropped(struct response_keeper *k) {
 
 /* Without memory the answer is not kept. */
 static void expect_answer(struct response_cache *c, struct request *req,
-                          const struct cache_keys *keys, uint64_t lookup_ns) {
+                          const struct cache_keys *keys) {
         struct cache_miss *miss = try_alloc(sizeof(*miss));
 
         if (miss != NULL)
                 *miss = (struct cache_miss){ .base = { .keep = on_answer, .drop = on_dropped },
                                              .cache = c,
-                                             .lookup_ns = lookup_ns,
+                                             .lookup_ns = clock_now_ns() - req->times.request_start_ns,
                                              .key = keys->is_some ? keys->some : keys->all };
         response_flow_set_keeper(req->flow, miss != NULL ? &miss->base : NULL);
 }
@@ -139,7 +146,7 @@ static struct response *look_up(struct response_cache *c, const struct request *
         return NULL;
 }
 
-static void send(struct request *req, struct response *r, uint64_t lookup_ns) {
+static void send(struct request *req, struct response *r) {
         struct request_times *t = &req->times;
         struct error         *err;
 
@@ -147,32 +154,29 @@ static void send(struct request *req, struct response *r, uint64_t lookup_ns) {
         t->request_end_ns = clock_now_ns();
         atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_release);
         /* Before the client can ask for them. */
-        model_stats_cache_hit(req->model->stats, t, lookup_ns);
+        model_stats_cache_hit(req->model->stats, t, t->request_end_ns - t->request_start_ns);
         err = response_send(r, RESPONSE_FINAL, NULL);
         error_free(err); /* nothing was sent before */
         request_release(req, REQUEST_RELEASE_ALL);
 }
 
 bool response_cache_answer(struct response_cache *c, struct request *req) {
-        uint64_t          start_ns = clock_now_ns();
         struct cache_keys keys;
         struct response  *r;
-        uint64_t          lookup_ns;
 
         /* Answers that need no execution keep their place among those that do. */
         if (req->model->scheduler->order != NULL)
                 req->slot = response_slot_new(req->model->scheduler->order);
-        if (request_is_cancelled(req) || !cache_keys_make(req, &keys))
+        if (request_is_cancelled(req) || !cache_keys_make(req, &c->secret, &keys))
                 return false;
         r = look_up(c, req, &keys.all);
         if (r == NULL && keys.is_some)
                 r = look_up(c, req, &keys.some);
-        lookup_ns = clock_now_ns() - start_ns;
-        if (r != NULL) {
-                send(req, r, lookup_ns);
+        if (LIKELY(r != NULL)) {
+                send(req, r);
                 return true;
         }
         if (!req->is_not_kept)
-                expect_answer(c, req, &keys, lookup_ns);
+                expect_answer(c, req, &keys);
         return false;
 }

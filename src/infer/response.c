@@ -117,18 +117,15 @@ struct response_output *response_find_output(const struct response *r, const cha
 /* An output with room for a shape of `cap_dims`, still to be filled in by the caller. */
 static struct error *add_output(struct response *r, const char *name, size_t cap_dims,
                                 struct response_output **ret, int64_t **ret_shape) {
-        struct response_output *o;
-        size_t                  name_bytes = strlen(name) + 1;
-        char                   *name_copy;
-        int64_t                *shape;
+        struct response_output *o = arena_try_alloc(&r->arena, sizeof(*o));
+        int64_t                *shape = NULL;
 
-        o = arena_try_alloc(&r->arena, sizeof(*o));
-        name_copy = o != NULL ? arena_try_alloc(&r->arena, name_bytes) : NULL;
-        shape = name_copy != NULL ? arena_try_alloc(&r->arena, cap_dims * sizeof(*shape)) : NULL;
-        if (shape == NULL)
+        if (o != NULL)
+                shape = arena_try_alloc(&r->arena, cap_dims * sizeof(*shape));
+        if (name == NULL || shape == NULL)
                 return out_of_memory();
         memset(o, 0, sizeof(*o));
-        o->name = memcpy(name_copy, name, name_bytes);
+        o->name = name;
         o->shape = shape;
         o->response = r;
         if (r->last_output != NULL)
@@ -158,7 +155,8 @@ struct error *response_add_output(struct response *r, const char *name, enum dat
         int64_t                   *shape;
 
         TRY(check_dims(name, n_dims));
-        TRY(add_output(r, name, output_shape_max_dims(io, name, n_dims), &o, &shape));
+        TRY(add_output(r, arena_try_str(&r->arena, str_of(name)),
+                       output_shape_max_dims(io, name, n_dims), &o, &shape));
         o->type = type;
         o->n_dims = output_shape_restore(io, name, dims, n_dims, shape);
         *ret = o;
@@ -175,8 +173,8 @@ struct error *response_add_seen_output(struct response *r, const char *name, enu
         TRY(add_output(r, name, seen->n_dims, &o, &shape));
         o->type = type;
         o->n_dims = (uint32_t)seen->n_dims;
-        if (seen->n_dims > 0)
-                memcpy(shape, seen->dims, seen->n_dims * sizeof(*shape));
+        for (size_t i = 0; i < seen->n_dims; i++)
+                shape[i] = seen->dims[i];
         *ret = o;
         return NULL;
 }

@@ -84,7 +84,8 @@ void          response_free(struct response *response);
 struct error *response_add_output(struct response *response, const char *name, enum data_type type,
                                   const int64_t *dims, uint32_t n_dims,
                                   struct response_output **ret);
-/* The same with the shape that the client is to see. */
+/* The same with the shape that the client is to see, and a name that outlives the response: the
+ * model's, which it holds, or one in its arena. */
 struct error *response_add_seen_output(struct response *response, const char *name,
                                        enum data_type type, const struct shape_form *shape,
                                        struct response_output **ret);

@@ -15,7 +15,7 @@
 #define MAX_WALL_DRIFT_NS (100 * NS_PER_MS)
 
 static _Atomic unsigned       n_threads;
-static _Thread_local unsigned thread_number; /* 1, 2, … in order of first use */
+static _Thread_local TLS_EARLY unsigned thread_number; /* 1, 2, … in order of first use */
 
 static NOINLINE unsigned number_thread(void) {
         thread_number = atomic_fetch_add_explicit(&n_threads, 1, memory_order_relaxed) + 1;

@@ -7,6 +7,7 @@
 
 #include "cache/cache_key.h"
 
+#include "base/keyed_hash.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
@@ -18,6 +19,12 @@ static const char config[] = "backend: 'b' "
                              "optional: true } "
                              "output { name: 'X' data_type: TYPE_UINT8 dims: [ -1 ] } "
                              "output { name: 'Y' data_type: TYPE_UINT8 dims: [ -1 ] }";
+
+static struct keyed_hash_key secret;
+
+static int make_secret(void **state UNUSED) {
+        return keyed_hash_key_make(&secret) != NULL;
+}
 
 /* "A=ab B=c": inputs of bytes; "C:2=abcd" has two rows; "|" between pieces; ">X" asks for an output. */
 static struct cache_keys keys_of(struct fake_model *f, const char *text) {
@@ -46,7 +53,7 @@ static struct cache_keys keys_of(struct fake_model *f, const char *text) {
                         append_bytes(req, name, text + (piece - copy), strlen(piece));
         }
         assert_ok(request_prepare(req), text);
-        assert_true(cache_keys_make(req, &keys));
+        assert_true(cache_keys_make(req, &secret, &keys));
         request_free(req);
         free(copy);
         return keys;
@@ -126,7 +133,7 @@ static void test_what_has_no_key(void **state UNUSED) {
                 if (i == 2)
                         assert_ok(request_append_bytes(req, "A", "y", &attributes, "policy"), "A");
                 assert_ok(request_prepare(req), "prepare");
-                assert_int_equal(cache_keys_make(req, &keys), i == 0);
+                assert_int_equal(cache_keys_make(req, &secret, &keys), i == 0);
                 request_free(req);
         }
         fake_model_free(f);
@@ -140,5 +147,5 @@ int main(void) {
                 cmocka_unit_test(test_what_has_no_key),
         };
 
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        return cmocka_run_group_tests(tests, make_secret, NULL);
 }

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/keyed_hash.h"
+
+#include "base/random.h"
+
+#include <assert.h>
+#include <string.h>
+
+struct error *keyed_hash_key_make(struct keyed_hash_key *ret) {
+        return random_fill(ret->word, sizeof(ret->word));
+}
+
+void keyed_hash_init(struct keyed_hash *h, const struct keyed_hash_key *key,
+                     const struct siphash_key *short_key) {
+        struct siphash outer;
+
+        siphash_init(&outer, short_key);
+        memcpy(h->outer, outer.v, sizeof(h->outer));
+        h->key = key;
+        h->sum[0] = h->sum[1] = 0;
+        h->n_pairs = 0;
+        h->n_tail = 0;
+}
+
+static inline void take_sums(uint64_t outer[4], const uint128 sum[2]) {
+        siphash_take_word_(outer, (uint64_t)sum[0]);
+        siphash_take_word_(outer, (uint64_t)(sum[0] >> 64));
+        siphash_take_word_(outer, (uint64_t)sum[1]);
+        siphash_take_word_(outer, (uint64_t)(sum[1] >> 64));
+}
+
+static NOINLINE void end_block(struct keyed_hash *h) {
+        take_sums(h->outer, h->sum);
+        h->sum[0] = h->sum[1] = 0;
+}
+
+static inline const uint64_t *key_here(const struct keyed_hash *h) {
+        return &h->key->word[2 * (h->n_pairs % KEYED_HASH_BLOCK_PAIRS)];
+}
+
+static inline uint128 product(uint64_t a, uint64_t b) {
+        return (uint128)a * b;
+}
+
+void keyed_hash_add_pair(struct keyed_hash *h, uint64_t a, uint64_t b) {
+        const uint64_t *key = key_here(h);
+
+        assert(h->n_tail == 0);
+        h->sum[0] += product(a + key[0], b + key[1]);
+        h->sum[1] += product(a + key[2], b + key[3]);
+        h->n_pairs++;
+        if (UNLIKELY(h->n_pairs % KEYED_HASH_BLOCK_PAIRS == 0))
+                end_block(h);
+}
+
+static inline uint64_t word_at(const unsigned char *at) {
+        uint64_t word;
+
+        memcpy(&word, at, sizeof(word));
+        return word;
+}
+
+/* Within one block. */
+static inline void add_run(struct keyed_hash *h, const unsigned char *at, size_t n_pairs) {
+        const uint64_t *key = key_here(h);
+        uint128         first = h->sum[0], second = h->sum[1];
+
+        for (size_t i = 0; i < n_pairs; i++, at += KEYED_HASH_PAIR_BYTES, key += 2) {
+                uint64_t a = word_at(at), b = word_at(at + sizeof(a));
+
+                first += product(a + key[0], b + key[1]);
+                second += product(a + key[2], b + key[3]);
+        }
+        h->sum[0] = first;
+        h->sum[1] = second;
+        h->n_pairs += n_pairs;
+        if (h->n_pairs % KEYED_HASH_BLOCK_PAIRS == 0)
+                end_block(h);
+}
+
+/* The bytes that the tail lacked; all of them if they do not finish its pair. */
+static NOINLINE size_t fill_tail(struct keyed_hash *h, const unsigned char *at, size_t len) {
+        size_t n = MIN(len, KEYED_HASH_PAIR_BYTES - h->n_tail);
+
+        memcpy(h->tail + h->n_tail, at, n);
+        h->n_tail += (unsigned)n;
+        if (h->n_tail == KEYED_HASH_PAIR_BYTES) {
+                h->n_tail = 0;
+                keyed_hash_add_pair(h, word_at(h->tail), word_at(h->tail + sizeof(uint64_t)));
+        }
+        return n;
+}
+
+void keyed_hash_add(struct keyed_hash *h, const void *bytes, size_t len) {
+        const unsigned char *at = bytes;
+
+        if (UNLIKELY(len == 0))
+                return;
+        if (UNLIKELY(h->n_tail > 0)) {
+                size_t n = fill_tail(h, at, len);
+
+                at += n;
+                len -= n;
+        }
+        while (len >= KEYED_HASH_PAIR_BYTES) {
+                size_t left = KEYED_HASH_BLOCK_PAIRS - h->n_pairs % KEYED_HASH_BLOCK_PAIRS;
+                size_t n = MIN(left, len / KEYED_HASH_PAIR_BYTES);
+
+                add_run(h, at, n);
+                at += n * KEYED_HASH_PAIR_BYTES;
+                len -= n * KEYED_HASH_PAIR_BYTES;
+        }
+        if (len > 0)
+                fill_tail(h, at, len);
+}
+
+void keyed_hash_pad(struct keyed_hash *h) {
+        static const unsigned char zeros[KEYED_HASH_PAIR_BYTES];
+
+        if (h->n_tail > 0)
+                fill_tail(h, zeros, sizeof(zeros));
+}
+
+void keyed_hash_finish(const struct keyed_hash *h, uint64_t ret[2]) {
+        uint64_t outer[4] = { h->outer[0], h->outer[1], h->outer[2], h->outer[3] };
+        uint64_t n_blocks = (h->n_pairs + KEYED_HASH_BLOCK_PAIRS - 1) / KEYED_HASH_BLOCK_PAIRS;
+
+        assert(h->n_tail == 0);
+        if (LIKELY(h->n_pairs % KEYED_HASH_BLOCK_PAIRS != 0))
+                take_sums(outer, h->sum);
+        /* SipHash's last word: seven bytes, and the number of all that it was given. */
+        siphash_take_word_(outer, (h->n_pairs & UINT64_MAX >> 8) |
+                                          (n_blocks * sizeof(h->sum) + 7) << 56);
+        siphash_finish_words_(outer, ret);
+}
