@@ -2,7 +2,6 @@
 #include "cache/kept_response.h"
 
 #include "base/mem.h"
-#include "config/shape.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/response.h"
@@ -220,23 +219,26 @@ static bool is_wanted(const struct request *req, const char *name) {
         return false;
 }
 
+/* A part of the bytes, which need not be aligned. */
 static struct error *add_output(struct response *r, const char *name,
-                                const struct kept_output *head, const struct shape_form *shape,
+                                const struct kept_output *head, const void *dims,
                                 const void *bytes) {
         enum memory_type        type = MEMORY_CPU;
-        int64_t                 id = 0;
+        int64_t                 id = 0, *shape;
         struct response_output *o;
         void                   *to;
 
         /* The model's lives as long as the response, the one among the bytes does not. */
-        if (head->place == NO_PLACE) {
+        if (UNLIKELY(head->place == NO_PLACE)) {
                 name = arena_try_str(&r->arena, str_of(name));
                 if (name == NULL)
                         return error_new(ERR_UNAVAILABLE, "out of memory for a response");
         }
-        TRY(response_add_seen_output(r, name, (enum data_type)head->type, shape, &o));
+        TRY(response_add_seen_output(r, name, (enum data_type)head->type, head->n_dims, &o,
+                                     &shape));
+        memcpy(shape, dims, head->n_dims * sizeof(*shape));
         TRY(response_output_buffer(o, head->byte_size, &type, &id, &to));
-        if (type == MEMORY_GPU)
+        if (UNLIKELY(type == MEMORY_GPU))
                 return error_new(ERR_UNSUPPORTED, "output '%s' is not in CPU memory", name);
         if (head->byte_size > 0)
                 memcpy(to, bytes, head->byte_size);
@@ -255,21 +257,20 @@ static const char *take_name(struct reader *in, const struct model_io_set *io,
 static struct error *read_output(struct reader *in, const struct request *req,
                                  struct response *r) {
         struct kept_output head;
-        int64_t            dims[REQUEST_MAX_DIMS];
-        const void        *bytes;
+        const void        *dims, *bytes;
         const char        *name;
 
         if (!take_head(in, &head, sizeof(head)) || head.n_dims > REQUEST_MAX_DIMS ||
-            head.type == DATA_TYPE_INVALID || head.type > DATA_TYPE_BF16 ||
-            !take_head(in, dims, head.n_dims * sizeof(*dims)))
+            head.type == DATA_TYPE_INVALID || head.type > DATA_TYPE_BF16)
                 return bad_bytes();
-        name = take_name(in, req->model->io, &head);
+        dims = take(in, head.n_dims * sizeof(int64_t));
+        name = dims != NULL ? take_name(in, req->model->io, &head) : NULL;
         bytes = name != NULL ? take(in, head.byte_size) : NULL;
         if (bytes == NULL)
                 return bad_bytes();
         if (!is_wanted(req, name))
                 return NULL;
-        return add_output(r, name, &head, &(struct shape_form){ dims, head.n_dims }, bytes);
+        return add_output(r, name, &head, dims, bytes);
 }
 
 static struct error *read_all(struct reader *in, const struct request *req, struct response *r) {

@@ -164,18 +164,12 @@ struct error *response_add_output(struct response *r, const char *name, enum dat
 }
 
 struct error *response_add_seen_output(struct response *r, const char *name, enum data_type type,
-                                       const struct shape_form *seen,
-                                       struct response_output **ret) {
-        struct response_output *o;
-        int64_t                *shape;
-
-        TRY(check_dims(name, seen->n_dims));
-        TRY(add_output(r, name, seen->n_dims, &o, &shape));
-        o->type = type;
-        o->n_dims = (uint32_t)seen->n_dims;
-        for (size_t i = 0; i < seen->n_dims; i++)
-                shape[i] = seen->dims[i];
-        *ret = o;
+                                       uint32_t n_dims, struct response_output **ret,
+                                       int64_t **ret_shape) {
+        TRY(check_dims(name, n_dims));
+        TRY(add_output(r, name, n_dims, ret, ret_shape));
+        (*ret)->type = type;
+        (*ret)->n_dims = n_dims;
         return NULL;
 }
 

@@ -17,7 +17,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct shape_form;
 
 struct response_output {
         const char              *name;
@@ -84,11 +83,11 @@ void          response_free(struct response *response);
 struct error *response_add_output(struct response *response, const char *name, enum data_type type,
                                   const int64_t *dims, uint32_t n_dims,
                                   struct response_output **ret);
-/* The same with the shape that the client is to see, and a name that outlives the response: the
- * model's, which it holds, or one in its arena. */
+/* The same as the client is to see it, with a name that outlives the response (the model's, which it
+ * holds, or one in its arena) and room for the shape, which the caller fills in. */
 struct error *response_add_seen_output(struct response *response, const char *name,
-                                       enum data_type type, const struct shape_form *shape,
-                                       struct response_output **ret);
+                                       enum data_type type, uint32_t n_dims,
+                                       struct response_output **ret, int64_t **ret_shape);
 /* In: the kind of memory wanted; out: the kind given. ALREADY_EXISTS when called twice. */
 struct error *response_output_buffer(struct response_output *output, uint64_t byte_size,
                                      enum memory_type *type, int64_t *id, void **ret);
