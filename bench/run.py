@@ -276,24 +276,36 @@ def bench_large(options, repository):
     print(f"  identity           {medians['neso'] / medians['floor']:.2f} of the floor")
 
 
-def cache_loop(options, repository, model, n_floats, n_requests):
-    """CPU microseconds of a request, without any network."""
-    return float(subprocess.run(
-        pinned(SERVER_CORE, [os.path.join(options.build, "bench", "cache_loop"), repository,
-                             os.path.join(options.build, "backends"),
-                             os.path.join(options.build, "caches"), model, str(n_floats),
-                             str(n_requests)]),
-        check=True, capture_output=True, text=True).stdout)
+def cache_loop(options, repository, model, n_floats, n_requests, how):
+    """Microseconds of a request without any network: its time, CPU time of the process, and the
+    time between its submission and its release."""
+    core = SERVER_CORE if how == "inline" else f"{SERVER_CORE},{LOAD_CORE}"
+    folders = [os.path.join(options.build, folder) for folder in ("backends", "caches")]
+    command = [os.path.join(options.build, "bench", "cache_loop"), repository, *folders, model,
+               str(n_floats), str(n_requests), how]
+    printed = subprocess.run(pinned(core, command), check=True, capture_output=True, text=True)
+    return [float(us) for us in printed.stdout.split()]
 
 
 def bench_cache(options, repository):
-    print("cache: an answer from the local cache against an execution of identity, in process")
-    for n_floats, n_requests in ((1, 200000), (256, 200000), (16384, 20000)):
-        us = {model: statistics.median(cache_loop(options, repository, model, n_floats, n_requests)
-                                       for _ in range(options.rounds))
-              for model in ("identity", "identity_kept")}
-        print(f"  FP32 [{n_floats}]: {us['identity_kept']:.2f} us against {us['identity']:.2f} us, "
-              f"{us['identity_kept'] / us['identity']:.2f}")
+    """A hit against an execution of identity, which does nothing but copy: by default executions
+    are the instance's thread's, a program may allow them on its own."""
+    print("cache: an answer from the local cache against an execution of identity, in process, us")
+    rows = ("time", "CPU time", "from submission to release")
+    for how, text in (("thread", "on the instance's thread (the default of a program)"),
+                      ("inline", "on the submitting thread")):
+        print(f"  executed {text}")
+        for n_floats, n_requests in ((1, 100000), (16, 100000), (256, 100000), (16384, 10000),
+                                     (262144, 500)):
+            seen = {model: [] for model in ("identity", "identity_kept")}
+            for _ in range(options.rounds):
+                for model, values in seen.items():
+                    values.append(cache_loop(options, repository, model, n_floats, n_requests, how))
+            executed, hit = ([statistics.median(column) for column in zip(*values)]
+                             for values in seen.values())
+            for row, e, h in zip(rows, executed, hit):
+                print(f"    FP32 [{n_floats}]  {row:27} hit {h:8.2f}  execution {e:8.2f}  "
+                      f"{h / e:.2f}")
 
 
 def bench_json_infer(options, repository):
