@@ -15,6 +15,8 @@
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))
 #define COLD __attribute__((cold, noinline))
+/* A function for processors that have these features; callers ask for them first. */
+#define TARGET(features) __attribute__((target(features)))
 #define EXPORT __attribute__((visibility("default")))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 /* Of a thread-local variable: its place is known when the library is loaded, so that the handler of

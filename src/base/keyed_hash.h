@@ -5,7 +5,7 @@
  *
  *     keyed_hash_init -> keyed_hash_add_pair, keyed_hash_add ... keyed_hash_pad -> keyed_hash_finish
  *
- * A message is a row of pairs of words, cut into blocks of 1 KiB. Each block becomes two sums of
+ * A message is a row of pairs of words, cut into blocks of 2 KiB. Each block becomes two sums of
  * 128 bits, of products of what is in it and words of a long key (NH, of Black, Halevi, Krawczyk,
  * Krovetz and Rogaway: UMAC, 1999):
  *
@@ -13,7 +13,9 @@
  *     second  sum of (a[i] + key[2i + 2]) * (b[i] + key[2i + 3])
  *
  * with additions modulo 2^64, sums modulo 2^128. SipHash-2-4-128, with a short key, makes the hash
- * of all sums and, as seven bytes, the number of pairs.
+ * of all sums and, as seven bytes, the number of pairs. Processors that multiply polynomials several
+ * at a time have all the numbers as polynomials over GF(2): exclusive or for each sum, products
+ * without carries (CLNH, of Lemire and Kaser: CLHASH, 2016). Which of the two, the long key says.
  *
  * Bound.  Let two messages have the same number of pairs, and look at a block in which they
  * differ, at its last pair i that differs. Whatever the rest of the long key is, at most one value
@@ -31,15 +33,17 @@
 #include "base/compiler.h"
 #include "base/siphash.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* Short enough to stay near the processor, long enough for SipHash's share to be small. */
-#define KEYED_HASH_BLOCK_PAIRS 64
+#define KEYED_HASH_BLOCK_PAIRS 128
 #define KEYED_HASH_PAIR_BYTES 16
 
 struct keyed_hash_key {
         uint64_t word[2 * KEYED_HASH_BLOCK_PAIRS + 2];
+        bool     is_carryless; /* which products */
 };
 
 struct keyed_hash {
@@ -51,7 +55,7 @@ struct keyed_hash {
         unsigned char                tail[KEYED_HASH_PAIR_BYTES]; /* bytes of an unfinished pair */
 };
 
-/* From the kernel's random numbers; an error where there are none. */
+/* From the kernel's random numbers, for this processor; an error where there are none. */
 struct error *keyed_hash_key_make(struct keyed_hash_key *ret) NODISCARD;
 
 void keyed_hash_init(struct keyed_hash *h, const struct keyed_hash_key *key,
