@@ -14,10 +14,7 @@ struct error *keyed_hash_key_make(struct keyed_hash_key *ret) {
 
 void keyed_hash_init(struct keyed_hash *h, const struct keyed_hash_key *key,
                      const struct siphash_key *short_key) {
-        struct siphash outer;
-
-        siphash_init(&outer, short_key);
-        memcpy(h->outer, outer.v, sizeof(h->outer));
+        siphash_begin(h->outer, short_key);
         h->key = key;
         h->sum[0] = h->sum[1] = 0;
         h->n_pairs = 0;
@@ -25,10 +22,10 @@ void keyed_hash_init(struct keyed_hash *h, const struct keyed_hash_key *key,
 }
 
 static inline void take_sums(uint64_t outer[4], const uint128 sum[2]) {
-        siphash_take_word_(outer, (uint64_t)sum[0]);
-        siphash_take_word_(outer, (uint64_t)(sum[0] >> 64));
-        siphash_take_word_(outer, (uint64_t)sum[1]);
-        siphash_take_word_(outer, (uint64_t)(sum[1] >> 64));
+        siphash_take(outer, (uint64_t)sum[0]);
+        siphash_take(outer, (uint64_t)(sum[0] >> 64));
+        siphash_take(outer, (uint64_t)sum[1]);
+        siphash_take(outer, (uint64_t)(sum[1] >> 64));
 }
 
 static NOINLINE void end_block(struct keyed_hash *h) {
@@ -146,7 +143,7 @@ void keyed_hash_finish(const struct keyed_hash *h, uint64_t ret[2]) {
         if (LIKELY(h->n_pairs % KEYED_HASH_BLOCK_PAIRS != 0))
                 take_sums(outer, h->sum);
         /* SipHash's last word: seven bytes, and the number of all that it was given. */
-        siphash_take_word_(outer, (h->n_pairs & UINT64_MAX >> 8) |
-                                          (n_blocks * sizeof(h->sum) + 7) << 56);
-        siphash_finish_words_(outer, ret);
+        siphash_take(outer, (h->n_pairs & UINT64_MAX >> 8) |
+                                    (n_blocks * sizeof(h->sum) + 7) << 56);
+        siphash_end(outer, ret);
 }

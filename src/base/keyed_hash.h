@@ -40,6 +40,7 @@
 /* Short enough to stay near the processor, long enough for SipHash's share to be small. */
 #define KEYED_HASH_BLOCK_PAIRS 128
 #define KEYED_HASH_PAIR_BYTES 16
+#define KEYED_HASH_BYTES 16
 
 struct keyed_hash_key {
         uint64_t word[2 * KEYED_HASH_BLOCK_PAIRS + 2];

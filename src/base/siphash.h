@@ -1,39 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* SipHash: a hash with a secret key, so that nobody who does not know the key can choose bytes
- * that collide. Here as SipHash-2-4 with 128 bits, of bytes that come in pieces:
+/* SipHash: a hash with a secret key, so that nobody who does not know the key can choose messages
+ * that collide, or learn the key from hashes. Here as SipHash-2-4 with 128 bits, a word at a time:
  *
- *     siphash_init -> siphash_add (any number) -> siphash_finish
+ *     siphash_begin -> siphash_take (each word of the message, then its last one) -> siphash_end
  *
- * A struct siphash may be copied at any point and gone on with from there. Its round is also what
- * base/map.h hashes with.
+ * The last word has the up to seven bytes behind the last whole word, the first one lowest, and in
+ * its highest byte the number of all bytes of the message, modulo 256. base/keyed_hash.h is made of
+ * this, and base/map.h hashes with its round.
  *
- * Threads.  One owner at a time; a key that is made does not change.
+ * Threads.  A state has one owner; a key that is made does not change.
  */
 #pragma once
 
 #include "base/error.h"
 
-#include <stddef.h>
 #include <stdint.h>
-
-#define SIPHASH_BYTES 16
 
 struct siphash_key {
         uint64_t word[2];
 };
 
-struct siphash {
-        uint64_t v[4];
-        uint64_t tail;    /* the bytes since the last full word, the first one lowest */
-        uint64_t n_bytes; /* so far */
-};
-
 /* From the kernel's random numbers; an error where there are none. */
 struct error *siphash_key_make(struct siphash_key *ret) NODISCARD;
-
-void siphash_init(struct siphash *h, const struct siphash_key *key);
-void siphash_add(struct siphash *h, const void *bytes, size_t len);
-void siphash_finish(const struct siphash *h, unsigned char ret[SIPHASH_BYTES]);
 
 static inline uint64_t siphash_rotate(uint64_t x, unsigned bits) {
         return x << bits | x >> (64 - bits);
@@ -51,14 +39,21 @@ static inline void siphash_round(uint64_t v[4]) {
         v[2] = siphash_rotate(v[2], 32);
 }
 
-static inline void siphash_take_word_(uint64_t v[4], uint64_t word) {
+static inline void siphash_begin(uint64_t v[4], const struct siphash_key *key) {
+        v[0] = key->word[0] ^ UINT64_C(0x736f6d6570736575);
+        v[1] = key->word[1] ^ UINT64_C(0x646f72616e646f6d) ^ 0xee; /* of 128 bits */
+        v[2] = key->word[0] ^ UINT64_C(0x6c7967656e657261);
+        v[3] = key->word[1] ^ UINT64_C(0x7465646279746573);
+}
+
+static inline void siphash_take(uint64_t v[4], uint64_t word) {
         v[3] ^= word;
         siphash_round(v);
         siphash_round(v);
         v[0] ^= word;
 }
 
-static inline uint64_t siphash_finish_half_(uint64_t v[4]) {
+static inline uint64_t siphash_end_half_(uint64_t v[4]) {
         siphash_round(v);
         siphash_round(v);
         siphash_round(v);
@@ -66,10 +61,10 @@ static inline uint64_t siphash_finish_half_(uint64_t v[4]) {
         return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-/* The hash of a message whose last word, with the number of its bytes, has been taken. */
-static inline void siphash_finish_words_(uint64_t v[4], uint64_t ret[2]) {
+/* The first eight bytes of the hash, the first one lowest, and the others. */
+static inline void siphash_end(uint64_t v[4], uint64_t ret[2]) {
         v[2] ^= 0xee;
-        ret[0] = siphash_finish_half_(v);
+        ret[0] = siphash_end_half_(v);
         v[1] ^= 0xdd;
-        ret[1] = siphash_finish_half_(v);
+        ret[1] = siphash_end_half_(v);
 }

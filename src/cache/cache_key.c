@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cache/cache_key.h"
 
-#include "base/keyed_hash.h"
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/request.h"

@@ -17,14 +17,13 @@
  */
 #pragma once
 
-#include "base/siphash.h"
+#include "base/keyed_hash.h"
 
 #include <stdbool.h>
 
-struct keyed_hash_key;
 struct request;
 
-#define CACHE_KEY_TEXT_BYTES (2 * SIPHASH_BYTES + 1)
+#define CACHE_KEY_TEXT_BYTES (2 * KEYED_HASH_BYTES + 1)
 
 struct cache_key {
         char text[CACHE_KEY_TEXT_BYTES]; /* hexadecimal digits */

@@ -2,7 +2,6 @@
 #include "cache/response_cache.h"
 
 #include "base/clock.h"
-#include "base/keyed_hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cache/cache_entry.h"

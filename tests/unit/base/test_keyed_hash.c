@@ -106,21 +106,12 @@ static void add_pair(struct wide *sum, const uint64_t *words, const unsigned cha
                 add_product(sum, word_of(pair) + words[0], word_of(pair + 8) + words[1]);
 }
 
-static void add_number(struct siphash *h, uint64_t value, unsigned n_bytes) {
-        for (unsigned i = 0; i < n_bytes; i++) {
-                unsigned char byte = (unsigned char)(value >> (8 * i));
-
-                siphash_add(h, &byte, 1);
-        }
-}
-
 static struct hash defined_hash(const unsigned char *bytes, size_t len) {
-        size_t         n_pairs = (len + 15) / 16;
-        struct siphash outer;
-        struct hash    ret;
-        unsigned char  out[SIPHASH_BYTES];
+        size_t      n_pairs = (len + 15) / 16;
+        uint64_t    outer[4], n_bytes = 7;
+        struct hash ret;
 
-        siphash_init(&outer, &short_key);
+        siphash_begin(outer, &short_key);
         for (size_t block = 0; block < n_pairs; block += KEYED_HASH_BLOCK_PAIRS) {
                 struct wide sums[2] = { { { 0 } } };
 
@@ -133,12 +124,12 @@ static struct hash defined_hash(const unsigned char *bytes, size_t len) {
                                 add_pair(&sums[s], &key.word[2 * i + 2 * s], pair);
                 }
                 for (int s = 0; s < 2; s++)
-                        for (int limb = 0; limb < 4; limb++)
-                                add_number(&outer, sums[s].limb[limb], 4);
+                        for (int limb = 0; limb < 4; limb += 2, n_bytes += 8)
+                                siphash_take(outer, sums[s].limb[limb] |
+                                                            (uint64_t)sums[s].limb[limb + 1] << 32);
         }
-        add_number(&outer, n_pairs, 7);
-        siphash_finish(&outer, out);
-        memcpy(&ret, out, sizeof(ret));
+        siphash_take(outer, n_pairs | n_bytes << 56);
+        siphash_end(outer, ret.word);
         return ret;
 }
 

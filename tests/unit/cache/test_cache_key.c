@@ -7,8 +7,8 @@
 
 #include "cache/cache_key.h"
 
-#include "base/keyed_hash.h"
 #include "base/mem.h"
+#include "base/strbuf.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
 
@@ -93,6 +93,91 @@ static void test_same_or_not(void **state UNUSED) {
         fake_model_free(f);
 }
 
+static struct cache_keys key_of_input(struct fake_model *f, const char *name, enum data_type type,
+                                      const int64_t *dims, uint64_t n_dims, const void *bytes,
+                                      size_t n_bytes) {
+        struct request   *req = fake_request(f);
+        struct cache_keys keys;
+
+        assert_ok(request_add_input(req, name, type, dims, n_dims), name);
+        append_bytes(req, name, bytes, n_bytes);
+        assert_ok(request_prepare(req), name);
+        assert_true(cache_keys_make(req, &secret, &keys));
+        request_free(req);
+        return keys;
+}
+
+/* The same bytes in every shape of up to five dimensions. */
+static void test_shapes(void **state UNUSED) {
+        static const char    shaped[] = "backend: 'b' input { name: 'A' data_type: TYPE_UINT8 "
+                                        "dims: [ -1, -1, -1, -1, -1 ] } "
+                                        "output { name: 'X' data_type: TYPE_UINT8 dims: [ 1 ] }";
+        static const int64_t dims[][5] = { { 2, 2, 2, 2, 1 }, { 2, 2, 2, 1, 2 }, { 2, 2, 1, 2, 2 },
+                                           { 2, 1, 2, 2, 2 }, { 1, 2, 2, 2, 2 }, { 4, 4, 1, 1, 1 },
+                                           { 16, 1, 1, 1, 1 }, { 1, 1, 1, 1, 16 } };
+        struct cache_keys    keys[ARRAY_LEN(dims)];
+        struct fake_model   *f = fake_model_new(shaped);
+
+        for (size_t i = 0; i < ARRAY_LEN(dims); i++) {
+                keys[i] = key_of_input(f, "A", DATA_TYPE_UINT8, dims[i], 5, "0123456789abcdef", 16);
+                for (size_t k = 0; k < i; k++)
+                        assert_string_not_equal(keys[i].all.text, keys[k].all.text);
+        }
+        fake_model_free(f);
+}
+
+/* The lengths of texts are among their bytes, and how many bytes there are is in the key. */
+static void test_texts(void **state UNUSED) {
+        static const char     texts[] = "backend: 'b' "
+                                        "input { name: 'A' data_type: TYPE_STRING dims: [ -1 ] } "
+                                        "output { name: 'X' data_type: TYPE_UINT8 dims: [ 1 ] }";
+        static const int64_t  two[] = { 2 };
+        static const struct {
+                const char *bytes;
+                size_t      n;
+        } rows[] = {
+                { "\1\0\0\0a\1\0\0\0b", 10 },     { "\1\0\0\0a\2\0\0\0b\0", 11 },
+                { "\2\0\0\0a\0\1\0\0\0b", 11 },  { "\1\0\0\0a\0\0\0\0", 9 },
+                { "\0\0\0\0\1\0\0\0a", 9 },       { "\0\0\0\0\0\0\0\0", 8 },
+                { "\1\0\0\0\0\0\0\0\0", 9 },
+        };
+        struct fake_model *f = fake_model_new(texts);
+        struct cache_keys  keys[ARRAY_LEN(rows)];
+
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                keys[i] = key_of_input(f, "A", DATA_TYPE_BYTES, two, 1, rows[i].bytes, rows[i].n);
+                for (size_t k = 0; k < i; k++)
+                        assert_string_not_equal(keys[i].all.text, keys[k].all.text);
+        }
+        fake_model_free(f);
+}
+
+/* More outputs than bits of a word: which ones are asked for is seen of all. */
+static void test_many_outputs(void **state UNUSED) {
+        enum { N = 130 };
+        struct strbuf      text;
+        struct fake_model *f;
+        struct cache_keys  keys[N];
+
+        strbuf_init(&text, 0);
+        strbuf_puts(&text, "backend: 'b' input { name: 'A' data_type: TYPE_UINT8 dims: [ -1 ] } ");
+        for (int i = 0; i < N; i++)
+                strbuf_printf(&text, "output { name: 'O%d' data_type: TYPE_UINT8 dims: [ 1 ] } ", i);
+        f = fake_model_new(strbuf_cstr(&text));
+        strbuf_done(&text);
+        for (int i = 0; i < N; i++) {
+                char *asked = mem_printf("A=a >O%d", i);
+
+                keys[i] = keys_of(f, asked);
+                free(asked);
+                assert_true(keys[i].is_some);
+                assert_string_equal(keys[i].all.text, keys[0].all.text);
+                for (int k = 0; k < i; k++)
+                        assert_string_not_equal(keys[i].some.text, keys[k].some.text);
+        }
+        fake_model_free(f);
+}
+
 static void test_some_outputs(void **state UNUSED) {
         struct fake_model *f = fake_model_new(config);
         struct cache_keys  all = keys_of(f, "A=a"), both = keys_of(f, "A=a >Y >X");
@@ -142,6 +227,9 @@ static void test_what_has_no_key(void **state UNUSED) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_same_or_not),
+                cmocka_unit_test(test_shapes),
+                cmocka_unit_test(test_texts),
+                cmocka_unit_test(test_many_outputs),
                 cmocka_unit_test(test_some_outputs),
                 cmocka_unit_test(test_each_load_has_its_own),
                 cmocka_unit_test(test_what_has_no_key),

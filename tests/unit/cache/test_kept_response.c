@@ -135,6 +135,32 @@ static void test_round_trip(void **state UNUSED) {
         fake_model_free(f);
 }
 
+/* A backend may answer with outputs that the configuration does not know. */
+static void test_unknown_output(void **state UNUSED) {
+        struct fake_model *f = fake_model_new(config);
+        struct request    *req = ask(f, NULL);
+        size_t             n_bytes;
+        struct response   *r;
+        char              *bytes;
+
+        assert_ok(response_new(req, &r), "response");
+        add_output(r, "more", DATA_TYPE_INT32, 1, "\1\2\3\4", 4);
+        add_output(r, "X", DATA_TYPE_INT32, 2, "\1\2\3\4\5\6\7\10", 8);
+        assert_true(kept_response_measure(r, &n_bytes));
+        bytes = mem_alloc(n_bytes);
+        kept_response_write(r, bytes);
+        response_free(r);
+        assert_ok(kept_response_read(bytes, n_bytes, req, &r), "read");
+        free(bytes); /* the response has what it needs */
+        assert_int_equal(r->n_outputs, 2);
+        assert_string_equal(r->first_output->name, "more");
+        assert_memory_equal(r->first_output->base, "\1\2\3\4", 4);
+        assert_string_equal(r->last_output->name, "X");
+        response_free(r);
+        request_free(req);
+        fake_model_free(f);
+}
+
 /* Cut anywhere, or with any byte changed: refused, or a response. In memory of exactly that size,
  * so that a sanitizer sees what reads beyond. */
 static void test_damage(void **state UNUSED) {
@@ -228,6 +254,7 @@ static void test_what_is_not_kept(void **state UNUSED) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_round_trip),
+                cmocka_unit_test(test_unknown_output),
                 cmocka_unit_test(test_damage),
                 cmocka_unit_test(test_without_memory),
                 cmocka_unit_test(test_what_is_not_kept),

@@ -224,6 +224,7 @@ static void test_order_of_eviction(void **unused) {
                 { "abcdAe", "acde" },   { "abcdABe", "abde" },   { "abcdABCDe", "bcde" },
                 { "abcdDCBAe", "abce" }, { "abcdAAAe", "acde" }, { "abcdAef", "adef" },
                 { "abcdAeBfb", "aefb" },
+                { "abcdDDDe", "bcde" }, { "abcdDDADe", "acde" }, { "abcdDDBBAAe", "abde" },
         };
         size_t cost = cost_of("text");
 
