@@ -91,7 +91,9 @@ size_t grpc_stream_trailers(const struct grpc_stream *st, struct grpc_header *fi
         return append(&st->trailing, fields, n);
 }
 
-/* The first headers; with all trailers, when there is nothing between them. */
+/* The first headers; with all trailers, when there is nothing between them. What we accept is the
+ * same for every call: the first answer of a connection tells it, and each refusal, which may be
+ * for that. */
 static void respond(struct grpc_stream *st, struct str http_status, bool has_body) {
         struct grpc_header fields[4 + GRPC_MAX_ADDED + GRPC_MAX_TRAILERS];
         size_t             n = 0;
@@ -99,8 +101,10 @@ static void respond(struct grpc_stream *st, struct str http_status, bool has_bod
         fields[n++] = (struct grpc_header){ STR_LIT(":status"), http_status,
                                             http_status.ptr == status_ok.ptr };
         fields[n++] = static_header(STR_LIT("content-type"), STR_LIT("application/grpc"));
-        fields[n++] = static_header(STR_LIT("grpc-accept-encoding"),
-                                    STR_LIT(GRPC_ACCEPTED_ENCODINGS));
+        if (!st->conn->has_told_encodings || !has_body)
+                fields[n++] = static_header(STR_LIT("grpc-accept-encoding"),
+                                            STR_LIT(GRPC_ACCEPTED_ENCODINGS));
+        st->conn->has_told_encodings = true;
         if (has_body && st->encoding_out != GRPC_ENCODING_IDENTITY)
                 fields[n++] = static_header(STR_LIT("grpc-encoding"),
                                             grpc_encoding_name(st->encoding_out));

@@ -91,6 +91,7 @@ struct h2_conn {
         bool is_condemned;  /* nothing more is fed */
         bool is_ending;     /* the socket is gone, the calls are being told */
         bool has_settings;  /* preface and first frame are there */
+        bool has_told_encodings; /* an answer had grpc-accept-encoding */
 
         uint64_t now_ns;      /* when the last bytes came, or the tick */
         uint64_t opened_ns;

@@ -60,6 +60,18 @@ static void test_metadata(void **state UNUSED) {
                             "grpc-status: 0\nx-last: two\n");
         assert_memory_equal(a.body.ptr, "\0\0\0\0\5value", 10);
         answer_done(&a);
+        /* The connection knows what is accepted; a refusal says it again. */
+        client_call(&c, 3, "/t.T/Echo", NULL);
+        client_message(&c, 3, END_STREAM, "", 0);
+        client_answer(&c, 3, &a);
+        assert_string_equal(strbuf_cstr(&a.fields),
+                            ":status: 200\ncontent-type: application/grpc\ngrpc-status: 0\n");
+        answer_done(&a);
+        client_call(&c, 5, "/t.T/Echo", "grpc-encoding", "snappy", NULL);
+        client_message(&c, 5, END_STREAM, "", 0);
+        client_answer(&c, 5, &a);
+        assert_non_null(strstr(a.fields.ptr, "grpc-accept-encoding: identity,deflate,gzip\n"));
+        answer_done(&a);
         client_close(&c);
         fixture_done(&f);
 }
