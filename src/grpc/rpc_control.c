@@ -5,6 +5,7 @@
 #include "frontend/core_error.h"
 #include "frontend/model_version.h"
 #include "grpc/rpc_map.h"
+#include "grpc/rpc_survey.h"
 #include "grpc_service.pb-c.h"
 
 #include "triton/core/tritonserver.h"
@@ -46,17 +47,31 @@ struct error *rpc_model_config(struct grpc_call *call, const ProtobufCMessage *r
                               &call->arena, ret_answer);
 }
 
+static struct TRITONSERVER_Error *ask_all_statistics(struct TRITONSERVER_Server  *core,
+                                                     const struct rpc_question   *question,
+                                                     struct TRITONSERVER_Message **ret) {
+        return TRITONSERVER_ServerModelStatistics(core, "", question->version, ret);
+}
+
 /* Without a name: all models. */
 struct error *rpc_model_statistics(struct grpc_call *call, const ProtobufCMessage *request,
                                    ProtobufCMessage **ret_answer) {
         const Inference__ModelStatisticsRequest *q =
                 RPC_REQUEST(Inference__ModelStatisticsRequest, request);
+        struct rpc_question          question = {
+                .type = &inference__model_statistics_response__descriptor,
+                .ask = ask_all_statistics
+        };
         struct TRITONSERVER_Message *answer = NULL;
         struct TRITONSERVER_Error   *failure;
-        int64_t                      version;
 
-        TRY(model_version_read(str_of(q->version), &version));
-        failure = TRITONSERVER_ServerModelStatistics(call->core, q->name, version, &answer);
-        return rpc_map_answer(&inference__model_statistics_response__descriptor, failure, answer,
-                              &call->arena, ret_answer);
+        TRY(model_version_read(str_of(q->version), &question.version));
+        if (q->name[0] == '\0') {
+                rpc_survey_start(call, &question);
+                *ret_answer = NULL;
+                return NULL;
+        }
+        failure = TRITONSERVER_ServerModelStatistics(call->core, q->name, question.version,
+                                                     &answer);
+        return rpc_map_answer(question.type, failure, answer, &call->arena, ret_answer);
 }

@@ -189,8 +189,8 @@ struct error *rpc_map_answer(const ProtobufCMessageDescriptor *type,
         return err;
 }
 
-static struct error *pack(struct grpc_call *call, const ProtobufCMessage *message,
-                          struct arena *scratch, struct grpc_part *ret) {
+struct error *rpc_map_pack(const ProtobufCMessage *message, struct buf_pool *pool,
+                           struct arena *scratch, struct grpc_part *ret) {
         size_t      bytes = protobuf_c_message_get_packed_size(message);
         struct buf *holder = NULL;
         char       *at;
@@ -198,7 +198,7 @@ static struct error *pack(struct grpc_call *call, const ProtobufCMessage *messag
         if (bytes <= MAX_BYTES_IN_ARENA) {
                 at = arena_try_alloc(scratch, bytes + 1); /* an empty message has a place too */
         } else {
-                holder = buf_new(grpc_call_buf_pool(call), bytes);
+                holder = buf_new(pool, bytes);
                 at = holder ? holder->bytes : NULL;
         }
         if (!at)
@@ -213,14 +213,15 @@ struct error *rpc_map_send(struct grpc_call *call, const ProtobufCMessage *messa
                            struct arena *scratch) {
         struct grpc_part part;
 
-        TRY(pack(call, message, scratch, &part));
+        TRY(rpc_map_pack(message, grpc_call_buf_pool(call), scratch, &part));
         grpc_call_send(call, &part, 1);
         return NULL;
 }
 
 void rpc_map_reply(struct grpc_call *call, const ProtobufCMessage *message) {
         struct grpc_part part;
-        struct error    *err = pack(call, message, &call->arena, &part);
+        struct error    *err =
+                rpc_map_pack(message, grpc_call_buf_pool(call), &call->arena, &part);
 
         if (err)
                 grpc_call_fail(call, err);

@@ -6,6 +6,7 @@
 #include "codec/pb_build.h"
 #include "frontend/core_error.h"
 #include "grpc/rpc_map.h"
+#include "grpc/rpc_survey.h"
 #include "grpc_service.pb-c.h"
 #include "net/loop.h"
 
@@ -22,8 +23,6 @@ struct order {
         struct grpc_call               *call;    /* borrowed: holds this */
         const char                     *model;   /* in arena */
         struct TRITONSERVER_Error      *failure; /* owned */
-        struct TRITONSERVER_Message    *index;   /* owned */
-        uint32_t                        index_flags;
         bool                            with_dependents;
         size_t                          n_parameters;
         struct TRITONSERVER_Parameter **parameters; /* in arena; each owned */
@@ -64,35 +63,22 @@ static struct error *refuse_repository(const char *name) {
 
 /* ---- index ---- */
 
-static void run_index(struct loop_work *w) {
-        struct order *o = CONTAINER_OF(w, struct order, work);
-
-        o->failure = TRITONSERVER_ServerModelIndex(o->call->core, o->index_flags, &o->index);
-}
-
-static void on_index(struct loop_work *w) {
-        struct order     *o = CONTAINER_OF(w, struct order, work);
-        ProtobufCMessage *answer;
-        struct error     *err =
-                rpc_map_answer(&inference__repository_index_response__descriptor, STEAL(o->failure),
-                               STEAL(o->index), &o->call->arena, &answer);
-
-        if (err)
-                grpc_call_fail(o->call, err);
-        else
-                rpc_map_reply(o->call, answer);
+static struct TRITONSERVER_Error *ask_index(struct TRITONSERVER_Server  *core,
+                                            const struct rpc_question   *question,
+                                            struct TRITONSERVER_Message **ret) {
+        return TRITONSERVER_ServerModelIndex(core, question->flags, ret);
 }
 
 struct error *rpc_repository_index(struct grpc_call *call, const ProtobufCMessage *request,
                                    ProtobufCMessage **ret_answer) {
         const Inference__RepositoryIndexRequest *q =
                 RPC_REQUEST(Inference__RepositoryIndexRequest, request);
-        struct order *o;
 
         TRY(refuse_repository(q->repository_name));
-        o = new_order(call, run_index, on_index);
-        o->index_flags = q->ready ? TRITONSERVER_INDEX_FLAG_READY : 0;
-        grpc_call_offload(call, &o->work);
+        rpc_survey_start(call, &(struct rpc_question){
+                                       .type = &inference__repository_index_response__descriptor,
+                                       .ask = ask_index,
+                                       .flags = q->ready ? TRITONSERVER_INDEX_FLAG_READY : 0 });
         *ret_answer = NULL;
         return NULL;
 }

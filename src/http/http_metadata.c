@@ -2,6 +2,7 @@
 #include "frontend/core_error.h"
 #include "frontend/model_version.h"
 #include "http/http_handlers.h"
+#include "http/http_survey.h"
 
 #include "triton/core/tritonserver.h"
 
@@ -70,7 +71,24 @@ void http_metadata_config(struct http_call *call) {
         reply_about_model(call, ask_config);
 }
 
-/* Without a model in the path the name is empty: all models. */
+static struct TRITONSERVER_Error *ask_all_statistics(struct TRITONSERVER_Server  *core,
+                                                     const struct http_question  *question,
+                                                     struct TRITONSERVER_Message **ret) {
+        return TRITONSERVER_ServerModelStatistics(core, "", question->version, ret);
+}
+
+/* Without a model in the path: of all. */
 void http_metadata_statistics(struct http_call *call) {
-        reply_about_model(call, ask_statistics);
+        struct http_question question = { .ask = ask_all_statistics };
+        struct error        *err;
+
+        if (call->model.len > 0) {
+                reply_about_model(call, ask_statistics);
+                return;
+        }
+        err = model_version_read(call->version, &question.version);
+        if (err)
+                http_call_reply_error(call, err, HTTP_JSON);
+        else
+                http_survey_start(call, &question);
 }

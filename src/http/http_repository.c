@@ -6,6 +6,7 @@
 #include "http/http_handlers.h"
 #include "http/http_members.h"
 #include "http/http_service.h"
+#include "http/http_survey.h"
 #include "net/loop.h"
 
 #include "triton/core/tritonserver.h"
@@ -19,8 +20,6 @@ struct order {
         struct http_call            *call; /* borrowed: holds this */
         const char                  *model;
         struct TRITONSERVER_Error   *failure;
-        struct TRITONSERVER_Message *message; /* of an index */
-        uint32_t                     index_flags;
         bool                         with_dependents;
         size_t                       n_parameters;
         struct TRITONSERVER_Parameter **parameters; /* in arena; each owned */
@@ -62,44 +61,40 @@ static void on_ordered(struct loop_work *w) {
 }
 
 /* An empty body has no members. */
-static struct error *read_body(struct order *o, http_member_fn read) {
-        if (o->call->body.len == 0)
+static struct error *read_body(struct http_call *call, http_member_fn read, void *owner) {
+        if (call->body.len == 0)
                 return NULL;
-        return http_members_read(o->call->body, &o->call->arena, read, o);
+        return http_members_read(call->body, &call->arena, read, owner);
 }
 
 /* ---- index ---- */
 
-static void run_index(struct loop_work *w) {
-        struct order *o = CONTAINER_OF(w, struct order, work);
-
-        o->failure = TRITONSERVER_ServerModelIndex(o->call->core, o->index_flags, &o->message);
-}
-
-static void on_index(struct loop_work *w) {
-        struct order *o = CONTAINER_OF(w, struct order, work);
-
-        http_call_reply_message(o->call, o->failure, o->message);
+static struct TRITONSERVER_Error *ask_index(struct TRITONSERVER_Server  *core,
+                                            const struct http_question  *question,
+                                            struct TRITONSERVER_Message **ret) {
+        return TRITONSERVER_ServerModelIndex(core, question->flags, ret);
 }
 
 static struct error *read_index_member(void *owner, struct json_reader *r, struct str key) {
-        struct order *o = owner;
+        struct http_question *question = owner;
 
         if (!str_is(key, "ready"))
                 json_skip(r);
         else if (json_peek(r) != JSON_BOOL)
                 return error_new(ERR_INVALID_ARG, "Invalid value for 'ready': expected a boolean");
         else
-                o->index_flags = json_read_bool(r) ? TRITONSERVER_INDEX_FLAG_READY : 0;
+                question->flags = json_read_bool(r) ? TRITONSERVER_INDEX_FLAG_READY : 0;
         return NULL;
 }
 
-/* The scan of the repositories reads directories. */
 void http_repository_index(struct http_call *call) {
-        struct order *o = new_order(call, run_index, on_index);
-        struct error *err = read_body(o, read_index_member);
+        struct http_question question = { .ask = ask_index };
+        struct error        *err = read_body(call, read_index_member, &question);
 
-        start_order(o, err);
+        if (err)
+                http_call_reply_error(call, err, HTTP_JSON);
+        else
+                http_survey_start(call, &question);
 }
 
 /* ---- load ---- */
@@ -194,7 +189,7 @@ static struct error *read_load_member(void *owner, struct json_reader *r, struct
 
 static struct error *read_load(struct order *o) {
         o->parameters = arena_alloc(&o->call->arena, MAX_PARAMETERS * sizeof(o->parameters[0]));
-        return read_body(o, read_load_member);
+        return read_body(o->call, read_load_member, o);
 }
 
 /* A load takes as long as the model: the loop does not wait for it. */
@@ -245,7 +240,7 @@ static struct error *read_unload_member(void *owner, struct json_reader *r, stru
 
 void http_repository_unload(struct http_call *call) {
         struct order *o = new_order(call, run_unload, on_ordered);
-        struct error *err = read_body(o, read_unload_member);
+        struct error *err = read_body(call, read_unload_member, o);
 
         start_order(o, err);
 }
