@@ -1,15 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/thread.h"
 
+#include "base/clock.h"
 #include "base/crash_report.h"
 #include "base/mem.h"
 
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define THREAD_NAME_BYTES 16 /* TASK_COMM_LEN, with the NUL */
+
+/* The longest that the kernel grants; 1 to 3 ms are what a thread has that asks for nothing. */
+#define LONG_TURN_NS (100 * NS_PER_MS)
+
+/* What sched_setattr(2) takes, in its first form of 48 bytes. <linux/sched/types.h> has it as well,
+ * but newer C libraries do too, and the two exclude each other. */
+struct sched_attributes {
+        uint32_t size;
+        uint32_t policy;
+        uint64_t flags;
+        int32_t  nice;
+        uint32_t priority;
+        uint64_t runtime_ns; /* under SCHED_OTHER: a turn */
+        uint64_t deadline_ns;
+        uint64_t period_ns;
+};
+
+#define RESET_ON_FORK 1 /* SCHED_FLAG_RESET_ON_FORK */
 
 struct thread_begin {
         thread_fn run;
@@ -67,6 +87,18 @@ void thread_join(struct thread *t) {
                 return;
         pthread_join(t->native, NULL);
         t->is_started = false;
+}
+
+/* A kernel that refuses leaves the thread as it is, which is no failure. */
+void thread_give_way(void) {
+        struct sched_attributes a = { .size = sizeof(a) };
+
+        if (syscall(SYS_sched_getattr, 0, &a, sizeof(a), 0) != 0 || a.policy != SCHED_OTHER)
+                return;
+        a.size = sizeof(a);
+        a.flags |= RESET_ON_FORK;
+        a.runtime_ns = LONG_TURN_NS;
+        syscall(SYS_sched_setattr, 0, &a, 0);
 }
 
 unsigned thread_cpu_count(void) {

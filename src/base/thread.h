@@ -18,4 +18,10 @@ typedef void (*thread_fn)(void *arg);
 struct error *thread_start(struct thread *t, const char *name, thread_fn run, void *arg) NODISCARD;
 /* Waits for its end; nothing when it was never started. */
 void thread_join(struct thread *t);
+/* For a thread that computes for long while others serve: from now on whatever else wakes up runs at
+ * once, before this thread's turn is over. Its share of the CPUs stays, only its turns come later
+ * and are longer. Threads that it starts are ordinary ones. It cannot be taken back, so it is for
+ * threads that end with their work. Nothing happens on kernels before Linux 6.12, nor in a process
+ * that runs with a policy of its own. */
+void thread_give_way(void);
 unsigned thread_cpu_count(void); /* that this process may use; at least 1 */

@@ -34,6 +34,7 @@ static struct order *new_order(struct grpc_call *call, loop_work_fn run, loop_wo
 
         o->work.run = run;
         o->work.done = done;
+        o->work.gives_way = true;
         o->call = call;
         return o;
 }

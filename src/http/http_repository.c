@@ -30,6 +30,7 @@ static struct order *new_order(struct http_call *call, loop_work_fn run, loop_wo
 
         o->work.run = run;
         o->work.done = done;
+        o->work.gives_way = true;
         o->call = call;
         o->model = http_call_model(call);
         return o;

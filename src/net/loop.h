@@ -68,9 +68,10 @@ struct loop_work;
 typedef void (*loop_work_fn)(struct loop_work *w);
 
 struct loop_work {
-        loop_work_fn run;    /* on its thread */
-        loop_work_fn done;   /* on the loop */
-        void        *native; /* owned by the loop until `done` */
+        loop_work_fn run;       /* on its thread */
+        loop_work_fn done;      /* on the loop */
+        bool         gives_way; /* to threads that serve: it computes for long (thread_give_way()) */
+        void        *native;    /* owned by the loop until `done` */
 };
 
 void loop_offload(struct loop *l, struct loop_work *w);

@@ -30,6 +30,8 @@ static void end(struct offload *o) {
 static void thread_main(void *arg) {
         struct offload *o = arg;
 
+        if (o->work->gives_way)
+                thread_give_way();
         o->work->run(o->work);
         mailbox_post(loop_mailbox(o->loop), &o->done);
 }

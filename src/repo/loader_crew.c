@@ -40,8 +40,7 @@ static struct loader_job *take_locked(struct loader_crew *crew) {
         return CONTAINER_OF(first, struct loader_job, node);
 }
 
-static void member_main(void *arg) {
-        struct member      *m = arg;
+static void run_jobs(struct member *m) {
         struct loader_crew *crew = m->crew;
         struct loader_job  *job;
 
@@ -55,6 +54,11 @@ static void member_main(void *arg) {
         list_append(&crew->leaving, &m->node);
         cond_signal(&crew->ended);
         mutex_unlock(&crew->lock);
+}
+
+static void member_main(void *arg) {
+        thread_give_way();
+        run_jobs(arg);
 }
 
 /* One that has left, out of the list; NULL when there is none. */
@@ -112,6 +116,6 @@ void loader_crew_push(struct loader_crew *crew, struct loader_job *job) {
         m->crew = crew;
         err = thread_start(&m->thread, "neso-loader", member_main, m);
         if (err != NULL)
-                member_main(m);
+                run_jobs(m);
         error_free(err);
 }

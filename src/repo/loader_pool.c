@@ -14,12 +14,16 @@ struct loader_pool {
         _Atomic size_t      next;
 };
 
-static void loader_main(void *arg) {
-        struct loader_pool *pool = arg;
-        size_t              at;
+static void run_jobs(struct loader_pool *pool) {
+        size_t at;
 
         while ((at = atomic_fetch_add(&pool->next, 1)) < pool->n_jobs)
                 pool->jobs[at]->run(pool->jobs[at]);
+}
+
+static void loader_main(void *arg) {
+        thread_give_way();
+        run_jobs(arg);
 }
 
 void loader_pool_run_all(struct loader_job **jobs, size_t n_jobs, unsigned n_threads) {
@@ -31,7 +35,7 @@ void loader_pool_run_all(struct loader_job **jobs, size_t n_jobs, unsigned n_thr
         for (size_t i = 0; i < n && err == NULL; i++)
                 err = thread_start(&threads[i], "neso-loader", loader_main, &pool);
         if (err != NULL || n == 0)
-                loader_main(&pool); /* with fewer threads, or with none, the caller helps */
+                run_jobs(&pool); /* with fewer threads, or with none, the caller helps */
         error_free(err);
         for (size_t i = 0; i < n; i++)
                 thread_join(&threads[i]);

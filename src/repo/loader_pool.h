@@ -2,7 +2,8 @@
 /* Threads that load models: one job at a time each, in order of submission.
  *
  * Ownership.  A job belongs to its submitter; run() is its end as far as the pool goes.
- * Threads.  loader_pool_run_all() blocks the caller until all its jobs have run.
+ * Threads.  loader_pool_run_all() blocks the caller until all its jobs have run. Its threads give
+ * way to those that serve (thread_give_way()).
  */
 #pragma once
 

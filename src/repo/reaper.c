@@ -18,6 +18,7 @@ struct reaper {
 static void reaper_main(void *arg) {
         struct reaper *r = arg;
 
+        thread_give_way();
         mutex_lock(&r->lock);
         for (;;) {
                 struct list_node *node = list_first(&r->items);

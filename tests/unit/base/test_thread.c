@@ -5,12 +5,15 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/lock.h"
 #include "base/thread.h"
 
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 struct seen {
         char     name[32];
@@ -47,6 +50,61 @@ static void test_name_and_signals(void **state) {
         assert_int_equal(sigismember(&after, SIGTERM), sigismember(&before, SIGTERM));
 }
 
+/* What sched_getattr(2) says of the calling thread. */
+struct schedule {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t  nice;
+        uint32_t priority;
+        uint64_t runtime_ns, deadline_ns, period_ns;
+};
+
+static void read_schedule(void *arg) {
+        assert_int_equal(syscall(SYS_sched_getattr, 0, arg, sizeof(struct schedule), 0), 0);
+}
+
+struct schedules {
+        struct schedule before, after, of_child;
+};
+
+static void give_way(void *arg) {
+        struct schedules *seen = arg;
+        struct thread     child = { .is_started = false };
+
+        read_schedule(&seen->before);
+        thread_give_way();
+        read_schedule(&seen->after);
+        assert_null(thread_start(&child, "child", read_schedule, &seen->of_child));
+        thread_join(&child);
+}
+
+static void assert_same_schedule(const struct schedule *a, const struct schedule *b) {
+        assert_int_equal(a->policy, b->policy);
+        assert_int_equal(a->nice, b->nice);
+        assert_int_equal(a->runtime_ns, b->runtime_ns);
+}
+
+static void test_giving_way(void **state) {
+        (void)state;
+        struct schedules seen;
+        struct schedule  main_before, main_after;
+        struct thread    t = { .is_started = false };
+
+        read_schedule(&main_before);
+        assert_null(thread_start(&t, "loader", give_way, &seen));
+        thread_join(&t);
+        read_schedule(&main_after);
+        assert_same_schedule(&main_before, &main_after);
+        assert_same_schedule(&main_before, &seen.before);
+        assert_same_schedule(&main_before, &seen.of_child);
+        assert_int_equal(seen.after.policy, seen.before.policy);
+        assert_int_equal(seen.after.nice, seen.before.nice);
+        assert_true(seen.after.runtime_ns >= seen.before.runtime_ns);
+        /* A kernel that tells turns can change them. */
+        if (seen.before.policy == SCHED_OTHER && seen.before.runtime_ns > 0)
+                assert_int_equal(seen.after.runtime_ns, 100 * NS_PER_MS);
+}
+
 static void test_join_without_start(void **state) {
         (void)state;
         struct thread t = { .is_started = false };
@@ -74,6 +132,7 @@ static void test_cpu_count_is_of_this_process(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_name_and_signals),
+                cmocka_unit_test(test_giving_way),
                 cmocka_unit_test(test_join_without_start),
                 cmocka_unit_test(test_cpu_count_is_of_this_process),
         };
