@@ -9,10 +9,11 @@ labels of an answer must be of one generation, and of one that was in force betw
 its answer. Meanwhile the model is changed:
 
   explicit   every 200 ms, in rotation: the same again, a changed configuration, a changed file,
-             another number of instances, a missing file, a broken configuration, files that are
+             another number of instances, a broken file, a broken configuration, files that are
              sent with the request
-  poll       a file replaced by a rename, one written in place bit by bit, another number of
-             instances, a broken configuration
+  poll       a second between polls; a file and the configuration, each once replaced by a rename
+             and once written in place bit by bit; another number of instances, a broken file, a
+             broken configuration
 
 Fails when an answer is wrong or missing, when a change has another outcome than it must have, when
 the server's resident memory is more than 5 % (and more than 1 MiB, in which the allocator's pages come
@@ -36,6 +37,7 @@ INTERVAL_SECONDS = 0.2
 GROWTH_ALLOWED = 0.05
 GROWTH_IGNORED_KIB = 1024
 SETTLE_SECONDS = 2  # until the last models that were replaced have ended
+SLOW_SECONDS = 3    # of writing a file in place: three polls find it unfinished
 POLL_SECONDS = 20   # at most, until a change is seen
 
 BODY = json.dumps({
@@ -71,6 +73,7 @@ class Model:
         self.generation = 1
         self.count = 1
         self.variant = 0
+        self.n_broken = 0
         os.makedirs(os.path.join(folder, "1"))
         self.write_labels(self.labels(1))
         self.write_config()
@@ -87,6 +90,21 @@ class Model:
 
     def write_labels(self, text):
         self.replace(f"labels-{self.variant}.txt", text)
+
+    def break_labels(self):
+        """In turn: it is gone, or a link that leads out of the model."""
+        path = os.path.join(self.folder, f"labels-{self.variant}.txt")
+        self.n_broken += 1
+        os.remove(path)
+        if self.n_broken % 2 == 0:
+            os.symlink("/etc/hostname", path)
+
+    def write_slowly(self, name, text):
+        with open(os.path.join(self.folder, name), "w", encoding="ascii") as file:
+            for letter in text:
+                file.write(letter)
+                file.flush()
+                time.sleep(SLOW_SECONDS / len(text))
 
     def write_config(self):
         self.replace("config.pbtxt", self.config())
@@ -191,9 +209,10 @@ class Explicit:
     def __init__(self, server, model, generations, clients):
         self.server, self.model, self.generations, self.clients = (server, model, generations,
                                                                    clients)
-        self.steps = [self.same, self.config, self.file, self.instances, self.missing_file,
+        self.steps = [self.same, self.config, self.file, self.instances, self.broken_file,
                       self.broken_config, self.sent_files]
         self.in_force = 1
+        self.due = time.monotonic()
 
     def load(self, generation=None, parameters=None, fails=False):
         generation = generation or self.in_force
@@ -226,8 +245,8 @@ class Explicit:
         self.model.write_config()
         self.load(self.model.generation)
 
-    def missing_file(self):
-        os.remove(os.path.join(self.model.folder, f"labels-{self.model.variant}.txt"))
+    def broken_file(self):
+        self.model.break_labels()
         self.load(fails=True)
         self.model.write_labels(self.model.labels(self.model.generation))
 
@@ -244,7 +263,8 @@ class Explicit:
         self.model.write_labels(self.model.labels(self.model.generation))
 
     def pause(self):
-        time.sleep(INTERVAL_SECONDS)
+        self.due = max(self.due + INTERVAL_SECONDS, time.monotonic())
+        time.sleep(max(0, self.due - time.monotonic()))
 
 
 class Poll:
@@ -255,8 +275,8 @@ class Poll:
     def __init__(self, server, model, generations, clients):
         self.server, self.model, self.generations, self.clients = (server, model, generations,
                                                                    clients)
-        self.steps = [self.by_rename, self.in_place, self.instances, self.by_rename,
-                      self.broken_config]
+        self.steps = [self.by_rename, self.in_place, self.instances, self.config_by_rename,
+                      self.broken_file, self.config_in_place, self.broken_config]
 
     def await_generation(self):
         deadline = time.monotonic() + POLL_SECONDS
@@ -279,17 +299,34 @@ class Poll:
 
     def in_place(self):
         self.next_generation()
-        path = os.path.join(self.model.folder, f"labels-{self.model.variant}.txt")
-        with open(path, "w", encoding="ascii") as file:
-            for letter in self.model.labels(self.model.generation):
-                file.write(letter)
-                file.flush()
-                time.sleep(0.05)
+        self.model.write_slowly(f"labels-{self.model.variant}.txt",
+                                self.model.labels(self.model.generation))
+        self.await_generation()
+
+    def other_labels(self):
+        """Of the next generation; no configuration names them yet."""
+        self.next_generation()
+        self.model.variant = 1 - self.model.variant
+        self.model.write_labels(self.model.labels(self.model.generation))
+
+    def config_by_rename(self):
+        self.other_labels()
+        self.model.write_config()
+        self.await_generation()
+
+    def config_in_place(self):
+        self.other_labels()
+        self.model.write_slowly("config.pbtxt", self.model.config())
         self.await_generation()
 
     def instances(self):
         self.model.count = self.model.count % 3 + 1
         self.model.write_config()
+
+    def broken_file(self):
+        self.model.break_labels()
+        time.sleep(2.5)  # two polls: it is tried
+        self.model.write_labels(self.model.labels(self.model.generation))
 
     def broken_config(self):
         self.model.replace("config.pbtxt", "nonsense")
@@ -301,14 +338,18 @@ class Poll:
 
 
 def rounds(mode, clients, until):
+    """How often each step was taken."""
+    counts = {step.__name__: 0 for step in mode.steps}
     n = 0
     while time.monotonic() < until or n < len(mode.steps):
-        mode.steps[n % len(mode.steps)]()
+        step = mode.steps[n % len(mode.steps)]
+        step()
+        counts[step.__name__] += 1
         n += 1
         if any(client.failures for client in clients):
             break
         mode.pause()
-    return n
+    return counts
 
 
 def settle(server):
@@ -344,11 +385,15 @@ def main():
             client.start()
         mode = kind(server, model, generations, clients)
         try:
+            time.sleep(1)
+            print(f"start: resident {server.resident_kib()} KiB", flush=True)
             rounds(mode, clients, time.monotonic() + arguments.seconds / 5)
             before = settle(server), server.descriptors()
             print(f"warm: resident {before[0]} KiB, {before[1]} descriptors, "
                   f"{server.threads()} threads", flush=True)
-            n_changes = rounds(mode, clients, time.monotonic() + arguments.seconds * 4 / 5)
+            begun = time.monotonic()
+            counts = rounds(mode, clients, begun + arguments.seconds * 4 / 5)
+            interval_ms = (time.monotonic() - begun) / sum(counts.values()) * 1000
             after = settle(server), server.descriptors()
             if arguments.mode == "explicit":
                 mode.same()  # sent files are not in use any more
@@ -363,8 +408,10 @@ def main():
             folder, f"neso-{os.geteuid()}")) if names != ["lock"])
         server.process.terminate()
         code = server.process.wait(60)
-        print(f"{n_changes} changes under {sum(c.n_answers for c in clients)} requests of "
-              f"{CLIENTS} clients; {len(failures)} failures; resident {after[0]} KiB "
+        print(", ".join(f"{name} {n}" for name, n in counts.items()))
+        print(f"{sum(counts.values())} changes, one each {interval_ms:.0f} ms, under "
+              f"{sum(c.n_answers for c in clients)} requests of {CLIENTS} clients; "
+              f"{len(failures)} failures; resident {after[0]} KiB "
               f"({growth:+.2%}), descriptors {after[1] - before[1]:+d}, {left} files left; "
               f"exit code {code}")
         for failure in failures[:5]:
