@@ -5,16 +5,20 @@
   bench/many_models.py --build=build [--models=2000] [--limits]
 
 Models of the identity backend are generated. All are loaded at the start in one server, one by one
-on request in another; while that one loads, the index and the server's readiness are asked for all
-the time. With --limits it fails when an index takes more than 20 ms or a health question more than
-2 ms in the median; the largest are printed, and say more of the machine than of the server when it
-has other things to do.
+on request in another; while that one loads and unloads, the index, the server's health and a model's
+are asked for all the time, by a process each, so that none waits for another client's turn. With
+--limits it fails when an index takes more than 20 ms or a health question more than 2 ms, of which
+one in a thousand may: on a machine that has other things to do the slowest say more of that than of
+the server. An index may cost 5 ms of CPU, whatever else runs.
 """
 import argparse
+import gc
 import http.client
 import json
+import multiprocessing
 import os
 import re
+import socket
 import statistics
 import subprocess
 import sys
@@ -23,7 +27,7 @@ import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-INDEX_LIMIT_MS, HEALTH_LIMIT_MS = 20, 2
+INDEX_LIMIT_MS, HEALTH_LIMIT_MS, INDEX_CPU_LIMIT_MS = 20, 2, 5
 
 CONFIG = """backend: "identity"
 input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
@@ -57,6 +61,11 @@ class Server:
         with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
             return int(re.search(r"VmRSS:\s+(\d+)", status.read()).group(1)) / 1024
 
+    def cpu_ms(self):
+        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+
     def stop(self):
         begun = time.monotonic()
         self.process.terminate()
@@ -78,26 +87,61 @@ def ask(connection, method, path, body=None):
     return took_ms, text
 
 
-class Asker(threading.Thread):
+class Asker(multiprocessing.Process):
     """Asks the same again and again; readiness may be "no" while models load."""
 
-    def __init__(self, server, method, path, is_over):
+    def __init__(self, server, name, method, path):
         super().__init__(daemon=True)
-        self._server, self._method, self._path, self._is_over = server, method, path, is_over
-        self.took_ms = []
+        self.title, self.limit_ms = name, HEALTH_LIMIT_MS if method == "GET" else INDEX_LIMIT_MS
+        self._port = server.port
+        self._question = (f"{method} {path} HTTP/1.1\r\nHost: bench\r\n"
+                          "Content-Length: 0\r\n\r\n").encode()
+        self._is_over = multiprocessing.Event()
+        self._answers, self._results = multiprocessing.Pipe(duplex=False)
 
     def run(self):
-        connection = self._server.connect()
-        while not self._is_over.is_set():
-            self.took_ms.append(ask(connection, self._method, self._path)[0])
-            time.sleep(0.005)
-        connection.close()
+        gc.disable()
+        took_ms = []
+        with socket.create_connection(("127.0.0.1", self._port)) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while not self._is_over.is_set():
+                begun = time.monotonic()
+                connection.sendall(self._question)
+                receive(connection)
+                took_ms.append((time.monotonic() - begun) * 1000)
+                time.sleep(0.002)
+        self._results.send(took_ms)
 
-    def tell(self, name):
-        print(f"{name} while models load: median {statistics.median(self.took_ms):.2f} ms, "
-              f"99 % {sorted(self.took_ms)[int(len(self.took_ms) * 0.99)]:.2f} ms, "
-              f"at most {max(self.took_ms):.2f} ms, of {len(self.took_ms)}")
-        return statistics.median(self.took_ms)
+    def tell(self):
+        """Is it quick enough?"""
+        self._is_over.set()
+        took_ms = sorted(self._answers.recv())
+        self.join()
+        at = [took_ms[int(len(took_ms) * share)] for share in (0.5, 0.99, 0.999)]
+        n_late = sum(ms > self.limit_ms for ms in took_ms)
+        print(f"{self.title} while models load: median {at[0]:.2f} ms, 99 % {at[1]:.2f} ms, "
+              f"99.9 % {at[2]:.2f} ms, at most {took_ms[-1]:.2f} ms; {n_late} of {len(took_ms)} "
+              f"above {self.limit_ms} ms")
+        return at[2] <= self.limit_ms
+
+
+def receive(connection):
+    """One answer with a length."""
+    text = b""
+    while b"\r\n\r\n" not in text:
+        text += connection.recv(1 << 16)
+    head, _, body = text.partition(b"\r\n\r\n")
+    left = int(re.search(rb"Content-Length: (\d+)", head).group(1)) - len(body)
+    while left > 0:
+        left -= len(connection.recv(min(left, 1 << 20)))
+
+
+def index_cost_ms(server, connection):
+    """Of CPU, the client's excluded."""
+    begun = server.cpu_ms()
+    for _ in range(100):
+        ask(connection, "POST", "/v2/repository/index")
+    return (server.cpu_ms() - begun) / 100
 
 
 def main():
@@ -117,36 +161,34 @@ def main():
         server = Server(options.build, repository)
         connection = server.connect()
         index_ms, text = ask(connection, "POST", "/v2/repository/index")
+        index_cpu_ms = index_cost_ms(server, connection)
         health = statistics.median(ask(connection, "GET", "/v2/health/ready")[0]
                                    for _ in range(100))
         print(f"start with {options.models} models: {server.start_seconds:.2f} s, resident "
-              f"{server.resident_mib():.0f} MiB; index {index_ms:.1f} ms ({len(text)} bytes); "
-              f"ready {health:.2f} ms")
+              f"{server.resident_mib():.0f} MiB; index {index_ms:.1f} ms, {index_cpu_ms:.1f} ms of "
+              f"CPU ({len(text)} bytes); ready {health:.2f} ms")
         assert len(json.loads(text)) == options.models
         print(f"stop: {server.stop():.2f} s")
 
         server = Server(options.build, repository, "--model-control-mode=explicit")
-        connection, is_over = server.connect(), threading.Event()
+        connection = server.connect()
         print(f"start without: {server.start_seconds:.2f} s, resident "
               f"{server.resident_mib():.0f} MiB")
-        askers = [Asker(server, "POST", "/v2/repository/index", is_over),
-                  Asker(server, "GET", "/v2/health/live", is_over),
-                  Asker(server, "GET", "/v2/models/m00000/ready", is_over)]
+        askers = [Asker(server, "index", "POST", "/v2/repository/index"),
+                  Asker(server, "live", "GET", "/v2/health/live"),
+                  Asker(server, "ready", "GET", "/v2/health/ready"),
+                  Asker(server, "a model's readiness", "GET", "/v2/models/m00000/ready")]
         for asker in askers:
             asker.start()
-        took = {}
         for verb in ("load", "unload"):
-            took[verb] = [ask(connection, "POST", f"/v2/repository/models/m{i:05}/{verb}")[0]
-                          for i in range(options.models)]
-            print(f"{verb} one: median {statistics.median(took[verb]):.2f} ms; all "
-                  f"{sum(took[verb]) / 1000:.2f} s, one after the other")
-        is_over.set()
-        for asker in askers:
-            asker.join()
-        index, live, ready = (asker.tell(name) for asker, name in zip(
-            askers, ("index", "live", "a model's readiness")))
+            took = [ask(connection, "POST", f"/v2/repository/models/m{i:05}/{verb}")[0]
+                    for i in range(options.models)]
+            print(f"{verb} one: median {statistics.median(took):.2f} ms; all "
+                  f"{sum(took) / 1000:.2f} s, one after the other")
+        are_quick = [asker.tell() for asker in askers]
         print(f"stop: {server.stop():.2f} s")
-    is_good = max(index, index_ms) <= INDEX_LIMIT_MS and max(live, ready, health) <= HEALTH_LIMIT_MS
+    is_good = (all(are_quick) and index_ms <= INDEX_LIMIT_MS and health <= HEALTH_LIMIT_MS and
+               index_cpu_ms <= INDEX_CPU_LIMIT_MS)
     sys.exit(0 if is_good or not options.limits else 1)
 
 
