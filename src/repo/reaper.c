@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "repo/reaper.h"
 
+#include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+
+/* What ended models leave goes back to the system when none has ended for this long, so that a row
+ * of unloads costs it once; and at the latest this long after the first, for models that are
+ * replaced all the time. */
+#define QUIET_NS (1 * NS_PER_S)
+#define LATEST_NS (10 * NS_PER_S)
 
 struct reaper {
         struct thread thread;
@@ -13,7 +20,36 @@ struct reaper {
         struct list   items; /* struct reaper_item */
         uint32_t      n_expected;
         bool          is_ending;
+        uint64_t      due_ns;    /* when memory is to be given back; CLOCK_NEVER: there is none */
+        uint64_t      latest_ns; /* and when at the latest */
 };
+
+/* Called with the lock, which is free meanwhile. */
+static void reap_one(struct reaper *r, struct list_node *node) {
+        struct reaper_item *item = LIST_ENTRY(node, struct reaper_item, node);
+        uint64_t            now_ns;
+
+        list_remove(node);
+        mutex_unlock(&r->lock);
+        item->reap(item);
+        now_ns = clock_now_ns();
+        mutex_lock(&r->lock);
+        r->n_expected--;
+        if (r->latest_ns == CLOCK_NEVER)
+                r->latest_ns = now_ns + LATEST_NS;
+        r->due_ns = MIN(now_ns + QUIET_NS, r->latest_ns);
+        cond_broadcast(&r->reaped);
+}
+
+/* Until there is something to reap; or it is time, and memory is given back, with the lock free. */
+static void wait_for_more(struct reaper *r) {
+        if (cond_wait_until(&r->pushed, &r->lock, r->due_ns))
+                return;
+        r->due_ns = r->latest_ns = CLOCK_NEVER;
+        mutex_unlock(&r->lock);
+        mem_give_back();
+        mutex_lock(&r->lock);
+}
 
 static void reaper_main(void *arg) {
         struct reaper *r = arg;
@@ -23,21 +59,12 @@ static void reaper_main(void *arg) {
         for (;;) {
                 struct list_node *node = list_first(&r->items);
 
-                if (node == NULL) {
-                        if (r->is_ending)
-                                break;
-                        cond_wait(&r->pushed, &r->lock);
-                        continue;
-                }
-                list_remove(node);
-                mutex_unlock(&r->lock);
-
-                struct reaper_item *item = LIST_ENTRY(node, struct reaper_item, node);
-
-                item->reap(item);
-                mutex_lock(&r->lock);
-                r->n_expected--;
-                cond_broadcast(&r->reaped);
+                if (node != NULL)
+                        reap_one(r, node);
+                else if (r->is_ending)
+                        break;
+                else
+                        wait_for_more(r);
         }
         mutex_unlock(&r->lock);
 }
@@ -50,6 +77,7 @@ struct error *reaper_new(struct reaper **ret) {
         cond_init(&r->pushed);
         cond_init(&r->reaped);
         list_init(&r->items);
+        r->due_ns = r->latest_ns = CLOCK_NEVER;
         err = thread_start(&r->thread, "neso-reaper", reaper_main, r);
         if (err != NULL) {
                 reaper_free(r);

@@ -2,7 +2,8 @@
 /* Ends models that nobody uses any more, on a thread of its own.
  *
  * The last reference to a model may be dropped on the thread of one of its own instances, which
- * cannot wait for itself to end. So the last unref hands the model over to this thread.
+ * cannot wait for itself to end. So the last unref hands the model over to this thread. What models
+ * leave with the allocator it gives back to the system a little later.
  *
  * Ownership.  reaper_push() takes the model (by its node); the reap function frees it.
  * Threads.  Any. Its lock (rank LOCK_MAILBOX) is never held while a model is freed.

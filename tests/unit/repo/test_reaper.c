@@ -17,6 +17,15 @@
 
 #define N_ITEMS 5
 
+/* Memory given back is counted: the program is linked with --wrap=mem_give_back. */
+static sem_t given_back;
+
+void __wrap_mem_give_back(void);
+
+void __wrap_mem_give_back(void) {
+        sem_post(&given_back);
+}
+
 struct corpse {
         struct reaper_item item;
         unsigned           order; /* which it was, from 1; 0: not reaped */
@@ -159,6 +168,29 @@ static void test_free_drains(void **state) {
         sem_destroy(&slow.may_end);
 }
 
+/* Once for a row of them, behind the last, and not again without another one. */
+static void test_memory_goes_back(void **state) {
+        struct reaper *r = new_reaper();
+        struct corpse  corpses[N_ITEMS];
+        uint64_t       begun_ns = clock_now_ns();
+        int            n = -1;
+
+        (void)state;
+        sem_init(&given_back, 0, 0);
+        for (size_t i = 0; i < N_ITEMS; i++) {
+                corpses[i] = corpse_of(reap);
+                reaper_expect(r);
+                reaper_push(r, &corpses[i].item);
+        }
+        assert_int_equal(sem_wait(&given_back), 0);
+        assert_in_range(clock_now_ns() - begun_ns, NS_PER_S, 60 * NS_PER_S);
+        assert_int_equal(n_reaped, N_ITEMS);
+        reaper_free(r);
+        assert_int_equal(sem_getvalue(&given_back, &n), 0);
+        assert_int_equal(n, 0);
+        sem_destroy(&given_back);
+}
+
 static void test_its_thread_does_not_start(void **state) {
         struct reaper *r = NULL;
         struct error  *err;
@@ -178,6 +210,7 @@ int main(void) {
                 cmocka_unit_test(test_waiting_has_a_deadline),
                 cmocka_unit_test(test_reaping_may_push),
                 cmocka_unit_test(test_free_drains),
+                cmocka_unit_test(test_memory_goes_back),
                 cmocka_unit_test(test_its_thread_does_not_start),
         };
 
