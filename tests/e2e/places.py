@@ -241,7 +241,11 @@ class Embedded:
 
     def stop(self):
         self.process.stdin.close()
-        code = self.process.wait(40)
+        try:
+            code = self.process.wait(40)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise AssertionError("the program did not end:\n" + self.text()) from None
         for reader in self._readers:
             reader.join(10)
         assert "Sanitizer" not in self.text(), self.text()
