@@ -215,6 +215,8 @@ int check_main(int argc, char **argv) {
                   "print what is wrong and nothing else" },
                 { "backend-directory", COMMAND_WORD, &c.options.backend_directory, "DIRECTORY", 0,
                   "where the backends are, as of `neso serve`" },
+                { "repoagent-directory", COMMAND_WORD, &c.options.repoagent_directory, "DIRECTORY",
+                  0, "where the repository agents are, as of `neso serve`" },
                 { "model-config-name", COMMAND_WORD, &c.options.model_config_name, "NAME", 0,
                   "read configs/NAME.pbtxt where there is one" },
                 { "disable-auto-complete", COMMAND_FLAG, &c.options.disable_auto_complete, NULL, 0,

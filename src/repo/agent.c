@@ -116,8 +116,7 @@ void agent_registry_free(struct agent_registry *r) {
         free(r);
 }
 
-/* *ret_path is owned by the caller. */
-static struct error *find_library(const struct agent_registry *r, const char *name,
+struct error *agent_registry_find(const struct agent_registry *r, const char *name,
                                   const char *model, char **ret_path) {
         AUTO_CHARS path = NULL;
 
@@ -167,7 +166,7 @@ struct error *agent_registry_get(struct agent_registry *r, const char *name, con
         struct error *err = NULL;
         struct agent *a;
 
-        TRY(find_library(r, name, model, &path));
+        TRY(agent_registry_find(r, name, model, &path));
         a = find_or_claim(r, name);
         if (a == NULL) {
                 err = agent_open(name, path, &a);

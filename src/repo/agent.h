@@ -55,6 +55,10 @@ void                   agent_registry_free(struct agent_registry *r); /* NULL is
 struct error *agent_registry_get(struct agent_registry *r, const char *name, const char *model,
                                  struct agent **ret) NODISCARD;
 
+/* The path of the library that would be opened, owned by the caller; nothing is opened. */
+struct error *agent_registry_find(const struct agent_registry *r, const char *name,
+                                  const char *model, char **ret_path) NODISCARD;
+
 /* For tables in the log: calls `each` for every open agent. */
 void agent_registry_each(struct agent_registry *r,
                          void (*each)(const struct agent *a, void *userp), void *userp);

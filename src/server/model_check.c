@@ -9,6 +9,7 @@
 #include "config/config_normalize.h"
 #include "config/config_review.h"
 #include "config/labels.h"
+#include "repo/agent.h"
 #include "repo/model_files.h"
 #include "repo/warmup_input.h"
 #include "sched/sched_setup.h"
@@ -41,11 +42,11 @@ static struct error *read_config(struct model_check *c) {
         return model_config_read_text(strbuf_str(&c->text), NULL, &c->config);
 }
 
-/* Takes `err`. */
-static struct error *suggest_backend(const struct model_check *c, struct error *err) {
-        const char     *nearest, *wanted = c->config->pb->backend;
+/* The directory has one of each name. Takes `err`. */
+static struct error *suggest(const char *directory, const char *wanted, struct error *err) {
+        const char     *nearest;
         struct dir_list list;
-        AUTO_ERROR      unread = dir_list_read(c->options->backend_directory, &list);
+        AUTO_ERROR      unread = dir_list_read(directory, &list);
         struct error   *longer;
 
         if (unread != NULL)
@@ -77,10 +78,33 @@ static struct error *check_backend(const struct model_check *c) {
                         .version = c->versions.n_versions > 0 ? c->versions.versions[0] : 1 },
                 &path);
         if (err != NULL && !is_platform)
-                err = suggest_backend(c, err);
+                err = suggest(c->options->backend_directory, pb->backend, err);
         if (config_text_is_set(pb->runtime))
                 return error_at(err, "runtime");
         return error_at(err, is_platform ? "platform" : "backend");
+}
+
+/* Each agent that is named can be found. Another one may be what puts a model in its place, so
+ * what it would find there is not looked at. */
+static void check_agents(struct model_check *c) {
+        const Inference__ModelRepositoryAgents *agents = c->config->pb->model_repository_agents;
+
+        for (size_t i = 0; agents != NULL && i < agents->n_agents; i++) {
+                const char   *name = agents->agents[i]->name;
+                AUTO_CHARS    path = NULL;
+                struct error *err =
+                        agent_registry_find(c->options->agents, name, c->name, &path);
+
+                if (err != NULL)
+                        err = suggest(c->options->agent_directory, name, err);
+                note(c, error_at(err, "model_repository_agents.agents[%zu].name", i));
+        }
+}
+
+static void check_batching_library(struct model_check *c) {
+        /* Agents may put the model elsewhere. */
+        if (c->config->pb->model_repository_agents == NULL)
+                note(c, batch_strategy_check(c->config, c->directory));
 }
 
 /* Without the backend's own preferences, which only an open one has. */
@@ -161,7 +185,8 @@ static void check_config(struct model_check *c, struct version_scan *scan) {
                 note(c, sched_check(c->name, c->config));
         if (config_text_is_set(c->config->pb->backend) || (is_general && has_backend))
                 note(c, check_backend(c));
-        note(c, batch_strategy_check(c->config, c->directory));
+        check_agents(c);
+        check_batching_library(c);
         note(c, check_groups(c));
         check_io(c);
         note(c, model_config_review_names(c->config));

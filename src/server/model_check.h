@@ -17,12 +17,15 @@
 
 #include <stdbool.h>
 
+struct agent_registry;
 struct backend_registry;
 struct model_config;
 
 struct model_check_options {
         const struct backend_registry *backends; /* where their libraries are; none is opened */
         const char                    *backend_directory;
+        const struct agent_registry   *agents; /* the same of repository agents */
+        const char                    *agent_directory;
         const char                    *config_name; /* --model-config-name */
         bool                           auto_complete;
 };

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "config/version_policy.h"
 #include "infer/message.h"
+#include "repo/agent.h"
 #include "repo/model_files.h"
 #include "server/model_check.h"
 #include "server/server_options.h"
@@ -123,7 +124,10 @@ struct error *server_check_models(const struct server_options *options, const ch
                                   struct message **ret) {
         struct backend_registry *backends = backend_registry_new(
                 &(struct backend_registry_options){ .directory = options->backend_directory });
+        struct agent_registry *agents = agent_registry_new(options->repoagent_directory);
         struct check_run r = { .options = { .backends = backends,
+                                            .agents = agents,
+                                            .agent_directory = options->repoagent_directory,
                                             .backend_directory = options->backend_directory,
                                             .config_name = options->model_config_name,
                                             .auto_complete = !options->strict_model_config } };
@@ -133,6 +137,7 @@ struct error *server_check_models(const struct server_options *options, const ch
         strbuf_init(&json, 0);
         json_writer_init(&r.writer, &json);
         err = check_path(&r, path);
+        agent_registry_free(agents);
         backend_registry_free(backends);
         TRY(err);
         return message_new_take(&json, ret);

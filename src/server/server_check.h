@@ -11,8 +11,9 @@
 struct message;
 struct server_options;
 
-/* Of the options count the backend directory, the name of configurations and whether they are
- * completed. `path` is a repository or the directory of one model, which is told from what lies in
- * it. The report: {"path", "is_model", "models": [see model_check_print(), ...]}, by name. */
+/* Of the options count the directories of backends and agents, the name of configurations and
+ * whether they are completed. `path` is a repository or the directory of one model, which is told
+ * from what lies in it. The report: {"path", "is_model", "models": [see model_check_print(), ...]},
+ * by name. */
 struct error *server_check_models(const struct server_options *options, const char *path,
                                   struct message **ret) NODISCARD;

@@ -72,8 +72,9 @@ def write_repository(folder, models):
 class Server:
     """A `neso serve` process. Everything it writes is kept in `log`."""
 
-    def __init__(self, repository, options=(), waits_for=("http",)):
-        command = [str(BUILD / "neso"), "serve", f"--model-repository={repository}",
+    def __init__(self, repository, options=(), waits_for=("http",), under=()):
+        """`under`: a command that runs it, as the process that it was started as."""
+        command = [*under, str(BUILD / "neso"), "serve", f"--model-repository={repository}",
                    f"--backend-directory={BUILD / 'backends'}",
                    "--http-address=127.0.0.1", "--http-port=0", "--grpc-address=127.0.0.1",
                    "--grpc-port=0", "--metrics-port=0", *TLS_OPTIONS, *options]

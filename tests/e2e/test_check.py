@@ -143,6 +143,15 @@ MISTAKES = [
     ("cache of a decoupled model", None,
      "model_transaction_policy { decoupled: true }\nresponse_cache { enable: true }\n", "21:1",
      "Response Cache does not currently support model m with 'decoupled' transaction policy"),
+    ("unknown agent", None,
+     'model_repository_agents {\n  agents { name: "checksum" }\n  agents { name: "checksun" }\n}\n',
+     "22:12", "unable to find the library of repository agent 'checksun' for model 'm', searched: "),
+    ("agent without a name", None,
+     'model_repository_agents {\n  agents {\n    parameters { key: "MD5" value: "0" }\n  }\n}\n',
+     "21:3", "model 'm' asks for a repository agent without a name"),
+    ("agent that leads elsewhere", None,
+     'model_repository_agents {\n  agents [ { name: "../checksum" } ]\n}\n', "21:14",
+     "repository agent name '../checksum' of model 'm' leads out of the repository agent directory"),
     ("sequence control without values", "dynamic_batching {\n  preferred_batch_size: [ 4, 8 ]\n}",
      'sequence_batching {\n  control_input {\n    name: "START"\n'
      "    control { kind: CONTROL_SEQUENCE_START }\n  }\n}", "17:5",
@@ -191,6 +200,34 @@ def test_mistake(tmp_path, old, new, place, text):
     assert text in lines[0], err
     # The directory of the model says the same.
     assert check(tmp_path / "m") == (code, out, err)
+
+
+def test_libraries_that_are_there(tmp_path):
+    agents = 'model_repository_agents { agents { name: "checksum" } agents { name: "other" } }\n'
+    batching = ('parameters { key: "TRITON_BATCH_STRATEGY_PATH" value { '
+                'string_value: "1/mine.so" } }\n')
+    write_repository(tmp_path / "models", {
+        "agents": GOOD.replace('"m"', '"agents"') + agents,
+        "batching": {"config.pbtxt": GOOD.replace('"m"', '"batching"') + batching,
+                     "1/mine.so": "nobody opens it"},
+        "unused": GOOD.replace('"m"', '"unused"').replace(
+            "dynamic_batching {\n  preferred_batch_size: [ 4, 8 ]\n}\n", "") + batching})
+    code, _, err = check(tmp_path / "models", "--quiet")
+    assert code == 1 and err.startswith(f"{tmp_path}/models/agents/config.pbtxt:20:")
+    assert len(err.splitlines()) == 1 and "'other'" in err
+    for name in ("checksum", "other"):
+        library = tmp_path / "agents" / name / f"libtritonrepoagent_{name}.so"
+        library.parent.mkdir(parents=True)
+        library.write_text("nobody opens it")
+    assert check(tmp_path / "models", "--quiet",
+                 f"--repoagent-directory={tmp_path / 'agents'}") == (0, "", "")
+
+
+def test_misspelt_agent_gets_a_suggestion(tmp_path):
+    write_repository(tmp_path, {
+        "m": GOOD + 'model_repository_agents { agents { name: "checksun" } }\n'})
+    code, _, err = check(tmp_path, "--quiet")
+    assert code == 1 and err.endswith(" Did you mean 'checksum'?\n")
 
 
 def test_there_are_enough_mistakes():

@@ -167,7 +167,8 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerObserveKeyRefused(
 /* Reads the configurations of a model repository, or of the one model whose directory `path` is, as
  * a server with these options would, and tells what is wrong with them. No server is made, no
  * backend opened, and what a backend would find out about its model stays open. Of `options` count
- * the backend directory, the name of configurations and whether they are completed.
+ * the directories of backends and repository agents, the name of configurations and whether they
+ * are completed.
  *
  * `report` is JSON and to be deleted with TRITONSERVER_MessageDelete():
  *
