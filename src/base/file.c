@@ -243,7 +243,21 @@ static bool is_dot(const char *name) {
         return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-static struct error *read_names(DIR *stream, const char *path, struct dir_list *l) {
+static struct error *not_opened(const char *path) {
+        return error_errno(errno, "unable to open directory '%s'", path);
+}
+
+/* Most file systems say what an entry is; links, and what they do not know, are looked at. */
+static bool is_directory(DIR *stream, const struct dirent *entry) {
+        struct stat st;
+
+        if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK)
+                return entry->d_type == DT_DIR;
+        return fstatat(dirfd(stream), entry->d_name, &st, 0) == 0 && S_ISDIR(st.st_mode);
+}
+
+static struct error *read_names(DIR *stream, const char *path, bool directories_only,
+                                struct dir_list *l) {
         size_t cap = 0;
 
         for (;;) {
@@ -253,7 +267,7 @@ static struct error *read_names(DIR *stream, const char *path, struct dir_list *
                 entry = readdir(stream);
                 if (!entry)
                         break;
-                if (is_dot(entry->d_name))
+                if (is_dot(entry->d_name) || (directories_only && !is_directory(stream, entry)))
                         continue;
                 if (l->n_names == cap) {
                         cap = cap > 0 ? cap * 2 : 16;
@@ -264,14 +278,14 @@ static struct error *read_names(DIR *stream, const char *path, struct dir_list *
         return errno ? error_errno(errno, "unable to read directory '%s'", path) : NULL;
 }
 
-struct error *dir_list_read(const char *path, struct dir_list *ret) {
+static struct error *read_list(const char *path, bool directories_only, struct dir_list *ret) {
         struct dir_list l = { .names = NULL };
         DIR            *stream = opendir(path);
         struct error   *err;
 
         if (!stream)
-                return error_errno(errno, "unable to open directory '%s'", path);
-        err = read_names(stream, path, &l);
+                return not_opened(path);
+        err = read_names(stream, path, directories_only, &l);
         closedir(stream);
         if (err) {
                 dir_list_done(&l);
@@ -280,6 +294,23 @@ struct error *dir_list_read(const char *path, struct dir_list *ret) {
         if (l.n_names > 1)
                 qsort(l.names, l.n_names, sizeof(*l.names), compare_names);
         *ret = l;
+        return NULL;
+}
+
+struct error *dir_list_read(const char *path, struct dir_list *ret) {
+        return read_list(path, false, ret);
+}
+
+struct error *dir_list_read_directories(const char *path, struct dir_list *ret) {
+        return read_list(path, true, ret);
+}
+
+struct error *dir_check(const char *path) {
+        int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
+
+        if (fd < 0)
+                return not_opened(path);
+        close(fd);
         return NULL;
 }
 

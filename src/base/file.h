@@ -43,4 +43,8 @@ struct dir_list {
 };
 
 struct error *dir_list_read(const char *path, struct dir_list *ret);
+/* The same of those names alone that are directories, or links to some. */
+struct error *dir_list_read_directories(const char *path, struct dir_list *ret);
+/* NULL when it could be listed, else what the above would say. */
+struct error *dir_check(const char *path);
 void          dir_list_done(struct dir_list *l);

@@ -38,6 +38,7 @@ struct model {
         struct response_cache *cache;   /* borrowed: the server; NULL: answers are not kept */
         struct siphash_key   cache_key; /* of this load, so that a reload finds nothing old */
         bool                 is_decoupled;
+        bool                 may_be_unready; /* its backend can say so of an instance */
         bool                 needs_equal_shapes; /* see request_same_shape() */
         _Atomic uint64_t     n_in_flight; /* requests submitted and not yet released */
         void (*on_unused)(struct model *model);

@@ -116,6 +116,8 @@ bool model_instances_are_ready(struct model *model) {
         size_t                   n;
         bool                     all = true;
 
+        if (!model->may_be_unready)
+                return true;
         mutex_lock(&l->lock);
         n = l->n_instances;
         asked = mem_zalloc((n + 1) * sizeof(struct loaded_instance *));

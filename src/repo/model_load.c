@@ -157,6 +157,7 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         TRY(model_config_copy(files->config, &m->config));
         TRY(sched_check(l->name, m->config));
         TRY(open_backend(l));
+        m->may_be_unready = l->backend.backend->entry.instance_ready != NULL;
         TRY(model_load_normalize_groups(l, l->model.config));
         TRY(backend_model_start(&l->backend));
         TRY(check_completed(l));

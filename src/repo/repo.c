@@ -170,77 +170,87 @@ void repo_free(struct repo *r) {
         free(r);
 }
 
-static bool entry_is_ready(const struct repo_entry *e) {
-        if (e->n_versions == 0)
-                return !e->is_wanted; /* it could not even be read; others were never asked for */
+/* READY models, or those alone whose backend may say that they cannot serve; in no order. */
+struct model_refs {
+        struct model **models; /* owned, and the references */
+        size_t         n_models;
+        size_t         cap_models;
+};
+
+static void add_ready_locked(struct model_refs *to, const struct repo_entry *e,
+                             bool doubtful_only) {
         for (size_t i = 0; i < e->n_versions; i++) {
                 const struct repo_version *v = &e->versions[i];
 
-                if (v->state != VERSION_READY && !repo_version_was_unloaded(v))
-                        return false;
+                if (v->state != VERSION_READY || (doubtful_only && !v->model->may_be_unready))
+                        continue;
+                if (to->n_models == to->cap_models) {
+                        to->cap_models = to->cap_models > 0 ? to->cap_models * 2 : 16;
+                        to->models = mem_realloc(to->models,
+                                                 to->cap_models * sizeof(struct model *));
+                }
+                model_ref(v->model);
+                to->models[to->n_models++] = v->model;
         }
-        return true;
 }
 
-static bool entries_are_ready(struct repo *r) {
+static void add_all_ready_locked(struct model_refs *to, const struct repo *r, bool doubtful_only) {
         const struct map_entry *m;
         size_t                  at = 0;
 
-        MUTEX_GUARD(&r->table.lock);
         while ((m = map_next(&r->table.by_name, &at)) != NULL)
                 for (const struct repo_entry *e = m->value; e != NULL; e = e->next)
-                        if (!entry_is_ready(e))
-                                return false;
-        return true;
+                        add_ready_locked(to, e, doubtful_only);
 }
 
+/* What all models say together is counted; backends that can be asked are asked with no lock. */
 bool repo_all_ready(struct repo *r) {
-        struct model **models;
-        size_t         n;
-        bool           all = true;
+        struct model_refs asked = { 0 };
+        bool              all;
 
-        if (!entries_are_ready(r))
-                return false;
-
-        n = repo_ready_models(r, &models);
-        for (size_t i = 0; i < n; i++) {
-                all = all && model_instances_are_ready(models[i]);
-                model_unref(models[i]);
+        mutex_lock(&r->table.lock);
+        all = r->table.n_unready == 0;
+        if (all && r->table.n_doubtful > 0)
+                add_all_ready_locked(&asked, r, true);
+        mutex_unlock(&r->table.lock);
+        for (size_t i = 0; i < asked.n_models; i++) {
+                all = all && model_instances_are_ready(asked.models[i]);
+                model_unref(asked.models[i]);
         }
-        free(models);
+        free(asked.models);
         return all;
 }
 
-size_t repo_ready_models(struct repo *r, struct model ***ret) {
-        struct repo_entry **entries;
-        size_t              n_entries;
-        size_t              n = 0;
-        size_t              cap = 0;
+static int by_place(const void *a, const void *b) {
+        const struct model *x = *(struct model *const *)a, *y = *(struct model *const *)b;
+        int                 order = strcmp(x->name, y->name);
 
-        *ret = NULL;
-        MUTEX_GUARD(&r->table.lock);
-        entries = repo_table_sorted_locked(&r->table, &n_entries);
-        for (size_t i = 0; i < n_entries; i++)
-                cap += entries[i]->n_versions;
-        *ret = mem_zalloc((cap + 1) * sizeof(**ret));
-        for (size_t i = 0; i < n_entries; i++)
-                for (size_t k = 0; k < entries[i]->n_versions; k++) {
-                        struct repo_version *v = &entries[i]->versions[k];
+        order = order != 0 ? order : strcmp(x->namespace, y->namespace);
+        return order != 0 ? order : (x->version > y->version) - (x->version < y->version);
+}
 
-                        if (v->state != VERSION_READY)
-                                continue;
-                        model_ref(v->model);
-                        (*ret)[n++] = v->model;
-                }
-        free(entries);
-        return n;
+size_t repo_ready_models(struct repo *r, const char *name, struct model ***ret) {
+        struct model_refs        found = { 0 };
+        const struct repo_entry *e;
+
+        mutex_lock(&r->table.lock);
+        if (name == NULL)
+                add_all_ready_locked(&found, r, false);
+        else
+                for (e = repo_table_first_locked(&r->table, name); e != NULL; e = e->next)
+                        add_ready_locked(&found, e, false);
+        mutex_unlock(&r->table.lock);
+        if (found.n_models > 1)
+                qsort(found.models, found.n_models, sizeof(struct model *), by_place);
+        *ret = found.models;
+        return found.n_models;
 }
 
 uint64_t repo_count_in_flight(struct repo *r,
                               void (*each)(const struct model *m, uint64_t n, void *userp),
                               void *userp) {
         struct model **models;
-        size_t         n = repo_ready_models(r, &models);
+        size_t         n = repo_ready_models(r, NULL, &models);
         uint64_t       n_busy = 0;
 
         for (size_t i = 0; i < n; i++) {

@@ -126,16 +126,23 @@ bool repo_all_ready(struct repo *r);
 
 /* One line of the index. Texts live until repo_index_done(). */
 struct repo_index_entry {
-        char              *name;
-        char              *namespace;
+        const char        *name;
+        const char        *namespace;
         int64_t            version; /* -1 = none: the model was never loaded */
         enum version_state state;
-        char              *reason; /* NULL = none */
+        const char        *reason; /* NULL = none */
 };
 
+struct listed_model;
+struct repo_scan;
+
 struct repo_index {
-        struct repo_index_entry *entries; /* owned */
+        struct repo_index_entry *entries; /* owned; texts are those of: */
         size_t                   n_entries;
+        size_t                   cap_entries;
+        struct listed_model    **models; /* refs, owned array; in the table */
+        size_t                   n_models;
+        struct repo_scan        *scan; /* owned; NULL: the directories do not matter */
 };
 
 /* Sorted by name, then namespace and version. */
@@ -144,8 +151,9 @@ void repo_index_done(struct repo_index *index);
 
 /* READY versions of a model, ascending; *ret is owned by the caller. 0 when there is none. */
 size_t repo_ready_versions(struct repo *r, const struct model_key *key, int64_t **ret);
-/* References to all READY versions, sorted by name, namespace and version; owned by the caller. */
-size_t repo_ready_models(struct repo *r, struct model ***ret);
+/* References to the READY versions of the models of a name (NULL: of all), sorted by name, namespace
+ * and version; owned by the caller. */
+size_t repo_ready_models(struct repo *r, const char *name, struct model ***ret);
 
 /* Models that are in flight, for the log of a shutdown. */
 uint64_t repo_count_in_flight(struct repo *r, void (*each)(const struct model *m, uint64_t n, void *userp),

@@ -386,7 +386,7 @@ void repo_change_unload(struct repo *r, struct repo_entry *e) {
         model_mark_free(e->mark);
         e->mark = NULL;
         e->is_override = false;
-        e->is_wanted = false;
+        repo_entry_set_wanted_locked(e, false);
         mutex_unlock(&r->table.lock);
         repo_tell_changed(r);
         agent_list_unload(agents);

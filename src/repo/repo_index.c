@@ -1,130 +1,140 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The index: what the table lists, and directories that the table does not know. Both are sorted
+ * and merged here, where no lock is held. */
 #include "repo/repo.h"
 
 #include "base/mem.h"
+#include "repo/listed_model.h"
 #include "repo/repo_inside.h"
 #include "repo/repo_scan.h"
 
 #include <string.h>
 
-static void add(struct repo_index *index, size_t *cap, const struct repo_index_entry *entry) {
-        if (index->n_entries == *cap) {
-                *cap = *cap > 0 ? *cap * 2 : 16;
-                index->entries = mem_realloc(index->entries, *cap * sizeof(*entry));
+static void add(struct repo_index *index, const struct repo_index_entry *entry) {
+        if (index->n_entries == index->cap_entries) {
+                index->cap_entries = index->cap_entries > 0 ? index->cap_entries * 2 : 16;
+                index->entries =
+                        mem_realloc(index->entries, index->cap_entries * sizeof(*entry));
         }
         index->entries[index->n_entries++] = *entry;
 }
 
-static void add_model(struct repo_index *index, size_t *cap, const struct repo_entry *e,
-                      bool only_ready) {
-        if (e->is_duplicate && !only_ready)
-                add(index, cap,
-                    &(struct repo_index_entry){
-                            .name = mem_strdup(e->name),
-                            .namespace = mem_strdup(e->namespace),
-                            .version = -1,
-                            .state = VERSION_UNAVAILABLE,
-                            .reason = mem_strdup("model appears in two or more repositories") });
-        else if (e->n_versions == 0 && !only_ready)
-                add(index, cap,
-                    &(struct repo_index_entry){ .name = mem_strdup(e->name),
-                                                .namespace = mem_strdup(e->namespace),
-                                                .version = -1 });
-        for (size_t i = 0; i < e->n_versions; i++) {
-                const struct repo_version *v = &e->versions[i];
+/* A model without versions. */
+static void add_key(struct repo_index *index, const struct model_key *key, bool is_duplicate) {
+        struct repo_index_entry line = { .name = key->name,
+                                         .namespace = key->namespace,
+                                         .version = -1 };
 
-                if (only_ready && v->state != VERSION_READY)
-                        continue;
-                add(index, cap,
-                    &(struct repo_index_entry){ .name = mem_strdup(e->name),
-                                                .namespace = mem_strdup(e->namespace),
-                                                .version = v->number,
-                                                .state = v->state,
-                                                .reason = mem_strdup(v->reason) });
+        if (is_duplicate) {
+                line.state = VERSION_UNAVAILABLE;
+                line.reason = "model appears in two or more repositories";
         }
+        add(index, &line);
 }
 
-/* Models that nobody ever asked for are in no table: the directories tell. */
-static void add_found_locked(struct repo_index *index, size_t *cap, struct repo *r,
-                             const struct repo_scan *scan) {
-        for (size_t i = 0; i < scan->n_models; i++) {
-                const struct found_model *found = &scan->models[i];
-                struct repo_entry        *e = repo_table_find_locked(&r->table, &found->key);
-                const struct model_key *key = &found->key;
-                struct repo_entry unknown = { .name = (char *)(uintptr_t)key->name,
-                                              .namespace = (char *)(uintptr_t)key->namespace };
+static struct model_key key_of(const struct listed_model *m) {
+        return (struct model_key){ .namespace = m->namespace, .name = m->name };
+}
 
-                if (e == NULL) {
-                        unknown.is_duplicate = found->is_duplicate;
-                        add_model(index, cap, &unknown, false);
+static void add_versions(struct repo_index *index, const struct listed_model *m, bool only_ready) {
+        for (size_t i = 0; i < m->n_versions; i++)
+                if (!only_ready || m->versions[i].state == VERSION_READY)
+                        add(index, &(struct repo_index_entry){ .name = m->name,
+                                                               .namespace = m->namespace,
+                                                               .version = m->versions[i].number,
+                                                               .state = m->versions[i].state,
+                                                               .reason = m->versions[i].reason });
+}
+
+static void add_model(struct repo_index *index, const struct listed_model *m, bool is_duplicate) {
+        const struct model_key key = key_of(m);
+
+        if (is_duplicate || m->n_versions == 0)
+                add_key(index, &key, is_duplicate);
+        add_versions(index, m, false);
+}
+
+/* Which models are twice there can change as well. `found` NULL: there is no directory. */
+static bool note_twins(struct repo *r, const struct listed_model *m, const struct repo_scan *scan,
+                       const struct found_model *found) {
+        const struct model_key key = key_of(m);
+        struct repo_entry     *e;
+
+        if (m->is_duplicate == (found != NULL && found->is_duplicate))
+                return m->is_duplicate;
+        MUTEX_GUARD(&r->table.lock);
+        e = repo_table_find_locked(&r->table, &key);
+        if (e == NULL)
+                return found != NULL && found->is_duplicate;
+        repo_entry_note_twins_locked(e, scan, found);
+        return e->is_duplicate;
+}
+
+static int compare(const struct model_key *a, const struct model_key *b) {
+        int order = strcmp(a->name, b->name);
+
+        return order != 0 ? order : strcmp(a->namespace, b->namespace);
+}
+
+/* Models that nobody ever asked for are in no table: the directories tell. Both lists are sorted. */
+static void merge(struct repo *r, struct repo_index *index) {
+        const struct repo_scan *scan = index->scan;
+        size_t                  k = 0;
+
+        for (size_t i = 0; i < index->n_models; i++) {
+                const struct listed_model *m = index->models[i];
+                const struct found_model  *found = NULL;
+                const struct model_key     key = key_of(m);
+                int                        order = 1;
+
+                while (k < scan->n_models &&
+                       (order = compare(&scan->models[k].key, &key)) < 0) {
+                        add_key(index, &scan->models[k].key, scan->models[k].is_duplicate);
+                        k++;
                 }
+                if (k < scan->n_models && order == 0)
+                        found = &scan->models[k++];
+                add_model(index, m, note_twins(r, m, scan, found));
         }
+        for (; k < scan->n_models; k++)
+                add_key(index, &scan->models[k].key, scan->models[k].is_duplicate);
 }
 
-/* Which models are twice there can change as well. */
-static void note_duplicates_locked(struct repo *r, const struct repo_scan *scan) {
-        struct repo_entry **entries;
-        size_t              n;
+static int by_key(const void *a, const void *b) {
+        const struct model_key x = key_of(*(struct listed_model *const *)a);
+        const struct model_key y = key_of(*(struct listed_model *const *)b);
 
-        entries = repo_table_sorted_locked(&r->table, &n);
-        for (size_t i = 0; i < n; i++) {
-                const struct model_key key = repo_entry_key(entries[i]);
-
-                repo_entry_note_twins_locked(entries[i], scan, repo_scan_find(scan, &key));
-        }
-        free(entries);
+        return compare(&x, &y);
 }
 
-static int by_place(const void *a, const void *b) {
-        const struct repo_index_entry *x = a, *y = b;
-        int                            order = strcmp(x->name, y->name);
-
-        order = order != 0 ? order : strcmp(x->namespace, y->namespace);
-        return order != 0 ? order : (x->version > y->version) - (x->version < y->version);
-}
-
-static void read_locked(struct repo *r, bool only_ready, struct repo_index *ret, size_t *cap) {
-        struct repo_entry **entries;
-        size_t              n;
-
-        entries = repo_table_sorted_locked(&r->table, &n);
-        for (size_t i = 0; i < n; i++)
-                add_model(ret, cap, entries[i], only_ready);
-        free(entries);
-}
-
-static void read_followed(struct repo *r, struct repo_index *ret, size_t *cap) {
-        struct repo_scan scan;
-
-        repo_scan_read(r, &scan);
-        mutex_lock(&r->table.lock);
-        note_duplicates_locked(r, &scan);
-        read_locked(r, false, ret, cap);
-        add_found_locked(ret, cap, r, &scan);
-        mutex_unlock(&r->table.lock);
-        repo_scan_done(&scan);
-        if (ret->n_entries > 0)
-                qsort(ret->entries, ret->n_entries, sizeof(ret->entries[0]), by_place);
-}
-
+/* Directories are read before the table is looked at, so that what is loaded meanwhile is not taken
+ * for unknown. */
 void repo_index_read(struct repo *r, bool only_ready, struct repo_index *ret) {
-        size_t cap = 0;
-
         *ret = (struct repo_index){ 0 };
         if (!only_ready && r->is_followed) {
-                read_followed(r, ret, &cap);
+                ret->scan = mem_zalloc(sizeof(*ret->scan));
+                repo_scan_read(r, ret->scan);
+        }
+        ret->models = repo_table_list(&r->table, &ret->n_models);
+        if (ret->n_models > 1)
+                qsort(ret->models, ret->n_models, sizeof(struct listed_model *), by_key);
+        if (ret->scan != NULL) {
+                merge(r, ret);
                 return;
         }
-        mutex_lock(&r->table.lock);
-        read_locked(r, only_ready, ret, &cap);
-        mutex_unlock(&r->table.lock);
+        for (size_t i = 0; i < ret->n_models; i++)
+                if (only_ready)
+                        add_versions(ret, ret->models[i], true);
+                else
+                        add_model(ret, ret->models[i], ret->models[i]->is_duplicate);
 }
 
 void repo_index_done(struct repo_index *index) {
-        for (size_t i = 0; i < index->n_entries; i++) {
-                free(index->entries[i].name);
-                free(index->entries[i].namespace);
-                free(index->entries[i].reason);
-        }
+        for (size_t i = 0; i < index->n_models; i++)
+                listed_model_unref(index->models[i]);
+        free(index->models);
+        if (index->scan != NULL)
+                repo_scan_done(index->scan);
+        free(index->scan);
         free(index->entries);
 }

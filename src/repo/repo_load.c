@@ -306,8 +306,8 @@ static void add_entries(struct repo *r, const struct found_model *const *found, 
                 struct repo_entry *e = repo_table_add_locked(
                         &r->table, &found[i]->key, found[i]->directory, found[i]->repository);
 
-                e->is_duplicate = found[i]->is_duplicate;
-                e->is_wanted = true;
+                repo_entry_set_duplicate_locked(e, found[i]->is_duplicate);
+                repo_entry_set_wanted_locked(e, true);
         }
 }
 
@@ -413,7 +413,7 @@ size_t repo_stop_changes(struct repo *r, uint64_t until_ns) {
 
 void repo_stop_all(struct repo *r) {
         struct model **models;
-        size_t         n = repo_ready_models(r, &models);
+        size_t         n = repo_ready_models(r, NULL, &models);
 
         for (size_t i = 0; i < n; i++) {
                 models[i]->scheduler->ops->stop(models[i]->scheduler);

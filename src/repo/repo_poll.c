@@ -156,7 +156,8 @@ static void forget_locked(struct repo *r, struct repo_entry *e) {
         model_mark_free(e->seen);
         model_mark_free(e->tried);
         e->seen = e->tried = NULL;
-        e->is_wanted = e->is_duplicate = false;
+        repo_entry_set_wanted_locked(e, false);
+        repo_entry_set_duplicate_locked(e, false);
         repo_forget_locked(r, e);
 }
 

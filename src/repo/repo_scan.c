@@ -8,19 +8,17 @@
 
 #include <string.h>
 
-/* Hidden directories are nobody's models. */
-static bool is_model_directory(const char *path, const char *name) {
-        struct file_stat stat;
-        AUTO_ERROR       err = file_stat(path, &stat);
-
-        return name[0] != '.' && err == NULL && stat.is_directory;
+/* Hidden directories are nobody's models, and no name leads out of the repository. */
+static bool may_be_model(const char *directory) {
+        return directory[0] != '\0' && directory[0] != '.' && strchr(directory, '/') == NULL;
 }
 
-static const char *model_name(const struct repo_path *p, const char *directory) {
+/* The other name that a directory was given; NULL: it has none. */
+static const char *find_name(const struct repo_path *p, const char *directory) {
         for (size_t i = 0; i < p->n_names; i++)
                 if (strcmp(p->names[i].directory, directory) == 0)
                         return p->names[i].model;
-        return directory;
+        return NULL;
 }
 
 static void found_done(struct found_model *m) {
@@ -48,34 +46,61 @@ static void add(struct repo_scan *s, const struct repo_path *p, const char *name
 
 /* A directory may let its names be listed and nothing be asked of them: then all of them would
  * look as if they were gone. */
-static struct error *list(const struct repo_path *p, struct dir_list *ret) {
+static struct error *check_search(const struct repo_path *p) {
         AUTO_CHARS       inside = path_join(p->path, ".");
         struct file_stat stat;
-        struct error    *err;
 
-        TRY(dir_list_read(p->path, ret));
-        err = file_stat(inside, &stat);
-        if (err != NULL)
-                dir_list_done(ret);
-        return err;
+        return file_stat(inside, &stat);
+}
+
+static struct error *scan_all(const struct repo_path *p, struct repo_scan *s) {
+        struct dir_list list;
+
+        TRY(dir_check(p->path));
+        TRY(check_search(p));
+        TRY(dir_list_read_directories(p->path, &list));
+        for (size_t i = 0; i < list.n_names; i++) {
+                const char *name = find_name(p, list.names[i]);
+
+                if (may_be_model(list.names[i]))
+                        add(s, p, name != NULL ? name : list.names[i],
+                            path_join(p->path, list.names[i]));
+        }
+        dir_list_done(&list);
+        return NULL;
+}
+
+static void add_if_there(const struct repo_path *p, const char *name, const char *directory,
+                         struct repo_scan *s) {
+        AUTO_CHARS       path = path_join(p->path, directory);
+        struct file_stat stat;
+        AUTO_ERROR       err = NULL;
+
+        if (!may_be_model(directory))
+                return;
+        err = file_stat(path, &stat);
+        if (err == NULL && stat.is_directory)
+                add(s, p, name, STEAL(path));
+}
+
+/* Where a model of this name can be: in the directory of that name, unless it was given another
+ * one, and in those that were given this. */
+static struct error *scan_one(const struct repo_path *p, const char *name, struct repo_scan *s) {
+        TRY(dir_check(p->path));
+        TRY(check_search(p));
+        if (find_name(p, name) == NULL)
+                add_if_there(p, name, name, s);
+        for (size_t i = 0; i < p->n_names; i++)
+                if (strcmp(p->names[i].model, name) == 0 &&
+                    find_name(p, p->names[i].directory) == p->names[i].model)
+                        add_if_there(p, name, p->names[i].directory, s);
+        return NULL;
 }
 
 /* `only` NULL: all. */
 static struct error *scan_path(const struct repo_path *p, const char *only, struct repo_scan *s) {
-        struct dir_list names;
-
-        TRY(error_wrap(list(p, &names), "failed to read model repository '%s'", p->path));
-        for (size_t i = 0; i < names.n_names; i++) {
-                AUTO_CHARS directory = NULL;
-
-                if (only != NULL && strcmp(model_name(p, names.names[i]), only) != 0)
-                        continue;
-                directory = path_join(p->path, names.names[i]);
-                if (is_model_directory(directory, names.names[i]))
-                        add(s, p, model_name(p, names.names[i]), STEAL(directory));
-        }
-        dir_list_done(&names);
-        return NULL;
+        return error_wrap(only != NULL ? scan_one(p, only, s) : scan_all(p, s),
+                          "failed to read model repository '%s'", p->path);
 }
 
 /* Takes `error`. */
@@ -249,5 +274,5 @@ const struct error *repo_scan_find_failure(const struct repo_scan *s, const char
 void repo_entry_note_twins_locked(struct repo_entry *e, const struct repo_scan *s,
                                   const struct found_model *found) {
         if (s->n_failures == 0 || !e->is_duplicate)
-                e->is_duplicate = found != NULL && found->is_duplicate;
+                repo_entry_set_duplicate_locked(e, found != NULL && found->is_duplicate);
 }

@@ -40,12 +40,12 @@ struct repo_scan {
 };
 
 void repo_scan_read(struct repo *r, struct repo_scan *ret);
-/* The same of one name alone. */
+/* The same of one name alone, without a look at the others. A name that is not one entry of a
+ * directory, such as "../m", is nobody's. */
 void repo_scan_read_one(struct repo *r, const char *name, struct repo_scan *ret);
 void repo_scan_done(struct repo_scan *s);
 
-/* NULL when there is none. Names are compared byte by byte with those that the directories have,
- * so that no name leads out of them. */
+/* NULL when there is none. */
 const struct found_model *repo_scan_find(const struct repo_scan *s, const struct model_key *key);
 /* The first of that name; the others, *ret_n in all, follow it in `models`. NULL for none. */
 const struct found_model *repo_scan_find_name(const struct repo_scan *s, const char *name,

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "infer/model.h"
 #include "repo/agent_list.h"
+#include "repo/listed_model.h"
 #include "repo/model_mark.h"
 
 #include <assert.h>
@@ -13,10 +14,53 @@ void repo_table_init(struct repo_table *t) {
         mutex_init(&t->lock, LOCK_MODEL);
         cond_init(&t->changed);
         map_init(&t->by_name);
-        t->n_entries = 0;
+        t->n_entries = t->n_unready = t->n_doubtful = 0;
+}
+
+/* Strict readiness, as repo_all_ready() says it. */
+static bool is_unready(const struct repo_entry *e) {
+        if (e->n_versions == 0)
+                return e->is_wanted; /* it could not even be read; others were never asked for */
+        for (size_t i = 0; i < e->n_versions; i++) {
+                const struct repo_version *v = &e->versions[i];
+
+                if (v->state != VERSION_READY && !repo_version_was_unloaded(v))
+                        return true;
+        }
+        return false;
+}
+
+static size_t count_doubtful(const struct repo_entry *e) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < e->n_versions; i++)
+                n += e->versions[i].model != NULL && e->versions[i].model->may_be_unready;
+        return n;
+}
+
+static void count_in(struct repo_entry *e) {
+        e->table->n_unready += e->is_unready;
+        e->table->n_doubtful += e->n_doubtful;
+}
+
+static void count_out(struct repo_entry *e) {
+        e->table->n_unready -= e->is_unready;
+        e->table->n_doubtful -= e->n_doubtful;
+}
+
+/* Behind each change of what an entry or one of its versions is. */
+static void review(struct repo_entry *e) {
+        count_out(e);
+        e->is_unready = is_unready(e);
+        e->n_doubtful = count_doubtful(e);
+        count_in(e);
+        listed_model_unref(e->listed);
+        e->listed = listed_model_new(e);
 }
 
 static void entry_free(struct repo_entry *e) {
+        count_out(e);
+        listed_model_unref(e->listed);
         for (size_t i = 0; i < e->n_versions; i++) {
                 model_unref(e->versions[i].model);
                 free(e->versions[i].reason);
@@ -87,7 +131,23 @@ struct repo_entry *repo_table_add_locked(struct repo_table *t, const struct mode
         e->next = repo_table_first_locked(t, key->name);
         map_set(&t->by_name, str_of(key->name), e);
         t->n_entries++;
+        e->table = t;
+        review(e);
         return e;
+}
+
+void repo_entry_set_duplicate_locked(struct repo_entry *e, bool is_duplicate) {
+        if (e->is_duplicate == is_duplicate)
+                return;
+        e->is_duplicate = is_duplicate;
+        review(e);
+}
+
+void repo_entry_set_wanted_locked(struct repo_entry *e, bool is_wanted) {
+        if (e->is_wanted == is_wanted)
+                return;
+        e->is_wanted = is_wanted;
+        review(e);
 }
 
 struct model_key repo_entry_key(const struct repo_entry *e) {
@@ -112,8 +172,9 @@ struct repo_version *repo_entry_add_version_locked(struct repo_entry *e, int64_t
                 at++;
         v = &e->versions[at];
         memmove(v + 1, v, (e->n_versions - at) * sizeof(*v));
-        *v = (struct repo_version){ .number = number };
+        *v = (struct repo_version){ .entry = e, .number = number };
         e->n_versions++;
+        review(e);
         return v;
 }
 
@@ -124,6 +185,7 @@ void repo_entry_remove_version_locked(struct repo_entry *e, int64_t number) {
         free(v->reason);
         memmove(v, v + 1, (size_t)(&e->versions[e->n_versions] - (v + 1)) * sizeof(*v));
         e->n_versions--;
+        review(e);
 }
 
 static void unlink_locked(struct repo_table *t, struct repo_entry *e) {
@@ -172,7 +234,25 @@ struct model *repo_version_set_locked(struct repo_version *v, enum version_state
         v->state = state;
         v->model = model;
         v->leaving = state == VERSION_UNLOADING ? old : NULL;
+        review(v->entry);
         return old;
+}
+
+struct listed_model **repo_table_list(struct repo_table *t, size_t *ret_n) {
+        struct listed_model   **listed;
+        const struct map_entry *m;
+        size_t                  at = 0;
+        size_t                  n = 0;
+
+        MUTEX_GUARD(&t->lock);
+        listed = mem_alloc((t->n_entries + 1) * sizeof(struct listed_model *));
+        while ((m = map_next(&t->by_name, &at)) != NULL)
+                for (const struct repo_entry *e = m->value; e != NULL; e = e->next) {
+                        ref_get(&e->listed->ref);
+                        listed[n++] = e->listed;
+                }
+        *ret_n = n;
+        return listed;
 }
 
 static int by_name(const void *a, const void *b) {

@@ -5,6 +5,9 @@
  * by its path, and may have a model of a name that others have too: entries of one name are a
  * chain.
  *
+ * Whatever is asked often and of all models is kept up to date with each change, so that nobody
+ * holds the lock for long: how many entries are not ready, and what the index says of each.
+ *
  * Ownership.  The table owns its entries; a READY version holds a reference to its model.
  * Threads.  Guarded by `lock` (rank LOCK_MODEL); the functions ending in _locked need it held.
  */
@@ -15,7 +18,11 @@
 #include "repo/model_key.h"
 #include "repo/repo.h"
 
+struct listed_model;
+struct repo_table;
+
 struct repo_version {
+        struct repo_entry *entry;  /* borrowed: it holds this */
         int64_t            number;
         enum version_state state;
         char              *reason; /* owned; NULL = none */
@@ -24,17 +31,19 @@ struct repo_version {
 };
 
 struct repo_entry {
+        struct repo_table   *table;     /* borrowed: it holds this */
         struct repo_entry   *next;      /* the same name in another namespace */
         char                *name;      /* owned */
         char                *namespace; /* owned; see model_key.h */
         char                *label;     /* owned; for texts: "<namespace>::<name>", or the name */
         char                *directory; /* owned */
         char                *repository; /* owned; where it was found; "" of sent files */
-        bool                 is_duplicate;
+        bool                 is_duplicate; /* two repositories have it; set by the function below */
         bool                 is_busy;   /* it is being loaded or unloaded: one such step at a time */
         bool                 is_planned; /* a poll has found something to do about it */
         bool                 is_override; /* the configuration came with a request, not from a file */
-        bool                 is_wanted;   /* since the start: the server is not ready without it */
+        bool                 is_wanted;   /* since the start: the server is not ready without it;
+                                           * set by the function below */
         unsigned             n_waiting;   /* for their turn, while it is busy */
         char                *essence;   /* owned; of what serves, see model_files.h; NULL = nothing */
         struct agent_list   *agents;    /* ref; of what serves; NULL: it has none */
@@ -43,6 +52,11 @@ struct repo_entry {
         struct model_mark   *tried;     /* owned; that failed to load; NULL = none did */
         struct repo_version *versions;  /* owned; ascending */
         size_t               n_versions;
+
+        /* Made of the above by each of the functions below that changes it. */
+        struct listed_model *listed;     /* ref */
+        bool                 is_unready; /* counted in the table */
+        size_t               n_doubtful; /* READY versions that must be asked; counted likewise */
 };
 
 struct repo_table {
@@ -50,6 +64,8 @@ struct repo_table {
         struct cond  changed; /* an entry is not busy any more, or all is stopping */
         struct map   by_name; /* struct repo_entry, owned: the first of each name */
         size_t       n_entries;
+        size_t       n_unready;  /* entries that make the server not ready */
+        size_t       n_doubtful; /* READY versions whose instances may say that they cannot serve */
 };
 
 void repo_table_init(struct repo_table *t);
@@ -64,6 +80,8 @@ struct repo_entry *repo_table_add_locked(struct repo_table *t, const struct mode
                                          const char *directory, const char *repository);
 struct model_key   repo_entry_key(const struct repo_entry *e); /* borrows from it */
 
+void                 repo_entry_set_duplicate_locked(struct repo_entry *e, bool is_duplicate);
+void                 repo_entry_set_wanted_locked(struct repo_entry *e, bool is_wanted);
 struct repo_version *repo_entry_add_version_locked(struct repo_entry *e, int64_t number);
 struct repo_version *repo_entry_find_version_locked(struct repo_entry *e, int64_t number);
 /* One that has no model. */
@@ -79,5 +97,7 @@ struct repo_version *repo_entry_latest_locked(struct repo_entry *e);
  * for the caller to drop once the lock is free; `model` is taken. */
 struct model *repo_version_set_locked(struct repo_version *v, enum version_state state,
                                       const char *reason, struct model *model);
+/* What the index says of each, in no order; takes the lock. Owned array of references. */
+struct listed_model **repo_table_list(struct repo_table *t, size_t *ret_n);
 /* All entries sorted by name, then namespace; owned array, borrowed entries. */
 struct repo_entry **repo_table_sorted_locked(struct repo_table *t, size_t *ret_n);

@@ -112,29 +112,26 @@ struct error *server_model_statistics(struct server *s, const char *name, int64_
         AUTO_STRBUF        out = { 0 };
         struct json_writer w;
         struct model     **models;
-        size_t             n, n_of_name = 0, n_printed = 0;
+        size_t             n, n_printed = 0;
 
         TRY(repo_check_name(s->repo, name));
-        n = repo_ready_models(s->repo, &models);
+        n = repo_ready_models(s->repo, *name != '\0' ? name : NULL, &models);
         strbuf_init(&out, 0);
         json_writer_init(&w, &out);
         json_begin_object(&w);
         json_key(&w, "model_stats");
         json_begin_array(&w);
         for (size_t i = 0; i < n; i++) {
-                if (*name == '\0' || strcmp(models[i]->name, name) == 0) {
-                        n_of_name++;
-                        if (version < 0 || models[i]->version == version) {
-                                print_model(&w, models[i]);
-                                n_printed++;
-                        }
+                if (version < 0 || models[i]->version == version) {
+                        print_model(&w, models[i]);
+                        n_printed++;
                 }
                 model_unref(models[i]);
         }
         free(models);
         json_end_array(&w);
         json_end_object(&w);
-        if (*name != '\0' && n_of_name == 0)
+        if (*name != '\0' && n == 0)
                 return error_new(ERR_INVALID_ARG, "requested model '%s' is not available", name);
         if (*name != '\0' && n_printed == 0)
                 return error_new(ERR_INVALID_ARG,

@@ -294,6 +294,43 @@ static void test_dir_list(void **state) {
         assert_int_equal(err->code, ERR_NOT_FOUND);
 }
 
+static void test_directories_of_a_list(void **state) {
+        (void)state;
+        static const struct {
+                const char *name, *target;
+        } links[] = { { "c", "a" }, { "lost", "nowhere" }, { "to-file", "file" } };
+        static const char *const expected[] = { "a", "b", "c" };
+        char                     path[200];
+        AUTO_CHARS               file = NULL;
+        struct dir_list          l;
+
+        in_root("mixed", path, sizeof(path));
+        file = path_join(path, "file");
+        assert_int_equal(mkdir(path, 0700), 0);
+        write_file(file, "");
+        for (size_t i = 0; i < 2; i++) {
+                AUTO_CHARS directory = path_join(path, expected[i]);
+
+                assert_int_equal(mkdir(directory, 0700), 0);
+        }
+        for (size_t i = 0; i < ARRAY_LEN(links); i++) {
+                AUTO_CHARS link = path_join(path, links[i].name);
+
+                assert_int_equal(symlink(links[i].target, link), 0);
+        }
+        assert_null(dir_list_read_directories(path, &l));
+        assert_int_equal(l.n_names, ARRAY_LEN(expected));
+        for (size_t i = 0; i < l.n_names; i++)
+                assert_string_equal(l.names[i], expected[i]);
+        dir_list_done(&l);
+
+        assert_null(dir_check(path));
+        AUTO_ERROR no_directory = dir_check(file);
+        AUTO_ERROR not_listed = dir_list_read_directories(file, &l);
+        assert_non_null(no_directory);
+        assert_string_equal(no_directory->message, not_listed->message);
+}
+
 static void test_names(void **state) {
         (void)state;
         static const struct {
@@ -339,6 +376,7 @@ int main(void) {
                 TEST(test_read_without_memory),
                 TEST(test_stat),
                 TEST(test_dir_list),
+                TEST(test_directories_of_a_list),
                 cmocka_unit_test(test_names),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

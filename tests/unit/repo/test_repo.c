@@ -218,7 +218,9 @@ static void test_readiness_without_versions(void **state) {
         e = add(&r->table, "never", "/");
         mutex_unlock(&r->table.lock);
         assert_true(repo_all_ready(r));
-        e->is_wanted = true;
+        mutex_lock(&r->table.lock);
+        repo_entry_set_wanted_locked(e, true);
+        mutex_unlock(&r->table.lock);
         assert_false(repo_all_ready(r));
         repo_free(r);
 }
@@ -256,7 +258,7 @@ static void test_index(void **state) {
         mutex_lock(&r->table.lock);
         add(&r->table, "never", "/");
         twin = add(&r->table, "twin", "/");
-        twin->is_duplicate = true;
+        repo_entry_set_duplicate_locked(twin, true);
         mutex_unlock(&r->table.lock);
 
         assert_index(r, false,
@@ -317,19 +319,29 @@ static void test_ready_versions(void **state) {
 static void test_ready_models(void **state) {
         struct repo   *r = new_repo();
         struct stub    stubs[3];
-        struct model **models;
+        struct model **models, **of_one;
 
         (void)state;
-        assert_int_equal(repo_ready_models(r, &models), 0);
+        assert_int_equal(repo_ready_models(r, NULL, &models), 0);
         free(models);
         put_ready(r, "b", 2, &stubs[0]);
         put_ready(r, "b", 1, &stubs[1]);
         put_ready(r, "a", 5, &stubs[2]);
         put(r, "c", 1, VERSION_LOADING, NULL);
-        assert_int_equal(repo_ready_models(r, &models), 3);
+        assert_int_equal(repo_ready_models(r, NULL, &models), 3);
         assert_ptr_equal(models[0], &stubs[2].model);
         assert_ptr_equal(models[1], &stubs[1].model);
         assert_ptr_equal(models[2], &stubs[0].model);
+        assert_int_equal(repo_ready_models(r, "b", &of_one), 2);
+        assert_ptr_equal(of_one[0], &stubs[1].model);
+        assert_ptr_equal(of_one[1], &stubs[0].model);
+        model_unref(of_one[0]);
+        model_unref(of_one[1]);
+        free(of_one);
+        assert_int_equal(repo_ready_models(r, "c", &of_one), 0);
+        free(of_one);
+        assert_int_equal(repo_ready_models(r, "nobody", &of_one), 0);
+        free(of_one);
         repo_free(r);
         for (size_t i = 0; i < 3; i++) {
                 assert_int_equal(stubs[i].n_unused, 0); /* these references are ours */

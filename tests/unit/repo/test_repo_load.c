@@ -327,7 +327,7 @@ static void test_many_models(void **state) {
         repo_place_open(&p, one_folder, 1);
         assert_ok(repo_load_all(p.repo), "load");
         assert_int_equal(fake_host_count(FAKE_INITIALIZE), 1);
-        assert_int_equal(repo_ready_models(p.repo, &models), 2 * N_MODELS);
+        assert_int_equal(repo_ready_models(p.repo, NULL, &models), 2 * N_MODELS);
         for (int i = 0; i < 2 * N_MODELS; i++) {
                 AUTO_CHARS name = mem_printf("m%02d", i / 2);
 

@@ -49,6 +49,9 @@ static void assert_scan(struct repo_place *p, const char *only, const char *expe
 }
 
 static void test_scan(void **state) {
+        static const char *const nobody[] = { "file",    "broken", ".hidden", ".", "..", "",
+                                              "a/../b", "a/",     "./a",     "../models/a" };
+
         struct repo_place p;
         AUTO_CHARS        link = NULL;
         AUTO_CHARS        target = NULL;
@@ -74,15 +77,18 @@ static void test_scan(void **state) {
                               "twin:models/twin:twice\n");
         assert_scan(&p, "a", "a:models/a\n");
         assert_scan(&p, "twin", "twin:models/twin:twice\n");
-        assert_scan(&p, "file", "");
-        assert_scan(&p, ".hidden", "");
-        assert_scan(&p, "..", "");
+        assert_scan(&p, "linked", "linked:more/linked\n");
+        for (size_t i = 0; i < ARRAY_LEN(nobody); i++)
+                assert_scan(&p, nobody[i], "");
         repo_place_end(&p);
 }
 
 /* A directory with another name; its own is nobody's then. */
 static void test_names(void **state) {
-        const struct repo_name names[] = { { "inside", "outside" }, { "left", "right" } };
+        const struct repo_name names[] = { { "inside", "outside" },
+                                           { "left", "right" },
+                                           { "left", "wrong" }, /* it has a name already */
+                                           { "../models/right", "far" } };
         struct repo_place      p;
         AUTO_CHARS             more = NULL;
 
@@ -93,11 +99,14 @@ static void test_names(void **state) {
         temp_tree_folder(&p.tree, "more/left");
         repo_place_open(&p, folders, 1);
         more = temp_tree_path(&p.tree, "more");
-        assert_ok(repo_add_path(p.repo, more, names, 2), "add");
+        assert_ok(repo_add_path(p.repo, more, names, ARRAY_LEN(names)), "add");
         assert_scan(&p, NULL, "outside:more/inside\nright:models/right:twice\n");
         assert_scan(&p, "inside", "");
         assert_scan(&p, "outside", "outside:more/inside\n");
         assert_scan(&p, "right", "right:models/right:twice\n");
+        assert_scan(&p, "left", "");
+        assert_scan(&p, "wrong", "");
+        assert_scan(&p, "far", "");
         repo_place_end(&p);
 }
 

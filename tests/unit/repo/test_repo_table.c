@@ -9,7 +9,10 @@
 
 #include <stdlib.h>
 
+#include "base/mem.h"
+#include "base/strbuf.h"
 #include "infer/model.h"
+#include "repo/listed_model.h"
 
 /* A model that only counts. */
 struct stub {
@@ -167,6 +170,119 @@ static void test_sorted_by_bytes(void **state) {
         repo_table_done(&t);
 }
 
+/* What is counted, after each step of one story. */
+static void test_counts_follow_each_change(void **state) {
+        struct stub          first = stub_of(1), second = stub_of(2);
+        struct repo_table    t;
+        struct repo_entry   *a, *b;
+        struct repo_version *v;
+
+        (void)state;
+        first.model.may_be_unready = true;
+        repo_table_init(&t);
+        mutex_lock(&t.lock);
+        a = add(&t, "a", "/a");
+        b = add(&t, "b", "/b");
+        assert_int_equal(t.n_unready, 0);
+        repo_entry_set_wanted_locked(a, true);
+        repo_entry_set_wanted_locked(a, true);
+        assert_int_equal(t.n_unready, 1);
+        set(b, 1, VERSION_LOADING, NULL, NULL);
+        assert_int_equal(t.n_unready, 2);
+        set(a, 1, VERSION_READY, NULL, &first.model);
+        assert_int_equal(t.n_unready, 1);
+        assert_int_equal(t.n_doubtful, 1);
+        set(b, 1, VERSION_READY, NULL, &second.model);
+        assert_int_equal(t.n_unready, 0);
+        assert_int_equal(t.n_doubtful, 1); /* the other cannot say such a thing */
+        set(b, 2, VERSION_UNAVAILABLE, "Internal: broken", NULL);
+        assert_int_equal(t.n_unready, 1);
+        repo_entry_remove_version_locked(b, 2);
+        assert_int_equal(t.n_unready, 0);
+
+        v = repo_entry_find_version_locked(a, 1);
+        assert_ptr_equal(repo_version_set_locked(v, VERSION_UNLOADING, NULL, NULL), &first.model);
+        assert_int_equal(t.n_unready, 1);
+        assert_int_equal(t.n_doubtful, 0);
+        assert_null(repo_version_set_locked(v, VERSION_UNAVAILABLE, "unloaded", NULL));
+        assert_int_equal(t.n_unready, 0);
+        repo_entry_remove_version_locked(a, 1);
+        assert_int_equal(t.n_unready, 1); /* it is wanted still */
+        repo_table_forget_locked(&t, a);
+        assert_int_equal(t.n_unready, 1);
+        repo_entry_set_wanted_locked(a, false);
+        assert_int_equal(t.n_unready, 0);
+        a = add(&t, "c", "/c");
+        set(a, 7, VERSION_UNKNOWN, NULL, NULL);
+        assert_int_equal(t.n_unready, 1);
+        mutex_unlock(&t.lock);
+        repo_table_done(&t);
+}
+
+/* "name[!]" and "version:STATE:reason" of each version. */
+static char *print_listed(const struct listed_model *m) {
+        struct strbuf text;
+
+        strbuf_init(&text, 0);
+        strbuf_printf(&text, "%s%s", m->name, m->is_duplicate ? "!" : "");
+        for (size_t i = 0; i < m->n_versions; i++)
+                strbuf_printf(&text, " %lld:%s:%s", (long long)m->versions[i].number,
+                              version_state_name(m->versions[i].state),
+                              m->versions[i].reason != NULL ? m->versions[i].reason : "-");
+        return strbuf_take(&text);
+}
+
+/* Lists "m" alone; owned by the caller. */
+static struct listed_model *list_one(struct repo_table *t) {
+        struct listed_model **listed, *m;
+        size_t                n;
+
+        mutex_unlock(&t->lock);
+        listed = repo_table_list(t, &n);
+        mutex_lock(&t->lock);
+        assert_int_equal(n, 1);
+        m = listed[0];
+        free(listed);
+        return m;
+}
+
+/* What was listed once stays as it was, also behind the end of the entry. */
+static void test_what_is_listed(void **state) {
+        static const char *const expected[] = {
+                "m",
+                "m 3:LOADING:-",
+                "m 1:UNAVAILABLE:unloaded 3:LOADING:-",
+                "m! 1:UNAVAILABLE:unloaded 3:LOADING:-",
+                "m! 3:UNAVAILABLE:Internal: x",
+        };
+        struct listed_model *seen[ARRAY_LEN(expected)];
+        struct repo_table    t;
+        struct repo_entry   *e;
+
+        (void)state;
+        repo_table_init(&t);
+        mutex_lock(&t.lock);
+        e = add(&t, "m", "/m");
+        seen[0] = list_one(&t);
+        set(e, 3, VERSION_LOADING, NULL, NULL);
+        seen[1] = list_one(&t);
+        set(e, 1, VERSION_UNAVAILABLE, "unloaded", NULL);
+        seen[2] = list_one(&t);
+        repo_entry_set_duplicate_locked(e, true);
+        seen[3] = list_one(&t);
+        repo_entry_remove_version_locked(e, 1);
+        set(e, 3, VERSION_UNAVAILABLE, "Internal: x", NULL);
+        seen[4] = list_one(&t);
+        mutex_unlock(&t.lock);
+        repo_table_done(&t);
+        for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
+                AUTO_CHARS text = print_listed(seen[i]);
+
+                assert_string_equal(text, expected[i]);
+                listed_model_unref(seen[i]);
+        }
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_entries),
@@ -174,6 +290,8 @@ int main(void) {
                 cmocka_unit_test(test_latest_is_the_highest_ready),
                 cmocka_unit_test(test_setting_gives_the_old_model),
                 cmocka_unit_test(test_sorted_by_bytes),
+                cmocka_unit_test(test_counts_follow_each_change),
+                cmocka_unit_test(test_what_is_listed),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

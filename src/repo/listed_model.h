@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the index says of one model: its names and its versions' states, as they were at one moment.
+ *
+ * It never changes: a change of the model makes another one. So the table is locked while the
+ * index takes references, and no longer while it compares, sorts and prints.
+ *
+ * Ownership.  Counted. The table holds one of each entry, an index that is read another.
+ * Threads.  Any.
+ */
+#pragma once
+
+#include "base/ref.h"
+#include "repo/repo.h"
+
+struct repo_entry;
+
+struct listed_version {
+        int64_t            number;
+        enum version_state state;
+        const char        *reason; /* borrowed: in the same block; NULL = none */
+};
+
+struct listed_model {
+        struct ref            ref;
+        const char           *name;      /* borrowed: in the same block */
+        const char           *namespace; /* likewise */
+        bool                  is_duplicate;
+        size_t                n_versions;
+        struct listed_version versions[]; /* ascending */
+};
+
+struct listed_model *listed_model_new(const struct repo_entry *e);
+void                 listed_model_unref(struct listed_model *m); /* NULL is fine */
