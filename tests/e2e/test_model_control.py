@@ -481,7 +481,9 @@ def test_retries(tmp_path):
     models = {"m": model_text(parameters={"fail_load": "no luck"})}
     with opens_server(tmp_path, models, *EXPLICIT, "--model-load-retry-count=2") as server:
         assert load(server, "m", expected=None).status_code == 400
-        assert server.text().count("failed to load 'm' version 1: Internal: no luck") == 3
+        # What the log says is read on a thread of the test, a little later.
+        wait_until(lambda: "failed to load 'm' version 1: Internal: no luck" in server.text())
+    assert server.text().count("failed to load 'm' version 1: Internal: no luck") == 3
 
 
 def test_index_of_ready_models(explicit, name, way, stubs):
