@@ -202,7 +202,7 @@ static void test_delay_is_kept_while_an_instance_is_borrowed(void **state) {
         struct lab *lab = lab_open(DYNAMIC("preferred_batch_size: 2 max_queue_delay_microseconds: "
                                            "20000") INLINE("always"),
                                    2, false);
-        struct submitter s;
+        struct submitter s, late;
 
         (void)state;
         for (unsigned i = 0; i < 8; i++) {
@@ -213,16 +213,15 @@ static void test_delay_is_kept_while_an_instance_is_borrowed(void **state) {
                 hold(lab, 1);
                 submitter_start(&s, t, 2);
                 WAIT_FOR(lab, lab->n_batches >= n_before + 1);
-                /* On a busy machine the first may have run alone, and the second waits for this
-                 * one: both must not run here, where nobody would let them go. */
-                pull_scheduler_allow_inline(false);
-                ticket_submit(&t[2]);
-                pull_scheduler_allow_inline(true);
+                /* On a busy machine the first may have run alone, and the second waits for the
+                 * third: both must not run here, where nobody would let them go. */
+                submitter_start(&late, &t[2], 1);
                 WAIT_FOR(lab, lab->n_batches >= n_before + 2);
                 assert_int_equal(LAB_GET(lab, t[0].n_finals), 0);
                 let_go(lab, 0);
                 let_go(lab, 1);
                 submitter_end(&s);
+                submitter_end(&late);
                 tickets_end(t, 3);
         }
         lab_close(lab);
