@@ -429,7 +429,7 @@ void repo_unload_all(struct repo *r) {
         mutex_lock(&r->table.lock);
         entries = repo_table_sorted_locked(&r->table, &n);
         mutex_unlock(&r->table.lock);
-        /* No change is at work any more, and entries are never removed. */
+        /* No change is at work any more: the entries stay. */
         for (size_t i = 0; i < n; i++)
                 repo_change_unload(r, entries[i]);
         free(entries);

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "repo/listed_model.h"
 #include "repo/loader_crew.h"
 #include "repo/model_files.h"
 #include "repo/model_mark.h"
@@ -174,21 +175,31 @@ static void miss_locked(struct repo *r, struct repo_entry *e, struct steps *step
         e->seen = NULL;
 }
 
-/* Models that serve and whose directory was missing twice. */
-static void look_for_gone(struct repo *r, const struct repo_scan *scan, struct steps *steps) {
-        struct repo_entry **entries;
-        size_t              n;
+/* A model that was not found; if its repository could be read, it is gone. */
+static void look_for(struct repo *r, const struct model_key *key, const struct repo_scan *scan,
+                     struct steps *steps) {
+        struct repo_entry *e;
 
         MUTEX_GUARD(&r->table.lock);
-        entries = repo_table_sorted_locked(&r->table, &n);
-        for (size_t i = 0; i < n; i++) {
-                const struct model_key key = repo_entry_key(entries[i]);
+        e = repo_table_find_locked(&r->table, key);
+        if (e != NULL && repo_scan_find_failure(scan, e->repository) == NULL)
+                miss_locked(r, e, steps);
+}
 
-                if (repo_scan_find(scan, &key) == NULL &&
-                    repo_scan_find_failure(scan, entries[i]->repository) == NULL)
-                        miss_locked(r, entries[i], steps);
+/* Models that serve and whose directory was missing twice. */
+static void look_for_gone(struct repo *r, const struct repo_scan *scan, struct steps *steps) {
+        size_t                n;
+        struct listed_model **listed = repo_table_list(&r->table, &n);
+
+        for (size_t i = 0; i < n; i++) {
+                const struct model_key key = { .name = listed[i]->name,
+                                               .namespace = listed[i]->namespace };
+
+                if (repo_scan_find(scan, &key) == NULL)
+                        look_for(r, &key, scan, steps);
+                listed_model_unref(listed[i]);
         }
-        free(entries);
+        free(listed);
 }
 
 /* What there is to do now, owned by the caller. */
