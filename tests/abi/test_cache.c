@@ -24,6 +24,8 @@
 #include "cache_probe.h"
 #include "triton/core/neso.h"
 
+#include "api_assert.h"
+
 static const char                            *backend_directory, *probe_path;
 static char                                   root[] = "/tmp/neso_cache_XXXXXX";
 static struct cache_probe                    *probe;
@@ -37,11 +39,6 @@ static struct {
         struct TRITONSERVER_InferenceResponse *response;
         int                                    n_left; /* the final response, the release */
 } seen = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
-
-static void assert_ok(struct TRITONSERVER_Error *err) {
-        if (err != NULL)
-                fail_msg("%s", TRITONSERVER_ErrorMessage(err));
-}
 
 static void add_file(const char *path, const char *text) {
         char  whole[512];

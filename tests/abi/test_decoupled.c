@@ -21,6 +21,8 @@
 
 #include "triton/core/neso.h"
 
+#include "api_assert.h"
+
 static const char config_text[] =
         "name: \"square\"\n"
         "backend: \"square\"\n"
@@ -45,12 +47,6 @@ struct reader {
         unsigned                               n_responses, n_failed, n_finals, n_releases;
         struct TRITONSERVER_InferenceResponse *kept[16];
 };
-
-static void assert_ok(struct TRITONSERVER_Error *err) {
-        if (err)
-                fail_msg("%s: %s", TRITONSERVER_ErrorCodeString(err),
-                         TRITONSERVER_ErrorMessage(err));
-}
 
 static struct TRITONSERVER_Error *allocate(struct TRITONSERVER_ResponseAllocator *a,
                                            const char *tensor, size_t byte_size,

@@ -21,6 +21,8 @@
 
 #include "triton/core/neso.h"
 
+#include "api_assert.h"
+
 #define TIMEOUT_S 60
 
 static const char config_text[] =
@@ -57,20 +59,6 @@ static struct {
 } seen = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
 static int allocator_userp, response_userp, release_userp, buffer_note;
-
-static void assert_ok(struct TRITONSERVER_Error *err) {
-        if (err)
-                fail_msg("%s: %s", TRITONSERVER_ErrorCodeString(err),
-                         TRITONSERVER_ErrorMessage(err));
-}
-
-static void assert_error(struct TRITONSERVER_Error *err, TRITONSERVER_Error_Code code,
-                         const char *text) {
-        assert_non_null(err);
-        assert_string_equal(TRITONSERVER_ErrorMessage(err), text);
-        assert_int_equal(TRITONSERVER_ErrorCode(err), code);
-        TRITONSERVER_ErrorDelete(err);
-}
 
 static void write_model(void) {
         char  path[512];

@@ -23,6 +23,8 @@
 
 #include "triton/core/tritonbackend.h"
 
+#include "api_assert.h"
+
 #define TIMEOUT_S 60
 #define MAX_BUFFERS 4
 
@@ -34,20 +36,6 @@ static char *library;
 
 static char                        root[64];
 static struct TRITONSERVER_Server *server;
-
-static void assert_ok(struct TRITONSERVER_Error *err) {
-        if (err)
-                fail_msg("%s: %s", TRITONSERVER_ErrorCodeString(err),
-                         TRITONSERVER_ErrorMessage(err));
-}
-
-static void assert_error(struct TRITONSERVER_Error *err, TRITONSERVER_Error_Code code,
-                         const char *text) {
-        assert_non_null(err);
-        assert_string_equal(TRITONSERVER_ErrorMessage(err), text);
-        assert_int_equal(TRITONSERVER_ErrorCode(err), code);
-        TRITONSERVER_ErrorDelete(err);
-}
 
 /* ---- the backend: what it saw, for the test to look at ------------------------------------------ */
 

@@ -16,22 +16,10 @@
 
 #include "triton/core/tritonserver.h"
 
+#include "api_assert.h"
+
 static char                        root[64];
 static struct TRITONSERVER_Server *server;
-
-static void assert_ok(struct TRITONSERVER_Error *err) {
-        if (err)
-                fail_msg("%s: %s", TRITONSERVER_ErrorCodeString(err),
-                         TRITONSERVER_ErrorMessage(err));
-}
-
-static void assert_error(struct TRITONSERVER_Error *err, TRITONSERVER_Error_Code code,
-                         const char *text) {
-        assert_non_null(err);
-        assert_string_equal(TRITONSERVER_ErrorMessage(err), text);
-        assert_int_equal(TRITONSERVER_ErrorCode(err), code);
-        TRITONSERVER_ErrorDelete(err);
-}
 
 /* The lines of the page that begin with `name` or are about it; empty: none. */
 static void assert_page(const char *name, const char *expected) {

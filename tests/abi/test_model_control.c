@@ -19,6 +19,8 @@
 
 #include "triton/core/neso.h"
 
+#include "api_assert.h"
+
 #define IO                                                                                         \
         "input [ { name: \"INPUT0\" data_type: TYPE_FP32 dims: [ -1 ] } ]\n"                       \
         "output [ { name: \"OUTPUT0\" data_type: TYPE_FP32 dims: [ -1 ] } ]\n"
@@ -36,20 +38,6 @@ struct place {
         char                        root[64];
         struct TRITONSERVER_Server *server;
 };
-
-static void assert_ok(struct TRITONSERVER_Error *err) {
-        if (err)
-                fail_msg("%s: %s", TRITONSERVER_ErrorCodeString(err),
-                         TRITONSERVER_ErrorMessage(err));
-}
-
-static void assert_error(struct TRITONSERVER_Error *err, TRITONSERVER_Error_Code code,
-                         const char *text) {
-        assert_non_null(err);
-        assert_string_equal(TRITONSERVER_ErrorMessage(err), text);
-        assert_int_equal(TRITONSERVER_ErrorCode(err), code);
-        TRITONSERVER_ErrorDelete(err);
-}
 
 static void make_folder(const struct place *p, const char *name) {
         char path[256];

@@ -18,23 +18,7 @@
 #include "triton/core/tritoncache.h"
 #include "triton/core/tritonrepoagent.h"
 
-static void assert_ok(struct TRITONSERVER_Error *err) {
-        if (err)
-                fail_msg("%s: %s", TRITONSERVER_ErrorCodeString(err),
-                         TRITONSERVER_ErrorMessage(err));
-}
-
-/* `text` NULL: any but the empty one. Ends the error. */
-static void assert_error(struct TRITONSERVER_Error *err, TRITONSERVER_Error_Code code,
-                         const char *text) {
-        assert_non_null(err);
-        assert_int_equal(TRITONSERVER_ErrorCode(err), code);
-        if (text)
-                assert_string_equal(TRITONSERVER_ErrorMessage(err), text);
-        else
-                assert_true(strlen(TRITONSERVER_ErrorMessage(err)) > 0);
-        TRITONSERVER_ErrorDelete(err);
-}
+#include "api_assert.h"
 
 static void test_versions(void **state) {
         uint32_t major = 99, minor = 99;

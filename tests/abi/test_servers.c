@@ -22,24 +22,12 @@
 
 #include "triton/core/neso.h"
 
+#include "api_assert.h"
+
 #define TIMEOUT_S 60
 #define MAX_REQUESTS 8
 
 static const char *backend_directory;
-
-static void assert_ok(struct TRITONSERVER_Error *err) {
-        if (err)
-                fail_msg("%s: %s", TRITONSERVER_ErrorCodeString(err),
-                         TRITONSERVER_ErrorMessage(err));
-}
-
-static void assert_error(struct TRITONSERVER_Error *err, TRITONSERVER_Error_Code code,
-                         const char *text) {
-        assert_non_null(err);
-        assert_string_equal(TRITONSERVER_ErrorMessage(err), text);
-        assert_int_equal(TRITONSERVER_ErrorCode(err), code);
-        TRITONSERVER_ErrorDelete(err);
-}
 
 /* ---- a server --------------------------------------------------------------------------------- */
 

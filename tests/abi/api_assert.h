@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the tests expect of an API call: that it works, or that it fails as it should. Include it after
+ * cmocka.h and one of triton/core/. */
+#pragma once
+
+#include <string.h>
+
+__attribute__((unused)) static void assert_ok(struct TRITONSERVER_Error *err) {
+        if (err)
+                fail_msg("%s: %s", TRITONSERVER_ErrorCodeString(err),
+                         TRITONSERVER_ErrorMessage(err));
+}
+
+/* `text` NULL: any but the empty one. Ends the error. */
+__attribute__((unused)) static void assert_error(struct TRITONSERVER_Error *err,
+                                                 TRITONSERVER_Error_Code    code,
+                                                 const char                *text) {
+        assert_non_null(err);
+        if (text)
+                assert_string_equal(TRITONSERVER_ErrorMessage(err), text);
+        else
+                assert_true(strlen(TRITONSERVER_ErrorMessage(err)) > 0);
+        assert_int_equal(TRITONSERVER_ErrorCode(err), code);
+        TRITONSERVER_ErrorDelete(err);
+}
