@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "api/api_types.h"
 
+#include "backend/host_policy.h"
 #include "base/mem.h"
 #include "codec/json_reader.h"
 #include "server/server_options.h"
@@ -225,11 +226,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetHostPolicy(
         API_NEEDS(policy_name);
         API_NEEDS(setting);
         API_NEEDS(value);
-        if (strcmp(setting, "numa-node") != 0 && strcmp(setting, "cpu-cores") != 0)
-                return error_to_api(error_new(ERR_UNSUPPORTED,
-                                              "Unsupported host policy setting '%s' is specified, "
-                                              "supported settings are 'numa-node', 'cpu-cores'",
-                                              setting));
+        API_TRY(host_policy_check_setting(setting));
         option_settings_add(&OPTIONS(options)->host_policies, policy_name, setting, value);
         return NULL;
 }

@@ -85,7 +85,9 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
                                           .name = in->name,
                                           .may_inline = o->model->backend->is_inline_safe &&
                                                         !is_decoupled(o->model),
-                                          .is_passive = o->group->passive };
+                                          .is_passive = o->group->passive,
+                                          .place = o->place,
+                                          .is_bound = o->is_bound };
         err = message_new_parsed(o->host_policy_json, &in->host_policy);
         if (err == NULL && initialise != NULL)
                 err = call(in, initialise, "TRITONBACKEND_ModelInstanceInitialize");

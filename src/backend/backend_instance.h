@@ -31,6 +31,8 @@ struct backend_instance_options {
         const Inference__ModelInstanceGroup *group;
         int32_t                              device_id;
         struct str                           host_policy_json;
+        const struct placement              *place;    /* of its thread, borrowed; may be NULL */
+        bool                                 is_bound; /* see infer/executor.h */
 };
 
 /* Calls TRITONBACKEND_ModelInstanceInitialize. */

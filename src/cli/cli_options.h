@@ -49,6 +49,7 @@ struct cli_options {
         bool             model_namespacing;
         const char      *backend_directory;
         struct cli_texts backend_config;
+        struct cli_texts host_policy;
         const char      *repoagent_directory;
         struct cli_texts cache_config;
         const char      *cache_directory;

@@ -134,6 +134,30 @@ static struct error *set_settings(const struct cli_options *o,
         return NULL;
 }
 
+static struct error *set_host_policy(const char *text, struct TRITONSERVER_ServerOptions *t) {
+        struct setting      s = { 0 };
+        TRITONSERVER_Error *err = NULL;
+        AUTO_ERROR          unread = read_setting("host-policy", text, &s);
+        bool                is_whole = unread == NULL && *s.group != '\0' && *s.value != '\0';
+
+        if (is_whole)
+                err = TRITONSERVER_ServerOptionsSetHostPolicy(t, s.group, s.name, s.value);
+        setting_done(&s);
+        CORE(err);
+        return is_whole ? NULL
+                        : error_new(ERR_INVALID_ARG,
+                                    "Bad option: \"--host-policy\".\nexpects "
+                                    "<name>,<setting>=<value>, got: %s",
+                                    text);
+}
+
+static struct error *set_host_policies(const struct cli_options          *o,
+                                       struct TRITONSERVER_ServerOptions *t) {
+        for (size_t i = 0; i < o->host_policy.n_items; i++)
+                TRY(set_host_policy(o->host_policy.items[i], t));
+        return NULL;
+}
+
 /* What the option says. When it says nothing, beside the library: <prefix>/lib/neso/<what> when
  * installed, <build>/<what> in a build. */
 static char *plugin_directory(const char *option, const char *what) {
@@ -225,6 +249,7 @@ static struct error *set_all(const struct cli_options *o, struct TRITONSERVER_Se
         CORE(TRITONSERVER_ServerOptionsSetCpuMetrics(t, o->allow_cpu_metrics));
         CORE(TRITONSERVER_ServerOptionsSetMetricsInterval(t, (uint64_t)o->metrics_interval_ms));
         TRY(set_models(o, t));
+        TRY(set_host_policies(o, t));
         return set_cache(o, t);
 }
 

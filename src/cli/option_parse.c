@@ -81,6 +81,7 @@ void cli_options_done(struct cli_options *o) {
         free(o->model_repository.items);
         free(o->load_model.items);
         free(o->backend_config.items);
+        free(o->host_policy.items);
         free(o->cache_config.items);
         free(o->http_restricted_api.items);
         free(o->grpc_restricted_protocol.items);

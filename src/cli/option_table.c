@@ -366,8 +366,10 @@ static const struct option_row memory_rows[] = {
         { .name = "buffer-manager-thread-count", .kind = OPTION_NUMBER,
           .offset = AT(buffer_manager_threads), .argument = "<integer>", .min = 0, .max = 1024,
           .default_text = "0", .help = "Accepted; buffers need no threads here." },
-        { .name = "host-policy", .kind = OPTION_TEXTS, .argument = "<name,setting=value>",
-          .help = "Cores and NUMA nodes for instances.", .missing = "host policies" },
+        { .name = "host-policy", .kind = OPTION_TEXTS, .offset = AT(host_policy),
+          .argument = "<name,setting=value>",
+          .help = "Where instances of this host policy run: <name>,cpu-cores=0-3,8 or "
+                  "<name>,numa-node=0; may be repeated." },
         { .name = "model-load-gpu-limit", .kind = OPTION_TEXTS, .argument = "<device:fraction>",
           .help = "GPU memory that models may fill.", .missing = "GPUs" },
         { .name = "allow-client-shm", .kind = OPTION_BOOL, .offset = AT(allow_client_shm),

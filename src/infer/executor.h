@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct executor;
+struct placement;
 struct request;
 
 struct executor_ops {
@@ -24,4 +25,6 @@ struct executor {
         const char                *name;       /* borrowed: the instance's name */
         bool                       may_inline; /* may run on the submitting thread */
         bool                       is_passive; /* never scheduled */
+        const struct placement    *place;      /* borrowed: where its thread runs; NULL: anywhere */
+        bool                       is_bound;   /* to that place: it runs nowhere else */
 };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "repo/model_instances.h"
 
+#include "backend/host_policy.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "config/config_check.h"
 #include "config/config_normalize.h"
@@ -60,20 +62,63 @@ static char *free_name(struct loaded_instance *const *others, size_t n_others, c
         return name;
 }
 
-/* Makes and warms up one; `in` has its configuration and the index of its group. */
+struct start {
+        struct loaded_model    *model;
+        struct loaded_instance *instance;
+        const char             *name;
+        const char             *policy;
+        const struct placement *place;
+        struct error           *error;
+};
+
+static struct error *make_and_warm_up(const struct start *s) {
+        const struct host_policies *policies = s->model->parts->policies;
+        struct loaded_instance     *in = s->instance;
+        AUTO_STRBUF                 json = { 0 };
+
+        strbuf_init(&json, 0);
+        host_policies_print(policies, s->policy, &json);
+        TRY(backend_instance_new(
+                &(struct backend_instance_options){
+                        .model = &s->model->backend,
+                        .name = s->name,
+                        .group = group_of(s->model, in),
+                        .host_policy_json = strbuf_str(&json),
+                        .place = s->place,
+                        .is_bound = host_policies_has(policies, s->policy) },
+                &in->backend));
+        return warmup_run(&s->model->model, s->model->directory, &in->backend->executor);
+}
+
+static void start_main(void *arg) {
+        struct start *s = arg;
+
+        s->error = make_and_warm_up(s);
+}
+
+/* Makes and warms up one, where it will run; `in` has its configuration and the index of its
+ * group. */
 static struct error *start_instance(struct loaded_model *l, struct loaded_instance *in,
                                     const char *name) {
-        const Inference__ModelInstanceGroup *group = group_of(l, in);
-        const char *policy = config_text_is_set(group->host_policy) ? group->host_policy : "cpu";
-        AUTO_CHARS  policy_json = mem_printf("{\"%s\":{}}", policy);
+        AUTO_CHARS   policy = host_policy_name(group_of(l, in), 0);
+        struct start s = { .model = l,
+                           .instance = in,
+                           .name = name,
+                           .policy = policy,
+                           .place = host_policies_place(l->parts->policies, policy) };
 
-        TRY(backend_instance_new(
-                &(struct backend_instance_options){ .model = &l->backend,
-                                                    .name = name,
-                                                    .group = group,
-                                                    .host_policy_json = str_of(policy_json) },
-                &in->backend));
-        return warmup_run(&l->model, l->directory, &in->backend->executor);
+        TRY(error_wrap(placement_run(s.place, name, start_main, &s), "host policy '%s'", policy));
+        return s.error;
+}
+
+/* It may be a typing error, or a model that was made for another machine. */
+static void warn_of_unknown_policy(const struct loaded_model          *l,
+                                   const Inference__ModelInstanceGroup *group) {
+        if (config_text_is_set(group->host_policy) &&
+            !host_policies_has(l->parts->policies, group->host_policy))
+                log_warn("model '%s': instance group '%s' names the host policy '%s', which is not "
+                         "defined; its instances run on any core",
+                         l->label, group->name, group->host_policy);
 }
 
 static struct error *add_instance(struct loaded_model *l, size_t group, int index) {
@@ -97,9 +142,11 @@ static struct error *add_instance(struct loaded_model *l, size_t group, int inde
 struct error *model_instances_make(struct loaded_model *l) {
         const Inference__ModelConfig *pb = l->model.config->pb;
 
-        for (size_t g = 0; g < pb->n_instance_group; g++)
+        for (size_t g = 0; g < pb->n_instance_group; g++) {
+                warn_of_unknown_policy(l, pb->instance_group[g]);
                 for (int i = 0; i < pb->instance_group[g]->count; i++)
                         TRY(add_instance(l, g, i));
+        }
         return NULL;
 }
 
@@ -269,9 +316,12 @@ static struct error *make_one(struct model_update *u, size_t group, int index) {
 static struct error *make_missing(struct model_update *u, const int *missing) {
         const Inference__ModelConfig *pb = u->config->shown->pb;
 
-        for (size_t g = 0; g < pb->n_instance_group; g++)
+        for (size_t g = 0; g < pb->n_instance_group; g++) {
+                if (missing[g] > 0)
+                        warn_of_unknown_policy(u->model, pb->instance_group[g]);
                 for (int i = 0; i < missing[g]; i++)
                         TRY(make_one(u, g, i));
+        }
         return NULL;
 }
 

@@ -7,6 +7,7 @@
 
 struct agent_registry;
 struct backend_registry;
+struct host_policies;
 struct model;
 struct notice;
 struct override_store;
@@ -22,6 +23,7 @@ struct repo_parts {
         struct timer_thread     *timers;
         struct reaper           *reaper;
         struct response_cache   *cache;             /* NULL = none */
+        struct host_policies    *policies;          /* NULL = none */
         struct notice           *ready;             /* told of changed states; NULL = nobody cares */
         void                    *server;            /* TRITONSERVER_Server, for backends */
         bool                     auto_complete;     /* configurations may be absent or partial */

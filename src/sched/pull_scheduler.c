@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/placement.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/request_shape.h"
@@ -70,7 +71,7 @@ static void measure(struct pull_scheduler *s, uint64_t took_ns) {
 static bool may_run_here(const struct pull_scheduler *s, const struct instance *in) {
         uint64_t average;
 
-        if (s->inline_execution == INLINE_NEVER || inline_depth > 0)
+        if (s->inline_execution == INLINE_NEVER || inline_depth > 0 || in->executor->is_bound)
                 return false;
         if (s->inline_execution == INLINE_ALWAYS)
                 return true;
@@ -321,7 +322,8 @@ static struct error *pull_add(struct scheduler *base, struct executor *executor)
         s->instances = mem_realloc(s->instances, (s->n_instances + 1) * sizeof(struct instance *));
         s->instances[s->n_instances++] = in;
         mutex_unlock(&s->lock);
-        err = thread_start(&in->thread, executor->name, instance_main, in);
+        err = placement_start_thread(executor->place, &in->thread, executor->name, instance_main,
+                                     in);
         if (err != NULL)
                 base->ops->remove_executor(base, executor);
         return err;

@@ -9,7 +9,8 @@
  *
  * Run to completion: a submitter whose request makes a batch that may run now borrows an idle
  * instance and executes on its own thread, when the executor allows it and the model's measured
- * execution time (a moving average) is below the limit. Not nested: a completion that submits
+ * execution time (a moving average) is below the limit; never one that is bound to its own
+ * thread's cores. Not nested: a completion that submits
  * again goes through the queue, so that stacks stay flat.
  *
  * Timeouts fire on the timer thread, also while all instances are busy.

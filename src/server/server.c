@@ -2,6 +2,7 @@
 #include "server/server.h"
 
 #include "backend/backend_registry.h"
+#include "backend/host_policy.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -33,6 +34,22 @@ static struct backend_registry *make_backends(const struct server_options *o) {
                                                     .n_settings = n });
         free(settings);
         return r;
+}
+
+static struct error *make_policies(struct server *s, const struct server_options *o) {
+        size_t                      n = o->host_policies.n_items;
+        struct host_policy_setting *settings = mem_zalloc((n + 1) * sizeof(*settings));
+        struct error               *err;
+
+        for (size_t i = 0; i < n; i++)
+                settings[i] = (struct host_policy_setting){ o->host_policies.items[i].group,
+                                                            o->host_policies.items[i].name,
+                                                            o->host_policies.items[i].value };
+        err = host_policies_new(
+                &(struct host_policies_options){ .settings = settings, .n_settings = n },
+                &s->policies);
+        free(settings);
+        return err;
 }
 
 static bool is_false(const char *text) {
@@ -71,6 +88,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                            .timers = s->timers,
                            .reaper = s->reaper,
                            .cache = s->cache,
+                           .policies = s->policies,
                            .ready = &s->ready,
                            .server = s,
                            .auto_complete = !o->strict_model_config,
@@ -94,8 +112,6 @@ static struct error *check_options(const struct server_options *o) {
                 return error_new(ERR_INVALID_ARG,
                                  "found multiple cache configurations, but only a single cache is "
                                  "currently supported");
-        if (o->host_policies.n_items > 0)
-                return error_new(ERR_UNSUPPORTED, "host policies are not supported yet");
         return NULL;
 }
 
@@ -111,6 +127,7 @@ static struct error *make_cache(struct server *s, const struct server_options *o
 
 static struct error *build(struct server *s, const struct server_options *o) {
         TRY(check_options(o));
+        TRY(make_policies(s, o));
         make_metrics(s, o);
         TRY(timer_thread_new(&s->timers));
         TRY(make_cache(s, o));
@@ -211,6 +228,7 @@ void server_free(struct server *s) {
         reaper_free(s->reaper);
         agent_registry_free(s->agents);
         backend_registry_free(s->backends);
+        host_policies_free(s->policies);
         response_cache_free(s->cache);
         timer_thread_free(s->timers);
         if (s->core != NULL)

@@ -20,6 +20,7 @@
 struct agent_registry;
 struct backend_registry;
 struct core_metrics;
+struct host_policies;
 struct metric_registry;
 struct model;
 struct reaper;
@@ -47,6 +48,7 @@ struct server {
         struct timer_thread     *timers;   /* owned */
         struct response_cache   *cache;    /* owned; NULL = none */
         struct backend_registry *backends; /* owned */
+        struct host_policies    *policies; /* owned; NULL = none */
         struct agent_registry   *agents;   /* owned; of repositories */
         struct reaper           *reaper;   /* owned */
         struct repo             *repo;     /* owned */
