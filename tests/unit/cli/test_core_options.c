@@ -191,6 +191,37 @@ static void test_settings_that_are_wrong(void **state) {
                 }
 }
 
+static void test_host_policies(void **state) {
+        static const char *const junk[] = { "",        "a",      "a,b",         "=",
+                                            "=v",      "a,=v",   ",=v",         "numa-node=0",
+                                            ",numa-node=0", "cpu,numa-node=", "cpu,numa-node" };
+        struct server_options *o = make_well(ARGUMENTS("--host-policy=cpu,cpu-cores=0-3,8",
+                                                       "--host-policy=cpu,numa-node=1",
+                                                       "--host-policy=gpu_0,numa-node=0"),
+                                             NULL);
+        const struct option_setting *items = o->host_policies.items;
+
+        (void)state;
+        assert_int_equal(o->host_policies.n_items, 3);
+        assert_string_equal(items[0].group, "cpu");
+        assert_string_equal(items[0].name, "cpu-cores");
+        assert_string_equal(items[0].value, "0-3,8");
+        assert_string_equal(items[1].name, "numa-node");
+        assert_string_equal(items[2].group, "gpu_0");
+        server_options_free(o);
+        for (size_t i = 0; i < ARRAY_LEN(junk); i++) {
+                AUTO_CHARS argument = mem_printf("--host-policy=%s", junk[i]);
+                AUTO_CHARS text = mem_printf("Bad option: \"--host-policy\".\nexpects "
+                                             "<name>,<setting>=<value>, got: %s",
+                                             junk[i]);
+
+                assert_refused(argument, ERR_INVALID_ARG, text);
+        }
+        assert_refused("--host-policy=cpu,cores=1", ERR_UNSUPPORTED,
+                       "Unsupported host policy setting 'cores' is specified, supported settings "
+                       "are 'numa-node', 'cpu-cores'");
+}
+
 static void test_settings_of_metrics(void **state) {
         static const char      missing[] = "--metrics-config: summaries are not supported; the "
                                            "neso_*_duration_seconds histograms are always on";
@@ -299,6 +330,7 @@ int main(void) {
                 cmocka_unit_test(test_default_backend_directory),
                 cmocka_unit_test(test_settings),
                 cmocka_unit_test(test_settings_that_are_wrong),
+                cmocka_unit_test(test_host_policies),
                 cmocka_unit_test(test_settings_of_metrics),
                 cmocka_unit_test(test_log),
                 cmocka_unit_test(test_log_values_that_are_wrong),

@@ -273,8 +273,8 @@ static void test_usage(void **state) {
                         "\n  --http-port <integer>\n\tPort for HTTP requests; 0 takes a free "
                         "one and logs it. Default: 8000.\n");
         assert_contains(&text,
-                        "\n  --host-policy <name,setting=value>\n\tCores and NUMA nodes for "
-                        "instances. (Not supported yet.)\n");
+                        "\n  --model-load-gpu-limit <device:fraction>\n\tGPU memory that models "
+                        "may fill. (Not supported yet.)\n");
         assert_contains(&text, "\nScheduling and memory:\n  --rate-limit ");
 }
 

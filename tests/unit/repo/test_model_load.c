@@ -8,6 +8,7 @@
 #include "repo/model_instances.h"
 #include "repo/model_load.h"
 
+#include "backend/host_policy.h"
 #include "backend/log_lines.h"
 #include "backend/probe.h"
 #include "base/clock.h"
@@ -165,6 +166,129 @@ static void test_warms_each_instance_up(void **state) {
         repo_place_end(&p);
 }
 
+/* ---- host policies ------------------------------------------------------------------------- */
+
+/* The cores of the threads that called the backend. */
+struct sighting {
+        struct placement last[FAKE_N_CALLS];
+};
+
+static void see_initialize(void *userp) {
+        struct sighting *seen = userp;
+
+        error_free(placement_get(&seen->last[FAKE_INSTANCE_INITIALIZE], false));
+}
+
+static void see_execute(void *userp) {
+        struct sighting *seen = userp;
+
+        error_free(placement_get(&seen->last[FAKE_EXECUTE], false));
+}
+
+static void sighting_begin(struct sighting *seen) {
+        *seen = (struct sighting){ 0 };
+        fake_host_on_call(FAKE_INSTANCE_INITIALIZE, see_initialize, seen);
+        fake_host_on_call(FAKE_EXECUTE, see_execute, seen);
+}
+
+static void run_request(struct model *model) {
+        struct probe probe;
+
+        probe_init(&probe, model);
+        probe_add_row(&probe, "IN", (const int32_t[]){ 5, 6 }, 2);
+        assert_ok(request_prepare(probe.request), "prepare");
+        probe.request->times.request_start_ns = clock_now_ns();
+        atomic_fetch_add(&model->n_in_flight, 1);
+        assert_ok(model->scheduler->ops->submit(model->scheduler, probe.request), "submit");
+        probe_wait(&probe);
+        assert_null(probe_error(&probe));
+        probe_done(&probe);
+}
+
+/* The cores that this thread may use; only the last of them in *ret_one. */
+static struct placement cores_here(struct placement *ret_one) {
+        struct placement here;
+        size_t           core = PLACEMENT_MAX_CORES - 1;
+
+        assert_ok(placement_get(&here, false), "here");
+        while (!CPU_ISSET_S(core, sizeof(here.cores), here.cores))
+                core--;
+        *ret_one = (struct placement){ .has_cores = true };
+        CPU_SET_S(core, sizeof(ret_one->cores), ret_one->cores);
+        return here;
+}
+
+static char *core_text(const struct placement *one) {
+        size_t core = 0;
+
+        while (!CPU_ISSET_S(core, sizeof(one->cores), one->cores))
+                core++;
+        return mem_printf("%zu", core);
+}
+
+static void assert_cores(const struct placement *seen, const struct placement *expected) {
+        assert_true(CPU_EQUAL_S(sizeof(seen->cores), seen->cores, expected->cores));
+}
+
+/* Each is made, warmed up and run where its policy says. */
+static void load_and_run(struct repo_place *p, const char *config,
+                         const struct placement *expected) {
+        struct sighting seen;
+        struct model   *model;
+
+        sighting_begin(&seen);
+        model = load_well(p, config);
+        assert_cores(&seen.last[FAKE_INSTANCE_INITIALIZE], expected);
+        assert_cores(&seen.last[FAKE_EXECUTE], expected);
+        seen.last[FAKE_EXECUTE] = (struct placement){ 0 };
+        run_request(model);
+        assert_cores(&seen.last[FAKE_EXECUTE], expected);
+        unload(p, model);
+}
+
+static void test_host_policies(void **state) {
+        struct repo_place p;
+        struct placement  one;
+        struct placement  here = cores_here(&one);
+        AUTO_CHARS        core = core_text(&one);
+
+        (void)state;
+        repo_place_begin(&p);
+        assert_ok(host_policies_new(
+                          &(struct host_policies_options){
+                                  .settings = (const struct host_policy_setting[]){
+                                          { "mine", "cpu-cores", core },
+                                          { "model", "cpu-cores", core } },
+                                  .n_settings = 2 },
+                          &p.parts.policies),
+                  "policies");
+        load_and_run(&p, "instance_group [{ host_policy: 'mine' }] " WARMUP, &one);
+        load_and_run(&p, "instance_group [{ kind: KIND_MODEL }] " WARMUP, &one);
+        /* Nobody has defined "cpu". It does not stay where its loader happens to be. */
+        load_and_run(&p, "instance_group [{ kind: KIND_CPU }] " WARMUP, &here);
+        assert_ok(placement_apply(&one), "elsewhere");
+        load_and_run(&p, "instance_group [{ kind: KIND_CPU }] " WARMUP, &here);
+        assert_ok(placement_apply(&here), "back");
+        host_policies_free(p.parts.policies);
+        repo_place_end(&p);
+}
+
+static void test_host_policies_that_nobody_defined(void **state) {
+        struct repo_place p;
+
+        (void)state;
+        repo_place_begin(&p);
+        log_lines_begin();
+        unload(&p, load_well(&p, "instance_group [{ count: 2 host_policy: 'mine' }]"));
+        assert_int_equal(log_lines_count("W model 'm': instance group 'm_0' names the host policy "
+                                         "'mine', which is not defined; its instances run on any "
+                                         "core"),
+                         1);
+        log_lines_end();
+        assert_int_equal(fake_host_count(FAKE_INSTANCE_INITIALIZE), 2);
+        repo_place_end(&p);
+}
+
 static void test_failures(void **state) {
         static const struct {
                 const char     *config;
@@ -282,6 +406,8 @@ int main(void) {
                 cmocka_unit_test(test_preferences_of_the_backend),
                 cmocka_unit_test(test_backend_completes_the_configuration),
                 cmocka_unit_test(test_warms_each_instance_up),
+                cmocka_unit_test(test_host_policies),
+                cmocka_unit_test(test_host_policies_that_nobody_defined),
                 cmocka_unit_test(test_failures),
                 cmocka_unit_test(test_labels),
                 cmocka_unit_test(test_is_on_the_board_while_published),

@@ -275,6 +275,8 @@ static const struct instance_row {
           { .instances = 2, .instances_ended = 2 } },
         { COUNT(2), COUNT(1) "instance_group { count: 2 kind: KIND_MODEL }",
           { .instances = 2, .instances_ended = 1 } },
+        { COUNT(2), COUNT(1) "instance_group { count: 1 kind: KIND_CPU host_policy: 'mine' }",
+          { .instances = 1, .instances_ended = 1 } },
         { COUNT(1), COUNT(2) ALL_VERSIONS, { .instances = 1 } },
         /* Anything else besides: everything is loaded anew. */
         { COUNT(1), COUNT(2) "parameters { key: 'x' value { string_value: 'y' } }",

@@ -62,6 +62,25 @@ static void test_never(void **state) {
         lab_close(lab);
 }
 
+/* To its own thread, which has its own cores; not even "always" changes that. */
+static void test_not_for_an_executor_that_is_bound(void **state) {
+        static const char *const configs[] = { DEFAULT INLINE("always"),
+                                               DEFAULT INLINE("auto") LIMIT_US("1000000") };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(configs); i++) {
+                struct lab *lab = lab_open(configs[i], 1, true);
+
+                settle(lab);
+                lab->executors[0].base.is_bound = true;
+                for (unsigned k = 0; k < 100; k++)
+                        assert_false(runs_here(lab));
+                lab->executors[0].base.is_bound = false;
+                settle(lab);
+                lab_close(lab);
+        }
+}
+
 static void test_auto_needs_an_executor_that_allows_it(void **state) {
         struct lab *lab = lab_open(DEFAULT INLINE("auto") LIMIT_US("1000000"), 2, false);
 
@@ -295,6 +314,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_always),
                 cmocka_unit_test(test_never),
+                cmocka_unit_test(test_not_for_an_executor_that_is_bound),
                 cmocka_unit_test(test_auto_needs_an_executor_that_allows_it),
                 cmocka_unit_test(test_auto_needs_the_thread_to_allow_it),
                 cmocka_unit_test(test_auto_follows_the_time),

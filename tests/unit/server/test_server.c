@@ -92,7 +92,6 @@ static void test_changes_are_told(void **state) {
 static void test_missing_features_are_refused(void **state) {
         static const char *const texts[] = {
                 "the rate limiter is not supported yet",
-                "host policies are not supported yet",
         };
 
         (void)state;
@@ -102,12 +101,29 @@ static void test_missing_features_are_refused(void **state) {
                 server_place_begin(&p);
                 if (i == 0)
                         p.options->rate_limit_mode = RATE_LIMIT_EXEC_COUNT;
-                if (i == 1)
-                        option_settings_add(&p.options->host_policies, "cpu", "numa-node", "0");
                 /* Not even with this is it let through. */
-                p.options->exit_on_error = i % 2 == 0;
+                p.options->exit_on_error = false;
                 assert_error(server_new(p.options, &p.server), ERR_UNSUPPORTED, texts[i]);
                 assert_null(p.server);
+                server_place_end(&p);
+        }
+}
+
+/* Whatever the models do: what an administrator asked for cannot be had. */
+static void test_host_policies_that_cannot_be_had(void **state) {
+        (void)state;
+        for (int i = 0; i < 2; i++) {
+                struct server_place p;
+
+                server_place_begin(&p);
+                server_place_add(&p, "m", SERVER_PLACE_CONFIG, 1);
+                p.options->exit_on_error = i == 0;
+                option_settings_add(&p.options->host_policies, "mine", "cpu-cores", "8191");
+                assert_error(server_new(p.options, &p.server), ERR_INVALID_ARG,
+                             "host policy 'mine': core 8191 is not there, or this process may not "
+                             "use it");
+                assert_null(p.server);
+                assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 0);
                 server_place_end(&p);
         }
 }
@@ -265,6 +281,7 @@ int main(void) {
                 cmocka_unit_test(test_starts_and_stops),
                 cmocka_unit_test(test_changes_are_told),
                 cmocka_unit_test(test_missing_features_are_refused),
+                cmocka_unit_test(test_host_policies_that_cannot_be_had),
                 cmocka_unit_test(test_a_failed_model_ends_the_start),
                 cmocka_unit_test(test_a_failed_model_among_others),
                 cmocka_unit_test(test_readiness_asks_the_instances),
