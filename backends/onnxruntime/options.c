@@ -2,6 +2,7 @@
 #include "onnxruntime/options.h"
 
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,17 @@ static TRITONSERVER_Error *read_threads(const struct kit_model *model, const cha
         return NULL;
 }
 
+/* One thread per core that this thread may use. 0, which the runtime would make one per core of the
+ * machine, each tied to its core, also where cores are withheld (host policies, containers). */
+static int default_threads(void) {
+        cpu_set_t allowed;
+        long      n_online = sysconf(_SC_NPROCESSORS_ONLN);
+
+        if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+                return 0; /* more cores than the set has room for */
+        return CPU_COUNT(&allowed) < n_online ? CPU_COUNT(&allowed) : 0;
+}
+
 static TRITONSERVER_Error *set_threads(const struct ort *ort, const struct kit_model *model,
                                        OrtSessionOptions *options) {
         bool is_parallel = false;
@@ -48,7 +60,7 @@ static TRITONSERVER_Error *set_threads(const struct ort *ort, const struct kit_m
                 ORT_TRY(ort, DisablePerSessionThreads(options));
                 return NULL;
         }
-        ORT_TRY(ort, SetIntraOpNumThreads(options, n_intra));
+        ORT_TRY(ort, SetIntraOpNumThreads(options, n_intra > 0 ? n_intra : default_threads()));
         ORT_TRY(ort, SetInterOpNumThreads(options, n_inter));
         return NULL;
 }

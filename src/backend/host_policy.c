@@ -138,13 +138,15 @@ bool host_policies_has(const struct host_policies *policies, const char *name) {
         return find(policies, name) != NULL;
 }
 
+const struct placement *host_policies_anywhere(const struct host_policies *policies) {
+        return policies != NULL ? &policies->anywhere : NULL;
+}
+
 const struct placement *host_policies_place(const struct host_policies *policies,
                                             const char                 *name) {
         const struct host_policy *policy = find(policies, name);
 
-        if (policies == NULL)
-                return NULL;
-        return policy != NULL ? &policy->place : &policies->anywhere;
+        return policy != NULL ? &policy->place : host_policies_anywhere(policies);
 }
 
 void host_policies_print(const struct host_policies *policies, const char *name,

@@ -48,6 +48,8 @@ struct error *host_policy_check_setting(const char *name) NODISCARD;
 bool host_policies_has(const struct host_policies *policies, const char *name);
 /* Where its instances belong; NULL: wherever the thread is that makes them. */
 const struct placement *host_policies_place(const struct host_policies *policies, const char *name);
+/* Where those without a policy belong; NULL the same. */
+const struct placement *host_policies_anywhere(const struct host_policies *policies);
 /* {"<name>":{"<setting>":"<value>",...}}, for TRITONBACKEND_ModelInstanceHostPolicy. */
 void host_policies_print(const struct host_policies *policies, const char *name, struct strbuf *to);
 

@@ -62,6 +62,26 @@ static char *free_name(struct loaded_instance *const *others, size_t n_others, c
         return name;
 }
 
+static const struct placement *place_of(const struct loaded_model          *l,
+                                         const Inference__ModelInstanceGroup *group) {
+        AUTO_CHARS policy = host_policy_name(group, 0);
+
+        return host_policies_place(l->parts->policies, policy);
+}
+
+const struct placement *model_instances_place(const struct loaded_model *l) {
+        const Inference__ModelConfig *pb = l->model.config->pb;
+        const struct placement       *first;
+
+        if (pb->n_instance_group == 0)
+                return host_policies_anywhere(l->parts->policies);
+        first = place_of(l, pb->instance_group[0]);
+        for (size_t g = 1; g < pb->n_instance_group; g++)
+                if (place_of(l, pb->instance_group[g]) != first)
+                        return host_policies_anywhere(l->parts->policies);
+        return first;
+}
+
 struct start {
         struct loaded_model    *model;
         struct loaded_instance *instance;

@@ -19,7 +19,11 @@
 struct loaded_model;
 struct model;
 struct model_config;
+struct placement;
 
+/* Where the model itself is initialised: where its instances will run when that is one place, so
+ * that what a backend makes once for all of them is there as well; else anywhere. NULL: here. */
+const struct placement *model_instances_place(const struct loaded_model *l);
 /* Those of the model's configuration, without a scheduler yet. */
 struct error *model_instances_make(struct loaded_model *l) NODISCARD;
 void          model_instances_free(struct loaded_model *l);

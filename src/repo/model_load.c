@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/placement.h"
 #include "cache/response_cache.h"
 #include "config/config_check.h"
 #include "config/config_normalize.h"
@@ -151,6 +152,24 @@ static struct error *make_scheduler(struct loaded_model *l) {
         return err;
 }
 
+struct model_start {
+        struct backend_model *model;
+        struct error         *error;
+};
+
+static void start_main(void *arg) {
+        struct model_start *s = arg;
+
+        s->error = backend_model_start(s->model);
+}
+
+static struct error *start_model(struct loaded_model *l) {
+        struct model_start s = { .model = &l->backend };
+
+        TRY(placement_run(model_instances_place(l), l->name, start_main, &s));
+        return s.error;
+}
+
 static struct error *load(struct loaded_model *l, const struct model_files *files) {
         struct model *m = &l->model;
 
@@ -159,7 +178,7 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         TRY(open_backend(l));
         m->may_be_unready = l->backend.backend->entry.instance_ready != NULL;
         TRY(model_load_normalize_groups(l, l->model.config));
-        TRY(backend_model_start(&l->backend));
+        TRY(start_model(l));
         TRY(check_completed(l));
         TRY(model_files_print_essence(m->config, &l->settled));
         TRY(labels_read(m->config, l->directory, &m->labels));

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 import requests
 
-from conftest import BUILD, require_build
+from conftest import BUILD, ROOT, require_build
 from models import load, opens_server, wait_until
 from scrape import metric
 
@@ -160,6 +160,20 @@ def test_node(tmp_path):
 
 def numa_maps(server, thread):
     return pathlib.Path(f"/proc/{server.process.pid}/task/{thread}/numa_maps").read_text()
+
+
+@pytest.mark.skipif(not (BUILD / "backends/onnxruntime/libtriton_onnxruntime.so").exists(),
+                    reason="backend onnxruntime is not built")
+def test_threads_of_the_runtime(tmp_path):
+    """They have the name of their model: the thread that made them had it."""
+    config = 'backend: "onnxruntime"\nmax_batch_size: 64\n' + group("mine")
+    count = 'parameters {{ key: "intra_op_thread_count" value {{ string_value: "{}" }} }}\n'
+    network = (ROOT / "examples/models/digits/1/model.onnx").read_bytes()
+    models = {name: {"config.pbtxt": config + count.format(n), "1/model.onnx": network}
+              for name, n in (("three", 3), ("as_cores", 0))}
+    with opens_server(tmp_path / "models", models, *policy("mine", cpu_cores=CORE)) as server:
+        assert list(threads(server, "three").values()) == [{CORE}, {CORE}]  # and the instance's
+        assert not threads(server, "as_cores")
 
 
 @pytest.mark.parametrize("option, text", [

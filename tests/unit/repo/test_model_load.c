@@ -179,6 +179,12 @@ static void see_initialize(void *userp) {
         error_free(placement_get(&seen->last[FAKE_INSTANCE_INITIALIZE], false));
 }
 
+static void see_model_initialize(void *userp) {
+        struct sighting *seen = userp;
+
+        error_free(placement_get(&seen->last[FAKE_MODEL_INITIALIZE], false));
+}
+
 static void see_execute(void *userp) {
         struct sighting *seen = userp;
 
@@ -187,6 +193,7 @@ static void see_execute(void *userp) {
 
 static void sighting_begin(struct sighting *seen) {
         *seen = (struct sighting){ 0 };
+        fake_host_on_call(FAKE_MODEL_INITIALIZE, see_model_initialize, seen);
         fake_host_on_call(FAKE_INSTANCE_INITIALIZE, see_initialize, seen);
         fake_host_on_call(FAKE_EXECUTE, see_execute, seen);
 }
@@ -230,7 +237,8 @@ static void assert_cores(const struct placement *seen, const struct placement *e
         assert_true(CPU_EQUAL_S(sizeof(seen->cores), seen->cores, expected->cores));
 }
 
-/* Each is made, warmed up and run where its policy says. */
+/* An instance is made, warmed up and run where its policy says, and the model's own things are made
+ * there, too, unless its instances are in several places. */
 static void load_and_run(struct repo_place *p, const char *config,
                          const struct placement *expected) {
         struct sighting seen;
@@ -238,6 +246,7 @@ static void load_and_run(struct repo_place *p, const char *config,
 
         sighting_begin(&seen);
         model = load_well(p, config);
+        assert_cores(&seen.last[FAKE_MODEL_INITIALIZE], expected);
         assert_cores(&seen.last[FAKE_INSTANCE_INITIALIZE], expected);
         assert_cores(&seen.last[FAKE_EXECUTE], expected);
         seen.last[FAKE_EXECUTE] = (struct placement){ 0 };
@@ -251,6 +260,7 @@ static void test_host_policies(void **state) {
         struct placement  one;
         struct placement  here = cores_here(&one);
         AUTO_CHARS        core = core_text(&one);
+        struct sighting   seen;
 
         (void)state;
         repo_place_begin(&p);
@@ -264,9 +274,14 @@ static void test_host_policies(void **state) {
                   "policies");
         load_and_run(&p, "instance_group [{ host_policy: 'mine' }] " WARMUP, &one);
         load_and_run(&p, "instance_group [{ kind: KIND_MODEL }] " WARMUP, &one);
+        load_and_run(&p, "instance_group [{ host_policy: 'mine' }, { host_policy: 'mine' }] " WARMUP,
+                     &one);
         /* Nobody has defined "cpu". It does not stay where its loader happens to be. */
         load_and_run(&p, "instance_group [{ kind: KIND_CPU }] " WARMUP, &here);
         assert_ok(placement_apply(&one), "elsewhere");
+        sighting_begin(&seen);
+        unload(&p, load_well(&p, "instance_group [{ host_policy: 'mine' }, { kind: KIND_CPU }]"));
+        assert_cores(&seen.last[FAKE_MODEL_INITIALIZE], &here);
         load_and_run(&p, "instance_group [{ kind: KIND_CPU }] " WARMUP, &here);
         assert_ok(placement_apply(&here), "back");
         host_policies_free(p.parts.policies);
