@@ -166,7 +166,8 @@ static void start_main(void *arg) {
 static struct error *start_model(struct loaded_model *l) {
         struct model_start s = { .model = &l->backend };
 
-        TRY(placement_run(model_instances_place(l), l->name, start_main, &s));
+        TRY(error_wrap(placement_run(model_instances_place(l), l->name, start_main, &s),
+                       "unable to place model '%s'", l->label));
         return s.error;
 }
 
