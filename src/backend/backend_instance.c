@@ -87,7 +87,9 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
                                                         !is_decoupled(o->model),
                                           .is_passive = o->group->passive,
                                           .place = o->place,
-                                          .is_bound = o->is_bound };
+                                          .is_bound = o->is_bound,
+                                          .device = o->device_id,
+                                          .limits = o->group->rate_limiter };
         err = message_new_parsed(o->host_policy_json, &in->host_policy);
         if (err == NULL && initialise != NULL)
                 err = call(in, initialise, "TRITONBACKEND_ModelInstanceInitialize");

@@ -53,6 +53,8 @@ struct cli_options {
         const char      *repoagent_directory;
         struct cli_texts cache_config;
         const char      *cache_directory;
+        const char      *rate_limit;
+        struct cli_texts rate_limit_resource;
         int64_t          cache_bytes; /* of the older option; -1 = not given */
         int64_t          pinned_pool_bytes;
         int64_t          buffer_manager_threads;

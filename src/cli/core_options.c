@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cache_options.h"
+#include "cli/rate_options.h"
 #include "frontend/core_error.h"
 #include "frontend/log_control.h"
 #include "triton/core/neso.h"
@@ -250,6 +251,7 @@ static struct error *set_all(const struct cli_options *o, struct TRITONSERVER_Se
         CORE(TRITONSERVER_ServerOptionsSetMetricsInterval(t, (uint64_t)o->metrics_interval_ms));
         TRY(set_models(o, t));
         TRY(set_host_policies(o, t));
+        TRY(rate_options_set(o, t));
         return set_cache(o, t);
 }
 

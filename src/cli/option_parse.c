@@ -24,6 +24,7 @@ void cli_options_init(struct cli_options *o) {
                 .exit_on_error = true,
                 .strict_readiness = true,
                 .model_control_mode = "none",
+                .rate_limit = "off",
                 .poll_secs = 15,
                 .model_config_name = "",
                 .model_load_threads = 4,
@@ -83,6 +84,7 @@ void cli_options_done(struct cli_options *o) {
         free(o->backend_config.items);
         free(o->host_policy.items);
         free(o->cache_config.items);
+        free(o->rate_limit_resource.items);
         free(o->http_restricted_api.items);
         free(o->grpc_restricted_protocol.items);
         free(o->metrics_config.items);

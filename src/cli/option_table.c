@@ -345,12 +345,13 @@ static const struct option_row plugin_rows[] = {
 };
 
 static const struct option_row memory_rows[] = {
-        { .name = "rate-limit", .kind = OPTION_TEXT, .argument = "<execution_count|off>",
-          .default_text = "off", .help = "Limit executions by resources.",
-          .missing = "the rate limiter", .harmless = "off" },
-        { .name = "rate-limit-resource", .kind = OPTION_TEXTS,
-          .argument = "<name:count[:device]>", .help = "Resource for the rate limiter.",
-          .missing = "the rate limiter" },
+        { .name = "rate-limit", .kind = OPTION_TEXT, .offset = AT(rate_limit),
+          .argument = "<execution_count|off>", .default_text = "off",
+          .help = "Whether instances wait for the resources that their groups name." },
+        { .name = "rate-limit-resource", .kind = OPTION_TEXTS, .offset = AT(rate_limit_resource),
+          .argument = "<name:count[:device]>",
+          .help = "How much there is of a resource, on one device or on each; without it, as much "
+                  "as the most demanding instance needs. May be repeated." },
         { .name = "pinned-memory-pool-byte-size", .kind = OPTION_NUMBER,
           .offset = AT(pinned_pool_bytes), .argument = "<bytes>", .min = 0,
           .max = 9007199254740992.0, .default_text = "268435456",

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct Inference__ModelRateLimiter;
 struct executor;
 struct placement;
 struct request;
@@ -27,4 +28,7 @@ struct executor {
         bool                       is_passive; /* never scheduled */
         const struct placement    *place;      /* borrowed: where its thread runs; NULL: anywhere */
         bool                       is_bound;   /* to that place: it runs nowhere else */
+        int                        device;     /* where it runs; 0 for one of the CPU */
+        /* Borrowed: its group's resources and priority; NULL = none. */
+        const struct Inference__ModelRateLimiter *limits;
 };

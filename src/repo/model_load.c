@@ -146,7 +146,8 @@ static struct error *make_scheduler(struct loaded_model *l) {
                                                .executors = executors,
                                                .n_executors = (uint32_t)l->n_instances,
                                                .filter = batch_strategy_filter(l->strategy),
-                                               .timers = l->parts->timers },
+                                               .timers = l->parts->timers,
+                                               .limiter = l->parts->limiter },
                         &l->model.scheduler);
         free(executors);
         return err;

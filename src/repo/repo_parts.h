@@ -11,6 +11,7 @@ struct host_policies;
 struct model;
 struct notice;
 struct override_store;
+struct rate_limiter;
 struct reaper;
 struct response_cache;
 struct stats_board;
@@ -24,6 +25,7 @@ struct repo_parts {
         struct reaper           *reaper;
         struct response_cache   *cache;             /* NULL = none */
         struct host_policies    *policies;          /* NULL = none */
+        struct rate_limiter     *limiter;           /* NULL: executions are not limited */
         struct notice           *ready;             /* told of changed states; NULL = nobody cares */
         void                    *server;            /* TRITONSERVER_Server, for backends */
         bool                     auto_complete;     /* configurations may be absent or partial */

@@ -6,6 +6,7 @@
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/trace.h"
+#include "sched/rate_limiter.h"
 
 struct instance *instance_new(struct pull_scheduler *s, struct executor *executor) {
         struct instance *in = mem_zalloc(sizeof(*in));
@@ -18,6 +19,7 @@ struct instance *instance_new(struct pull_scheduler *s, struct executor *executo
 }
 
 void instance_free(struct instance *in) {
+        rate_claim_free(in->claim);
         cond_done(&in->wake);
         free(in->batch);
         free(in);

@@ -8,6 +8,8 @@
  *     IDLE --signal--> (thread forms a batch) --> RUNNING --> IDLE
  *     IDLE --borrow--> RUNNING on the submitter's thread --> IDLE
  *
+ * With a rate limiter it needs a turn to leave IDLE, and gives it back afterwards.
+ *
  * Ownership.  Owned by its scheduler; borrows its executor from the loader.
  * Threads.  Fields are guarded by the scheduler's lock, but for what only the runner touches.
  */
@@ -23,6 +25,7 @@
 #include <stdint.h>
 
 struct pull_scheduler;
+struct rate_claim;
 struct request;
 
 struct instance {
@@ -33,6 +36,8 @@ struct instance {
         struct list_node       idle_node; /* linked while idle */
         bool                   is_borrowed;
         bool                   is_leaving; /* runs nothing more */
+        bool                   has_turn;   /* of the rate limiter, not used yet */
+        struct rate_claim     *claim;      /* owned; NULL: nothing is limited */
         uint64_t               watch_until_ns; /* while it is the scheduler's watcher */
 
         struct request **batch; /* owned array; the runner's */
@@ -40,7 +45,7 @@ struct instance {
 };
 
 struct instance *instance_new(struct pull_scheduler *s, struct executor *executor);
-void             instance_free(struct instance *in); /* its thread must have ended */
+void             instance_free(struct instance *in); /* its thread must have ended; no lock held */
 
 /* Runs the n requests linked by queued.next on the calling thread; returns how long it took. */
 uint64_t instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline);

@@ -10,6 +10,7 @@
 #include "infer/response_order.h"
 #include "sched/batch_queue.h"
 #include "sched/instance.h"
+#include "sched/rate_limiter.h"
 #include "sched/wake_hold.h"
 
 #include <stdio.h>
@@ -20,6 +21,8 @@ struct pull_scheduler {
         struct batch_policy    policy;
         struct timer_thread   *timers; /* borrowed */
         struct timer           timeout;
+        struct rate_limiter   *limiter; /* borrowed; NULL: nothing is limited */
+        struct rate_group     *group;   /* owned; NULL without a limiter */
         enum inline_execution  inline_execution;
         uint64_t               inline_limit_ns;
         _Atomic uint64_t       average_ns; /* of executions, moving; 0 = not measured yet */
@@ -51,6 +54,25 @@ static void wake_locked(struct instance *in) {
         if (list_is_linked(&in->idle_node))
                 list_remove(&in->idle_node);
         cond_signal(&in->wake);
+}
+
+static void give_turn_locked(struct instance *in) {
+        in->has_turn = true;
+        wake_locked(in);
+}
+
+/* The limiter's call. */
+static void on_turn(void *instance) {
+        struct instance *in = instance;
+
+        MUTEX_GUARD(&in->scheduler->lock);
+        give_turn_locked(in);
+}
+
+/* Instances of other models may have got their turn: no lock may be held. `l` may be NULL. */
+static void tell_turns(struct rate_limiter *l) {
+        if (UNLIKELY(l != NULL))
+                rate_limiter_deliver(l);
 }
 
 static struct instance *first_idle_locked(struct pull_scheduler *s) {
@@ -106,18 +128,6 @@ static void refuse_expired(struct pull_scheduler *s, struct request *first) {
         refuse_all(s, first, &expired, FAILURE_REJECTED);
 }
 
-static void on_timeout(struct timer *t) {
-        struct pull_scheduler *s = CONTAINER_OF(t, struct pull_scheduler, timeout);
-        struct request        *expired;
-
-        mutex_lock(&s->lock);
-        s->timer_due_ns = CLOCK_NEVER;
-        expired = batch_queue_expire(&s->queue, clock_now_ns());
-        follow_dues_locked(s);
-        mutex_unlock(&s->lock);
-        refuse_expired(s, expired);
-}
-
 static struct request *take_locked(struct pull_scheduler *s, uint32_t n) {
         struct request *first = batch_queue_take(&s->queue, n);
 
@@ -128,20 +138,56 @@ static struct request *take_locked(struct pull_scheduler *s, uint32_t n) {
         return first;
 }
 
+/* The limiter knows whether there is a batch to run. A turn that comes at once is given. */
+static void follow_queue_locked(struct pull_scheduler *s, uint64_t now_ns) {
+        struct instance *in;
+
+        if (batch_queue_decide(&s->queue, now_ns).verdict != BATCH_RUN) {
+                rate_group_withdraw(s->group);
+                return;
+        }
+        in = rate_group_ask(s->group);
+        if (in != NULL)
+                give_turn_locked(in);
+}
+
+/* With what waits in the queue by now: who goes on working competes for the next turn. */
+static void end_turn_locked(struct instance *in, enum rate_turn_use use) {
+        follow_queue_locked(in->scheduler, clock_now_ns());
+        rate_claim_end(in->claim, use);
+}
+
 /* After something changed: somebody idle runs what may run, or watches the time. */
 static void wake_for_work_locked(struct pull_scheduler *s, uint64_t now_ns) {
         struct instance      *in = first_idle_locked(s);
         struct batch_decision d;
 
+        if (UNLIKELY(s->group != NULL))
+                follow_queue_locked(s, now_ns);
         if (in == NULL)
                 return;
         d = batch_queue_decide(&s->queue, now_ns);
-        if (d.verdict == BATCH_RUN)
+        if (d.verdict == BATCH_RUN && s->group == NULL)
                 wake_locked(in);
         else if (d.verdict == BATCH_WAIT && s->watcher == NULL)
                 wake_locked(in);
         else if (d.verdict == BATCH_WAIT && d.wait_until_ns < s->watcher->watch_until_ns)
                 wake_locked(s->watcher);
+}
+
+static void on_timeout(struct timer *t) {
+        struct pull_scheduler *s = CONTAINER_OF(t, struct pull_scheduler, timeout);
+        struct request        *expired;
+
+        mutex_lock(&s->lock);
+        s->timer_due_ns = CLOCK_NEVER;
+        expired = batch_queue_expire(&s->queue, clock_now_ns());
+        follow_dues_locked(s);
+        if (UNLIKELY(s->group != NULL))
+                follow_queue_locked(s, clock_now_ns());
+        mutex_unlock(&s->lock);
+        tell_turns(s->limiter);
+        refuse_expired(s, expired);
 }
 
 /* Runs a batch on the submitter's thread. Takes and gives back the lock. */
@@ -153,9 +199,10 @@ static void run_borrowed_locked(struct pull_scheduler *s, struct instance *in, u
         if (s->watcher == in)
                 s->watcher = NULL; /* it cannot act now: another one has to watch */
         follow_dues_locked(s);
-        if (s->queue.n_waiting > 0)
+        if (s->queue.n_waiting > 0 || s->group != NULL)
                 wake_for_work_locked(s, clock_now_ns());
         mutex_unlock(&s->lock);
+        tell_turns(s->limiter);
 
         inline_depth++;
         measure(s, instance_run(in, first, n, true));
@@ -167,8 +214,21 @@ static void run_borrowed_locked(struct pull_scheduler *s, struct instance *in, u
                 cond_signal(&in->wake);
         else
                 list_prepend(&s->idle, &in->idle_node);
+        if (UNLIKELY(in->claim != NULL))
+                end_turn_locked(in, RATE_TURN_EXECUTED);
         if (s->queue.n_waiting > 0)
                 wake_for_work_locked(s, clock_now_ns());
+}
+
+/* An instance whose turn it is and that can be borrowed; NULL when the turn is another one's, or
+ * comes later. */
+static struct instance *ask_locked(struct pull_scheduler *s) {
+        struct instance *in = rate_group_ask(s->group);
+
+        if (in == NULL || list_is_linked(&in->idle_node))
+                return in;
+        give_turn_locked(in); /* its thread is awake */
+        return NULL;
 }
 
 static struct error *stopping(const struct request *req) {
@@ -188,8 +248,10 @@ static void refuse_cancelled(struct pull_scheduler *s, struct request *req) {
 static void wake_held(void *scheduler) {
         struct pull_scheduler *s = scheduler;
 
-        MUTEX_GUARD(&s->lock);
+        mutex_lock(&s->lock);
         wake_for_work_locked(s, clock_now_ns());
+        mutex_unlock(&s->lock);
+        tell_turns(s->limiter);
 }
 
 static struct error *pull_submit(struct scheduler *base, struct request *req) {
@@ -197,6 +259,7 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
         uint64_t               now_ns = req->times.request_start_ns;
         struct batch_decision  d = { .verdict = BATCH_NOTHING };
         struct request        *expired = NULL;
+        struct rate_limiter   *limiter = s->limiter; /* outlives the scheduler */
         struct instance       *in;
 
         req->times.queue_start_ns = now_ns;
@@ -222,7 +285,9 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
         /* Those that timed out get their answer before anything runs here. */
         if (in != NULL && expired == NULL && may_run_here(s, in))
                 d = batch_queue_decide(&s->queue, now_ns);
-        if (d.verdict == BATCH_RUN) {
+        if (UNLIKELY(limiter != NULL) && d.verdict == BATCH_RUN)
+                in = ask_locked(s);
+        if (d.verdict == BATCH_RUN && in != NULL) {
                 run_borrowed_locked(s, in, d.n_requests);
         } else {
                 follow_dues_locked(s);
@@ -230,6 +295,7 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
                         wake_for_work_locked(s, now_ns);
         }
         mutex_unlock(&s->lock);
+        tell_turns(limiter);
         wake_hold_check(now_ns);
         refuse_expired(s, expired);
         return NULL;
@@ -246,8 +312,10 @@ static void pull_cancel(struct scheduler *base, struct request *req) {
                 wake_for_work_locked(s, clock_now_ns());
         }
         mutex_unlock(&s->lock);
-        if (was_queued)
-                refuse_cancelled(s, req);
+        if (!was_queued)
+                return;
+        tell_turns(s->limiter);
+        refuse_cancelled(s, req);
 }
 
 /* Sleeps until woken, or until the time to watch for. */
@@ -269,6 +337,29 @@ static void wait_idle_locked(struct pull_scheduler *s, struct instance *in,
                 list_remove(&in->idle_node);
 }
 
+/* With a limiter: false when the instance has waited, or given back a turn that it has nothing
+ * for, and has to look again. */
+static bool use_turn_locked(struct pull_scheduler *s, struct instance *in,
+                            const struct batch_decision *d) {
+        bool had_turn;
+
+        if (d->verdict == BATCH_RUN && !in->has_turn)
+                follow_queue_locked(s, clock_now_ns());
+        had_turn = in->has_turn;
+        in->has_turn = false;
+        if (had_turn == (d->verdict == BATCH_RUN))
+                return true;
+        if (!had_turn) {
+                wait_idle_locked(s, in, d);
+                return false;
+        }
+        end_turn_locked(in, RATE_TURN_UNUSED);
+        mutex_unlock(&s->lock);
+        tell_turns(s->limiter);
+        mutex_lock(&s->lock);
+        return false;
+}
+
 static void instance_main(void *arg) {
         struct instance       *in = arg;
         struct pull_scheduler *s = in->scheduler;
@@ -281,12 +372,17 @@ static void instance_main(void *arg) {
 
                 if (expired != NULL) {
                         follow_dues_locked(s);
+                        if (UNLIKELY(s->group != NULL))
+                                follow_queue_locked(s, now_ns);
                         mutex_unlock(&s->lock);
+                        tell_turns(s->limiter);
                         refuse_expired(s, expired);
                         mutex_lock(&s->lock);
                         continue;
                 }
                 d = batch_queue_decide(&s->queue, now_ns);
+                if (UNLIKELY(s->group != NULL) && !use_turn_locked(s, in, &d))
+                        continue;
                 if (d.verdict != BATCH_RUN) {
                         wait_idle_locked(s, in, &d);
                         continue;
@@ -294,11 +390,18 @@ static void instance_main(void *arg) {
                 struct request *first = take_locked(s, d.n_requests);
 
                 follow_dues_locked(s);
-                if (s->queue.n_waiting > 0)
+                if (s->queue.n_waiting > 0 || s->group != NULL)
                         wake_for_work_locked(s, now_ns);
                 mutex_unlock(&s->lock);
+                tell_turns(s->limiter);
                 measure(s, instance_run(in, first, d.n_requests, false));
                 mutex_lock(&s->lock);
+                if (UNLIKELY(in->claim != NULL)) {
+                        end_turn_locked(in, RATE_TURN_EXECUTED);
+                        mutex_unlock(&s->lock);
+                        tell_turns(s->limiter);
+                        mutex_lock(&s->lock);
+                }
         }
         mutex_unlock(&s->lock);
 }
@@ -310,6 +413,22 @@ static void pull_stop(struct scheduler *base) {
         s->is_stopping = true;
 }
 
+/* Its place at the limiter, if there is one. */
+static struct error *join_limiter(struct instance *in) {
+        struct pull_scheduler *s = in->scheduler;
+
+        if (s->limiter == NULL)
+                return NULL;
+        TRY(rate_claim_new(s->group,
+                           &(struct rate_claim_options){ .limits = in->executor->limits,
+                                                         .device = in->executor->device,
+                                                         .on_turn = on_turn,
+                                                         .instance = in },
+                           &in->claim));
+        tell_turns(s->limiter);
+        return NULL;
+}
+
 static struct error *pull_add(struct scheduler *base, struct executor *executor) {
         struct pull_scheduler *s = self(base);
         struct instance       *in;
@@ -318,6 +437,11 @@ static struct error *pull_add(struct scheduler *base, struct executor *executor)
         if (executor->is_passive)
                 return NULL;
         in = instance_new(s, executor);
+        err = join_limiter(in);
+        if (err != NULL) {
+                instance_free(in);
+                return err;
+        }
         mutex_lock(&s->lock);
         s->instances = mem_realloc(s->instances, (s->n_instances + 1) * sizeof(struct instance *));
         s->instances[s->n_instances++] = in;
@@ -360,6 +484,7 @@ static void pull_remove(struct scheduler *base, struct executor *executor) {
         mutex_lock(&s->lock);
         wake_for_work_locked(s, clock_now_ns());
         mutex_unlock(&s->lock);
+        tell_turns(s->limiter);
 }
 
 static void pull_free(struct scheduler *base) {
@@ -375,6 +500,8 @@ static void pull_free(struct scheduler *base) {
                 instance_free(s->instances[i]);
         }
         timer_cancel(s->timers, &s->timeout);
+        rate_group_free(s->group);
+        tell_turns(s->limiter);
         batch_queue_done(&s->queue);
         response_order_unref(s->base.order);
         batch_policy_done(&s->policy);
@@ -401,6 +528,8 @@ struct error *pull_scheduler_new(const struct pull_options *o, struct scheduler 
         s->policy = *o->policy;
         *o->policy = (struct batch_policy){ 0 };
         s->timers = o->timers;
+        s->limiter = o->limiter;
+        s->group = o->limiter != NULL ? rate_group_new(o->limiter) : NULL;
         timer_init(&s->timeout, on_timeout);
         s->timer_due_ns = CLOCK_NEVER;
         s->inline_execution = o->inline_execution;

@@ -13,6 +13,11 @@
  * thread's cores. Not nested: a completion that submits
  * again goes through the queue, so that stacks stay flat.
  *
+ * With a rate limiter an instance needs a turn for each batch. The scheduler asks for one when a
+ * batch may run and withdraws when it may not any more; which of its idle instances gets the turn
+ * is the limiter's choice. The batch is formed once the turn has come. A submitter runs it itself
+ * only when the turn comes at once.
+ *
  * Timeouts fire on the timer thread, also while all instances are busy.
  *
  * Ownership.  Made for one model, owned by it. Executors are borrowed and must outlive it.
@@ -28,6 +33,7 @@
 
 struct batch_filter;
 struct model;
+struct rate_limiter;
 
 enum inline_execution { INLINE_AUTO, INLINE_NEVER, INLINE_ALWAYS };
 
@@ -45,6 +51,7 @@ struct pull_options {
         struct batch_filter   *filter;     /* borrowed; NULL: no custom batching */
         enum inline_execution  inline_execution;
         uint64_t               inline_limit_ns; /* 0 = default */
+        struct rate_limiter   *limiter; /* borrowed; NULL: nothing is limited */
 };
 
 /* The calling thread agrees to run batches that it submits, and with them the callbacks of their

@@ -70,5 +70,6 @@ struct error *sched_options_read(const struct sched_setup *setup, struct pull_op
         ret->executors = setup->executors;
         ret->n_executors = setup->n_executors;
         ret->timers = setup->timers;
+        ret->limiter = setup->limiter;
         return NULL;
 }

@@ -11,6 +11,7 @@
 struct batch_filter;
 struct model;
 struct model_config;
+struct rate_limiter;
 struct timer_thread;
 
 struct sched_setup {
@@ -19,6 +20,7 @@ struct sched_setup {
         uint32_t             n_executors;
         struct timer_thread *timers;    /* borrowed: the server's */
         struct batch_filter *filter;    /* borrowed: outlives the scheduler; may be NULL */
+        struct rate_limiter *limiter;   /* borrowed: the server's; NULL: nothing is limited */
 };
 
 /* Every request is a batch of its own; any idle instance takes the next, first come first served. */

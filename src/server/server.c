@@ -15,6 +15,7 @@
 #include "repo/agent.h"
 #include "repo/reaper.h"
 #include "repo/repo.h"
+#include "sched/rate_limiter.h"
 #include "server/core_metrics.h"
 #include "server/server_report.h"
 
@@ -89,6 +90,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                            .reaper = s->reaper,
                            .cache = s->cache,
                            .policies = s->policies,
+                           .limiter = s->limiter,
                            .ready = &s->ready,
                            .server = s,
                            .auto_complete = !o->strict_model_config,
@@ -106,8 +108,6 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
 
 /* Options whose feature is not there yet are refused, not ignored. */
 static struct error *check_options(const struct server_options *o) {
-        if (o->rate_limit_mode != RATE_LIMIT_OFF)
-                return error_new(ERR_UNSUPPORTED, "the rate limiter is not supported yet");
         if (o->n_caches > 1)
                 return error_new(ERR_INVALID_ARG,
                                  "found multiple cache configurations, but only a single cache is "
@@ -125,12 +125,30 @@ static struct error *make_cache(struct server *s, const struct server_options *o
                 &s->cache);
 }
 
+static struct rate_limiter *make_limiter(const struct server_options *o) {
+        size_t               n = o->n_rate_limit_resources;
+        struct rate_supply  *supplies;
+        struct rate_limiter *l;
+
+        if (o->rate_limit_mode == RATE_LIMIT_OFF)
+                return NULL;
+        supplies = mem_zalloc((n + 1) * sizeof(*supplies));
+        for (size_t i = 0; i < n; i++)
+                supplies[i] = (struct rate_supply){ .name = o->rate_limit_resources[i].name,
+                                                    .count = o->rate_limit_resources[i].count,
+                                                    .device = o->rate_limit_resources[i].device };
+        l = rate_limiter_new(supplies, n);
+        free(supplies);
+        return l;
+}
+
 static struct error *build(struct server *s, const struct server_options *o) {
         TRY(check_options(o));
         TRY(make_policies(s, o));
         make_metrics(s, o);
         TRY(timer_thread_new(&s->timers));
         TRY(make_cache(s, o));
+        s->limiter = make_limiter(o);
         s->backends = make_backends(o);
         s->agents = agent_registry_new(o->repoagent_directory);
         TRY(reaper_new(&s->reaper));
@@ -230,6 +248,7 @@ void server_free(struct server *s) {
         backend_registry_free(s->backends);
         host_policies_free(s->policies);
         response_cache_free(s->cache);
+        rate_limiter_free(s->limiter);
         timer_thread_free(s->timers);
         if (s->core != NULL)
                 core_metrics_free(s->core);

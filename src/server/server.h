@@ -23,6 +23,7 @@ struct core_metrics;
 struct host_policies;
 struct metric_registry;
 struct model;
+struct rate_limiter;
 struct reaper;
 struct repo;
 struct repo_name;
@@ -47,6 +48,7 @@ struct server {
         struct stats_board      *board;    /* owned */
         struct timer_thread     *timers;   /* owned */
         struct response_cache   *cache;    /* owned; NULL = none */
+        struct rate_limiter     *limiter;  /* owned; NULL: executions are not limited */
         struct backend_registry *backends; /* owned */
         struct host_policies    *policies; /* owned; NULL = none */
         struct agent_registry   *agents;   /* owned; of repositories */

@@ -48,7 +48,7 @@ struct option_texts {
         size_t n_items;
 };
 
-#define RATE_LIMIT_EACH_DEVICE (-1)
+#define RATE_LIMIT_EACH_DEVICE (-1) /* that of sched/rate_pool.h */
 
 struct rate_limit_resource {
         char  *name; /* owned */

@@ -43,3 +43,12 @@ class Gate:
 
     def open(self, n=1):
         self._gate.write(b"g" * n)
+
+
+def first_at(gates, seconds=20):
+    """The key of the gate at which an execution stands; taken note of, as by wait()."""
+    pipes = {gate._reached: key for key, gate in gates.items()}
+    ready, _, _ = select.select(list(pipes), [], [], seconds)
+    assert ready, "no execution came to a gate"
+    assert ready[0].read(1) == b"r"
+    return pipes[ready[0]]

@@ -214,11 +214,15 @@ static const struct executor_ops lab_executor_ops = { .execute = lab_execute,
 
 /* ---- for tests ------------------------------------------------------------------------------- */
 
-/* `config` is a whole model configuration with one input X of dims [1]. */
-static inline struct lab *lab_open(const char *config, unsigned n_executors, bool may_inline) {
+/* `config` is a whole model configuration with one input X of dims [1]. With a limiter, executor i
+ * has the limits of instance group i. */
+static inline struct lab *lab_open_limited(const char *config, unsigned n_executors,
+                                           bool may_inline, struct rate_limiter *limiter) {
         struct lab        *lab = calloc(1, sizeof(*lab));
         struct executor   *executors[LAB_MAX_EXECUTORS];
-        struct sched_setup setup = { .executors = executors, .n_executors = n_executors };
+        struct sched_setup setup = { .executors = executors,
+                                     .n_executors = n_executors,
+                                     .limiter = limiter };
 
         assert_non_null(lab);
         assert_in_range(n_executors, 1, LAB_MAX_EXECUTORS);
@@ -227,10 +231,14 @@ static inline struct lab *lab_open(const char *config, unsigned n_executors, boo
         lab->fake = fake_model_new(config);
         lab->n_executors = n_executors;
         for (unsigned i = 0; i < n_executors; i++) {
+                const Inference__ModelConfig *pb = lab->fake->model.config->pb;
+
                 lab->executors[i] = (struct fake_executor){
                         .base = { .ops = &lab_executor_ops, .name = "i", .may_inline = may_inline },
                         .lab = lab,
                 };
+                if (i < pb->n_instance_group)
+                        lab->executors[i].base.limits = pb->instance_group[i]->rate_limiter;
                 executors[i] = &lab->executors[i].base;
         }
         assert_ok(timer_thread_new(&lab->timers), "timers");
@@ -239,6 +247,10 @@ static inline struct lab *lab_open(const char *config, unsigned n_executors, boo
         assert_ok(sched_new(&setup, &lab->scheduler), "scheduler");
         lab->fake->model.scheduler = lab->scheduler;
         return lab;
+}
+
+static inline struct lab *lab_open(const char *config, unsigned n_executors, bool may_inline) {
+        return lab_open_limited(config, n_executors, may_inline, NULL);
 }
 
 /* All requests must be released. */

@@ -89,26 +89,6 @@ static void test_changes_are_told(void **state) {
         server_place_end(&p);
 }
 
-static void test_missing_features_are_refused(void **state) {
-        static const char *const texts[] = {
-                "the rate limiter is not supported yet",
-        };
-
-        (void)state;
-        for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-                struct server_place p;
-
-                server_place_begin(&p);
-                if (i == 0)
-                        p.options->rate_limit_mode = RATE_LIMIT_EXEC_COUNT;
-                /* Not even with this is it let through. */
-                p.options->exit_on_error = false;
-                assert_error(server_new(p.options, &p.server), ERR_UNSUPPORTED, texts[i]);
-                assert_null(p.server);
-                server_place_end(&p);
-        }
-}
-
 /* Whatever the models do: what an administrator asked for cannot be had. */
 static void test_host_policies_that_cannot_be_had(void **state) {
         (void)state;
@@ -280,7 +260,6 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_starts_and_stops),
                 cmocka_unit_test(test_changes_are_told),
-                cmocka_unit_test(test_missing_features_are_refused),
                 cmocka_unit_test(test_host_policies_that_cannot_be_had),
                 cmocka_unit_test(test_a_failed_model_ends_the_start),
                 cmocka_unit_test(test_a_failed_model_among_others),

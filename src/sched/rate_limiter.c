@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "sched/rate_limiter.h"
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/mem.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct rate_limiter {
+        atomic_size_t n_untold; /* of `turns`, changed under the lock */
+
+        struct mutex      lock; /* rank LOCK_RATE_LIMITER; guards everything below */
+        struct cond       told; /* an on_turn() has returned */
+        struct rate_pools pools;
+        struct list       groups; /* struct rate_group */
+        struct list       line;   /* struct rate_claim, in the order of their turns */
+        struct list       turns;  /* struct rate_claim: their turn is not told yet */
+        uint64_t          round;
+};
+
+struct rate_group {
+        struct rate_limiter *limiter; /* borrowed */
+        struct list          claims;
+        bool                 is_asking;
+        struct list_node     node;
+};
+
+struct rate_claim {
+        struct rate_group *group; /* borrowed */
+        struct rate_needs  needs;
+        uint64_t           weight; /* of one execution */
+        uint64_t           scaled; /* executions so far x weight */
+        bool               is_on_turn;
+        unsigned           n_tellers; /* threads that are in its on_turn() */
+        struct list_node   member; /* of the group */
+        struct list_node   node;   /* in the line, or among the turns */
+        void (*on_turn)(void *instance);
+        void *instance;
+};
+
+struct rate_limiter *rate_limiter_new(const struct rate_supply *supplies, size_t n_supplies) {
+        struct rate_limiter *l = mem_zalloc(sizeof(*l));
+
+        mutex_init(&l->lock, LOCK_RATE_LIMITER);
+        cond_init(&l->told);
+        rate_pools_init(&l->pools, supplies, n_supplies);
+        list_init(&l->groups);
+        list_init(&l->line);
+        list_init(&l->turns);
+        return l;
+}
+
+void rate_limiter_free(struct rate_limiter *l) {
+        if (l == NULL)
+                return;
+        rate_pools_done(&l->pools);
+        cond_done(&l->told);
+        mutex_done(&l->lock);
+        free(l);
+}
+
+struct rate_group *rate_group_new(struct rate_limiter *l) {
+        struct rate_group *g = mem_zalloc(sizeof(*g));
+
+        g->limiter = l;
+        list_init(&g->claims);
+        MUTEX_GUARD(&l->lock);
+        list_append(&l->groups, &g->node);
+        return g;
+}
+
+void rate_group_free(struct rate_group *g) {
+        if (g == NULL)
+                return;
+        mutex_lock(&g->limiter->lock);
+        list_remove(&g->node);
+        mutex_unlock(&g->limiter->lock);
+        free(g);
+}
+
+/* ---- the line ------------------------------------------------------------------------------- */
+
+static void enter_line_locked(struct rate_limiter *l, struct rate_claim *c) {
+        struct list_node *before = &l->line.head;
+
+        LIST_FOR_EACH(&l->line, node) {
+                if (LIST_ENTRY(node, struct rate_claim, node)->scaled <= c->scaled)
+                        continue;
+                before = node;
+                break;
+        }
+        list_insert_before(before, &c->node);
+}
+
+static void enter_all_locked(struct rate_group *g) {
+        LIST_FOR_EACH(&g->claims, node) {
+                struct rate_claim *c = LIST_ENTRY(node, struct rate_claim, member);
+
+                if (!c->is_on_turn && !list_is_linked(&c->node))
+                        enter_line_locked(g->limiter, c);
+        }
+}
+
+static void leave_all_locked(struct rate_group *g) {
+        g->is_asking = false;
+        LIST_FOR_EACH(&g->claims, node) {
+                struct rate_claim *c = LIST_ENTRY(node, struct rate_claim, member);
+
+                if (!c->is_on_turn && list_is_linked(&c->node))
+                        list_remove(&c->node);
+        }
+}
+
+/* The first in the line who need not wait gets the turn; NULL when all wait. */
+static struct rate_claim *pick_locked(struct rate_limiter *l) {
+        l->round++;
+        LIST_FOR_EACH(&l->line, node) {
+                struct rate_claim *c = LIST_ENTRY(node, struct rate_claim, node);
+
+                if (!rate_needs_are_free(&c->needs, l->round)) {
+                        rate_needs_reserve(&c->needs, l->round);
+                        continue;
+                }
+                leave_all_locked(c->group);
+                rate_needs_take(&c->needs);
+                c->is_on_turn = true;
+                return c;
+        }
+        return NULL;
+}
+
+/* After something was given back, or nobody waits for it any more. */
+static void pick_all_locked(struct rate_limiter *l) {
+        struct rate_claim *c;
+
+        while ((c = pick_locked(l)) != NULL) {
+                list_append(&l->turns, &c->node);
+                atomic_fetch_add(&l->n_untold, 1);
+        }
+}
+
+void *rate_group_ask(struct rate_group *g) {
+        struct rate_claim *c;
+
+        MUTEX_GUARD(&g->limiter->lock);
+        g->is_asking = true;
+        enter_all_locked(g);
+        c = pick_locked(g->limiter);
+        assert(c == NULL || c->group == g); /* all others in the line were passed over before */
+        return c != NULL ? c->instance : NULL;
+}
+
+void rate_group_withdraw(struct rate_group *g) {
+        MUTEX_GUARD(&g->limiter->lock);
+        if (!g->is_asking)
+                return;
+        leave_all_locked(g);
+        pick_all_locked(g->limiter);
+}
+
+void rate_claim_end(struct rate_claim *c, enum rate_turn_use use) {
+        struct rate_limiter *l = c->group->limiter;
+
+        MUTEX_GUARD(&l->lock);
+        rate_needs_give_back(&c->needs);
+        c->is_on_turn = false;
+        if (use == RATE_TURN_EXECUTED)
+                c->scaled += c->weight;
+        if (c->group->is_asking)
+                enter_line_locked(l, c);
+        pick_all_locked(l);
+}
+
+void rate_limiter_deliver(struct rate_limiter *l) {
+        struct list_node *node;
+
+        if (atomic_load(&l->n_untold) == 0)
+                return;
+        mutex_lock(&l->lock);
+        while ((node = list_first(&l->turns)) != NULL) {
+                struct rate_claim *c = LIST_ENTRY(node, struct rate_claim, node);
+
+                list_remove(node);
+                atomic_fetch_sub(&l->n_untold, 1);
+                c->n_tellers++;
+                mutex_unlock(&l->lock);
+                c->on_turn(c->instance);
+                mutex_lock(&l->lock);
+                c->n_tellers--;
+                cond_broadcast(&l->told);
+        }
+        mutex_unlock(&l->lock);
+}
+
+/* ---- claims --------------------------------------------------------------------------------- */
+
+static uint64_t lowest_locked(const struct rate_limiter *l) {
+        uint64_t lowest = UINT64_MAX;
+
+        for (const struct list_node *n = l->groups.head.next; n != &l->groups.head; n = n->next) {
+                const struct rate_group *g = LIST_ENTRY(n, const struct rate_group, node);
+
+                for (const struct list_node *m = g->claims.head.next; m != &g->claims.head;
+                     m = m->next)
+                        lowest = MIN(lowest,
+                                     LIST_ENTRY(m, const struct rate_claim, member)->scaled);
+        }
+        return lowest == UINT64_MAX ? 0 : lowest;
+}
+
+struct error *rate_claim_new(struct rate_group *g, const struct rate_claim_options *options,
+                             struct rate_claim **ret) {
+        struct rate_limiter *l = g->limiter;
+        struct rate_claim   *c = mem_zalloc(sizeof(*c));
+        struct error        *err;
+
+        *c = (struct rate_claim){ .group = g,
+                                  .weight = options->limits != NULL ?
+                                                    MAX(options->limits->priority, 1) :
+                                                    1,
+                                  .on_turn = options->on_turn,
+                                  .instance = options->instance };
+        MUTEX_GUARD(&l->lock);
+        err = rate_needs_init(&c->needs, &l->pools, options->limits, options->device);
+        if (err != NULL) {
+                free(c);
+                return err;
+        }
+        c->scaled = lowest_locked(l);
+        list_append(&g->claims, &c->member);
+        pick_all_locked(l); /* a resource may have grown */
+        *ret = c;
+        return NULL;
+}
+
+void rate_claim_free(struct rate_claim *c) {
+        struct rate_limiter *l;
+
+        if (c == NULL)
+                return;
+        l = c->group->limiter;
+        mutex_lock(&l->lock);
+        while (c->n_tellers > 0)
+                cond_wait(&l->told, &l->lock);
+        if (list_is_linked(&c->node)) {
+                list_remove(&c->node);
+                if (c->is_on_turn)
+                        atomic_fetch_sub(&l->n_untold, 1);
+        }
+        if (c->is_on_turn)
+                rate_needs_give_back(&c->needs);
+        list_remove(&c->member);
+        rate_needs_done(&c->needs, &l->pools);
+        pick_all_locked(l);
+        mutex_unlock(&l->lock);
+        free(c);
+}

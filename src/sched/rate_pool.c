@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "sched/rate_pool.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+struct rate_pool {
+        char            *name; /* owned */
+        bool             is_global;
+        int              device;   /* unless it is global */
+        uint64_t         capacity;
+        uint64_t         used;     /* for a while more than the capacity, when that shrank */
+        uint64_t         reserved; /* the round in which somebody waits for it */
+        size_t           n_users;  /* needs that name it */
+        struct list_node node;
+};
+
+struct rate_need {
+        struct rate_pool *pool; /* borrowed */
+        uint64_t          count;
+};
+
+void rate_pools_init(struct rate_pools *p, const struct rate_supply *supplies, size_t n) {
+        p->supplies = mem_zalloc((n + 1) * sizeof(*p->supplies));
+        p->n_supplies = n;
+        for (size_t i = 0; i < n; i++) {
+                p->supplies[i] = supplies[i];
+                p->supplies[i].name = mem_strdup(supplies[i].name);
+        }
+        list_init(&p->pools);
+        list_init(&p->needs);
+}
+
+void rate_pools_done(struct rate_pools *p) {
+        for (size_t i = 0; i < p->n_supplies; i++)
+                free((char *)(uintptr_t)p->supplies[i].name);
+        free(p->supplies);
+}
+
+/* ---- pools ---------------------------------------------------------------------------------- */
+
+/* False when the options do not name the resource. */
+static bool find_supply(const struct rate_pools *p, const struct rate_pool *pool, uint64_t *ret) {
+        const struct rate_supply *of_each = NULL, *of_this = NULL, *any = NULL;
+
+        for (size_t i = 0; i < p->n_supplies; i++) {
+                const struct rate_supply *s = &p->supplies[i];
+
+                if (strcmp(s->name, pool->name) != 0)
+                        continue;
+                any = any != NULL ? any : s;
+                if (s->device == RATE_EACH_DEVICE)
+                        of_each = s;
+                else if (s->device == pool->device)
+                        of_this = s;
+        }
+        if (pool->is_global) /* its device counts for nothing */
+                of_this = of_each != NULL ? of_each : any;
+        else if (of_this == NULL)
+                of_this = of_each;
+        *ret = of_this != NULL ? of_this->count : 0;
+        return any != NULL;
+}
+
+static uint64_t largest_need(const struct rate_pools *p, const struct rate_pool *pool) {
+        uint64_t largest = 0;
+
+        for (const struct list_node *n = p->needs.head.next; n != &p->needs.head; n = n->next) {
+                const struct rate_needs *needs = LIST_ENTRY(n, const struct rate_needs, node);
+
+                for (size_t i = 0; i < needs->n_items; i++)
+                        if (needs->items[i].pool == pool)
+                                largest = MAX(largest, needs->items[i].count);
+        }
+        return largest;
+}
+
+static void measure(const struct rate_pools *p, struct rate_pool *pool) {
+        uint64_t given;
+
+        pool->capacity = find_supply(p, pool, &given) ? given : largest_need(p, pool);
+}
+
+static struct rate_pool *get_pool(struct rate_pools *p, const char *name, bool is_global,
+                                  int device) {
+        struct rate_pool *pool;
+
+        LIST_FOR_EACH(&p->pools, node) {
+                pool = LIST_ENTRY(node, struct rate_pool, node);
+                if (strcmp(pool->name, name) == 0 && pool->is_global == is_global &&
+                    (is_global || pool->device == device))
+                        return pool;
+        }
+        pool = mem_zalloc(sizeof(*pool));
+        pool->name = mem_strdup(name);
+        pool->is_global = is_global;
+        pool->device = device;
+        list_append(&p->pools, &pool->node);
+        return pool;
+}
+
+static void drop_pool(const struct rate_pools *p, struct rate_pool *pool) {
+        if (--pool->n_users > 0) {
+                measure(p, pool);
+                return;
+        }
+        list_remove(&pool->node);
+        free(pool->name);
+        free(pool);
+}
+
+/* ---- needs ---------------------------------------------------------------------------------- */
+
+static void add_need(struct rate_needs *needs, struct rate_pool *pool, uint64_t count) {
+        for (size_t i = 0; i < needs->n_items; i++)
+                if (needs->items[i].pool == pool) {
+                        needs->items[i].count += count; /* 2^32 of less than 2^32: no overflow */
+                        return;
+                }
+        pool->n_users++;
+        needs->items[needs->n_items++] = (struct rate_need){ pool, count };
+}
+
+static struct error *check_kind(const struct rate_pools *p, const struct rate_pool *pool) {
+        for (const struct list_node *n = p->pools.head.next; n != &p->pools.head; n = n->next) {
+                const struct rate_pool *other = LIST_ENTRY(n, const struct rate_pool, node);
+
+                if (other->is_global != pool->is_global && strcmp(other->name, pool->name) == 0)
+                        return error_new(ERR_INVALID_ARG,
+                                         "Resource \"%s\" is present as both global and "
+                                         "device-specific resource in the model configuration.",
+                                         pool->name);
+        }
+        return NULL;
+}
+
+static struct error *check_needs(const struct rate_pools *p, const struct rate_needs *needs) {
+        for (size_t i = 0; i < needs->n_items; i++)
+                TRY(check_kind(p, needs->items[i].pool));
+        for (size_t i = 0; i < needs->n_items; i++) {
+                const struct rate_need *need = &needs->items[i];
+
+                if (need->count > need->pool->capacity)
+                        return error_new(ERR_INVALID_ARG,
+                                         "Resource count for \"%s\" is limited to %llu which will "
+                                         "prevent scheduling of one or more model instances, the "
+                                         "minimum required count is %llu",
+                                         need->pool->name,
+                                         (unsigned long long)need->pool->capacity,
+                                         (unsigned long long)need->count);
+        }
+        return NULL;
+}
+
+struct error *rate_needs_init(struct rate_needs *needs, struct rate_pools *p,
+                              const Inference__ModelRateLimiter *limits, int device) {
+        size_t        n = limits != NULL ? limits->n_resources : 0;
+        struct error *err;
+
+        *needs = (struct rate_needs){ .items = mem_zalloc((n + 1) * sizeof(struct rate_need)) };
+        list_append(&p->needs, &needs->node);
+        for (size_t i = 0; i < n; i++) {
+                const Inference__ModelRateLimiter__Resource *r = limits->resources[i];
+
+                add_need(needs, get_pool(p, r->name, r->global, device), r->count);
+        }
+        for (size_t i = 0; i < needs->n_items; i++)
+                measure(p, needs->items[i].pool);
+        err = check_needs(p, needs);
+        if (err != NULL)
+                rate_needs_done(needs, p);
+        return err;
+}
+
+void rate_needs_done(struct rate_needs *needs, struct rate_pools *p) {
+        list_remove(&needs->node);
+        for (size_t i = 0; i < needs->n_items; i++)
+                drop_pool(p, needs->items[i].pool);
+        free(needs->items);
+        *needs = (struct rate_needs){ 0 };
+}
+
+bool rate_needs_are_free(const struct rate_needs *needs, uint64_t round) {
+        for (size_t i = 0; i < needs->n_items; i++) {
+                const struct rate_need *need = &needs->items[i];
+
+                if (need->pool->reserved == round ||
+                    need->pool->used + need->count > need->pool->capacity)
+                        return false;
+        }
+        return true;
+}
+
+void rate_needs_reserve(const struct rate_needs *needs, uint64_t round) {
+        for (size_t i = 0; i < needs->n_items; i++)
+                needs->items[i].pool->reserved = round;
+}
+
+void rate_needs_take(const struct rate_needs *needs) {
+        for (size_t i = 0; i < needs->n_items; i++)
+                needs->items[i].pool->used += needs->items[i].count;
+}
+
+void rate_needs_give_back(const struct rate_needs *needs) {
+        for (size_t i = 0; i < needs->n_items; i++)
+                needs->items[i].pool->used -= needs->items[i].count;
+}
