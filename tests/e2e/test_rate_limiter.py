@@ -171,4 +171,4 @@ def test_models_that_do_not_fit(tmp_path, options, text, error):
 ])
 def test_bad_options(tmp_path, arguments, text):
     ended = serve(f"--model-repository={tmp_path}", *arguments)
-    assert (ended.returncode, ended.stderr) == (1, text + "\n")
+    assert (ended.returncode, ended.stderr) == (1, f"error: {text}\n")

@@ -298,8 +298,8 @@ static void test_page(void **state) {
         assert_contains(&text, "\n| `--help` |  | Print this text. |\n");
         /* A bar would end the cell. */
         assert_contains(&text,
-                        "\n| `--rate-limit <execution_count\\|off>` | off | Limit executions "
-                        "by resources. *Not supported yet.* |\n");
+                        "\n| `--rate-limit <execution_count\\|off>` | off | Whether instances "
+                        "wait for the resources that their groups name. |\n");
         assert_contains(&text,
                         "\n## Metrics\n\n| option | default | what it does |\n|---|---|---|\n");
 }
