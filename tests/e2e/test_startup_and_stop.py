@@ -116,7 +116,6 @@ TRY_HELP = "`neso serve --help` lists all options.\n"
      "--allow-sagemaker: the SageMaker front end is not supported yet\n"),
     (["--allow-vertex-ai=true"],
      "--allow-vertex-ai: the Vertex AI front end is not supported yet\n"),
-    (["--host-policy=a,cpu-cores=0-1"], "--host-policy: host policies is not supported yet\n"),
     (["--cuda-memory-pool-byte-size=0:1"],
      "--cuda-memory-pool-byte-size: GPUs is not supported yet\n"),
 ])
