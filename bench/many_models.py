@@ -101,6 +101,7 @@ class Asker(multiprocessing.Process):
 
     def run(self):
         gc.disable()
+        be_on_time()
         took_ms = []
         with socket.create_connection(("127.0.0.1", self._port)) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -123,6 +124,14 @@ class Asker(multiprocessing.Process):
               f"99.9 % {at[2]:.2f} ms, at most {took_ms[-1]:.2f} ms; {n_late} of {len(took_ms)} "
               f"above {self.limit_ms} ms")
         return at[2] <= self.limit_ms
+
+
+def be_on_time():
+    """What an asker waits for is the server then, not its own turn among the other processes."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except PermissionError:
+        print("without real-time priority: the askers' own waits are in the figures")
 
 
 def receive(connection):

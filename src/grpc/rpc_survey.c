@@ -46,6 +46,7 @@ void rpc_survey_start(struct grpc_call *call, const struct rpc_question *questio
 
         s->work.run = run;
         s->work.done = on_done;
+        s->work.gives_way = true;
         s->call = call;
         s->core = call->core;
         s->question = *question;

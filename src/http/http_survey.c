@@ -71,6 +71,7 @@ void http_survey_start(struct http_call *call, const struct http_question *quest
 
         s->work.run = run;
         s->work.done = on_done;
+        s->work.gives_way = true;
         s->call = call;
         s->core = call->core;
         s->question = *question;
