@@ -89,6 +89,13 @@ void thread_join(struct thread *t) {
         t->is_started = false;
 }
 
+bool thread_try_join(struct thread *t) {
+        if (t->is_started && pthread_tryjoin_np(t->native, NULL) != 0)
+                return false;
+        t->is_started = false;
+        return true;
+}
+
 /* A kernel that refuses leaves the thread as it is, which is no failure. */
 void thread_give_way(void) {
         struct sched_attributes a = { .size = sizeof(a) };

@@ -18,6 +18,8 @@ typedef void (*thread_fn)(void *arg);
 struct error *thread_start(struct thread *t, const char *name, thread_fn run, void *arg) NODISCARD;
 /* Waits for its end; nothing when it was never started. */
 void thread_join(struct thread *t);
+/* Joins it if it has ended; does not wait. False: not yet. */
+bool thread_try_join(struct thread *t);
 /* For a thread that computes for long while others serve: from now on whatever else wakes up runs at
  * once, before this thread's turn is over. Its share of the CPUs stays, only its turns come later
  * and are longer. Threads that it starts are ordinary ones. It cannot be taken back, so it is for

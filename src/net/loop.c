@@ -125,6 +125,7 @@ static struct error *loop_init(struct loop *l, const char *name, size_t index) {
         uv_prepare_init(&l->uv, &l->prepare);
         uv_prepare_start(&l->prepare, on_prepare);
         loop_timers_init(l);
+        list_init(&l->leaving);
         list_init(&l->chores);
         list_init(&l->conns);
         l->pool = buf_pool_new(POOL_KEPT_BYTES);
@@ -145,6 +146,7 @@ static void loop_done(struct loop *l, bool has_run) {
         rc = uv_loop_close(&l->uv);
         assert(rc == 0);
         (void)rc;
+        loop_offload_done(l);
         loop_timers_done(l);
         buf_pool_unref(l->pool);
         loop_tls_free(l->tls);

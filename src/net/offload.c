@@ -15,15 +15,13 @@ struct offload {
         struct loop      *loop;   /* borrowed */
         struct thread     thread;
         struct mail       done;
+        struct list_node  node; /* in loop->leaving: only its thread is left of it */
 };
 
 static _Atomic unsigned n_threads;
 
-static void end(struct offload *o) {
-        struct loop_work *w = o->work;
-
+static void end_work(struct loop_work *w) {
         w->native = NULL;
-        free(o);
         w->done(w);
 }
 
@@ -36,12 +34,37 @@ static void thread_main(void *arg) {
         mailbox_post(loop_mailbox(o->loop), &o->done);
 }
 
+static void forget(struct offload *o) {
+        list_remove(&o->node);
+        atomic_fetch_sub_explicit(&n_threads, 1, memory_order_relaxed);
+        free(o);
+}
+
+/* A thread that has posted may wait long for its turn to end, and the loop does not wait with it. */
+static void join_ended(struct loop *l) {
+        LIST_FOR_EACH(&l->leaving, node) {
+                struct offload *o = LIST_ENTRY(node, struct offload, node);
+
+                if (thread_try_join(&o->thread))
+                        forget(o);
+        }
+}
+
+void loop_offload_done(struct loop *l) {
+        while (!list_is_empty(&l->leaving)) {
+                struct offload *o = LIST_ENTRY(list_first(&l->leaving), struct offload, node);
+
+                thread_join(&o->thread);
+                forget(o);
+        }
+}
+
 static void on_thread_done(struct mail *m) {
         struct offload *o = CONTAINER_OF(m, struct offload, done);
 
-        thread_join(&o->thread); /* posting was the last thing it did */
-        atomic_fetch_sub_explicit(&n_threads, 1, memory_order_relaxed);
-        end(o);
+        join_ended(o->loop);
+        list_append(&o->loop->leaving, &o->node);
+        end_work(o->work);
 }
 
 static bool start_thread(struct offload *o) {
@@ -65,12 +88,17 @@ static void on_run(uv_work_t *native) {
 
 /* Nothing is ever cancelled, so the status is always success. */
 static void on_done(uv_work_t *native, int status UNUSED) {
-        end(CONTAINER_OF(native, struct offload, native));
+        struct offload   *o = CONTAINER_OF(native, struct offload, native);
+        struct loop_work *w = o->work;
+
+        free(o);
+        end_work(w);
 }
 
 void loop_offload(struct loop *l, struct loop_work *w) {
         struct offload *o = mem_zalloc(sizeof(*o));
 
+        join_ended(l);
         o->work = w;
         o->loop = l;
         o->done.deliver = on_thread_done;

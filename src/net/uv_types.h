@@ -31,6 +31,7 @@ struct loop {
         unsigned         n_rounds;     /* times that it woke, since memory was last looked after */
         bool             was_busy;     /* when memory was last looked after */
         uv_prepare_t     prepare;      /* before each wait: what follows */
+        struct list      leaving;      /* see offload.c: threads whose work is done */
         struct list      chores;       /* struct loop_chore, in the order they were put off */
         void (*before_wait)(void);     /* NULL until somebody asks; after the chores */
         uv_timer_t       alarm;        /* at the first of `timers`, or before it; see loop_timer.c */
@@ -50,6 +51,9 @@ struct loop {
 
 void mailbox_init(struct mailbox *box, uv_loop_t *uv);
 void mailbox_close(struct mailbox *box); /* on the loop */
+
+/* Waits for threads that are about to end; the loop's own has ended. */
+void loop_offload_done(struct loop *l);
 
 void loop_timers_init(struct loop *l);
 void loop_timers_close(struct loop *l); /* on the loop */
