@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/request.h"
+#include "infer/response_burst.h"
 #include "observe/metric.h"
 #include "repo/repo.h"
 #include "sched/pull_scheduler.h"
@@ -232,6 +233,24 @@ struct TRITONSERVER_Error *NESO_ThreadAllowInlineExecution(bool allow) {
 
 struct TRITONSERVER_Error *NESO_ThreadWakeInstances(void) {
         wake_hold_flush();
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_ThreadBeginResponses(void) {
+        response_burst_begin();
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_ThreadEndResponses(void) {
+        response_burst_end();
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_ThreadAfterResponses(NESO_AfterResponsesFn_t call, void *userp,
+                                                     bool *is_put_off) {
+        API_NEEDS(call);
+        API_NEEDS(is_put_off);
+        *is_put_off = response_burst_call_after(call, userp);
         return NULL;
 }
 

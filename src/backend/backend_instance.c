@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "infer/response_burst.h"
 #include "infer/trace.h"
 #include "observe/model_stats.h"
 
@@ -29,6 +30,7 @@ static struct error *call(struct backend_instance *in, backend_instance_fn funct
 static void execute(struct executor *e, struct request **requests, uint32_t n) {
         struct error *err = call_execute(self(e), requests, n);
 
+        response_burst_end_all();
         if (LIKELY(err == NULL))
                 return;
         for (uint32_t i = 0; i < n; i++)

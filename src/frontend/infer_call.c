@@ -13,6 +13,8 @@
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
+#define CACHE_LINE 64
+
 /* The ends that a started call waits for. */
 enum { PENDING_FINAL = 1, PENDING_RELEASE = 1, PENDING_RETURN = 1 };
 
@@ -71,15 +73,41 @@ static void finish(struct infer_call *c) {
         c->options.on_done(c);
 }
 
+/* Between two answers of a connection lies a whole execution, and what was in the cache is gone. */
+static void fetch_next(const struct mail *next) {
+        const struct infer_call *c = CONTAINER_OF(next, struct infer_call, done_mail);
+
+        for (size_t at = 0; at < c->options.cold.len; at += CACHE_LINE)
+                __builtin_prefetch(c->options.cold.ptr + at, 1);
+}
+
 static void on_done_mail(struct mail *m) {
+        if (m->next && m->next->deliver == on_done_mail)
+                fetch_next(m->next);
         finish(CONTAINER_OF(m, struct infer_call, done_mail));
+}
+
+static void wake(void *mailbox) {
+        mailbox_wake(mailbox);
+}
+
+/* A backend that answers a batch wakes the loop behind the last answer. */
+static void post(struct infer_call *c, struct mail *m) {
+        struct mailbox *box = c->options.mailbox; /* the mail is on its way: no more of `c` */
+        bool            is_put_off = false;
+
+        if (!mailbox_post_quietly(box, m))
+                return;
+        core_error_drop(NESO_ThreadAfterResponses(wake, box, &is_put_off));
+        if (!is_put_off)
+                mailbox_wake(box);
 }
 
 /* One of the ends, on any thread: the last one brings the call home. Mails are delivered in the
  * order of posting, so a mail of responses is not overtaken. */
 static void end_one(struct infer_call *c) {
         if (atomic_fetch_sub(&c->n_pending, 1) == 1)
-                mailbox_post(c->options.mailbox, &c->done_mail);
+                post(c, &c->done_mail);
 }
 
 static void push_response(struct infer_call *c, struct TRITONSERVER_InferenceResponse *response,
@@ -92,7 +120,7 @@ static void push_response(struct infer_call *c, struct TRITONSERVER_InferenceRes
         while (!atomic_compare_exchange_weak(&c->arrived, &r->next, r))
                 ;
         if (!atomic_exchange(&c->is_response_mail_posted, true))
-                mailbox_post(c->options.mailbox, &c->response_mail);
+                post(c, &c->response_mail);
 }
 
 static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
@@ -220,7 +248,7 @@ struct error *infer_call_start(struct infer_call *c, struct trace_record *trace)
                 return NULL;
         /* All is over already. A mail of responses that is under way must come first. */
         if (atomic_load(&c->is_response_mail_posted))
-                mailbox_post(c->options.mailbox, &c->done_mail);
+                post(c, &c->done_mail);
         else
                 finish(c);
         return NULL;

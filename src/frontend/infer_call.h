@@ -95,6 +95,7 @@ struct infer_call_options {
         struct infer_call_limits limits;      /* with on_response; 0 = none */
         void                    *owner;       /* borrowed: the protocol's request */
         uint64_t                 message_bytes; /* of the client's; known before open */
+        struct str               cold;          /* what on_done touches of the connection; may be empty */
 };
 
 struct infer_call {

@@ -121,6 +121,10 @@ struct mailbox *http_call_mailbox(const struct http_call *call) {
         return loop_mailbox(call->conn->home->net.loop);
 }
 
+struct str http_call_state(const struct http_call *call) {
+        return str_range((const char *)call->conn, offsetof(struct http_conn, arena_bytes));
+}
+
 bool http_call_is_on_loop(const struct http_call *call) {
         return loop_is_current(call->conn->home->net.loop);
 }

@@ -179,6 +179,8 @@ uint64_t http_call_chunks_written(const struct http_call *call);
 void            http_call_post(struct http_call *call, http_call_fn fn);
 /* For several under way: mails of the handler's own. */
 struct mailbox *http_call_mailbox(const struct http_call *call);
+/* The memory of the call's connection that an answer reads and writes. */
+struct str      http_call_state(const struct http_call *call);
 bool            http_call_is_on_loop(const struct http_call *call);
 /* Runs work that blocks (a model load) beside the loop, then `done` on it; the call waits as for
  * any later answer. */

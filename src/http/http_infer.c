@@ -229,6 +229,7 @@ static void init_pending(struct pending_infer *p, struct http_call *http) {
                 .on_done = on_done,
                 .owner = p,
                 .message_bytes = http->body.len,
+                .cold = http_call_state(http),
         };
 
         p->http = http;

@@ -7,9 +7,17 @@
 
 #include <arpa/inet.h>
 #include <assert.h>
+#include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
+#include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
+
+/* A write of several parts is gathered up to so many bytes, which costs less than the kernel takes
+ * for a list of parts. */
+#define MAX_GATHERED 1024
 
 /* uv_buf_t is documented to have the layout of struct iovec on Unix. */
 _Static_assert(sizeof(uv_buf_t) == sizeof(struct iovec), "uv_buf_t is an iovec");
@@ -48,6 +56,7 @@ struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void
         int          rc;
 
         uv_tcp_init(&l->uv, &c->tcp); /* cannot fail without a socket to make */
+        c->fd = fd;
         c->loop = l;
         c->ops = ops;
         c->owner = owner;
@@ -204,9 +213,34 @@ static enum conn_write write_rest(struct conn *c, const struct iovec *parts, siz
         return CONN_WRITE_PENDING;
 }
 
+ssize_t conn_try_send(struct conn *c, const struct iovec *parts, size_t n_parts, size_t bytes) {
+        char          gathered[MAX_GATHERED];
+        const int     flags = MSG_NOSIGNAL | MSG_DONTWAIT;
+        struct msghdr message = { .msg_iov = (struct iovec *)(uintptr_t)parts,
+                                  .msg_iovlen = MIN(n_parts, (size_t)IOV_MAX) };
+        const void   *whole = gathered;
+        size_t        at = 0;
+        ssize_t       n;
+
+        if (n_parts == 1) {
+                whole = parts->iov_base;
+        } else if (bytes > sizeof(gathered)) {
+                whole = NULL;
+        } else {
+                for (size_t i = 0; i < n_parts; at += parts[i++].iov_len)
+                        memcpy(gathered + at, parts[i].iov_base, parts[i].iov_len);
+        }
+        do {
+                n = whole ? send(c->fd, whole, bytes, flags) : sendmsg(c->fd, &message, flags);
+        } while (n < 0 && errno == EINTR);
+        if (n < 0)
+                return errno == EAGAIN || errno == ENOBUFS ? 0 : -1;
+        return n;
+}
+
 enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_parts) {
-        size_t total = 0;
-        int    written;
+        size_t  total = 0;
+        ssize_t written;
 
         assert(!c->is_writing);
         if (c->is_closing)
@@ -217,12 +251,12 @@ enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_p
                 return CONN_WRITE_DONE;
         if (c->tls)
                 return conn_tls_write(c, parts, n_parts);
-        written = uv_try_write(conn_stream(c), (const uv_buf_t *)parts, (unsigned)n_parts);
-        if (written < 0 && written != UV_EAGAIN)
+        written = conn_try_send(c, parts, n_parts, total);
+        if (written < 0)
                 return CONN_WRITE_FAILED;
-        if (written > 0 && (size_t)written == total)
+        if ((size_t)written == total)
                 return CONN_WRITE_DONE;
-        return write_rest(c, parts, n_parts, written > 0 ? (size_t)written : 0);
+        return write_rest(c, parts, n_parts, (size_t)written);
 }
 
 bool conn_is_writing(const struct conn *c) {

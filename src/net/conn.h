@@ -2,7 +2,7 @@
 /* One stream connection on one loop: bytes in, bytes out, and when it ended.
  *
  * The protocol above gives a table of callbacks and says before each read where the bytes go, so
- * a large body is read straight into its place. A write is tried at once with one writev; only
+ * a large body is read straight into its place. A write is tried at once with one send or sendmsg; only
  * what the socket did not take is queued, and then the bytes must stay where they are until
  * on_written(). There is one write at a time.
  *

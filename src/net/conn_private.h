@@ -12,6 +12,7 @@ struct peer_table;
 
 struct conn {
         uv_tcp_t               tcp;
+        int                    fd;    /* the handle's */
         uv_write_t             write;
         uv_shutdown_t          shutdown;
         struct list_node       node;  /* in loop->conns */
@@ -32,6 +33,10 @@ struct conn {
 static inline uv_stream_t *conn_stream(const struct conn *c) {
         return (uv_stream_t *)&c->tcp;
 }
+
+/* What the socket takes of `parts`, `bytes` in all, at once: 0 when it is full, -1 when the
+ * connection has failed. No write may be pending. */
+ssize_t conn_try_send(struct conn *c, const struct iovec *parts, size_t n_parts, size_t bytes);
 
 /* conn_tls.c; each for the function of conn.c of that name, of a connection with `tls`. */
 enum conn_write conn_tls_write(struct conn *c, const struct iovec *parts, size_t n_parts);

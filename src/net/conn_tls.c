@@ -140,17 +140,15 @@ static bool flush(struct conn *c) {
         struct conn_tls *t = c->tls;
         struct tls_out  *out = c->loop->tls->out;
         uv_buf_t         part;
-        int              n;
+        ssize_t          n;
 
         if (t->sending || !out || out->len == 0)
                 return true;
-        part = uv_buf_init(out->bytes, (unsigned)out->len);
-        n = uv_try_write(conn_stream(c), &part, 1);
-        if (n == (int)out->len || (n < 0 && n != UV_EAGAIN)) {
+        n = conn_try_send(c, &(struct iovec){ out->bytes, out->len }, 1, out->len);
+        if (n < 0 || (size_t)n == out->len) {
                 out->len = 0;
                 return n > 0;
         }
-        n = MAX(n, 0);
         part = uv_buf_init(out->bytes + n, (unsigned)out->len - (unsigned)n);
         if (uv_write(&c->write, conn_stream(c), &part, 1, on_sent) < 0) {
                 out->len = 0;
@@ -305,13 +303,12 @@ void conn_tls_shutdown(struct conn *c) {
 void conn_tls_close(struct conn *c) {
         struct conn_tls *t = c->tls;
         struct tls_out  *out;
-        uv_buf_t         part;
 
         if (t->state != CONN_TLS_OPEN || c->is_writing || c->is_shut_down || !(out = lend_out(c)))
                 return;
         tls_session_close(t->session);
-        part = uv_buf_init(out->bytes, (unsigned)out->len);
-        uv_try_write(conn_stream(c), &part, 1); /* whoever does not take it will see the FIN */
+        /* Whoever does not take it will see the FIN. */
+        conn_try_send(c, &(struct iovec){ out->bytes, out->len }, 1, out->len);
         out->len = 0;
 }
 

@@ -115,12 +115,18 @@ static void run(void *arg) {
 }
 
 static struct error *loop_init(struct loop *l, const char *name, size_t index) {
-        int rc = uv_loop_init(&l->uv);
+        int           rc = uv_loop_init(&l->uv);
+        struct error *err;
 
         if (rc < 0)
                 return error_new(ERR_INTERNAL, "unable to create an event loop: %s",
                                  uv_strerror(rc));
-        mailbox_init(&l->mailbox, &l->uv);
+        err = mailbox_init(&l->mailbox, &l->uv);
+        if (err) {
+                uv_run(&l->uv, UV_RUN_DEFAULT);
+                uv_loop_close(&l->uv);
+                return err;
+        }
         uv_timer_init(&l->uv, &l->tick);
         uv_prepare_init(&l->uv, &l->prepare);
         uv_prepare_start(&l->prepare, on_prepare);

@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "net/mailbox.h"
 
+#include "base/error.h"
 #include "net/uv_types.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 /* The order of delivery is the reverse of the links, here and in the stack. */
 static struct mail *reverse(struct mail *m) {
@@ -17,49 +24,84 @@ static struct mail *reverse(struct mail *m) {
         return reversed;
 }
 
-static void on_wake_up(uv_async_t *async) {
-        struct mailbox *box = CONTAINER_OF(async, struct mailbox, wake_up);
-        struct mail    *m;
+static void deliver_all(struct mailbox *box) {
+        struct mail *m = atomic_exchange_explicit(&box->newest, NULL, memory_order_acquire);
 
-        m = reverse(atomic_exchange_explicit(&box->newest, NULL, memory_order_acquire));
+        if (!m)
+                return;
+        box->n_filled++;
+        m = reverse(m);
         while (m) {
                 struct mail *next = m->next; /* the mail is its owner's once delivered */
 
-                m->next = NULL;
                 m->deliver(m);
                 m = next;
         }
 }
 
-void mailbox_init(struct mailbox *box, uv_loop_t *uv) {
-        atomic_init(&box->newest, NULL);
-        uv_async_init(uv, &box->wake_up, on_wake_up);
+static void count_wake_ups(struct mailbox *box) {
+        eventfd_t n;
+
+        if (eventfd_read(box->wake_fd, &n) == 0)
+                box->n_woken += n;
 }
 
+static void on_wake_up(uv_poll_t *poll_handle, int status UNUSED, int events UNUSED) {
+        struct mailbox *box = CONTAINER_OF(poll_handle, struct mailbox, poll);
+
+        /* In this order: who fills the box after it was emptied writes after this read. */
+        count_wake_ups(box);
+        deliver_all(box);
+}
+
+struct error *mailbox_init(struct mailbox *box, uv_loop_t *uv) {
+        int rc;
+
+        *box = (struct mailbox){ .wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) };
+        if (box->wake_fd < 0)
+                return error_errno(errno, "unable to create an event descriptor");
+        rc = uv_poll_init(uv, &box->poll, box->wake_fd);
+        if (rc == 0)
+                rc = uv_poll_start(&box->poll, UV_READABLE, on_wake_up);
+        if (rc == 0)
+                return NULL;
+        close(box->wake_fd);
+        return error_new(ERR_INTERNAL, "unable to watch an event descriptor: %s", uv_strerror(rc));
+}
+
+/* Each thread that filled the box writes once; one that has yet to is between its two steps, and
+ * neither the box nor the descriptor may go before. */
 void mailbox_close(struct mailbox *box) {
-        uv_close((uv_handle_t *)&box->wake_up, NULL);
+        uv_close((uv_handle_t *)&box->poll, NULL);
+        while (box->n_woken < box->n_filled) {
+                struct pollfd p = { .fd = box->wake_fd, .events = POLLIN };
+
+                poll(&p, 1, -1);
+                count_wake_ups(box);
+        }
+        assert(!atomic_load_explicit(&box->newest, memory_order_relaxed));
+        close(box->wake_fd);
 }
 
-/* `top` .. `bottom` are linked by `next`; the bottom is delivered first. */
-static void push(struct mailbox *box, struct mail *top, struct mail *bottom) {
+bool mailbox_post_quietly(struct mailbox *box, struct mail *m) {
         struct mail *newest = atomic_load_explicit(&box->newest, memory_order_relaxed);
 
         do {
-                bottom->next = newest;
-        } while (!atomic_compare_exchange_weak_explicit(&box->newest, &newest, top,
+                m->next = newest;
+        } while (!atomic_compare_exchange_weak_explicit(&box->newest, &newest, m,
                                                         memory_order_release,
                                                         memory_order_relaxed));
-        /* Whoever finds the stack empty wakes the loop; the others ride along. */
-        if (!newest)
-                uv_async_send(&box->wake_up);
+        return newest == NULL;
+}
+
+void mailbox_wake(struct mailbox *box) {
+        int rc = eventfd_write(box->wake_fd, 1);
+
+        assert(rc == 0);
+        (void)rc;
 }
 
 void mailbox_post(struct mailbox *box, struct mail *m) {
-        push(box, m, m);
-}
-
-void mailbox_post_chain(struct mailbox *box, struct mail *first, struct mail *last) {
-        last->next = NULL;
-        reverse(first);
-        push(box, last, first);
+        if (mailbox_post_quietly(box, m))
+                mailbox_wake(box);
 }

@@ -13,17 +13,23 @@
  */
 #pragma once
 
+#include "base/compiler.h"
+
+#include <stdbool.h>
+
 struct mailbox;
 struct mail;
 
 typedef void (*mail_fn)(struct mail *m);
 
 struct mail {
-        struct mail *next; /* borrowed: the mailbox's while posted */
+        struct mail *next; /* borrowed: the mailbox's while posted; in `deliver` what comes after, or NULL */
         mail_fn      deliver;
 };
 
 void mailbox_post(struct mailbox *box, struct mail *m);
 
-/* Posts a chain linked by `next`, `first` being delivered first; one wake-up at most. */
-void mailbox_post_chain(struct mailbox *box, struct mail *first, struct mail *last);
+/* Posts, and leaves it to the caller to wake the loop: true when it has to, with one mailbox_wake()
+ * for each time. Until then nobody else does, so it must be soon. */
+bool mailbox_post_quietly(struct mailbox *box, struct mail *m) NODISCARD;
+void mailbox_wake(struct mailbox *box);

@@ -13,13 +13,17 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <uv.h>
 
 struct loop_tls;
 
 struct mailbox {
-        _Atomic(struct mail *) newest; /* linked by `next` towards the oldest */
-        uv_async_t             wake_up;
+        _Atomic(struct mail *) newest;   /* linked by `next` towards the oldest */
+        int                    wake_fd;  /* owned: an eventfd, written by whoever fills the box */
+        uv_poll_t              poll;     /* the loop's, as are the next two */
+        uint64_t               n_filled; /* times that mail was found */
+        uint64_t               n_woken;  /* writes seen; at least n_filled in the end */
 };
 
 struct loop {
@@ -49,8 +53,8 @@ struct loop {
         struct mail      stop;
 };
 
-void mailbox_init(struct mailbox *box, uv_loop_t *uv);
-void mailbox_close(struct mailbox *box); /* on the loop */
+struct error *mailbox_init(struct mailbox *box, uv_loop_t *uv) NODISCARD;
+void          mailbox_close(struct mailbox *box); /* on the loop, when nobody posts any more */
 
 /* Waits for threads that are about to end; the loop's own has ended. */
 void loop_offload_done(struct loop *l);

@@ -50,6 +50,7 @@ OPTIONAL = {
     "TRITONSERVER_ErrorNew": {"msg"},
     "TRITONSERVER_BufferAttributesSetCudaIpcHandle": {"cuda_ipc_handle"},
     "NESO_ReadyWatchNew": {"userp"},
+    "NESO_ThreadAfterResponses": {"userp"},
     "TRITONBACKEND_BackendSetState": {"state"},
     "TRITONBACKEND_ModelSetState": {"state"},
     "TRITONBACKEND_ModelInstanceSetState": {"state"},

@@ -19,7 +19,8 @@ INVALID_ARG = 3
 SUCCEED = {"TRITONSERVER_ServerOptionsSetLogInfo", "TRITONSERVER_ServerOptionsSetLogWarn",
            "TRITONSERVER_ServerOptionsSetLogError", "TRITONSERVER_ServerOptionsSetLogFormat",
            "TRITONSERVER_ServerOptionsSetLogVerbose", "NESO_LogLine", "NESO_ReportCrashes",
-           "NESO_ThreadAllowInlineExecution", "NESO_ThreadWakeInstances"}
+           "NESO_ThreadAllowInlineExecution", "NESO_ThreadBeginResponses",
+           "NESO_ThreadEndResponses", "NESO_ThreadWakeInstances"}
 MAY_SUCCEED_SUFFIX = "Delete"
 NOT_AN_OUTCOME = {"TRITONSERVER_ErrorNew"}
 

@@ -105,6 +105,26 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadAllowInlineExecution
  * Never fails. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadWakeInstances(void);
 
+/* For backends that answer many requests in a row: between the two calls this thread only sends
+ * responses and releases requests, and whoever receives them may put off until the end what tells
+ * another thread, so that one wake-up serves all. Pairs nest; one that is still open when the
+ * backend's function returns is ended for it. Servers other than Neso do not have these functions:
+ * a backend that runs there as well refers to them as weak symbols.
+ *
+ * Never fails. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadBeginResponses(void);
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadEndResponses(void);
+
+/* For callbacks of responses and of releases: `is_put_off` is set when more responses follow at once
+ * on this thread, see above; then `call(userp)` comes behind them, on this thread, once for each time
+ * that it was asked for. Otherwise nothing was noted, and the callback tells its threads itself.
+ *
+ * INVALID_ARG: `call` or `is_put_off` is NULL. */
+typedef void (*NESO_AfterResponsesFn_t)(void *userp);
+
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadAfterResponses(
+        NESO_AfterResponsesFn_t call, void *userp, bool *is_put_off);
+
 /* Tells when what TRITONSERVER_ServerIsLive(), TRITONSERVER_ServerIsReady() and
  * TRITONSERVER_ServerModelIsReady() say may have changed: the server begins to exit, a version of
  * a model begins to load, is ready, has failed or is unloaded. What it is now, `changed` asks for

@@ -321,6 +321,23 @@ static void infer_twice(struct TRITONSERVER_Server           *server,
         delete_responses();
 }
 
+static void count_call(void *userp) {
+        ++*(unsigned *)userp;
+}
+
+static void call_rows_of_responses(void) {
+        bool     is_put_off = true;
+        unsigned n = 0;
+
+        OK(NESO_ThreadAfterResponses, count_call, &n, &is_put_off);
+        EXPECT(!is_put_off);
+        OK(NESO_ThreadBeginResponses);
+        OK(NESO_ThreadAfterResponses, count_call, &n, &is_put_off);
+        EXPECT(is_put_off && n == 0);
+        OK(NESO_ThreadEndResponses);
+        EXPECT(n == 1);
+}
+
 void call_inference(struct TRITONSERVER_Server *server) {
         struct TRITONSERVER_ResponseAllocator *allocator = new_allocator();
         struct TRITONSERVER_InferenceRequest  *request = new_request(server, "calls", allocator);
@@ -329,6 +346,7 @@ void call_inference(struct TRITONSERVER_Server *server) {
 
         call_traces();
         OK(NESO_ThreadAllowInlineExecution, false);
+        call_rows_of_responses();
         call_inputs(request);
         call_outputs(request);
         call_settings(request);

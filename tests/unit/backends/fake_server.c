@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fake_server.h"
 
+#include "triton/core/neso.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -538,10 +540,27 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, voi
         return NULL;
 }
 
+TRITONSERVER_Error *NESO_ThreadBeginResponses(void) {
+        if (fake.is_in_row)
+                abort();
+        fake.is_in_row = true;
+        return NULL;
+}
+
+TRITONSERVER_Error *NESO_ThreadEndResponses(void) {
+        if (!fake.is_in_row)
+                abort();
+        fake.is_in_row = false;
+        fake.n_rows++;
+        return NULL;
+}
+
 TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response,
                                                const uint32_t flags, TRITONSERVER_Error *err) {
         if (response->is_sent)
                 abort();
+        if (fake.is_in_row)
+                fake.n_sent_in_row++;
         response->is_sent = true;
         response->is_final = flags == TRITONSERVER_RESPONSE_COMPLETE_FINAL;
         response->has_error = err != NULL;

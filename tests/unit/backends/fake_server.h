@@ -114,6 +114,9 @@ struct fake_faults {
         size_t      output_offset;  /* bytes that outputs lie off their alignment */
         uint32_t    n_errors_alive; /* errors that were not deleted; counted, not set */
         uint32_t    n_messages_alive;
+        uint32_t    n_rows;        /* of responses, begun and ended; counted */
+        bool        is_in_row;
+        uint32_t    n_sent_in_row; /* responses sent within one */
 };
 
 extern struct fake_faults fake;

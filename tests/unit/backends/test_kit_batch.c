@@ -403,6 +403,29 @@ static void test_scratch(void **state) {
         assert_non_null(kit_scratch_reserve(&scratch, 0));
 }
 
+/* The receivers of several answers may wait for the last of them; a lone one is told at once. */
+static void test_answers_in_a_row(void **state) {
+        struct kit_batch batch;
+
+        (void)state;
+        for (int i = 0; i < 4; i++)
+                add_rows(i, 1, i);
+        assert_null(kit_batch_open(&batch, &instance, list, 3));
+        kit_batch_fail(&batch, &batch.slots[1],
+                       kit_error(TRITONSERVER_ERROR_INVALID_ARG, "not this one"));
+        assert_int_equal(fake.n_sent_in_row, 0); /* it is answered before the others run */
+        kit_batch_close(&batch);
+        assert_int_equal(fake.n_rows, 1);
+        assert_int_equal(fake.n_sent_in_row, 2);
+        check_answer(0, false);
+        check_answer(1, true);
+        check_answer(2, false);
+        assert_null(kit_batch_open(&batch, &instance, list + 3, 1));
+        kit_batch_close(&batch);
+        assert_int_equal(fake.n_rows, 1);
+        check_answer(3, false);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
@@ -418,6 +441,7 @@ int main(void) {
                 TEST(test_scatter_strings),
                 TEST(test_more_than_few),
                 TEST(test_cancelled_and_malformed),
+                TEST(test_answers_in_a_row),
                 TEST(test_no_response),
                 TEST(test_each),
                 TEST(test_agree),

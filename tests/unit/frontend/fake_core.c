@@ -139,6 +139,17 @@ struct TRITONSERVER_Error *NESO_InferenceRequestLimitResponses(
         return NULL;
 }
 
+struct TRITONSERVER_Error *NESO_ThreadAfterResponses(NESO_AfterResponsesFn_t call, void *userp,
+                                                     bool *is_put_off) {
+        *is_put_off = fake.puts_off;
+        if (!fake.puts_off)
+                return NULL;
+        assert_null(fake.after_responses);
+        fake.after_responses = call;
+        fake.after_responses_userp = userp;
+        return NULL;
+}
+
 /* Every model has one input, "INPUT": one text. */
 struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
         struct TRITONSERVER_InferenceRequest *request, bool cacheable) {

@@ -60,6 +60,9 @@ struct fake_core {
         const char   *refuse; /* the call of this name fails */
         bool          is_decoupled; /* each model, unless find_model says otherwise */
         fake_find_fn  find_model;   /* InferenceRequestNew; NULL: every model is there */
+        bool          puts_off;     /* more responses follow: ThreadAfterResponses notes */
+        void (*after_responses)(void *userp);
+        void         *after_responses_userp;
         _Atomic int   n_requests, n_responses, n_errors;
         pthread_t     thread;
 };

@@ -27,6 +27,7 @@ struct mailbox {
         pthread_cond_t  arrived;
         struct mail    *first, *last;
         unsigned        n_posted;
+        unsigned        n_woken;
 };
 
 /* The test's thread is no loop's. */
@@ -35,15 +36,25 @@ bool loop_before_wait(void (*call)(void)) {
         return false;
 }
 
-void mailbox_post(struct mailbox *box, struct mail *m) {
+bool mailbox_post_quietly(struct mailbox *box, struct mail *m) {
+        bool was_empty;
+
         pthread_mutex_lock(&box->lock);
         m->next = NULL;
-        if (box->first)
-                box->last->next = m;
-        else
+        was_empty = !box->first;
+        if (was_empty)
                 box->first = m;
+        else
+                box->last->next = m;
         box->last = m;
         box->n_posted++;
+        pthread_mutex_unlock(&box->lock);
+        return was_empty;
+}
+
+void mailbox_wake(struct mailbox *box) {
+        pthread_mutex_lock(&box->lock);
+        box->n_woken++;
         pthread_cond_signal(&box->arrived);
         pthread_mutex_unlock(&box->lock);
 }
@@ -308,7 +319,27 @@ static void test_not_done_before_each_end(void **state) {
         assert_int_equal(f.box.n_posted, 0);
         release(kept_request);
         assert_int_equal(f.box.n_posted, 1);
+        assert_int_equal(f.box.n_woken, 1);
         assert_false(f.is_done);
+        deliver_one(&f.box);
+        assert_true(f.is_done);
+        close_fixture(&f);
+}
+
+/* While more responses follow on the thread, the loop is woken behind the last of them. */
+static void test_wake_up_is_put_off(void **state) {
+        struct fixture f;
+
+        (void)state;
+        open_and_start(&f, run_keep, NULL);
+        fake.puts_off = true;
+        respond(kept_request, true);
+        release(kept_request);
+        assert_int_equal(f.box.n_posted, 1);
+        assert_int_equal(f.box.n_woken, 0);
+        assert_non_null(fake.after_responses);
+        fake.after_responses(fake.after_responses_userp);
+        assert_int_equal(f.box.n_woken, 1);
         deliver_one(&f.box);
         assert_true(f.is_done);
         close_fixture(&f);
@@ -611,6 +642,7 @@ int main(void) {
                 cmocka_unit_test(test_inline),
                 cmocka_unit_test(test_thread),
                 cmocka_unit_test(test_not_done_before_each_end),
+                cmocka_unit_test(test_wake_up_is_put_off),
                 cmocka_unit_test(test_number_of_responses),
                 cmocka_unit_test(test_stream),
                 cmocka_unit_test(test_keep),

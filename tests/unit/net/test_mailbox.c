@@ -85,22 +85,27 @@ static void fill(struct poster *p, struct loop *l, struct tally *t) {
                                                  .number = i };
 }
 
-/* One by one, and every third time a chain of three. */
+/* Every third wakes the loop only after its next is on its way too. */
 static void post_all(void *arg) {
+        struct poster  *p = arg;
+        struct mailbox *box = loop_mailbox(p->loop);
+
+        for (unsigned i = 0; i < N_MAILS; i++) {
+                if (i % 3 != 0 || i + 1 == N_MAILS) {
+                        mailbox_post(box, &p->mails[i].mail);
+                } else if (mailbox_post_quietly(box, &p->mails[i].mail)) {
+                        mailbox_post(box, &p->mails[++i].mail);
+                        mailbox_wake(box);
+                }
+        }
+}
+
+static void post_twenty(void *arg) {
         struct poster *p = arg;
 
-        for (unsigned i = 0; i < N_MAILS;) {
-                struct mail *m = &p->mails[i].mail;
-
-                if (i % 3 != 0 || i + 3 > N_MAILS) {
-                        mailbox_post(loop_mailbox(p->loop), m);
-                        i++;
-                        continue;
-                }
-                m->next = &p->mails[i + 1].mail;
-                p->mails[i + 1].mail.next = &p->mails[i + 2].mail;
-                mailbox_post_chain(loop_mailbox(p->loop), m, &p->mails[i + 2].mail);
-                i += 3;
+        for (unsigned i = 0; i < 20; i++) {
+                p->mails[i] = (struct numbered){ .mail.deliver = deliver, .poster = p, .number = i };
+                mailbox_post(loop_mailbox(p->loop), &p->mails[i].mail);
         }
 }
 
@@ -124,6 +129,55 @@ static void test_each_poster_in_order(void **state UNUSED) {
         }
         loop_group_free(g);
         tally_done(&tally);
+        free(posters);
+}
+
+/* A quiet mail lies there, with what came later, until the loop is woken for it. */
+static void test_quiet_mail(void **state UNUSED) {
+        struct loop_group *g;
+        struct mailbox    *box;
+        struct tally       tally;
+        struct poster     *p = mem_zalloc(sizeof(*p));
+
+        tally_init(&tally, 3);
+        assert_null(loop_group_new("test", 1, &g));
+        box = loop_mailbox(loop_group_get(g, 0));
+        fill(p, loop_group_get(g, 0), &tally);
+        assert_true(mailbox_post_quietly(box, &p->mails[0].mail));
+        assert_false(mailbox_post_quietly(box, &p->mails[1].mail));
+        mailbox_post(box, &p->mails[2].mail); /* rides along: nobody has woken the loop yet */
+        assert_int_equal(tally.n_left, 3);
+        mailbox_wake(box);
+        tally_wait(&tally);
+        assert_int_equal(p->n_disordered, 0);
+        loop_group_free(g);
+        tally_done(&tally);
+        free(p);
+}
+
+/* Whoever filled the box may be about to wake the loop when the last mail has been delivered already
+ * and the loop ends: the box waits for it. mailbox_wake() on a closed descriptor would assert. */
+static void test_end_right_behind_the_last_mail(void **state UNUSED) {
+        struct poster *posters = mem_zalloc(N_POSTERS * sizeof(*posters));
+
+        for (unsigned round = 0; round < 100; round++) {
+                struct loop_group *g;
+                struct tally       tally;
+
+                tally_init(&tally, N_POSTERS * 20);
+                assert_null(loop_group_new("test", 1, &g));
+                for (int i = 0; i < N_POSTERS; i++) {
+                        posters[i] = (struct poster){ .loop = loop_group_get(g, 0),
+                                                      .tally = &tally };
+                        assert_null(thread_start(&posters[i].thread, "poster", post_twenty,
+                                                 &posters[i]));
+                }
+                tally_wait(&tally);
+                loop_group_free(g);
+                for (int i = 0; i < N_POSTERS; i++)
+                        thread_join(&posters[i].thread);
+                tally_done(&tally);
+        }
         free(posters);
 }
 
@@ -211,6 +265,8 @@ static void test_offload(void **state UNUSED) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_each_poster_in_order),
+                cmocka_unit_test(test_quiet_mail),
+                cmocka_unit_test(test_end_right_behind_the_last_mail),
                 cmocka_unit_test(test_posted_again_from_the_loop),
                 cmocka_unit_test(test_offload),
         };

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What waits for the last of several responses sent in a row. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "infer/response_burst.h"
+
+static char     order[32]; /* a letter for each call */
+static unsigned n_calls;
+
+static void note(void *userp) {
+        order[n_calls++] = *(const char *)userp;
+        order[n_calls] = '\0';
+}
+
+static int set_up(void **state UNUSED) {
+        n_calls = 0;
+        order[0] = '\0';
+        return 0;
+}
+
+static bool ask(const char *letter) {
+        return response_burst_call_after(note, (void *)(uintptr_t)letter);
+}
+
+static void test_nothing_waits_outside_a_row(void **state UNUSED) {
+        assert_false(ask("a"));
+        response_burst_end();
+        assert_false(ask("a"));
+        assert_int_equal(n_calls, 0);
+}
+
+static void test_calls_come_at_the_end(void **state UNUSED) {
+        response_burst_begin();
+        assert_true(ask("a"));
+        assert_true(ask("b"));
+        assert_true(ask("a")); /* as often as it was asked for */
+        assert_int_equal(n_calls, 0);
+        response_burst_end();
+        assert_string_equal(order, "aba");
+        assert_false(ask("a"));
+        response_burst_begin();
+        response_burst_end();
+        assert_string_equal(order, "aba");
+}
+
+static void test_the_outermost_end_counts(void **state UNUSED) {
+        response_burst_begin();
+        response_burst_begin();
+        assert_true(ask("a"));
+        response_burst_end();
+        assert_int_equal(n_calls, 0);
+        assert_true(ask("b"));
+        response_burst_end();
+        assert_string_equal(order, "ab");
+}
+
+/* Nobody is refused for want of room: those before are called earlier. */
+static void test_many_ask(void **state UNUSED) {
+        static const char letters[] = "abcdefghijklmnopqrst";
+
+        response_burst_begin();
+        for (unsigned i = 0; i < sizeof(letters) - 1; i++)
+                assert_true(ask(&letters[i]));
+        response_burst_end();
+        assert_string_equal(order, letters);
+}
+
+static void test_what_was_left_open(void **state UNUSED) {
+        response_burst_begin();
+        response_burst_begin();
+        assert_true(ask("a"));
+        response_burst_end_all();
+        assert_string_equal(order, "a");
+        assert_false(ask("b"));
+        response_burst_end_all();
+        assert_string_equal(order, "a");
+}
+
+/* A call may itself send responses in a row. */
+static void nested(void *userp) {
+        response_burst_begin();
+        assert_true(ask(userp));
+        response_burst_end();
+}
+
+static void test_a_row_within_a_call(void **state UNUSED) {
+        response_burst_begin();
+        assert_true(response_burst_call_after(nested, (void *)(uintptr_t) "x"));
+        assert_true(ask("a"));
+        response_burst_end();
+        assert_string_equal(order, "xa");
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup(test_nothing_waits_outside_a_row, set_up),
+                cmocka_unit_test_setup(test_calls_come_at_the_end, set_up),
+                cmocka_unit_test_setup(test_the_outermost_end_counts, set_up),
+                cmocka_unit_test_setup(test_many_ask, set_up),
+                cmocka_unit_test_setup(test_what_was_left_open, set_up),
+                cmocka_unit_test_setup(test_a_row_within_a_call, set_up),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
