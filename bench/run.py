@@ -370,8 +370,8 @@ def bench_codec(options, _):
 
 
 def us_alone(options, sizes):
-    """Microseconds of a run of ONNX Runtime alone for each size. Measured for the sizes that make up
-    most of the rows, for the others from the nearest one measured, by rows."""
+    """Microseconds of a run of ONNX Runtime alone for each size, (mean, median). Measured for the
+    sizes that make up most of the rows, for the others from the nearest one measured, by rows."""
     rows = sum(size * count for size, count in sizes.items())
     measured, seen = [], 0
     for size, count in sorted(sizes.items(), key=lambda item: -item[0] * item[1]):
@@ -381,12 +381,13 @@ def us_alone(options, sizes):
     us = ort_alone(options, measured)
     for size in sizes:
         nearest = min(measured, key=lambda m: abs(m - size))
-        us.setdefault(size, us[nearest] * size / nearest)
+        us.setdefault(size, [t * size / nearest for t in us[nearest]])
     return us
 
 
 def digits_round(options):
-    """Time ONNX Runtime alone would take for the batches the server ran, over the time it took."""
+    """Time ONNX Runtime alone would take for the batches the server ran, over the time it took: with
+    its mean and its median run. And the mean batch."""
     model = os.path.join(ROOT, "examples", "models")
     body, headers = binary_request("image", [1, 64], struct.pack("<64f", *range(64)))
     with tempfile.TemporaryDirectory() as folder:
@@ -397,8 +398,9 @@ def digits_round(options):
     sizes = {b["batch_size"]: b["compute_infer"]["count"] for b in stats["batch_stats"]}
     us = us_alone(options, sizes)
     n = sum(size * count for size, count in sizes.items())
-    alone_s = sum(count * us[size] for size, count in sizes.items()) / 1e6
-    return alone_s / (n / rate), n / sum(sizes.values())
+    mean, median = (sum(count * us[size][i] for size, count in sizes.items()) / 1e6 / (n / rate)
+                    for i in (0, 1))
+    return mean, median, n / sum(sizes.values())
 
 
 def ort_alone(options, sizes):
@@ -407,15 +409,16 @@ def ort_alone(options, sizes):
                              os.path.join(ROOT, "examples", "models", "digits", "1", "model.onnx"),
                              "64"] + [str(size) for size in sizes]),
         check=True, capture_output=True, text=True).stdout
-    return {int(size): float(us) for size, us in (line.split() for line in text.splitlines())}
+    rows = (line.split() for line in text.splitlines())
+    return {int(size): [float(mean), float(median)] for size, mean, median in rows}
 
 
 def bench_digits(options, _):
     rounds = [digits_round(options) for _ in range(options.rounds)]
-    ratio = statistics.median(r[0] for r in rounds)
-    batch = statistics.median(r[1] for r in rounds)
+    ratio, of_median, batch = (statistics.median(r[i] for r in rounds) for i in range(3))
     print(f"digits: 64 clients, dynamic batching, mean batch {batch:.1f}")
-    print(f"  {ratio:.2f} of what ONNX Runtime alone reaches with the same batch sizes")
+    print(f"  {ratio:.2f} of what ONNX Runtime alone reaches with the same batch sizes "
+          f"({of_median:.2f} of its median run)")
 
 
 BENCHES = {"tiny": bench_tiny, "tls": bench_tls, "large": bench_large, "grpc": bench_grpc,
