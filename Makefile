@@ -72,6 +72,8 @@ soak: all
 soak-reloads: all
 	@$(PYTHON) tests/stress/reloads.py --build=$(BUILD) --seconds=$(SOAK_SECONDS)
 	@$(PYTHON) tests/stress/reloads.py --build=$(BUILD) --seconds=$(SOAK_SECONDS) --mode=poll
+	@$(PYTHON) tests/stress/reloads.py --build=$(BUILD) --seconds=$(SOAK_SECONDS) --file=onnx
+	@$(PYTHON) tests/stress/reloads.py --build=$(BUILD) --seconds=$(SOAK_SECONDS) --file=onnx --mode=poll
 
 soak-streams: all
 	@$(PYTHON) tests/stress/grpc_streams.py --build=$(BUILD)

@@ -8,11 +8,12 @@ import pytest
 from conftest import BUILD, ROOT, is_sanitized, require_build
 
 
-@pytest.mark.parametrize("mode,seconds", [("explicit", 8), ("poll", 6)])
-def test_reloads_under_load(mode, seconds):
-    require_build(("identity",))
+@pytest.mark.parametrize("mode,file,seconds", [("explicit", "labels", 8), ("explicit", "onnx", 8),
+                                               ("poll", "labels", 6)])
+def test_reloads_under_load(mode, file, seconds):
+    require_build(("identity" if file == "labels" else "onnxruntime",))
     command = [sys.executable, str(ROOT / "tests" / "stress" / "reloads.py"), f"--build={BUILD}",
-               f"--mode={mode}", f"--seconds={seconds}"]
+               f"--mode={mode}", f"--file={file}", f"--seconds={seconds}"]
     if is_sanitized():
         command.append("--any-memory")  # what a sanitizer keeps is not the server's
     ended = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)

@@ -3,10 +3,12 @@
 """Reloads without end under constant load: nothing fails, nothing is mixed, nothing is left behind.
 
   make soak-reloads   or   tests/stress/reloads.py --build=build [--seconds=300] [--mode=explicit]
+                           [--file=labels]
 
-Sixteen clients ask a model for the labels of two classes, over connections that they keep. Both
-labels of an answer must be of one generation, and of one that was in force between the question and
-its answer. Meanwhile the model is changed:
+Sixteen clients ask a model over connections that they keep: for the labels of two classes, or, with
+--file=onnx, for two numbers that are constants of its ONNX file. Both values of an answer must be of
+one generation, and of one that was in force between the question and its answer. Meanwhile the
+model is changed; "a file" is the one that the values come from:
 
   explicit   every 200 ms, in rotation: the same again, a changed configuration, a changed file,
              another number of instances, a broken file, a broken configuration, files that are
@@ -40,10 +42,6 @@ SETTLE_SECONDS = 2  # until the last models that were replaced have ended
 SLOW_SECONDS = 3    # of writing a file in place: three polls find it unfinished
 POLL_SECONDS = 20   # at most, until a change is seen
 
-BODY = json.dumps({
-    "inputs": [{"name": "INPUT0", "shape": [2], "datatype": "FP32", "data": [2, 1]}],
-    "outputs": [{"name": "OUTPUT0", "parameters": {"classification": 2}}]})
-
 
 class Generations:
     """Which ones may be seen: those in force since a question was sent."""
@@ -66,7 +64,7 @@ class Generations:
 
 
 class Model:
-    """The files of the model."""
+    """The files of a model whose answers are its labels."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -75,61 +73,135 @@ class Model:
         self.variant = 0
         self.n_broken = 0
         os.makedirs(os.path.join(folder, "1"))
-        self.write_labels(self.labels(1))
+        self.write_file()
         self.write_config()
 
-    @staticmethod
-    def labels(generation):
-        return f"first-{generation}\nsecond-{generation}\n"
+    # ---- what the kinds of models differ in ----
 
-    def replace(self, name, text):
-        new = os.path.join(self.folder, "." + name)
-        with open(new, "w", encoding="ascii") as file:
-            file.write(text)
+    body = json.dumps({
+        "inputs": [{"name": "INPUT0", "shape": [2], "datatype": "FP32", "data": [2, 1]}],
+        "outputs": [{"name": "OUTPUT0", "parameters": {"classification": 2}}]})
+    sent_name = "sent.txt"
+    sent_beside = {"file:1/model": ""}
+
+    @staticmethod
+    def read(values):
+        """The generations that an answer's two values are of."""
+        return [int(value.rsplit("-", 1)[1]) for value in values]
+
+    def file_name(self):
+        return f"labels-{self.variant}.txt"
+
+    def file_bytes(self):
+        return f"first-{self.generation}\nsecond-{self.generation}\n".encode()
+
+    def config(self):
+        return (f'backend: "identity" input {{ name: "INPUT0" data_type: TYPE_FP32 dims: [2] }}\n'
+                f'output {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [2] '
+                f'label_filename: "{self.file_name()}" }}\n'
+                f'instance_group {{ count: {self.count} kind: KIND_CPU }}\n')
+
+    def config_of_sent(self):
+        return {"backend": "identity",
+                "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [2]}],
+                "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [2],
+                            "label_filename": self.sent_name}]}
+
+    # ---- ----
+
+    def replace(self, name, content):
+        new = os.path.join(self.folder, ".new")
+        with open(new, "wb") as file:
+            file.write(content)
         os.rename(new, os.path.join(self.folder, name))
 
-    def write_labels(self, text):
-        self.replace(f"labels-{self.variant}.txt", text)
+    def write_file(self):
+        self.replace(self.file_name(), self.file_bytes())
 
-    def break_labels(self):
+    def write_config(self):
+        self.replace("config.pbtxt", self.config().encode())
+
+    def break_file(self):
         """In turn: it is gone, or a link that leads out of the model."""
-        path = os.path.join(self.folder, f"labels-{self.variant}.txt")
+        path = os.path.join(self.folder, self.file_name())
         self.n_broken += 1
         os.remove(path)
         if self.n_broken % 2 == 0:
             os.symlink("/etc/hostname", path)
 
-    def write_slowly(self, name, text):
-        with open(os.path.join(self.folder, name), "w", encoding="ascii") as file:
-            for letter in text:
-                file.write(letter)
+    def write_slowly(self, name, content):
+        """In place, in pieces, so that polls find it unfinished."""
+        step = -(-len(content) // 100)
+        with open(os.path.join(self.folder, name), "wb") as file:
+            for at in range(0, len(content), step):
+                file.write(content[at:at + step])
                 file.flush()
-                time.sleep(SLOW_SECONDS / len(text))
+                time.sleep(SLOW_SECONDS * step / len(content))
 
-    def write_config(self):
-        self.replace("config.pbtxt", self.config())
+    def sent(self):
+        """Parameters of a load that brings the model along."""
+        content = base64.b64encode(self.file_bytes()).decode()
+        return {"config": json.dumps(self.config_of_sent()), f"file:{self.sent_name}": content,
+                **self.sent_beside}
+
+
+class OnnxModel(Model):
+    """A model whose answers are constants of its ONNX file."""
+
+    body = json.dumps({
+        "inputs": [{"name": "INPUT0", "shape": [2], "datatype": "FP32", "data": [2, 1]}]})
+    sent_name = "1/sent.onnx"
+    sent_beside = {}
+
+    @staticmethod
+    def read(values):
+        return [int(value) for value in values]
+
+    def file_name(self):
+        return f"1/model-{self.variant}.onnx"
+
+    def file_bytes(self):
+        import onnx  # pylint: disable=import-outside-toplevel
+        from onnx import helper, TensorProto  # pylint: disable=import-outside-toplevel
+
+        def floats(name, *values):
+            return helper.make_tensor(name, TensorProto.FLOAT, [2], values)
+
+        def port(name):
+            return helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
+
+        nodes = [helper.make_node("Mul", ["INPUT0", "zero"], ["none"]),
+                 helper.make_node("Add", ["none", "generation"], ["OUTPUT0"])]
+        graph = helper.make_graph(nodes, "generation", [port("INPUT0")], [port("OUTPUT0")],
+                                  [floats("zero", 0, 0),
+                                   floats("generation", self.generation, self.generation)])
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+        made.ir_version = min(made.ir_version, 8)
+        onnx.checker.check_model(made)
+        return made.SerializeToString()
+
+    def config_of_sent(self):
+        return {"backend": "onnxruntime", "default_model_filename": "sent.onnx",
+                "parameters": {"intra_op_thread_count": {"string_value": "1"}},
+                "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [2]}],
+                "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [2]}]}
 
     def config(self):
-        return (f'backend: "identity" input {{ name: "INPUT0" data_type: TYPE_FP32 dims: [2] }}\n'
-                f'output {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [2] '
-                f'label_filename: "labels-{self.variant}.txt" }}\n'
+        return (f'backend: "onnxruntime" default_model_filename: "model-{self.variant}.onnx"\n'
+                'input { name: "INPUT0" data_type: TYPE_FP32 dims: [2] }\n'
+                'output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [2] }\n'
+                'parameters { key: "intra_op_thread_count" value { string_value: "1" } }\n'
                 f'instance_group {{ count: {self.count} kind: KIND_CPU }}\n')
-
-    def config_json(self):
-        return json.dumps({
-            "backend": "identity", "input": [{"name": "INPUT0", "data_type": "TYPE_FP32",
-                                              "dims": [2]}],
-            "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [2],
-                        "label_filename": "sent.txt"}]})
 
 
 class Client(threading.Thread):
-    def __init__(self, port, generations, is_over):
+    def __init__(self, port, model, generations, is_over):
         super().__init__(daemon=True)
         self.n_answers = 0
         self.seen = set()
         self.failures = []
         self._port = port
+        self._model = model
         self._generations = generations
         self._is_over = is_over
 
@@ -144,14 +216,13 @@ class Client(threading.Thread):
 
     def _ask(self, connection):
         at = self._generations.now()
-        connection.request("POST", "/v2/models/m/infer", BODY)
+        connection.request("POST", "/v2/models/m/infer", self._model.body)
         reply = connection.getresponse()
         text = reply.read()
         if reply.status != 200:
             self.failures.append(f"{reply.status} {text!r}")
             return
-        found = [int(value.rsplit("-", 1)[1]) for value in
-                 json.loads(text)["outputs"][0]["data"]]
+        found = self._model.read(json.loads(text)["outputs"][0]["data"])
         allowed = self._generations.since(at)
         if len(found) != 2 or found[0] != found[1] or found[0] not in allowed:
             self.failures.append(f"{text!r}: allowed are {allowed}")
@@ -231,13 +302,13 @@ class Explicit:
     def config(self):
         self.model.generation += 1
         self.model.variant = 1 - self.model.variant
-        self.model.write_labels(self.model.labels(self.model.generation))
+        self.model.write_file()
         self.model.write_config()
         self.load(self.model.generation)
 
     def file(self):
         self.model.generation += 1
-        self.model.write_labels(self.model.labels(self.model.generation))
+        self.model.write_file()
         self.load(self.model.generation)
 
     def instances(self):
@@ -246,21 +317,19 @@ class Explicit:
         self.load(self.model.generation)
 
     def broken_file(self):
-        self.model.break_labels()
+        self.model.break_file()
         self.load(fails=True)
-        self.model.write_labels(self.model.labels(self.model.generation))
+        self.model.write_file()
 
     def broken_config(self):
-        self.model.replace("config.pbtxt", "nonsense")
+        self.model.replace("config.pbtxt", b"nonsense")
         self.load(fails=True)
         self.model.write_config()
 
     def sent_files(self):
         self.model.generation += 1
-        labels = base64.b64encode(self.model.labels(self.model.generation).encode()).decode()
-        self.load(self.model.generation, {"config": self.model.config_json(),
-                                          "file:sent.txt": labels, "file:1/model": ""})
-        self.model.write_labels(self.model.labels(self.model.generation))
+        self.load(self.model.generation, self.model.sent())
+        self.model.write_file()
 
     def pause(self):
         self.due = max(self.due + INTERVAL_SECONDS, time.monotonic())
@@ -294,29 +363,28 @@ class Poll:
 
     def by_rename(self):
         self.next_generation()
-        self.model.write_labels(self.model.labels(self.model.generation))
+        self.model.write_file()
         self.await_generation()
 
     def in_place(self):
         self.next_generation()
-        self.model.write_slowly(f"labels-{self.model.variant}.txt",
-                                self.model.labels(self.model.generation))
+        self.model.write_slowly(self.model.file_name(), self.model.file_bytes())
         self.await_generation()
 
-    def other_labels(self):
+    def other_file(self):
         """Of the next generation; no configuration names them yet."""
         self.next_generation()
         self.model.variant = 1 - self.model.variant
-        self.model.write_labels(self.model.labels(self.model.generation))
+        self.model.write_file()
 
     def config_by_rename(self):
-        self.other_labels()
+        self.other_file()
         self.model.write_config()
         self.await_generation()
 
     def config_in_place(self):
-        self.other_labels()
-        self.model.write_slowly("config.pbtxt", self.model.config())
+        self.other_file()
+        self.model.write_slowly("config.pbtxt", self.model.config().encode())
         self.await_generation()
 
     def instances(self):
@@ -324,12 +392,12 @@ class Poll:
         self.model.write_config()
 
     def broken_file(self):
-        self.model.break_labels()
+        self.model.break_file()
         time.sleep(2.5)  # two polls: it is tried
-        self.model.write_labels(self.model.labels(self.model.generation))
+        self.model.write_file()
 
     def broken_config(self):
-        self.model.replace("config.pbtxt", "nonsense")
+        self.model.replace("config.pbtxt", b"nonsense")
         time.sleep(2.5)  # two polls: it is tried
         self.model.write_config()
 
@@ -371,16 +439,18 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--mode", choices=("explicit", "poll"), default="explicit")
+    parser.add_argument("--file", choices=("labels", "onnx"), default="labels")
     parser.add_argument("--any-memory", action="store_true", help="do not compare it")
     arguments = parser.parse_args()
     kind = {"explicit": Explicit, "poll": Poll}[arguments.mode]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TMPDIR"] = folder
         repository = os.path.join(folder, "models")
-        model = Model(os.path.join(repository, "m"))
+        made = {"labels": Model, "onnx": OnnxModel}[arguments.file]
+        model = made(os.path.join(repository, "m"))
         generations, is_over = Generations(), threading.Event()
         server = Server(arguments.build, repository, kind.options)
-        clients = [Client(server.port, generations, is_over) for _ in range(CLIENTS)]
+        clients = [Client(server.port, model, generations, is_over) for _ in range(CLIENTS)]
         for client in clients:
             client.start()
         mode = kind(server, model, generations, clients)
