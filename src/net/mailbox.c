@@ -6,7 +6,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -27,9 +26,6 @@ static struct mail *reverse(struct mail *m) {
 static void deliver_all(struct mailbox *box) {
         struct mail *m = atomic_exchange_explicit(&box->newest, NULL, memory_order_acquire);
 
-        if (!m)
-                return;
-        box->n_filled++;
         m = reverse(m);
         while (m) {
                 struct mail *next = m->next; /* the mail is its owner's once delivered */
@@ -39,19 +35,13 @@ static void deliver_all(struct mailbox *box) {
         }
 }
 
-static void count_wake_ups(struct mailbox *box) {
-        eventfd_t n;
-
-        if (eventfd_read(box->wake_fd, &n) == 0)
-                box->n_woken += n;
-}
-
 static void on_wake_up(uv_poll_t *poll_handle, int status UNUSED, int events UNUSED) {
         struct mailbox *box = CONTAINER_OF(poll_handle, struct mailbox, poll);
+        eventfd_t       n;
 
         /* In this order: who fills the box after it was emptied writes after this read. */
-        count_wake_ups(box);
-        deliver_all(box);
+        if (eventfd_read(box->wake_fd, &n) == 0)
+                deliver_all(box);
 }
 
 struct error *mailbox_init(struct mailbox *box, uv_loop_t *uv) {
@@ -69,16 +59,10 @@ struct error *mailbox_init(struct mailbox *box, uv_loop_t *uv) {
         return error_new(ERR_INTERNAL, "unable to watch an event descriptor: %s", uv_strerror(rc));
 }
 
-/* Each thread that filled the box writes once; one that has yet to is between its two steps, and
- * neither the box nor the descriptor may go before. */
+/* No thread is between filling the box and its write, which would go to a closed descriptor or a
+ * stranger's: the box is emptied only after that write, and it is empty. */
 void mailbox_close(struct mailbox *box) {
         uv_close((uv_handle_t *)&box->poll, NULL);
-        while (box->n_woken < box->n_filled) {
-                struct pollfd p = { .fd = box->wake_fd, .events = POLLIN };
-
-                poll(&p, 1, -1);
-                count_wake_ups(box);
-        }
         assert(!atomic_load_explicit(&box->newest, memory_order_relaxed));
         close(box->wake_fd);
 }

@@ -19,11 +19,9 @@
 struct loop_tls;
 
 struct mailbox {
-        _Atomic(struct mail *) newest;   /* linked by `next` towards the oldest */
-        int                    wake_fd;  /* owned: an eventfd, written by whoever fills the box */
-        uv_poll_t              poll;     /* the loop's, as are the next two */
-        uint64_t               n_filled; /* times that mail was found */
-        uint64_t               n_woken;  /* writes seen; at least n_filled in the end */
+        _Atomic(struct mail *) newest;  /* linked by `next` towards the oldest */
+        int                    wake_fd; /* owned: an eventfd, written once by whoever fills the box */
+        uv_poll_t              poll;    /* the loop's */
 };
 
 struct loop {

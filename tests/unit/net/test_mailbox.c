@@ -155,8 +155,8 @@ static void test_quiet_mail(void **state UNUSED) {
         free(p);
 }
 
-/* Whoever filled the box may be about to wake the loop when the last mail has been delivered already
- * and the loop ends: the box waits for it. mailbox_wake() on a closed descriptor would assert. */
+/* The loop ends as soon as the last mail is delivered, and nobody has yet to wake it then:
+ * mailbox_wake() on a closed descriptor would assert. */
 static void test_end_right_behind_the_last_mail(void **state UNUSED) {
         struct poster *posters = mem_zalloc(N_POSTERS * sizeof(*posters));
 
