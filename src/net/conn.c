@@ -228,7 +228,8 @@ ssize_t conn_try_send(struct conn *c, const struct iovec *parts, size_t n_parts,
                 whole = NULL;
         } else {
                 for (size_t i = 0; i < n_parts; at += parts[i++].iov_len)
-                        memcpy(gathered + at, parts[i].iov_base, parts[i].iov_len);
+                        if (parts[i].iov_len > 0) /* else it may lie nowhere */
+                                memcpy(gathered + at, parts[i].iov_base, parts[i].iov_len);
         }
         do {
                 n = whole ? send(c->fd, whole, bytes, flags) : sendmsg(c->fd, &message, flags);
@@ -243,7 +244,7 @@ enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_p
         ssize_t written;
 
         assert(!c->is_writing);
-        if (c->is_closing)
+        if (c->is_closing || c->is_shut_down)
                 return CONN_WRITE_FAILED;
         for (size_t i = 0; i < n_parts; i++)
                 total += parts[i].iov_len;

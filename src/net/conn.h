@@ -80,7 +80,8 @@ const char   *conn_peer(struct conn *c);
 void conn_read_start(struct conn *c); /* nothing when it reads already */
 void conn_read_stop(struct conn *c);
 
-/* No write may be pending. The array `parts` is used during the call only. */
+/* No write may be pending. The array `parts` is used during the call only. Fails after
+ * conn_shutdown(). */
 enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_parts) NODISCARD;
 bool            conn_is_writing(const struct conn *c);
 size_t          conn_unwritten_bytes(const struct conn *c); /* of the pending write */

@@ -19,8 +19,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A server that sends back what it gets, and sends BIG bytes for a 'b'. */
+/* A server that sends back what it gets. A first letter says something else:
+ *   b  sends BIG bytes
+ *   m  sends FEW bytes, g GATHERED, in parts of one byte behind empty ones, MANY_PARTS in all
+ *   q  ends its side, and tries to send more */
 #define BIG ((size_t)16 << 20)
+#define MANY_PARTS 3000 /* more than one call of the kernel takes */
+#define FEW 1500
+#define GATHERED 1000
 #define MAX_LOOPS 4
 
 struct server {
@@ -59,13 +65,30 @@ static void count(struct server *s, size_t *counter) {
         cond_broadcast(&s->changed);
 }
 
-static void on_read(struct conn *c, size_t n) {
-        struct peer  *p = conn_owner(c);
-        bool          is_big = p->bytes[0] == 'b';
-        struct iovec  parts[2] = { { p->bytes, n / 2 }, { p->bytes + n / 2, n - n / 2 } };
-        struct iovec  big[2] = { { p->server->big, 10 }, { p->server->big + 10, BIG - 10 } };
+static void write_many(struct conn *c, char *bytes, size_t n) {
+        struct iovec *parts = mem_zalloc(MANY_PARTS * sizeof(*parts));
 
-        switch (conn_write(c, is_big ? big : parts, 2)) {
+        for (size_t i = 0; i < n; i++)
+                parts[MANY_PARTS - n + i] = (struct iovec){ bytes + i, 1 };
+        assert_int_not_equal(conn_write(c, parts, MANY_PARTS), CONN_WRITE_FAILED);
+        free(parts);
+}
+
+static void write_too_late(struct conn *c) {
+        conn_shutdown(c);
+        assert_int_equal(conn_write(c, NULL, 0), CONN_WRITE_FAILED);
+        assert_int_equal(conn_write(c, &(struct iovec){ (char[]){ "late" }, 4 }, 1),
+                         CONN_WRITE_FAILED);
+}
+
+static void write_back(struct conn *c, size_t n) {
+        struct peer *p = conn_owner(c);
+        bool         is_big = p->bytes[0] == 'b';
+        char        *bytes = is_big ? p->server->big : p->bytes;
+        size_t       first = n / 2, rest = (is_big ? BIG : n) - first;
+        struct iovec parts[3] = { { bytes, first }, { NULL, 0 }, { bytes + first, rest } };
+
+        switch (conn_write(c, parts, ARRAY_LEN(parts))) {
         case CONN_WRITE_DONE:
                 break;
         case CONN_WRITE_PENDING:
@@ -76,6 +99,25 @@ static void on_read(struct conn *c, size_t n) {
                 break;
         case CONN_WRITE_FAILED:
                 conn_close(c);
+                break;
+        }
+}
+
+static void on_read(struct conn *c, size_t n) {
+        struct peer *p = conn_owner(c);
+
+        switch (p->bytes[0]) {
+        case 'm':
+                write_many(c, p->server->big, FEW);
+                break;
+        case 'g':
+                write_many(c, p->server->big, GATHERED);
+                break;
+        case 'q':
+                write_too_late(c);
+                break;
+        default:
+                write_back(c, n);
                 break;
         }
 }
@@ -222,6 +264,35 @@ static void test_write_larger_than_the_socket(void **state UNUSED) {
         server_stop(&s, 1);
 }
 
+static void test_more_parts_than_the_kernel_takes(void **state UNUSED) {
+        struct server s;
+        int           fd;
+
+        server_start(&s, 1, "127.0.0.1");
+        fd = seen_connect(listener_port(s.listener), 0);
+        assert_int_equal(send(fd, "m", 1, 0), 1);
+        assert_received(fd, s.big, FEW);
+        assert_int_equal(send(fd, "g", 1, 0), 1);
+        assert_received(fd, s.big, GATHERED);
+        close(fd);
+        server_stop(&s, 1);
+        assert_int_equal(s.n_ended, 1);
+}
+
+static void test_nothing_behind_the_end(void **state UNUSED) {
+        struct server s;
+        char          c;
+        int           fd;
+
+        server_start(&s, 1, "127.0.0.1");
+        fd = seen_connect(listener_port(s.listener), 0);
+        assert_int_equal(send(fd, "q", 1, 0), 1);
+        assert_int_equal(recv(fd, &c, 1, 0), 0);
+        close(fd);
+        server_stop(&s, 1);
+        assert_int_equal(s.n_ended, 1);
+}
+
 static void test_reset_while_writing(void **state UNUSED) {
         struct server       s;
         const struct linger reset = { .l_onoff = 1 };
@@ -304,6 +375,8 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_echo_and_end),
                 cmocka_unit_test(test_write_larger_than_the_socket),
+                cmocka_unit_test(test_more_parts_than_the_kernel_takes),
+                cmocka_unit_test(test_nothing_behind_the_end),
                 cmocka_unit_test(test_reset_while_writing),
                 cmocka_unit_test(test_dealt_to_the_fewest),
                 cmocka_unit_test(test_refused_connection),
