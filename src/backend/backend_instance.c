@@ -28,8 +28,10 @@ static struct error *call(struct backend_instance *in, backend_instance_fn funct
 
 /* Requests go to the backend; when it refuses the batch, nothing was answered or released. */
 static void execute(struct executor *e, struct request **requests, uint32_t n) {
-        struct error *err = call_execute(self(e), requests, n);
+        struct error *err;
 
+        response_burst_end_all(); /* when an answer of another backend brought us here */
+        err = call_execute(self(e), requests, n);
         response_burst_end_all();
         if (LIKELY(err == NULL))
                 return;

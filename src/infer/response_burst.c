@@ -21,7 +21,7 @@ static void make_calls(void) {
         struct noted_call calls[MAX_CALLS];
         unsigned          n = burst.n;
 
-        burst.n = 0; /* a call may send responses in a row as well */
+        burst.n = 0; /* a call may send responses, and ask, as well */
         memcpy(calls, burst.calls, n * sizeof(calls[0]));
         for (unsigned i = 0; i < n; i++)
                 calls[i].call(calls[i].userp);
@@ -36,10 +36,14 @@ void response_burst_end(void) {
                 make_calls();
 }
 
-void response_burst_end_all(void) {
-        burst.n_begun = 0;
+void response_burst_flush(void) {
         if (burst.n > 0)
                 make_calls();
+}
+
+void response_burst_end_all(void) {
+        burst.n_begun = 0;
+        response_burst_flush();
 }
 
 bool response_burst_call_after(response_burst_fn call, void *userp) {
@@ -47,6 +51,8 @@ bool response_burst_call_after(response_burst_fn call, void *userp) {
                 return false;
         if (burst.n == MAX_CALLS)
                 make_calls();
+        if (burst.n == MAX_CALLS) /* these asked again */
+                return false;
         burst.calls[burst.n++] = (struct noted_call){ call, userp };
         return true;
 }

@@ -107,8 +107,9 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadWakeInstances(void);
 
 /* For backends that answer many requests in a row: between the two calls this thread only sends
  * responses and releases requests, and whoever receives them may put off until the end what tells
- * another thread, so that one wake-up serves all. Pairs nest; one that is still open when the
- * backend's function returns is ended for it. Servers other than Neso do not have these functions:
+ * another thread, so that one wake-up serves all. Pairs nest; one that is still open when
+ * TRITONBACKEND_ModelInstanceExecute() returns is ended for it, but nobody does so on a thread of the
+ * backend's own, and then clients wait for ever. Servers other than Neso do not have these functions:
  * a backend that runs there as well refers to them as weak symbols.
  *
  * Never fails. */

@@ -12,6 +12,7 @@
 #include "backend/probe.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
+#include "infer/response_burst.h"
 
 #define N_REQUESTS 3
 
@@ -247,6 +248,45 @@ static void test_executes_the_batch(void **state) {
         end(&p);
 }
 
+static void count_call(void *n) {
+        ++*(unsigned *)n;
+}
+
+static void leave_row_open(void *n) {
+        assert_int_equal(*(unsigned *)n, 1);
+        response_burst_begin();
+        assert_true(response_burst_call_after(count_call, n));
+        assert_int_equal(*(unsigned *)n, 1);
+}
+
+/* An answer of one backend may run the next one on its thread: who waits for the answers before is
+ * told first. And nobody is owed anything when a backend returns. */
+static void test_rows_end_at_an_execution(void **state) {
+        struct backend_instance *in;
+        struct request          *requests[N_REQUESTS];
+        struct probe             probes[N_REQUESTS];
+        struct place             p;
+        unsigned                 n_calls = 0;
+
+        (void)state;
+        begin(&p, "fake_backend");
+        in = instance(&p);
+        make_probes(&p, probes, requests);
+        response_burst_begin();
+        assert_true(response_burst_call_after(count_call, &n_calls));
+        fake_host_on_call(FAKE_EXECUTE, leave_row_open, &n_calls);
+        in->executor.ops->execute(&in->executor, requests, N_REQUESTS);
+        assert_int_equal(n_calls, 2);
+        assert_false(response_burst_call_after(count_call, &n_calls));
+        for (size_t i = 0; i < N_REQUESTS; i++) {
+                probe_wait(&probes[i]);
+                probe_done(&probes[i]);
+        }
+        fake_host_on_call(FAKE_EXECUTE, NULL, NULL);
+        backend_instance_free(in);
+        end(&p);
+}
+
 static void test_error_of_execute_answers_all(void **state) {
         struct backend_instance    *in;
         struct model_stats_snapshot s;
@@ -334,6 +374,7 @@ int main(void) {
                 cmocka_unit_test(test_finalize_failure_is_logged),
                 cmocka_unit_test(test_readiness_is_the_backends),
                 cmocka_unit_test(test_executes_the_batch),
+                cmocka_unit_test(test_rows_end_at_an_execution),
                 cmocka_unit_test(test_error_of_execute_answers_all),
                 cmocka_unit_test(test_reports),
         };

@@ -81,6 +81,35 @@ static void test_what_was_left_open(void **state UNUSED) {
         assert_string_equal(order, "a");
 }
 
+/* A call may ask again, while the row goes on: when there is no room even so, it is told. */
+static void ask_again(void *userp) {
+        note(userp);
+        ask(userp);
+}
+
+static void test_calls_that_ask(void **state UNUSED) {
+        response_burst_begin();
+        for (unsigned i = 0; i < 8; i++)
+                assert_true(response_burst_call_after(ask_again, (void *)(uintptr_t) "a"));
+        assert_false(ask("b"));
+        assert_string_equal(order, "aaaaaaaa");
+        response_burst_end();
+        assert_string_equal(order, "aaaaaaaaaaaaaaaa");
+}
+
+static void test_what_is_owed_before_a_wait(void **state UNUSED) {
+        response_burst_begin();
+        assert_true(ask("a"));
+        response_burst_flush();
+        assert_string_equal(order, "a");
+        assert_true(ask("b")); /* the row goes on */
+        assert_string_equal(order, "a");
+        response_burst_end();
+        assert_string_equal(order, "ab");
+        response_burst_flush();
+        assert_string_equal(order, "ab");
+}
+
 /* A call may itself send responses in a row. */
 static void nested(void *userp) {
         response_burst_begin();
@@ -102,6 +131,8 @@ int main(void) {
                 cmocka_unit_test_setup(test_calls_come_at_the_end, set_up),
                 cmocka_unit_test_setup(test_the_outermost_end_counts, set_up),
                 cmocka_unit_test_setup(test_many_ask, set_up),
+                cmocka_unit_test_setup(test_calls_that_ask, set_up),
+                cmocka_unit_test_setup(test_what_is_owed_before_a_wait, set_up),
                 cmocka_unit_test_setup(test_what_was_left_open, set_up),
                 cmocka_unit_test_setup(test_a_row_within_a_call, set_up),
         };

@@ -8,6 +8,7 @@
 #include "base/lock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "infer/response_burst.h"
 #include "infer/response_flow.h"
 
 static struct response_flow *flow_new(const struct response_limits *limits) {
@@ -183,6 +184,24 @@ static void test_cancel_ends_waiting(void **state) {
         assert_int_equal(desk.most, N_RESPONSES);
 }
 
+/* The reader is woken behind the row: who waits for it in the midst of one wakes it first. */
+static void read_one(void *flow) {
+        response_flow_leave(flow, 1);
+}
+
+static void test_no_wait_for_who_was_not_woken(void **state) {
+        struct response_flow *f = flow_new(&(struct response_limits){ 1, UINT64_MAX });
+
+        (void)state;
+        response_flow_enter(f, 1, true);
+        response_burst_begin();
+        assert_true(response_burst_call_after(read_one, f));
+        response_flow_enter(f, 1, true);
+        response_burst_end();
+        response_flow_leave(f, 1);
+        response_flow_unref(f);
+}
+
 static void test_some_never_wait(void **state) {
         struct response_flow *f = flow_new(&(struct response_limits){ 1, 1 });
 
@@ -203,6 +222,7 @@ int main(void) {
                 cmocka_unit_test(test_window),
                 cmocka_unit_test(test_outputs_count),
                 cmocka_unit_test(test_cancel_ends_waiting),
+                cmocka_unit_test(test_no_wait_for_who_was_not_woken),
                 cmocka_unit_test(test_some_never_wait),
         };
 
