@@ -18,7 +18,7 @@ struct offload {
         struct list_node  node; /* in loop->leaving: only its thread is left of it */
 };
 
-static _Atomic unsigned n_threads;
+static _Atomic unsigned n_threads; /* at work: those that have ended may wait long to be joined */
 
 static void end_work(struct loop_work *w) {
         w->native = NULL;
@@ -32,11 +32,11 @@ static void thread_main(void *arg) {
                 thread_give_way();
         o->work->run(o->work);
         mailbox_post(loop_mailbox(o->loop), &o->done);
+        atomic_fetch_sub_explicit(&n_threads, 1, memory_order_relaxed);
 }
 
 static void forget(struct offload *o) {
         list_remove(&o->node);
-        atomic_fetch_sub_explicit(&n_threads, 1, memory_order_relaxed);
         free(o);
 }
 

@@ -37,7 +37,7 @@ static void tally_count(struct tally *t) {
         MUTEX_GUARD(&t->lock);
 
         if (--t->n_left == 0)
-                cond_signal(&t->changed);
+                cond_broadcast(&t->changed);
 }
 
 static void tally_wait(struct tally *t) {
@@ -262,6 +262,61 @@ static void test_offload(void **state UNUSED) {
         tally_done(&tally);
 }
 
+/* More loops than threads may work beside them, and each has had work done once. */
+#define MANY_LOOPS 70
+/* All of them at work at once: more than there are threads in libuv's pool. */
+#define N_TOGETHER 8
+
+struct guest {
+        struct job    job;
+        struct tally *to_come;
+};
+
+static void meet(struct loop_work *w) {
+        struct guest *g = CONTAINER_OF(w, struct guest, job.work);
+
+        tally_count(g->to_come);
+        tally_wait(g->to_come);
+}
+
+static void offload_one(struct loop *l) {
+        struct tally tally;
+        struct job   j = { .work = { .run = run_job, .done = job_done },
+                           .mail.deliver = begin_job,
+                           .loop = l,
+                           .tally = &tally };
+
+        tally_init(&tally, 1);
+        mailbox_post(loop_mailbox(l), &j.mail);
+        tally_wait(&tally);
+        tally_done(&tally);
+}
+
+/* A thread that has done its work takes no other's place. */
+static void test_offload_of_many_loops(void **state UNUSED) {
+        struct loop_group *g;
+        struct tally       tally, to_come;
+        struct guest       guests[N_TOGETHER];
+
+        assert_null(loop_group_new("test", MANY_LOOPS, &g));
+        for (unsigned i = 0; i < MANY_LOOPS; i++)
+                offload_one(loop_group_get(g, i));
+        tally_init(&tally, N_TOGETHER);
+        tally_init(&to_come, N_TOGETHER);
+        for (unsigned i = 0; i < N_TOGETHER; i++) {
+                guests[i] = (struct guest){ .job = { .work = { .run = meet, .done = job_done },
+                                                     .mail.deliver = begin_job,
+                                                     .loop = loop_group_get(g, 0),
+                                                     .tally = &tally },
+                                            .to_come = &to_come };
+                mailbox_post(loop_mailbox(guests[i].job.loop), &guests[i].job.mail);
+        }
+        tally_wait(&tally);
+        loop_group_free(g);
+        tally_done(&tally);
+        tally_done(&to_come);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_each_poster_in_order),
@@ -269,6 +324,7 @@ int main(void) {
                 cmocka_unit_test(test_end_right_behind_the_last_mail),
                 cmocka_unit_test(test_posted_again_from_the_loop),
                 cmocka_unit_test(test_offload),
+                cmocka_unit_test(test_offload_of_many_loops),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
