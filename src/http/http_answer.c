@@ -160,7 +160,7 @@ enum conn_write http_answer_write(struct http_conn *c, const struct http_reply *
         iov[0].iov_base = head;
         iov[0].iov_len = (size_t)(print_head(c, reply, &f, head) - head);
         c->out.bytes = iov[0].iov_len + (n > 1 ? f.content_length : 0);
-        return conn_write(c->net, iov, n);
+        return conn_write_soon(c->net, iov, n);
 }
 
 /* The parts as one compressed buffer; false (and nothing has changed) when it cannot be had. */

@@ -34,6 +34,7 @@ static void on_closed(uv_handle_t *native) {
                 conn_tls_free(c);
         if (c->entry)
                 peer_table_leave(c->peers, c->entry);
+        conn_cork_done(c);
         c->ops->on_closed(c);
         free(c->peer);
         free(c);
@@ -79,6 +80,7 @@ void conn_close(struct conn *c) {
                 conn_tls_close(c);
         c->is_closing = true;
         c->is_reading = false;
+        conn_cork_close(c);
         uv_close((uv_handle_t *)&c->tcp, on_closed);
 }
 
@@ -188,9 +190,7 @@ static void on_written(uv_write_t *request, int status) {
         c->ops->on_written(c, status == 0);
 }
 
-/* Queues what is left after `skip` bytes. libuv copies the array, not the bytes. */
-static enum conn_write write_rest(struct conn *c, const struct iovec *parts, size_t n,
-                                  size_t skip) {
+enum conn_write conn_write_rest(struct conn *c, const struct iovec *parts, size_t n, size_t skip) {
         struct iovec *rest;
         int           rc;
 
@@ -257,7 +257,7 @@ enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_p
                 return CONN_WRITE_FAILED;
         if ((size_t)written == total)
                 return CONN_WRITE_DONE;
-        return write_rest(c, parts, n_parts, (size_t)written);
+        return conn_write_rest(c, parts, n_parts, (size_t)written);
 }
 
 bool conn_is_writing(const struct conn *c) {
@@ -271,13 +271,14 @@ bool conn_is_shaking_hands(const struct conn *c) {
 size_t conn_unwritten_bytes(const struct conn *c) {
         if (c->tls)
                 return conn_tls_unwritten_bytes(c);
-        return uv_stream_get_write_queue_size(conn_stream(c));
+        return conn_cork_bytes(c) + uv_stream_get_write_queue_size(conn_stream(c));
 }
 
 void conn_shutdown(struct conn *c) {
         if (c->is_shut_down || c->is_closing)
                 return;
         c->is_shut_down = true;
+        conn_cork_send(c);
         if (c->tls)
                 conn_tls_shutdown(c);
         else

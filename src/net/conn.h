@@ -83,6 +83,10 @@ void conn_read_stop(struct conn *c);
 /* No write may be pending. The array `parts` is used during the call only. Fails after
  * conn_shutdown(). */
 enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_parts) NODISCARD;
+/* The same, but while answers are made that came to the loop together it only takes note: then it is
+ * pending, and sent with theirs. For those who can do without the end of the write at once. */
+enum conn_write conn_write_soon(struct conn *c, const struct iovec *parts,
+                                size_t n_parts) NODISCARD;
 bool            conn_is_writing(const struct conn *c);
 size_t          conn_unwritten_bytes(const struct conn *c); /* of the pending write */
 

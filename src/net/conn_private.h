@@ -6,9 +6,19 @@
 #include "net/conn.h"
 #include "net/uv_types.h"
 
+/* A write of more parts is not put off: it is large. */
+#define CONN_CORKED_PARTS 4
+
 struct conn_tls;
 struct peer_entry;
 struct peer_table;
+
+struct conn_cork {
+        struct list_node node;    /* in loop->corked until its owner was told */
+        struct iovec     parts[CONN_CORKED_PARTS];
+        size_t           n_parts; /* 0 = it was sent, or given up */
+        enum conn_write  result;  /* of that */
+};
 
 struct conn {
         uv_tcp_t               tcp;
@@ -23,6 +33,7 @@ struct conn {
         struct peer_table     *peers; /* borrowed; NULL = addresses are not counted */
         struct peer_entry     *entry; /* in it */
         struct conn_tls       *tls;   /* owned; NULL: what is read and written is plain */
+        struct conn_cork       cork;       /* a write that was put off */
         bool                   is_reading; /* the owner wants to know what comes */
         bool                   is_writing; /* a write of the owner is pending */
         bool                   is_shut_down;
@@ -37,6 +48,14 @@ static inline uv_stream_t *conn_stream(const struct conn *c) {
 /* What the socket takes of `parts`, `bytes` in all, at once: 0 when it is full, -1 when the
  * connection has failed. No write may be pending. */
 ssize_t conn_try_send(struct conn *c, const struct iovec *parts, size_t n_parts, size_t bytes);
+
+/* Queues what is left of `parts` after `skip` bytes; libuv copies the array, not the bytes. */
+enum conn_write conn_write_rest(struct conn *c, const struct iovec *parts, size_t n, size_t skip);
+/* conn_cork.c; nothing happens where no write was put off. */
+size_t          conn_cork_bytes(const struct conn *c); /* that wait */
+void            conn_cork_send(struct conn *c);        /* now; the owner is told later, as of others */
+void            conn_cork_close(struct conn *c);       /* gives it up; the owner is told later */
+void            conn_cork_done(struct conn *c);        /* tells the owner, if it was not told yet */
 
 /* conn_tls.c; each for the function of conn.c of that name, of a connection with `tls`. */
 enum conn_write conn_tls_write(struct conn *c, const struct iovec *parts, size_t n_parts);

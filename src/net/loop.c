@@ -134,6 +134,7 @@ static struct error *loop_init(struct loop *l, const char *name, size_t index) {
         list_init(&l->leaving);
         list_init(&l->chores);
         list_init(&l->conns);
+        list_init(&l->corked);
         l->pool = buf_pool_new(POOL_KEPT_BYTES);
         l->index = index;
         l->name = mem_printf("%s-%zu", name, index);

@@ -24,15 +24,19 @@ static struct mail *reverse(struct mail *m) {
 }
 
 static void deliver_all(struct mailbox *box) {
+        struct loop *l = CONTAINER_OF(box, struct loop, mailbox);
         struct mail *m = atomic_exchange_explicit(&box->newest, NULL, memory_order_acquire);
 
         m = reverse(m);
+        l->is_corking = m->next != NULL;
         while (m) {
                 struct mail *next = m->next; /* the mail is its owner's once delivered */
 
                 m->deliver(m);
                 m = next;
         }
+        l->is_corking = false;
+        loop_uncork(l);
 }
 
 static void on_wake_up(uv_poll_t *poll_handle, int status UNUSED, int events UNUSED) {

@@ -41,6 +41,8 @@ struct loop {
         uint64_t         firing_ns;    /* 0 = not in the alarm's callback */
         struct due_heap  timers;       /* struct loop_timer */
         struct list      conns;        /* struct conn */
+        bool             is_corking;   /* several mails are being delivered: see conn_write_soon() */
+        struct list      corked;       /* struct conn, in the order of their writes */
         _Atomic size_t   n_conns;      /* length of `conns` */
         _Atomic size_t   n_dealt;      /* on their way here as a mail */
         struct buf_pool *pool;         /* ref */
@@ -65,5 +67,7 @@ void loop_timers_done(struct loop *l);
 void loop_conn_added(struct loop *l);
 void loop_conn_removed(struct loop *l);
 void loop_tls_free(struct loop_tls *t); /* in conn_tls.c; NULL is fine */
+/* Sends what conn_write_soon() has put off, and tells the owners; in conn_cork.c. */
+void loop_uncork(struct loop *l);
 /* Tells each connection the time; in conn.c. */
 void conn_tick_all(struct loop *l, uint64_t now_ns);
