@@ -55,19 +55,13 @@ static struct error *call_finalize(struct backend *b) {
 }
 
 static struct error *start(struct backend *b) {
-        if (b->entry.initialize != NULL) {
-                struct error *err = call_initialize(b);
-
-                if (err != NULL) {
-                        b->entry.finalize = NULL; /* what did not start is not ended */
-                        /* Often it finds our version too old, and few say what they found. */
-                        return error_wrap(err,
-                                          "unable to initialize backend '%s' from '%s' with "
-                                          "backend API %d.%d",
-                                          b->name, b->path, TRITONBACKEND_API_VERSION_MAJOR,
-                                          TRITONBACKEND_API_VERSION_MINOR);
-                }
-        }
+        if (b->entry.initialize != NULL)
+                /* Often it finds our version too old, and few say what they found. */
+                TRY(error_wrap(call_initialize(b),
+                               "unable to initialize backend '%s' from '%s' with backend API "
+                               "%d.%d",
+                               b->name, b->path, TRITONBACKEND_API_VERSION_MAJOR,
+                               TRITONBACKEND_API_VERSION_MINOR));
         return b->entry.get_attributes != NULL ? call_get_attributes(b) : NULL;
 }
 

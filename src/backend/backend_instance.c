@@ -95,9 +95,9 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
                                           .device = o->device_id,
                                           .limits = o->group->rate_limiter };
         err = message_new_parsed(o->host_policy_json, &in->host_policy);
+        in->is_started = err == NULL;
         if (err == NULL && initialise != NULL)
                 err = call(in, initialise, "TRITONBACKEND_ModelInstanceInitialize");
-        in->is_initialised = err == NULL;
         if (err != NULL) {
                 backend_instance_free(in);
                 return err;
@@ -112,7 +112,7 @@ void backend_instance_free(struct backend_instance *in) {
 
         backend_instance_fn finalise = in->model->backend->entry.instance_finalize;
 
-        if (in->is_initialised && finalise != NULL) {
+        if (in->is_started && finalise != NULL) {
                 AUTO_ERROR err = call(in, finalise, "TRITONBACKEND_ModelInstanceFinalize");
 
                 if (err != NULL)

@@ -21,7 +21,7 @@ struct backend_instance {
         const Inference__ModelInstanceGroup *group; /* borrowed: the configuration */
         struct message              *host_policy;   /* owned; {"<policy>":{…}} */
         void                        *state;         /* the backend's own */
-        bool                         is_initialised;
+        bool                         is_started; /* to be finalised, initialised or not */
 };
 
 /* What the instance is; `name` and `host_policy_json` are copied. */

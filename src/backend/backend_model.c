@@ -16,17 +16,17 @@ struct error *backend_model_start(struct backend_model *m) {
         struct error    *err;
 
         m->place = (struct plugin_place){ m->backend->path, m->name, m->version };
+        m->is_started = true;
         if (initialise == NULL)
                 return NULL;
         m->is_initialising = true;
         err = call(m, initialise, "TRITONBACKEND_ModelInitialize");
         m->is_initialising = false;
-        m->is_initialised = err == NULL;
         return err;
 }
 
 void backend_model_stop(struct backend_model *m) {
-        if (m->is_initialised && m->backend->entry.model_finalize != NULL) {
+        if (m->is_started && m->backend->entry.model_finalize != NULL) {
                 AUTO_ERROR err = call(m, m->backend->entry.model_finalize,
                                       "TRITONBACKEND_ModelFinalize");
 
@@ -34,7 +34,7 @@ void backend_model_stop(struct backend_model *m) {
                         log_error("backend '%s' failed to finalize model '%s' version %lld: %s",
                                   m->backend->name, m->name, (long long)m->version, err->message);
         }
-        m->is_initialised = false;
+        m->is_started = false;
         backend_unref(STEAL(m->backend));
 }
 

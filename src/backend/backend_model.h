@@ -22,14 +22,15 @@ struct backend_model {
         void                *server;    /* borrowed: TRITONSERVER_Server of TRITONBACKEND_ModelServer */
         bool                 auto_complete;
         bool                 is_initialising;
-        bool                 is_initialised;
+        bool                 is_started;
         struct plugin_place  place; /* of calls about this model; set by backend_model_start() */
         void                *state; /* the backend's own */
 };
 
 /* Calls TRITONBACKEND_ModelInitialize. `m` is filled in by the caller, state NULL. */
 struct error *backend_model_start(struct backend_model *m) NODISCARD;
-/* Calls TRITONBACKEND_ModelFinalize if it was initialised; drops the backend. */
+/* Calls TRITONBACKEND_ModelFinalize, also after an initialisation that failed: what it left in its
+ * state has to be freed, and backends of the reference server count on it. Drops the backend. */
 void backend_model_stop(struct backend_model *m);
 
 /* TRITONBACKEND_ModelSetConfig: completes the configuration from the backend's JSON. */

@@ -58,11 +58,9 @@ static void test_starts_and_stops(void **state) {
         (void)state;
         begin(&p, "fake_backend");
         assert_ok(backend_model_start(&p.model), "start");
-        assert_true(p.model.is_initialised);
         assert_false(p.model.is_initialising);
         assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 1);
         backend_model_stop(&p.model);
-        assert_false(p.model.is_initialised);
         assert_int_equal(fake_host_count(FAKE_MODEL_FINALIZE), 1);
         /* The backend lives on for others. */
         assert_int_equal(fake_host_count(FAKE_FINALIZE), 0);
@@ -87,10 +85,22 @@ static void test_initialize_fails(void **state) {
         begin(&p, "fake_backend");
         fake_host_fail(FAKE_MODEL_INITIALIZE, "m/7", TRITONSERVER_ERROR_INVALID_ARG, "bad model");
         assert_error(backend_model_start(&p.model), ERR_INVALID_ARG, "bad model");
-        assert_false(p.model.is_initialised);
         assert_false(p.model.is_initialising);
-        backend_model_stop(&p.model);
         assert_int_equal(fake_host_count(FAKE_MODEL_FINALIZE), 0);
+        backend_model_stop(&p.model);
+        assert_int_equal(fake_host_count(FAKE_MODEL_FINALIZE), 1);
+        end(&p);
+}
+
+static void test_finalize_without_initialize(void **state) {
+        struct place p;
+
+        (void)state;
+        begin(&p, "fake_backend");
+        p.model.backend->entry.model_initialize = NULL;
+        assert_ok(backend_model_start(&p.model), "start");
+        backend_model_stop(&p.model);
+        assert_int_equal(fake_host_count(FAKE_MODEL_FINALIZE), 1);
         end(&p);
 }
 
@@ -162,6 +172,7 @@ int main(void) {
                 cmocka_unit_test(test_starts_and_stops),
                 cmocka_unit_test(test_without_entry_points),
                 cmocka_unit_test(test_initialize_fails),
+                cmocka_unit_test(test_finalize_without_initialize),
                 cmocka_unit_test(test_finalize_failure_is_logged),
                 cmocka_unit_test(test_completes_its_configuration),
                 cmocka_unit_test(test_completion_is_checked),

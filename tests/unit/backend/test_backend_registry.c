@@ -282,7 +282,7 @@ static void test_failure_is_not_kept(void **state) {
         assert_int_equal(fake_host_count(FAKE_INITIALIZE), 2);
         backend_unref(b);
         end(&p);
-        assert_int_equal(fake_host_count(FAKE_FINALIZE), 1);
+        assert_int_equal(fake_host_count(FAKE_FINALIZE), 2);
         fake_library_close(&library);
 }
 

@@ -313,10 +313,10 @@ static void test_failures(void **state) {
                 const char     *text;
                 unsigned        n_models, n_instances; /* that had begun, and so must end */
         } rows[] = {
-                { "", FAKE_MODEL_INITIALIZE, "m/3", ERR_INVALID_ARG, "boom", 0, 0 },
-                { "", FAKE_INSTANCE_INITIALIZE, "m_0", ERR_INVALID_ARG, "boom", 1, 0 },
+                { "", FAKE_MODEL_INITIALIZE, "m/3", ERR_INVALID_ARG, "boom", 1, 0 },
+                { "", FAKE_INSTANCE_INITIALIZE, "m_0", ERR_INVALID_ARG, "boom", 1, 1 },
                 { "instance_group [{ count: 3 }]", FAKE_INSTANCE_INITIALIZE, "m_0_2",
-                  ERR_INVALID_ARG, "boom", 1, 2 },
+                  ERR_INVALID_ARG, "boom", 1, 3 },
                 { "instance_group [{ count: 3 }] " WARMUP, FAKE_EXECUTE, "m_0_1", ERR_INVALID_ARG,
                   "failed to run warmup sample 's': boom; ", 1, 2 },
                 { "model_warmup [{ name: 's' batch_size: 1 count: 1 inputs { key: 'IN' value { "
