@@ -189,7 +189,7 @@ static struct error *unknown_command(const char *name) {
 }
 
 static struct error *check_words(const struct ctl_command *k, const struct cli_texts *words) {
-        if (words->n_items == 1 && k->model == NEEDS_MODEL)
+        if (k->model == NEEDS_MODEL && (words->n_items == 1 || *words->items[1] == '\0'))
                 return error_new(ERR_INVALID_ARG, "which model? neso ctl %s MODEL", k->name);
         if (words->n_items > (k->model == NO_MODEL ? 1 : 2))
                 return error_new(ERR_INVALID_ARG, "'%s' is too much for %s",

@@ -13,37 +13,43 @@ static struct error *post(struct ctl *c, const char *path, struct str body, stru
 
 /* ---- index ----------------------------------------------------------------------------------- */
 
-static void put_index_row(struct ctl *c, struct json_reader *r, struct text_table *t) {
-        static const char *const names[] = { "name", "version", "state", "reason" };
-        struct str               cells[ARRAY_LEN(names)] = { { NULL, 0 } };
+enum { INDEX_NAME, INDEX_VERSION, INDEX_STATE, INDEX_REASON, N_INDEX_CELLS };
+
+/* One line of the index: a version, or a model that has none. */
+static void read_index_row(struct ctl *c, struct json_reader *r, struct str *cells) {
+        static const char *const names[N_INDEX_CELLS] = { "name", "version", "state", "reason" };
         struct str               key;
 
+        for (size_t i = 0; i < N_INDEX_CELLS; i++)
+                cells[i] = (struct str){ NULL, 0 };
         for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
                 size_t i = 0;
 
-                while (i < ARRAY_LEN(names) && !str_is(key, names[i]))
+                while (i < N_INDEX_CELLS && !str_is(key, names[i]))
                         i++;
-                if (i < ARRAY_LEN(names) && json_peek(r) == JSON_STRING)
+                if (i < N_INDEX_CELLS && json_peek(r) == JSON_STRING)
                         cells[i] = json_read_string(r, &c->arena);
                 else
                         json_skip(r);
         }
-        for (size_t i = 0; i < ARRAY_LEN(names); i++)
-                text_table_put(t, cells[i]);
 }
 
 static struct error *print_index(struct ctl *c, struct str body) {
         struct json_reader r;
         struct text_table  t;
+        struct str         cells[N_INDEX_CELLS];
 
-        text_table_init(&t, 4);
+        text_table_init(&t, N_INDEX_CELLS);
         text_table_put(&t, STR_LIT("MODEL"));
         text_table_put(&t, STR_LIT("VERSION"));
         text_table_put(&t, STR_LIT("STATE"));
         text_table_put(&t, STR_LIT("REASON"));
         json_reader_init(&r, body);
-        for (json_enter_array(&r); json_next_element(&r);)
-                put_index_row(c, &r, &t);
+        for (json_enter_array(&r); json_next_element(&r);) {
+                read_index_row(c, &r, cells);
+                for (size_t i = 0; i < N_INDEX_CELLS; i++)
+                        text_table_put(&t, cells[i]);
+        }
         json_read_end(&r);
         text_table_print(&t, &c->out);
         text_table_done(&t);
@@ -129,11 +135,49 @@ struct error *ctl_load(struct ctl *c) {
         return change(c, "load", strbuf_str(&parameters), "loaded");
 }
 
+enum presence { PRESENCE_UNTOLD, PRESENCE_UNKNOWN, PRESENCE_IDLE, PRESENCE_LOADED };
+
+/* Servers answer the unload of anything with success, of a misspelt name as well; what was there is
+ * for the index to tell, if it may be asked. */
+static struct error *find_model(struct ctl *c, enum presence *ret) {
+        struct str         name = str_of(ctl_escape(c, c->model)), body, cells[N_INDEX_CELLS];
+        struct json_reader r;
+        AUTO_ERROR         err = post(c, "/v2/repository/index", STR_LIT("{}"), &body);
+
+        *ret = PRESENCE_UNTOLD;
+        if (err != NULL)
+                return c->exit_code == CTL_REFUSED ? NULL : STEAL(err);
+        *ret = PRESENCE_UNKNOWN;
+        json_reader_init(&r, body);
+        for (json_enter_array(&r); json_next_element(&r);) {
+                read_index_row(c, &r, cells);
+                if (!str_equal(cells[INDEX_NAME], name))
+                        continue;
+                if (cells[INDEX_STATE].len > 0 && !str_is(cells[INDEX_STATE], "UNAVAILABLE"))
+                        *ret = PRESENCE_LOADED;
+                else
+                        *ret = MAX(*ret, PRESENCE_IDLE);
+        }
+        json_read_end(&r);
+        if (json_failed(&r))
+                *ret = PRESENCE_UNTOLD;
+        return NULL;
+}
+
 struct error *ctl_unload(struct ctl *c) {
-        return change(c, "unload",
-                      c->dependents ? STR_LIT("{\"parameters\":{\"unload_dependents\":true}}")
-                                    : STR_LIT("{}"),
-                      "unloaded");
+        enum presence was;
+
+        TRY(find_model(c, &was));
+        c->exit_code = CTL_DONE;
+        TRY(change(c, "unload",
+                   c->dependents ? STR_LIT("{\"parameters\":{\"unload_dependents\":true}}")
+                                 : STR_LIT("{}"),
+                   was == PRESENCE_IDLE ? "was not loaded" : "unloaded"));
+        if (was != PRESENCE_UNKNOWN)
+                return NULL;
+        strbuf_clear(&c->out);
+        c->exit_code = CTL_REFUSED;
+        return error_new(ERR_NOT_FOUND, "the server has no model '%s'", c->model);
 }
 
 /* ---- ready ----------------------------------------------------------------------------------- */

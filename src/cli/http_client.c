@@ -108,8 +108,8 @@ void http_client_free(struct http_client *c) {
 
 /* What is wrong with what was asked for, and not with the server. */
 static bool is_own_mistake(CURLcode code) {
-        return code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL ||
-               code == CURLE_SSL_CERTPROBLEM || code == CURLE_SSL_CACERT_BADFILE;
+        return code == CURLE_URL_MALFORMAT || code == CURLE_SSL_CERTPROBLEM ||
+               code == CURLE_SSL_CACERT_BADFILE;
 }
 
 static struct error *no_answer(const struct http_client *c, CURLcode code) {

@@ -118,9 +118,19 @@ def test_unload_with_dependents(ctl):
         assert ctl_of(url, "unload", "a", "--dependents")[0] == DONE
         assert ctl_of(url, "unload", "a")[0] == DONE
         listener.shutdown()
-    assert Listener.asked == [
+    assert [asked for asked in Listener.asked if asked[0] != "/v2/repository/index"] == [
         ("/v2/repository/models/a/unload", {"parameters": {"unload_dependents": True}}),
         ("/v2/repository/models/a/unload", {})]
+
+
+def test_unload_of_what_is_not_loaded(ctl):
+    """The server says yes to both."""
+    assert ctl("load", "spare")[0] == DONE
+    assert ctl("unload", "spare") == (DONE, "spare: unloaded\n", "")
+    assert ctl("unload", "spare") == (DONE, "spare: was not loaded\n", "")
+    for more in ([], ["--json"], ["--dependents"]):
+        assert ctl("unload", "nobody", *more) == (
+            REFUSED, "", "neso ctl: the server has no model 'nobody'\n")
 
 
 def test_load_and_unload(ctl):
@@ -291,6 +301,7 @@ def test_infer_refused(ctl):
      "input 'A': a shape has more than 268435456 elements"),
     (["infer", "batched", "--zeros", "--random"], "--zeros or --random: not both"),
     (["infer"], "which model? neso ctl infer MODEL"),
+    (["unload", ""], "which model? neso ctl unload MODEL"),
     (["index", "a"], "'a' is too much for index"),
     (["load", "a", "b"], "'b' is too much for load"),
     (["index", "--zeros"], "index takes no option --zeros"),
@@ -346,6 +357,11 @@ def test_unreachable(tmp_path):
         code, out, err = ctl_of(url, "index")
     assert (code, out) == (UNREACHABLE, "")
     assert err.startswith(f"neso ctl: no answer from {url}: ")
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # it does not speak HTTP
+        threading.Thread(target=lambda: listener.accept()[0].sendall(b"220 hello\r\n"),
+                         daemon=True).start()
+        code, out, _ = ctl_of(f"http://127.0.0.1:{listener.getsockname()[1]}", "unload", "a")
+        assert (code, out) == (UNREACHABLE, "")
     code, _, err = ctl_of("localhost:8000", "index")
     assert code == USAGE
     assert err == ("neso ctl: the URL 'localhost:8000' does not begin with http:// or https://\n")
