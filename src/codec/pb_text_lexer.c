@@ -40,8 +40,17 @@ struct error *pb_lexer_locate(const struct pb_lexer *l, struct pb_place place, s
         return error_prefix(err, "%u:%u: ", place.line, place.column);
 }
 
+/* Bytes that go on with a character of UTF-8 do not count. */
+static unsigned count_characters(const char *begin, const char *end) {
+        unsigned n = 0;
+
+        for (; begin < end; begin++)
+                n += ((uint8_t)*begin & 0xc0) != 0x80;
+        return n;
+}
+
 static struct pb_place place_at(const struct pb_lexer *l, const char *at) {
-        return (struct pb_place){ l->line, (unsigned)(at - l->line_start) + 1 };
+        return (struct pb_place){ l->line, l->column + count_characters(l->counted, at) };
 }
 
 /* A token as a person wants to see it: quoted, without bytes that would garble a terminal. */
@@ -102,7 +111,8 @@ static void skip_blanks(struct pb_lexer *l) {
                 }
                 if (*l->at == '\n') {
                         l->line++;
-                        l->line_start = l->at + 1;
+                        l->column = 1;
+                        l->counted = l->at + 1;
                 } else if (*l->at != ' ' && (*l->at < '\t' || *l->at > '\r')) {
                         return;
                 }
@@ -146,6 +156,8 @@ struct error *pb_lexer_next(struct pb_lexer *l) {
 
         skip_blanks(l);
         l->token.place = place_at(l, l->at);
+        l->column = l->token.place.column;
+        l->counted = l->at;
         l->token.text = str_range(l->at, 0);
         l->token.kind = PB_TOKEN_END;
         if (l->at == l->end)
@@ -182,8 +194,8 @@ struct error *pb_lexer_start(struct pb_lexer *l, struct str text, const char *fi
         }
         l->at = text.len > 0 ? text.ptr : "";
         l->end = l->at + text.len;
-        l->line_start = l->at;
-        l->line = 1;
+        l->counted = l->at;
+        l->line = l->column = 1;
         l->file = file;
         return pb_lexer_next(l);
 }
@@ -209,7 +221,7 @@ static struct error *string_error(const struct string_cursor *s, const char *at,
         const struct pb_token *token = &s->lexer->token;
         struct pb_place        place = token->place;
 
-        place.column += (unsigned)(at - token->text.ptr);
+        place.column += count_characters(token->text.ptr, at);
         return pb_lexer_locate(s->lexer, place, error_new_text(ERR_INVALID_ARG, text));
 }
 

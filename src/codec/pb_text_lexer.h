@@ -26,7 +26,7 @@ enum pb_token_kind {
 
 struct pb_place {
         unsigned line;   /* from 1 */
-        unsigned column; /* from 1, in bytes */
+        unsigned column; /* from 1, in characters: what an editor shows */
 };
 
 struct pb_token {
@@ -39,9 +39,9 @@ struct pb_lexer {
         struct pb_token token;      /* the next one */
         const char     *at;         /* borrowed: behind the token */
         const char     *end;        /* borrowed */
-        const char     *line_start; /* borrowed */
         const char     *file;       /* borrowed, for errors; may be NULL */
-        unsigned        line;
+        const char     *counted;    /* borrowed: up to here columns were counted */
+        unsigned        line, column; /* of what is there */
 };
 
 /* Reads the first token. */

@@ -37,6 +37,9 @@ instance_group [
 MISTAKES = [
     ("misspelt field", "max_batch_size: 8", "max_batchsize: 8", "3:1",
      "message 'ModelConfig' has no field named 'max_batchsize'; did you mean 'max_batch_size'?"),
+    ("behind letters of several bytes", 'backend: "identity"',
+     'backend: "identity" parameters { key: "äö€" valu: { } }', "2:45",
+     "has no field named 'valu'; did you mean 'value'?"),
     ("misspelt field within", "  dims: [ 2, 3 ]\n}\noutput", "  dim: [ 2, 3 ]\n}\noutput", "7:3",
      "message 'ModelInput' has no field named 'dim'; did you mean 'dims'?"),
     ("text for a number", "max_batch_size: 8", 'max_batch_size: "8"', "3:17",
