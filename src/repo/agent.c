@@ -52,7 +52,8 @@ static struct error *start(struct agent *a) {
         err = call(a, a->entry.initialize, "TRITONREPOAGENT_Initialize");
         if (err != NULL)
                 a->entry.finalize = NULL; /* what did not start is not ended */
-        return error_wrap(err, "failed to initialize '%s'", a->path);
+        return error_wrap(err, "failed to initialize '%s' (repository agent API %d.%d)", a->path,
+                          TRITONREPOAGENT_API_VERSION_MAJOR, TRITONREPOAGENT_API_VERSION_MINOR);
 }
 
 static void agent_close(struct agent *a) {

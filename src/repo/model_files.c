@@ -52,7 +52,8 @@ static struct error *read_file(const struct repo_parts *parts, const char *direc
 static struct error *read_config(const struct repo_parts *parts, const struct model_source *source,
                                  struct model_config **ret) {
         if (source->config_json != NULL)
-                return model_config_read_json(str_of(source->config_json), ret);
+                return error_wrap(model_config_read_json(str_of(source->config_json), ret),
+                                  "Invalid config override");
         return read_file(parts, source->directory, ret);
 }
 

@@ -87,7 +87,7 @@ struct error *repo_find_namespace(struct repo *r, const char *name, char **ret) 
 /* ---- one version of it ----------------------------------------------------------------------- */
 
 static COLD struct error *no_such_version(struct repo_entry *e, int64_t version) {
-        if (version < 0)
+        if (version == -1)
                 return error_new(ERR_NOT_FOUND,
                                  "Request for unknown model: '%s' has no available versions",
                                  e->name);
@@ -103,7 +103,7 @@ static COLD struct error *no_such_version(struct repo_entry *e, int64_t version)
 /* The READY version asked for. */
 static struct error *get_version_locked(struct repo_entry *e, int64_t version,
                                         struct model **ret) {
-        struct repo_version *v = version < 0 ? repo_entry_latest_locked(e)
+        struct repo_version *v = version == -1 ? repo_entry_latest_locked(e)
                                              : repo_entry_find_version_locked(e, version);
 
         if (v == NULL || v->state != VERSION_READY)

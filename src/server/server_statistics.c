@@ -122,7 +122,7 @@ struct error *server_model_statistics(struct server *s, const char *name, int64_
         json_key(&w, "model_stats");
         json_begin_array(&w);
         for (size_t i = 0; i < n; i++) {
-                if (version < 0 || models[i]->version == version) {
+                if (version == -1 || models[i]->version == version) {
                         print_model(&w, models[i]);
                         n_printed++;
                 }

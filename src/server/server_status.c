@@ -80,7 +80,7 @@ static void print_versions(struct server *s, const struct model *model, int64_t 
         for (size_t i = 0; i < n; i++) {
                 AUTO_CHARS text = mem_printf("%lld", (long long)versions[i]);
 
-                if (version < 0 || versions[i] == version)
+                if (version == -1 || versions[i] == version)
                         json_put_string(w, text);
         }
         json_end_array(w);

@@ -429,6 +429,10 @@ static void test_unknown_model(void **state) {
         assert_error(TRITONSERVER_InferenceRequestNew(&request, server, "twin", 7),
                      TRITONSERVER_ERROR_NOT_FOUND,
                      "Request for unknown model: 'twin' version 7 is not found");
+        /* Only -1 means the latest. */
+        assert_error(TRITONSERVER_InferenceRequestNew(&request, server, "twin", -5),
+                     TRITONSERVER_ERROR_NOT_FOUND,
+                     "Request for unknown model: 'twin' version -5 is not found");
         assert_error(TRITONSERVER_ServerModelMetadata(server, "nobody", -1, &message),
                      TRITONSERVER_ERROR_NOT_FOUND,
                      "Request for unknown model: 'nobody' is not found");

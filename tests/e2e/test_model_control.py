@@ -374,6 +374,9 @@ def test_sent_configuration_that_is_broken(explicit, name, way, stubs):
         assert control(explicit, way, "load", name, stubs, config=broken) == (
             "INTERNAL", POLL_ERROR.format(name))
     assert infer(explicit, name).executions == 1
+    # Why is in the log, and that it was not the file.
+    assert (f"Poll failed for model directory '{name}': Invalid config override: message "
+            "'ModelConfig' has no field named 'nonsense'") in explicit.text()
 
 
 def test_sent_files_replace_the_directory(explicit, name, way, stubs):
