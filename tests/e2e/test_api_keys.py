@@ -550,11 +550,14 @@ def test_the_access_line_names_the_key(tmp_path, stubs):  # noqa: F811
     server = start(tmp_path, line("a", "health"), ("--log-format=json",))
     with open_channel(server) as channel:
         client = Client(channel, stubs)
-        health_of(server, "a")
-        requests.get(server.url + "/v2", headers=bearer("a"), timeout=SECONDS)
-        health_of(server, "b")
-        client.call("ServerLive", metadata=tuple(bearer("a").items()))
-        client.refusal("ServerLive")
+        # A line is written behind its answer.
+        for ask in (lambda: health_of(server, "a"),
+                    lambda: requests.get(server.url + "/v2", headers=bearer("a"), timeout=SECONDS),
+                    lambda: health_of(server, "b"),
+                    lambda: client.call("ServerLive", metadata=tuple(bearer("a").items())),
+                    lambda: client.refusal("ServerLive")):
+            ask()
+            server.wait_for_line('"level":"access"')
     assert server.stop() == 0
     lines = [json.loads(text) for text in server.log if '"level":"access"' in text]
     assert [(entry["method"], entry["status"], entry.get("key")) for entry in lines] == [

@@ -16,7 +16,7 @@ from frames import (DATA, END_HEADERS, HEADERS, INFER, STREAM_INFER, Raw, call, 
                     says_status)
 from gate import Gate, gated
 from grpc_stubs import SECONDS, client, stubs  # noqa: F401
-from scrape import wait_for_pending
+from scrape import wait_for_metric, wait_for_pending
 from wire import Wire, request
 
 BACKENDS = ("testing",)
@@ -28,6 +28,7 @@ MODELS = {name: gated(CONFIG) for name in ("late", "http", "reset", "closed", "s
 
 DEADLINE_EXCEEDED = 4
 TIMEOUT_MS = 50
+BEGIN_MS = 1000  # even a busy machine has begun with a request by then
 
 
 def message(client, model):
@@ -74,13 +75,13 @@ class Busy:
 # ---- deadlines ----------------------------------------------------------------------------------
 
 
-def milliseconds_to_deadline(server, body):
-    """From the request to the answer that its time is up."""
+def milliseconds_late(server, body, timeout_ms):
+    """From the deadline of a request to the answer that its time is up."""
     with Raw(server) as raw:
         began = time.monotonic()
-        raw.send(call(1, body, path=INFER, **{"grpc-timeout": f"{TIMEOUT_MS}m"}))
+        raw.send(call(1, body, path=INFER, **{"grpc-timeout": f"{timeout_ms}m"}))
         assert says_status(raw.trailers(1), DEADLINE_EXCEEDED)
-        return (time.monotonic() - began) * 1000
+        return (time.monotonic() - began) * 1000 - timeout_ms
 
 
 def test_deadline_is_told_on_time(server, client):
@@ -88,13 +89,17 @@ def test_deadline_is_told_on_time(server, client):
     not look at the clock themselves are told within a few milliseconds."""
     body = message(client, "late").SerializeToString()
     with Gate(server, "late") as gate:
-        took = [milliseconds_to_deadline(server, body)]
+        late = [milliseconds_late(server, body, BEGIN_MS)]
         gate.wait()  # the first one is executing, and its answer will go nowhere
-        took += [milliseconds_to_deadline(server, body) for _ in range(10)]
-        wait_for_pending(server, "late", 0)
-        assert min(took) >= TIMEOUT_MS
         # Of a busy machine some are late; a clock that ticks would make nearly all of them late.
-        assert statistics.quantiles(took, n=4)[0] <= TIMEOUT_MS + 10, took
+        for _ in range(3):
+            late += [milliseconds_late(server, body, TIMEOUT_MS) for _ in range(10)]
+            if statistics.quantiles(late[-10:], n=4)[0] <= 10:
+                break
+        else:
+            raise AssertionError(late)
+        wait_for_pending(server, "late", 0)
+        assert min(late) >= 0
         gate.open()
         last = client.ModelInfer.future(message(client, "late"), timeout=SECONDS)
         gate.wait()
@@ -120,9 +125,9 @@ def test_deadline_of_a_stream(server, client):
             began = time.monotonic()
             raw.send(frame(HEADERS, END_HEADERS, 1, head(STREAM_INFER, **{"grpc-timeout": "300m"})) +
                      frame(DATA, 0, 1, (b"\0" + struct.pack(">I", len(one)) + one) * 5))
-            busy.queued(5)
             assert says_status(raw.trailers(1), DEADLINE_EXCEEDED)
             assert time.monotonic() - began >= 0.3
+            wait_for_metric(server, 5, "nv_inference_request_failure", "stream", reason="CANCELED")
             busy.queued(0)
         assert busy.next_number() == 1
 

@@ -49,7 +49,8 @@ MODELS = {
     "delayed": batching(dynamic("max_queue_delay_microseconds: 30000000"), max_batch_size=3),
     "impatient": batching(dynamic("max_queue_delay_microseconds: 20000")),
     "timeout": gated(batching(dynamic(
-        "default_queue_policy { default_timeout_microseconds: 20000 allow_timeout_override: true }"
+        "default_queue_policy { default_timeout_microseconds: 20000 allow_timeout_override: true } "
+        "priority_levels: 2 default_priority_level: 2 priority_queue_policy { key: 1 value { } }"
     ))),
     "override": gated(batching(dynamic(
         "default_queue_policy { default_timeout_microseconds: 30000000 "
@@ -288,7 +289,7 @@ def test_client_that_leaves_its_batch(server):
 def test_timeout_while_a_batch_executes(server):
     """The model stands still, and the answer comes nevertheless."""
     with Gate(server, "timeout") as gate, Crowd(server, "timeout") as crowd:
-        first = crowd.send([1])
+        first = crowd.send([1], parameters={"priority": 1})  # has all the time it needs to begin
         gate.wait()
         late = [crowd.send([2], name="late one"), crowd.send([3])]
         for one in late:
@@ -404,8 +405,13 @@ def test_order_is_preserved(server):
 
 
 def test_order_is_not_preserved(server):
-    took = two_at_the_gate(server, "unordered")
-    assert took["slow"] >= SLOW_MS > took["quick"]
+    """Of a busy machine an answer may be late; one that had to wait for the first is always."""
+    for _ in range(10):
+        took = two_at_the_gate(server, "unordered")
+        assert took["slow"] >= SLOW_MS
+        if took["quick"] < SLOW_MS:
+            return
+    raise AssertionError(took)
 
 
 # ---- instances ----------------------------------------------------------------------------------

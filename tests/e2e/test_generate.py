@@ -511,8 +511,7 @@ def test_failure_within_a_stream(server):
         "no luck", 1, 2, 3]
 
 
-def test_events_arrive_as_they_are_made(server):
-    """The second is made long after the first has been read."""
+def seconds_between_events(server):
     body = json.dumps({"INPUT0": 4, "responses": 2, "delay_ms": 300}).encode()
     with Wire(server.http_port) as wire:
         wire.send(request("POST", "/v2/models/many/generate_stream", body))
@@ -521,8 +520,15 @@ def test_events_arrive_as_they_are_made(server):
         assert b'"RESPONSE":0' in read_chunk(stream)
         first = time.monotonic()
         assert b'"RESPONSE":1' in read_chunk(stream)
-        assert time.monotonic() - first > 0.1
+        took = time.monotonic() - first
         assert read_chunk(stream) is None
+    return took
+
+
+def test_events_arrive_as_they_are_made(server):
+    """The second is made long after the first has been read; a busy client may read it late, but
+    two that come together do so always."""
+    assert any(seconds_between_events(server) > 0.1 for _ in range(10))
 
 
 def test_client_that_leaves_a_stream(server):

@@ -9,6 +9,7 @@ import pytest
 from conftest import is_sanitized
 from gate import Gate, gated
 from grpc_stubs import SECONDS, client, plain, stubs  # noqa: F401
+from scrape import wait_for_pending
 
 BACKENDS = ("identity", "testing")
 
@@ -276,9 +277,11 @@ def test_cancel_takes_all_requests_along(server, client):
         stream = client.stream(requests)
         requests.send(*(one(client, "gated_many", str(n)) for n in range(4)))
         gate.wait()
+        wait_for_pending(server, "gated_many", 3)
         stream.cancel()
         requests.close()
         # Whatever still waits is taken out of the queue, so the next execution is of a new stream.
+        wait_for_pending(server, "gated_many", 0)
         follow = Requests()
         second = client.stream(follow)
         follow.send(one(client, "gated_many", "new"))
@@ -304,7 +307,7 @@ def test_half_close_waits_for_the_answers(server, client):
 def test_deadline(server, client):
     with Gate(server, "gated") as gate:
         request = one(client, "gated")
-        stream = client.ModelStreamInfer(iter([request]), timeout=0.3)
+        stream = client.ModelStreamInfer(iter([request]), timeout=2)
         gate.wait()
         with pytest.raises(grpc.RpcError) as caught:
             list(stream)

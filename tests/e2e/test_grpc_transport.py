@@ -29,8 +29,7 @@ MODELS = {
 OPTIONS = ["--grpc-restricted-protocol=trace,logging:admin=s3cret",
            "--grpc-infer-response-compression-level=low",
            "--grpc-max-message-size=67108864",
-           "--grpc-max-header-bytes=4096",
-           "--grpc-header-timeout-ms=500"]
+           "--grpc-max-header-bytes=4096"]
 
 
 @pytest.fixture(scope="session")
@@ -118,15 +117,18 @@ def test_stream_that_is_not_read(stubs, inference):
     """Requests of 1 MiB whose answers wait: the client's writes stop, and nothing is lost."""
     content = random.Random(1).randbytes(1 << 20)  # nothing that compresses
     sent = []
+    goes_on = threading.Event()
 
     def requests():
         for i in range(100):
             sent.append(i)
+            goes_on.set()
             yield request(stubs, content)
 
     answers = inference.ModelStreamInfer(requests())
     next(answers)
-    time.sleep(1)
+    while goes_on.wait(1):
+        goes_on.clear()
     assert len(sent) < 100
     for answer in answers:
         assert len(answer.infer_response.raw_output_contents[0]) == len(content)
@@ -256,9 +258,12 @@ def test_flood(raw, text):
     assert said == text or (text == "too_many_resets" and said == "too_many_control_frames")
 
 
-def test_slow_greeting(raw):
-    connection = raw(greeting=PREFACE[:5])
-    assert connection.goaway() == (CALM, "headers_too_slow")
+def test_slow_greeting(tmp_path):
+    """A server of its own: where there is so little time, busy clients are slow as well."""
+    hasty = Server(tmp_path, ["--grpc-header-timeout-ms=500"], waits_for=("grpc",))
+    with Raw(hasty, greeting=PREFACE[:5]) as connection:
+        assert connection.goaway() == (CALM, "headers_too_slow")
+    assert hasty.stop() == 0
 
 
 @pytest.mark.parametrize("junk", [

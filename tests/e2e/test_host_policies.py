@@ -69,6 +69,13 @@ def threads(server, name):
     return found
 
 
+def wait_for_cores(server, name, cores):
+    """Where the thread of that name is when it has begun; its id, too."""
+    wait_until(lambda: list(threads(server, name).values()) == [set(cores)],
+               lambda: f"{name}: {threads(server, name)}")
+    return threads(server, name)
+
+
 def policy(name, **settings):
     return [f"--host-policy={name},{key.replace('_', '-')}={value}"
             for key, value in settings.items()]
@@ -79,13 +86,12 @@ def test_threads_run_on_their_cores(tmp_path):
               "by_kind": model(group(kind="KIND_MODEL"))}
     options = policy("mine", cpu_cores=CORE) + policy("model", cpu_cores=f"{CORE}-{CORE}")
     with opens_server(tmp_path / "models", models, *options) as server:
-        assert threads(server, "placed_0_0").popitem()[1] == {CORE}
-        assert threads(server, "placed_0_1").popitem()[1] == {CORE}
-        assert threads(server, "by_kind_0_0").popitem()[1] == {CORE}
-        assert threads(server, "anywhere_0_0").popitem()[1] == set(CORES)
+        for name in ("placed_0_0", "placed_0_1", "by_kind_0_0"):
+            wait_for_cores(server, name, [CORE])
+        wait_for_cores(server, "anywhere_0_0", CORES)
         for name in models:
             infer(server, name)
-        assert threads(server, "neso-http-0").popitem()[1] == set(CORES)
+        wait_for_cores(server, "neso-http-0", CORES)
 
 
 def executions(server, name, path):
@@ -112,24 +118,24 @@ def test_another_policy_is_another_instance(tmp_path):
                + ["--model-control-mode=explicit", "--load-model=m"])
     with opens_server(tmp_path / "models", {"m": model(group("mine"))}, *options) as server:
         config = tmp_path / "models" / "m" / "config.pbtxt"
-        before = threads(server, "m_0_0")
-        assert list(before.values()) == [{CORE}] and infer(server, "m") == 1
+        before = wait_for_cores(server, "m_0_0", [CORE])
+        assert infer(server, "m") == 1
         config.write_text(model(group("mine", count=2)))
         load(server, "m")
         assert threads(server, "m_0_0") == before
-        assert list(threads(server, "m_0_1").values()) == [{CORE}]
+        wait_for_cores(server, "m_0_1", [CORE])
         config.write_text(model(group("other")))
         load(server, "m")
         wait_until(lambda: not threads(server, "m_0_1"))
-        after = threads(server, "m_0_0")
-        assert list(after.values()) == [{CORES[0]}] and after.keys() != before.keys()
+        after = wait_for_cores(server, "m_0_0", CORES[:1])
+        assert after.keys() != before.keys()
         assert infer(server, "m") == 3  # the third that this server has made
 
 
 def test_policy_that_nobody_defined(tmp_path):
     with opens_server(tmp_path / "models", {"m": model(group("mine"))}) as server:
         infer(server, "m")
-        assert threads(server, "m_0_0").popitem()[1] == set(CORES)
+        wait_for_cores(server, "m_0_0", CORES)
         assert ("model 'm': instance group 'm_0' names the host policy 'mine', which is not defined; "
                 "its instances run on any core") in server.text()
 

@@ -25,7 +25,7 @@ from wire import Wire, exchange, request
 BACKENDS = ("identity", "testing")
 MAX_INPUT = 1 << 20
 OPTIONS = (f"--http-max-input-size={MAX_INPUT}", "--http-thread-count=2")
-HASTY = ("--http-header-timeout-ms=300", "--http-idle-timeout-ms=600", "--http-max-connections=40",
+HASTY = ("--http-header-timeout-ms=1000", "--http-idle-timeout-ms=2000", "--http-max-connections=40",
          "--http-min-body-rate=1000", "--http-thread-count=2")
 
 
@@ -459,6 +459,17 @@ def n_descriptors(server):
     return len(os.listdir(f"/proc/{server.process.pid}/fd"))
 
 
+def settled_descriptors(server, wire):
+    """Once those of clients that have just gone are closed."""
+    while True:
+        before = n_descriptors(server)
+        for _ in range(50):
+            wire.send(request("GET", "/v2"))
+            assert wire.read_answer().status == 200
+        if n_descriptors(server) == before:
+            return before
+
+
 def resident_kib(server):
     with open(f"/proc/{server.process.pid}/status", encoding="ascii") as lines:
         return int(next(line for line in lines if line.startswith("VmRSS:")).split()[1])
@@ -501,9 +512,7 @@ def test_everybody_else_is_served(server):
 def test_nothing_is_left_behind(server):
     """Neither memory nor descriptors, after what may be kept is kept."""
     with Wire(server.http_port) as wire:
-        wire.send(request("GET", "/v2"))
-        assert wire.read_answer().status == 200
-        n_before = n_descriptors(server)
+        n_before = settled_descriptors(server, wire)
 
         def largest(n_rounds):
             """What is free is given back now and then, so the peaks are compared."""
@@ -519,7 +528,7 @@ def test_nothing_is_left_behind(server):
         after = largest(4)
         if not is_sanitized():  # freed memory is kept there, to be watched
             assert after <= before * 1.05, f"{before} KiB -> {after} KiB"
-        assert n_descriptors(server) == n_before
+        wait_until(lambda: n_descriptors(server) == n_before)
     for name in MODELS:
         wait_for_pending(server, name, 0)
     assert_healthy(server)
@@ -603,8 +612,8 @@ def test_slow_headers(hasty):
     """Twenty at once, each with another part of a head; others are served meanwhile."""
     before = count_rejected(hasty, "header_time")
     head = request("GET", "/v2")[:-2]
-    wires = [Wire(hasty.http_port) for _ in range(20)]
     started = time.monotonic()
+    wires = [Wire(hasty.http_port) for _ in range(20)]
     for n, wire in enumerate(wires):
         wire.send(head[:1 + n])
     with GoodClient(hasty) as good:
@@ -614,7 +623,7 @@ def test_slow_headers(hasty):
             assert json.loads(answer.body) == {"error": "request header was not received in time"}
             assert answer.headers["connection"] == "close"
             wire.close()
-    assert 0.25 < time.monotonic() - started < 10
+    assert 0.9 < time.monotonic() - started < 10
     assert good.failure is None and good.n > 3
     assert count_rejected(hasty, "header_time") == before + 20
 
@@ -639,12 +648,12 @@ def test_head_byte_by_byte(hasty):
 
 def test_idle_connection(hasty):
     """It ends without a word, before the first request and after one."""
+    started = time.monotonic()
     with Wire(hasty.http_port) as fresh, Wire(hasty.http_port) as used:
         used.send(request("GET", "/v2"))
         assert used.read_answer().status == 200
-        started = time.monotonic()
         assert fresh.is_closed() and used.is_closed()
-        assert 0.3 < time.monotonic() - started < 10
+        assert 1.8 < time.monotonic() - started < 10
 
 
 def test_reader_that_stops(hasty):
@@ -666,9 +675,7 @@ def test_too_many_connections(hasty):
     before = count_rejected(hasty, "connections")
     wires = [Wire(hasty.http_port) for _ in range(50)]
     try:
-        wait_until(lambda: count_rejected(hasty, "connections") > before)
-        n_refused = count_rejected(hasty, "connections") - before
-        assert n_refused >= 10
+        wait_until(lambda: count_rejected(hasty, "connections") >= before + 10)
     finally:
         for wire in wires:
             wire.close()

@@ -16,7 +16,8 @@ from conftest import BUILD
 from frames import INFER, Raw, call, reset
 from gate import Gate, gated
 from grpc_stubs import SECONDS, Client, client, stubs  # noqa: F401
-from scrape import metrics, wait_for_pending
+from models import wait_until
+from scrape import metric, metrics, wait_for_pending
 from wire import Wire, exchange, request
 
 BACKENDS = ("testing",)
@@ -53,6 +54,20 @@ def message(client, model, n=1):
 
 def send(client, model):
     return client.ModelInfer.future(message(client, model), timeout=SECONDS)
+
+
+def send_when_there_is_room(server, client, model, n):
+    """The n-th that waits. Who leaves the queue gives back its room a moment later."""
+    sent = [send(client, model)]
+
+    def is_queued():
+        if sent[-1].done():
+            assert sent[-1].exception().details() == ALL
+            sent.append(send(client, model))
+        return metric(server, "nv_inference_pending_request_count", model) == n
+
+    wait_until(is_queued)
+    return sent[-1]
 
 
 def n_rejected(server, what):
@@ -149,8 +164,7 @@ def test_room_after_clients_that_leave(server, client):
             raw.send(reset(1) + reset(3))
             wait_for_pending(server, "few", 1)
         wait_for_pending(server, "few", 0)
-        later = [send(client, "few") for _ in range(3)]
-        wait_for_pending(server, "few", 3)
+        later = [send_when_there_is_room(server, client, "few", n) for n in (1, 2, 3)]
         gate.open(4)
         for each in (first, *later):
             each.result()

@@ -44,12 +44,13 @@ def start(server, *scenarios):
     return subprocess.Popen(
         ["node", ROOT / "tests" / "e2e" / "node" / "grpc_client.js", MODULES, ROOT / "proto",
          f"127.0.0.1:{server.port('grpc')}", *scenarios],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def finish(process):
+    """Tells it to go on, in case it waits for that."""
     try:
-        found, _ = process.communicate(timeout=60)
+        found, _ = process.communicate(b"go on\n", timeout=60)
     except subprocess.TimeoutExpired:
         process.kill()
         raise

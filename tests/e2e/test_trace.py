@@ -22,7 +22,8 @@ CORE = ["REQUEST_START", "QUEUE_START", "COMPUTE_START", "COMPUTE_INPUT_END",
 
 
 class Traced:
-    """A server that writes to a file of its own."""
+    """A server that writes to a file of its own. It is asked on one connection: a trace ends behind
+    its answer, and on another connection the next one could overtake it."""
 
     def __init__(self, folder, *options, file="trace.json"):
         require_build(BACKENDS)
@@ -32,19 +33,20 @@ class Traced:
         self.server = Server(repository, (f"--trace-config=triton,file={self.file}", *options),
                              ("http", "grpc", "metrics"))
         self.base = self.server.url
+        self.session = requests.Session()
 
     def settings(self, model=None, change=None):
         path = f"/v2/models/{model}/trace/setting" if model else "/v2/trace/setting"
         if change is None:
-            return requests.get(self.base + path, timeout=SECONDS)
+            return self.session.get(self.base + path, timeout=SECONDS)
         body = change if isinstance(change, (bytes, str)) else json.dumps(change)
-        return requests.post(self.base + path, data=body, timeout=SECONDS)
+        return self.session.post(self.base + path, data=body, timeout=SECONDS)
 
     def infer(self, model="one", values=(1, 2), datatype="INT32", shape=None, headers=None, **more):
         body = {"inputs": [{"name": "INPUT0", "datatype": datatype,
                             "shape": shape or [len(values)], "data": list(values)}], **more}
-        reply = requests.post(f"{self.base}/v2/models/{model}/infer", json=body, timeout=SECONDS,
-                              headers=headers)
+        reply = self.session.post(f"{self.base}/v2/models/{model}/infer", json=body,
+                                  timeout=SECONDS, headers=headers)
         assert reply.status_code == 200, reply.text
         return reply
 

@@ -13,6 +13,7 @@ import requests
 import scrape
 from conftest import Server, require_build, write_repository
 from grpc_stubs import SECONDS, Client, open_channel, stubs  # noqa: F401
+from models import wait_until
 from test_http_infer import identity
 
 BACKENDS = ("identity",)
@@ -240,7 +241,8 @@ def test_receiver_that_hangs(start, receiver):
     server = start("opentelemetry,bsp_max_queue_size=9", "opentelemetry,bsp_max_export_batch_size=3")
     for _ in range(10):
         infer(server)
-    # One is at the receiver (perhaps none yet), three wait.
+    # One is at the receiver (perhaps none yet), three wait; a trace ends behind its answer.
+    wait_until(lambda: dropped(server) >= 6)
     assert dropped(server) in (6, 7)
     begun = time.monotonic()
     assert server.stop() == 0

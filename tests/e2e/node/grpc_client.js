@@ -213,14 +213,18 @@ const scenarios = {
         change: (call) => call.cancel(),
     }),
 
-    deadline: () => ask(client, "ModelInfer", rawRequest("gated_deadline", [1]), { seconds: 0.5 }),
+    async deadline() {
+        await ask(client, "ServerLive");  // connecting takes none of its time
+        return ask(client, "ModelInfer", rawRequest("gated_deadline", [1]), { seconds: 2 });
+    },
 
+    // When standard input says so: the model has begun then.
     async cancel() {
         let call;
         const answer = ask(client, "ModelInfer", rawRequest("gated_cancel", [1]),
             { change: (made) => { call = made; } });
-        // What is answered later on the same connection was sent later.
-        await ask(client, "ServerLive");
+        await new Promise((resolve) => process.stdin.once("data", resolve));
+        process.stdin.destroy();
         call.cancel();
         return answer;
     },
