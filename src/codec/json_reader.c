@@ -6,10 +6,19 @@
 #include "codec/json_number.h"
 #include "codec/json_scan.h"
 
+#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* of UTF-8; some editors begin every file with it */
+
+static const char *behind_mark(const char *begin, const char *end) {
+        struct str mark = STR_LIT(BYTE_ORDER_MARK);
+
+        return str_starts(str_range(begin, (size_t)(end - begin)), mark) ? begin + mark.len : begin;
+}
+
 void json_reader_init(struct json_reader *r, struct str text) {
         const char *begin = text.ptr != NULL ? text.ptr : "";
+        const char *end = begin + text.len;
 
-        *r = (struct json_reader){ .begin = begin, .at = begin, .end = begin + text.len };
+        *r = (struct json_reader){ .begin = begin, .at = behind_mark(begin, end), .end = end };
 }
 
 const char *json_error_text(const struct json_reader *r) {
@@ -38,7 +47,7 @@ bool json_fail_at(struct json_reader *r, const char *at, const char *error_text)
 }
 
 bool json_fail_value(struct json_reader *r) {
-        if (r->at == r->end && json_blanks_end(r->begin, r->end) == r->end)
+        if (r->at == r->end && json_blanks_end(behind_mark(r->begin, r->end), r->end) == r->end)
                 return json_fail_at(r, r->at, "The document is empty.");
         return json_fail_at(r, r->at, JSON_INVALID_VALUE);
 }
@@ -316,6 +325,6 @@ void json_read_end(struct json_reader *r) {
                 return;
         if (json_next_char(r) != '\0' || r->at < r->end)
                 json_fail_at(r, r->at, "The document root must not be followed by other values.");
-        else if (json_blanks_end(r->begin, r->end) == r->end)
+        else if (json_blanks_end(behind_mark(r->begin, r->end), r->end) == r->end)
                 json_fail_value(r);
 }

@@ -57,6 +57,7 @@ struct json_reader {
         bool        at_first;    /* just entered an array or object */
 };
 
+/* A byte order mark at the front is passed over, as the reference does (RFC 8259, 8.1, allows it). */
 void json_reader_init(struct json_reader *r, struct str text);
 
 enum json_type json_peek(struct json_reader *r);

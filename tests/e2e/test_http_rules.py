@@ -85,6 +85,19 @@ def test_unknown_members_are_ignored(server):
     assert infer(server, "fp32", body).json()["outputs"][0]["data"] == [1.0]
 
 
+MARK = "\ufeff".encode()  # which editors of another system write at the front of a file
+
+
+@pytest.mark.parametrize("path,body", [
+    ("models/fp32/infer", one([1])), ("models/bytes/generate", {"INPUT0": "a"}),
+    ("repository/index", {}), ("logging", {}), ("trace/setting", {})])
+def test_byte_order_mark(server, path, body):
+    reply = requests.post(f"{server.url}/v2/{path}", MARK + json.dumps(body).encode(), timeout=20)
+    assert reply.status_code == 200, reply.text
+    reply = requests.post(f"{server.url}/v2/{path}", MARK + MARK + b"{}", timeout=20)
+    assert refusal(reply) == (400, "failed to parse the request JSON buffer: Invalid value. at 3")
+
+
 def test_no_id_no_parameters(server):
     for more in ({}, {"id": ""}):
         assert infer(server, "fp32", one([1], **more)).text == (
@@ -253,6 +266,19 @@ def test_length_of_json_is_of_the_decompressed_body(server):
     assert int(headers["Inference-Header-Content-Length"]) > len(packed)
     reply = infer(server, "fp32", packed, headers={**headers, "Content-Encoding": "deflate"})
     assert reply.json()["outputs"][0]["data"] == [1.0, 2.0]
+
+
+def test_bodies_that_are_compressed_too_much(server):
+    """A tensor of zeros is nearly as dense as deflate can be; who sends one is told what is wrong."""
+    reply = infer(server, "fp32", gzip.compress(bytes(MAX_INPUT)), headers={
+        "Inference-Header-Content-Length": "0", "Content-Encoding": "gzip"})
+    assert refusal(reply) == (400, "unable to decompress the request body: it expands to more than "
+                                   "1000 times its size")
+    reply = infer(server, "fp32", gzip.compress(bytes(range(256)) * (1 << 15)),
+                  headers={"Content-Encoding": "gzip"})
+    assert refusal(reply) == (400, "Decompressed data size exceeds the maximum allowed value of "
+                                   f"{MAX_INPUT} bytes. Use --http-max-input-size to increase the "
+                                   "limit.")
 
 
 @pytest.mark.parametrize("name", ["sequence_id", "sequence_start", "sequence_end", "priority",

@@ -125,6 +125,15 @@ static void test_failures(void **state) {
                 { "{}{}", TRAILING, 2 },
                 { "]", VALUE, 0 },
                 { "}", VALUE, 0 },
+                /* one byte order mark at the front */
+                { "\xef\xbb\xbf{}", NULL, 0 },
+                { "\xef\xbb\xbf 1 ", NULL, 0 },
+                { "\xef\xbb\xbf", EMPTY, 3 },
+                { "\xef\xbb\xbf[1,]", VALUE, 6 },
+                { "\xef\xbb\xbf\xef\xbb\xbf" "1", VALUE, 3 },
+                { " \xef\xbb\xbf" "1", VALUE, 1 },
+                { "\xef\xbb" "1", VALUE, 0 },
+                { "1\xef\xbb\xbf", TRAILING, 1 },
                 /* numbers */
                 { "0", NULL, 0 },
                 { "-0", NULL, 0 },
