@@ -19,11 +19,13 @@
 #define MOVE_STEP ((size_t)4 << 20) /* below, giving back costs more than it brings */
 #define FIRST_OUTPUT_BYTES ((size_t)4096)
 
+_Static_assert(GZIP_MAX_RATIO == 1000, "a text below tells it");
+
 const char *gzip_status_text(enum gzip_status status) {
         static const char *const texts[] = {
                 [GZIP_OK] = "no error",
                 [GZIP_TOO_LARGE] = "the decompressed size exceeds the maximum",
-                [GZIP_TOO_DENSE] = "the compression ratio exceeds the maximum",
+                [GZIP_TOO_DENSE] = "it expands to more than 1000 times its size",
                 [GZIP_CORRUPT] = "the compressed text is damaged, or neither gzip nor zlib",
                 [GZIP_TRUNCATED] = "the compressed text is incomplete",
                 [GZIP_TRAILING] = "the compressed text is followed by something else",

@@ -294,6 +294,27 @@ static void refuse_no_memory(struct grpc_stream *st) {
         refuse_message(st, GRPC_RESOURCE_EXHAUSTED, "not enough memory for the message");
 }
 
+static void refuse_compressed(struct grpc_stream *st, enum gzip_status status, size_t max) {
+        const char *text;
+
+        if (status == GZIP_NO_MEMORY) {
+                refuse_no_memory(st);
+                return;
+        }
+        if (status != GZIP_TOO_LARGE && status != GZIP_TOO_DENSE) {
+                refuse_message(st, GRPC_INTERNAL, "a compressed message is damaged");
+                return;
+        }
+        if (status == GZIP_TOO_LARGE)
+                text = arena_printf(&st->call.arena,
+                                    "Received message larger than max (%zu), decompressed", max);
+        else
+                text = arena_printf(&st->call.arena, "unable to decompress a message: %s",
+                                    gzip_status_text(status));
+        h2_conn_count_rejected(st->conn, GRPC_LIMIT_MESSAGE_BYTES);
+        refuse_message(st, GRPC_RESOURCE_EXHAUSTED, text);
+}
+
 /* False: the call is refused, and the message is gone. */
 static bool decompress(struct grpc_stream *st, struct grpc_message *m) {
         size_t           max = h2_conn_limits(st->conn)->message_bytes;
@@ -315,18 +336,7 @@ static bool decompress(struct grpc_stream *st, struct grpc_message *m) {
                 m->owner = plain;
                 return true;
         }
-        if (status == GZIP_NO_MEMORY) {
-                refuse_no_memory(st);
-        } else if (status == GZIP_TOO_LARGE || status == GZIP_TOO_DENSE) {
-                h2_conn_count_rejected(st->conn, GRPC_LIMIT_MESSAGE_BYTES);
-                refuse_message(st, GRPC_RESOURCE_EXHAUSTED,
-                               arena_printf(&st->call.arena,
-                                            "Received message larger than max (%zu), "
-                                            "decompressed",
-                                            max));
-        } else {
-                refuse_message(st, GRPC_INTERNAL, "a compressed message is damaged");
-        }
+        refuse_compressed(st, status, max);
         return false;
 }
 

@@ -7,7 +7,7 @@
 #include "http/http_service.h"
 
 static struct error *inflate_error(const struct http_call *call, enum gzip_status status) {
-        if (status == GZIP_TOO_LARGE || status == GZIP_TOO_DENSE)
+        if (status == GZIP_TOO_LARGE)
                 return error_new(ERR_INVALID_ARG,
                                  "Decompressed data size exceeds the maximum allowed value of %zu "
                                  "bytes. Use --http-max-input-size to increase the limit.",

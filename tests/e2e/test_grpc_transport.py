@@ -84,6 +84,19 @@ def test_compressed_request(stubs, inference, compression):
     assert answer.raw_output_contents[0] == pattern(300_000)
 
 
+@pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
+@pytest.mark.parametrize("content,text", [
+    (bytes(20 << 20), "unable to decompress a message: it expands to more than 1000 times its size"),
+    (pattern(70 << 20), "Received message larger than max (67108864), decompressed"),
+], ids=["too dense", "too large"])
+def test_what_decompresses_to_too_much(stubs, inference, compression, content, text):
+    inference.ModelInfer(request(stubs, b""))  # clients connect first, and only then compress
+    with pytest.raises(grpc.RpcError) as refusal:
+        inference.ModelInfer(request(stubs, content), compression=compression, timeout=20)
+    assert (refusal.value.code(), refusal.value.details()) == (
+        grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+
+
 def test_many_calls_at_once(stubs, inference):
     calls = [inference.ModelInfer.future(request(stubs, pattern(i), id=str(i)))
              for i in range(1000)]
