@@ -84,18 +84,32 @@ struct str http_call_print_error(struct http_call *call, const char *message) {
         return str_range(arena_str(&call->arena, strbuf_str(&text)), text.len);
 }
 
+static void reply_refusal(struct http_call *call, struct http_reply reply, const char *message) {
+        struct str             text = http_call_print_error(call, message);
+        const struct http_part part = { text.ptr, text.len, NULL };
+
+        reply.parts = &part;
+        reply.n_parts = 1;
+        http_call_reply(call, &reply);
+}
+
 void http_call_reply_refusal(struct http_call *call, unsigned status, const char *message,
                              const char *content_type) {
-        struct str              text = http_call_print_error(call, message);
-        const struct http_part  part = { text.ptr, text.len, NULL };
-        const struct http_reply reply = {
-                .status = status,
-                .content_type = content_type,
-                .parts = &part,
-                .n_parts = 1,
-        };
+        reply_refusal(call,
+                      (struct http_reply){ .status = status, .content_type = content_type },
+                      message);
+}
 
-        http_call_reply(call, &reply);
+void http_call_reply_wrong_method(struct http_call *call, struct str allowed,
+                                  const char *content_type) {
+        const struct http_header allow = { STR_LIT("Allow"), allowed };
+
+        reply_refusal(call,
+                      (struct http_reply){ .status = 405,
+                                           .content_type = content_type,
+                                           .headers = &allow,
+                                           .n_headers = 1 },
+                      "Method Not Allowed");
 }
 
 void http_call_reply_error(struct http_call *call, struct error *err, const char *content_type) {

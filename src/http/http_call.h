@@ -155,9 +155,12 @@ void http_call_reply_empty(struct http_call *call, unsigned status);
 /* {"error":"<message>"} with the status of the error's code; takes the error. `content_type`:
  * NULL or HTTP_JSON (the reference types its early errors as text/plain). */
 void http_call_reply_error(struct http_call *call, struct error *err, const char *content_type);
-/* {"error":"<message>"} with a status that no error code stands for (403, 405, ...). */
+/* {"error":"<message>"} with a status that no error code stands for (403, 404, ...). */
 void http_call_reply_refusal(struct http_call *call, unsigned status, const char *message,
                              const char *content_type);
+/* 405, with the methods that the path does know (RFC 9110, 15.5.6), a static text. */
+void http_call_reply_wrong_method(struct http_call *call, struct str allowed,
+                                  const char *content_type);
 /* {"error":"<message>"} in the arena, for answers that need more than the above. */
 struct str http_call_print_error(struct http_call *call, const char *message);
 

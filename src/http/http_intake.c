@@ -56,20 +56,10 @@ static void fill_call(struct http_conn *c) {
         call->path = path_of(call->target);
 }
 
-/* 405 with the methods that the path does know (RFC 9110, 15.5.6). */
 static void refuse_method(struct http_conn *c, const struct http_route *row) {
         const struct http_route_table *table = &c->server->options.routes;
-        struct http_call              *call = &c->call;
         bool                           get = false, post = false;
-        struct http_header             allow = { STR_LIT("Allow"), STR_LIT("GET") };
-        struct str                     text = http_call_print_error(call, "Method Not Allowed");
-        const struct http_part         part = { text.ptr, text.len, NULL };
-        const struct http_reply        reply = { .status = 405,
-                                                 .content_type = row->refusal_type,
-                                                 .headers = &allow,
-                                                 .n_headers = 1,
-                                                 .parts = &part,
-                                                 .n_parts = 1 };
+        struct str                     allowed = STR_LIT("GET");
 
         for (size_t i = 0; i < table->n_rows; i++) {
                 if (strcmp(table->rows[i].pattern, row->pattern) != 0)
@@ -78,8 +68,8 @@ static void refuse_method(struct http_conn *c, const struct http_route *row) {
                 post = post || table->rows[i].method == HTTP_METHOD_POST;
         }
         if (post)
-                allow.value = get ? STR_LIT("GET, POST") : STR_LIT("POST");
-        http_call_reply(call, &reply);
+                allowed = get ? STR_LIT("GET, POST") : STR_LIT("POST");
+        http_call_reply_wrong_method(&c->call, allowed, row->refusal_type);
 }
 
 static void field_at(const void *call, size_t at, struct str *ret_name, struct str *ret_value) {

@@ -31,7 +31,7 @@ static void on_other_path(struct http_call *call) {
         if (call->method == HTTP_METHOD_GET)
                 http_call_reply_text(call, METRICS_TYPE, STR_LIT(""));
         else
-                http_call_reply_refusal(call, 405, "Method Not Allowed", METRICS_TYPE);
+                http_call_reply_wrong_method(call, STR_LIT("GET"), METRICS_TYPE);
 }
 
 static const struct http_route metrics_rows[] = {

@@ -213,6 +213,7 @@ def test_other_paths_are_empty(server, path):
 def test_only_get(server, method, path):
     reply = page(server, path, method)
     assert (reply.status_code, reply.reason) == (405, "Not Allowed")
+    assert reply.headers["Allow"] == "GET"
     assert reply.json() == {"error": "Method Not Allowed"}
 
 
