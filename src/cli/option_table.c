@@ -80,8 +80,8 @@ static const struct option_row models_rows[] = {
           .help = "Whether models change while serving: none, poll follows the repositories, "
                   "explicit does as requests say." },
         { .name = "repository-poll-secs", .kind = OPTION_NUMBER, .offset = AT(poll_secs),
-          .argument = "<integer>", .min = 1, .max = 86400, .default_text = "15",
-          .help = "Seconds between two polls of the repositories." },
+          .argument = "<integer>", .min = 0, .max = 2147483647, .default_text = "15",
+          .help = "Seconds between two polls of the repositories; 0: none after the start." },
         { .name = "load-model", .kind = OPTION_TEXTS, .offset = AT(load_model),
           .argument = "<name>",
           .help = "Model to load at the start, '*' for all; needs "
@@ -357,9 +357,9 @@ static const struct option_row memory_rows[] = {
           .max = 9007199254740992.0, .default_text = "268435456",
           .help = "Size of the pinned memory pool; this build needs none." },
         { .name = "cuda-memory-pool-byte-size", .kind = OPTION_TEXTS, .argument = "<gpu:bytes>",
-          .help = "CUDA memory pool.", .missing = "GPUs" },
+          .help = "CUDA memory pool.", .missing = "a GPU" },
         { .name = "cuda-virtual-address-size", .kind = OPTION_TEXTS, .argument = "<gpu:bytes>",
-          .help = "CUDA virtual addresses.", .missing = "GPUs" },
+          .help = "CUDA virtual addresses.", .missing = "a GPU" },
         { .name = "min-supported-compute-capability", .kind = OPTION_REAL,
           .offset = AT(min_compute_capability), .argument = "<float>", .min = 0, .max = 1000,
           .default_text = "0",
@@ -372,7 +372,7 @@ static const struct option_row memory_rows[] = {
           .help = "Where instances of this host policy run: <name>,cpu-cores=0-3,8 or "
                   "<name>,numa-node=0; may be repeated." },
         { .name = "model-load-gpu-limit", .kind = OPTION_TEXTS, .argument = "<device:fraction>",
-          .help = "GPU memory that models may fill.", .missing = "GPUs" },
+          .help = "GPU memory that models may fill.", .missing = "a GPU" },
         { .name = "allow-client-shm", .kind = OPTION_BOOL, .offset = AT(allow_client_shm),
           .argument = "<boolean>", .default_text = "false",
           .help = "Let clients register shared memory." },

@@ -219,7 +219,7 @@ static struct error *read_admission(struct serve *s) {
 }
 
 static struct error *start_poller(struct serve *s) {
-        if (strcmp(s->options.model_control_mode, "poll") != 0)
+        if (strcmp(s->options.model_control_mode, "poll") != 0 || s->options.poll_secs == 0)
                 return NULL;
         return poller_start(s->core, (uint64_t)s->options.poll_secs * NS_PER_S, &s->poller);
 }

@@ -4,6 +4,7 @@ will bring about is awaited in the index, and what it must not is shown by a cha
 has come about: polls look at everything."""
 import concurrent.futures
 import os
+import pathlib
 import shutil
 
 import pytest
@@ -47,6 +48,20 @@ def wait_for_polls(server):
 
 def test_all_models_are_loaded_at_the_start(polled):
     assert {line[2] for line in index(polled)} == {"READY"}
+
+
+def thread_names(server):
+    tasks = pathlib.Path(f"/proc/{server.process.pid}/task").iterdir()
+    return {(task / "comm").read_text().strip() for task in tasks}
+
+
+def test_no_polls_after_the_start(polled, tmp_path):
+    """With 0 for the seconds between two: nobody is there who could."""
+    assert "neso-poll" in thread_names(polled)
+    with opens_server(tmp_path / "once", {"m": model_text()}, POLL[0],
+                      "--repository-poll-secs=0") as once:
+        assert index(once) == [("m", "1", "READY", None)]
+        assert "neso-poll" not in thread_names(once)
 
 
 def test_orders_are_refused(polled, stubs):

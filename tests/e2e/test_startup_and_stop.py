@@ -117,7 +117,7 @@ TRY_HELP = "`neso serve --help` lists all options.\n"
     (["--allow-vertex-ai=true"],
      "--allow-vertex-ai: the Vertex AI front end is not supported yet\n"),
     (["--cuda-memory-pool-byte-size=0:1"],
-     "--cuda-memory-pool-byte-size: GPUs is not supported yet\n"),
+     "--cuda-memory-pool-byte-size: a GPU is not supported yet\n"),
 ])
 def test_bad_command_line(arguments, text):
     ended = run("serve", *arguments)
