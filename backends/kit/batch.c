@@ -76,9 +76,13 @@ static TRITONSERVER_Error *read_rows(struct kit_slot *slot) {
                 return NULL;
         KIT_TRY(TRITONBACKEND_RequestInputByIndex(slot->request, 0, &input));
         KIT_TRY(TRITONBACKEND_InputProperties(input, &name, NULL, &shape, &n_dims, NULL, NULL));
-        if (n_dims == 0 || shape[0] < 1)
+        if (n_dims == 0)
                 return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
                                  "input '%s' has no batch dimension, but the model batches", name);
+        if (shape[0] < 1)
+                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "input '%s' has a batch of %lld, the model needs at least 1", name,
+                                 (long long)shape[0]);
         slot->rows = shape[0];
         return NULL;
 }

@@ -315,6 +315,10 @@ def test_bad_requests(server):
     assert_error(post(server, "simple", {"inputs": [
         tensor("INPUT0", "INT32", nine), tensor("INPUT1", "INT32", nine)]}),
                  "[request id: <id_unknown>] inference request batch-size must be <= 8 for 'simple'")
+    none = numpy.zeros([0, 16], "<i4")
+    assert_error(post(server, "simple", {"inputs": [
+        tensor("INPUT0", "INT32", none), tensor("INPUT1", "INT32", none)]}),
+                 "input 'INPUT0' has a batch of 0, the model needs at least 1")
 
 
 # ---- files without a configuration --------------------------------------------------------------
