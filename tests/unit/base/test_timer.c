@@ -93,20 +93,55 @@ static void arm(struct record *r, struct numbered *n, int number, uint64_t due_n
         timer_arm(r->thread, &n->timer, due_ns);
 }
 
+/* Says that it runs, then waits until the test lets it go. */
+static void on_fire_held(struct timer *t) {
+        struct numbered *n = CONTAINER_OF(t, struct numbered, timer);
+        struct record   *r = n->record;
+
+        write_down(n);
+        mutex_lock(&r->lock);
+        while (r->is_held)
+                cond_wait(&r->changed, &r->lock);
+        r->fired[r->n_fired++] = -n->number; /* the end of the callback */
+        mutex_unlock(&r->lock);
+        timer_arm(r->thread, t, clock_now_ns() + 3600 * NS_PER_S);
+}
+
+/* Keeps the thread in a callback, however long the test takes to arm the others. */
+static void hold(struct record *r, struct numbered *n) {
+        *n = (struct numbered){ .record = r, .number = 1000 };
+        r->is_held = true;
+        timer_init(&n->timer, on_fire_held);
+        timer_arm(r->thread, &n->timer, clock_now_ns());
+        wait_for_fired(r, 1);
+}
+
+static void release(struct record *r) {
+        MUTEX_GUARD(&r->lock);
+
+        r->is_held = false;
+        cond_broadcast(&r->changed);
+}
+
+#define N_HELD 2 /* entries of a callback that was held: its beginning and its end */
+
 static void test_fires_in_order_of_deadlines(void **state) {
         (void)state;
         struct record  *r = record_new();
         uint64_t        soon_ns = clock_now_ns() + 20 * NS_PER_MS;
-        struct numbered timers[100];
+        struct numbered timers[100], held;
 
+        hold(r, &held);
         for (int i = 0; i < 100; i++) {
                 int number = i * 37 % 100; /* each number once, in disorder */
 
                 arm(r, &timers[i], number, soon_ns + (uint64_t)number * NS_PER_US);
         }
-        wait_for_fired(r, 100);
+        release(r);
+        wait_for_fired(r, N_HELD + 100);
+        timer_cancel(r->thread, &held.timer);
         for (int i = 0; i < 100; i++) {
-                assert_int_equal(r->fired[i], i);
+                assert_int_equal(r->fired[N_HELD + i], i);
                 assert_true(timers[i].timer.due_ns == CLOCK_NEVER);
         }
         assert_false(r->is_early);
@@ -128,8 +163,9 @@ static void test_cancelled_and_moved(void **state) {
         struct record  *r = record_new();
         uint64_t        soon_ns = clock_now_ns() + 10 * NS_PER_MS;
         uint64_t        far_ns = soon_ns + 3600 * NS_PER_S;
-        struct numbered timers[6];
+        struct numbered timers[6], held;
 
+        hold(r, &held);
         for (int i = 0; i < 5; i++)
                 arm(r, &timers[i], i, i % 2 ? far_ns : soon_ns + (uint64_t)i);
         timer_cancel(r->thread, &timers[0].timer);
@@ -138,12 +174,14 @@ static void test_cancelled_and_moved(void **state) {
         timer_arm(r->thread, &timers[2].timer, far_ns);        /* further */
         timer_arm(r->thread, &timers[4].timer, CLOCK_NEVER);   /* off */
         arm(r, &timers[5], 5, soon_ns + 200);
-        wait_for_fired(r, 2);
+        release(r);
+        wait_for_fired(r, N_HELD + 2);
+        timer_cancel(r->thread, &held.timer);
         for (int i = 0; i < 5; i++)
                 timer_cancel(r->thread, &timers[i].timer);
-        assert_int_equal(r->n_fired, 2);
-        assert_int_equal(r->fired[0], 1);
-        assert_int_equal(r->fired[1], 5);
+        assert_int_equal(r->n_fired, N_HELD + 2);
+        assert_int_equal(r->fired[N_HELD], 1);
+        assert_int_equal(r->fired[N_HELD + 1], 5);
         record_free(r);
 }
 
@@ -161,26 +199,8 @@ static void test_callback_arms_again(void **state) {
         record_free(r);
 }
 
-/* Says that it runs, then waits until the test lets it go. */
-static void on_fire_held(struct timer *t) {
-        struct numbered *n = CONTAINER_OF(t, struct numbered, timer);
-        struct record   *r = n->record;
-
-        write_down(n);
-        mutex_lock(&r->lock);
-        while (r->is_held)
-                cond_wait(&r->changed, &r->lock);
-        r->fired[r->n_fired++] = -n->number; /* the end of the callback */
-        mutex_unlock(&r->lock);
-        timer_arm(r->thread, t, clock_now_ns() + 3600 * NS_PER_S);
-}
-
 static void let_go(struct timer *t) {
-        struct record *r = CONTAINER_OF(t, struct numbered, timer)->record;
-        MUTEX_GUARD(&r->lock);
-
-        r->is_held = false;
-        cond_broadcast(&r->changed);
+        release(CONTAINER_OF(t, struct numbered, timer)->record);
 }
 
 static void test_cancel_waits_for_the_callback(void **state) {
@@ -242,7 +262,7 @@ static void test_heap_under_churn(void **state) {
         struct record  *r = record_new();
         uint64_t        far_ns = clock_now_ns() + 3600 * NS_PER_S;
         uint64_t        start_ns;
-        struct numbered timers[200];
+        struct numbered timers[200], held;
         unsigned        seed = 1;
 
         for (int i = 0; i < 200; i++)
@@ -257,12 +277,15 @@ static void test_heap_under_churn(void **state) {
         }
         assert_int_equal(count_fired(r), 0);
 
+        hold(r, &held);
         start_ns = clock_now_ns() + 20 * NS_PER_MS;
         for (int i = 0; i < 200; i++)
                 timer_arm(r->thread, &timers[i].timer, start_ns + (uint64_t)(199 - i) * 1000);
-        wait_for_fired(r, 200);
+        release(r);
+        wait_for_fired(r, N_HELD + 200);
+        timer_cancel(r->thread, &held.timer);
         for (int i = 0; i < 200; i++)
-                assert_int_equal(r->fired[i], 199 - i);
+                assert_int_equal(r->fired[N_HELD + i], 199 - i);
         record_free(r);
 }
 

@@ -17,6 +17,9 @@
 #define DEFAULT "name: 'm' max_batch_size: 8 " X
 #define DYNAMIC(text) DEFAULT "dynamic_batching { " text " } "
 #define TIMEOUT_20_MS "default_queue_policy { default_timeout_microseconds: 20000 } "
+/* Whoever comes with priority 1 waits for as long as it takes. */
+#define FIRST_HAS_TIME                                                                             \
+        "priority_levels: 2 default_priority_level: 2 priority_queue_policy { key: 1 value { } } "
 #define DELAY_IF_ASKED                                                                             \
         "default_queue_policy { timeout_action: DELAY allow_timeout_override: true "               \
         "default_timeout_microseconds: 3600000000 } "
@@ -159,13 +162,14 @@ static void test_priorities_overtake(void **state) {
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static void test_timeout_fires_while_the_batch_before_runs(void **state) {
-        struct lab                 *lab = lab_open(DYNAMIC(TIMEOUT_20_MS), 1, false);
+        struct lab                 *lab = lab_open(DYNAMIC(TIMEOUT_20_MS FIRST_HAS_TIME), 1, false);
         struct ticket              *t = tickets_new(lab, 3);
         struct model_stats_snapshot stats;
         uint64_t                    start_ns;
 
         (void)state;
         hold(lab, 0);
+        t[0].req->priority = 1;
         ticket_submit(&t[0]);
         assert_batch(lab, 0, "a");
         start_ns = clock_now_ns();
