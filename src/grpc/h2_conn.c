@@ -31,10 +31,23 @@ void h2_conn_count_rejected(struct h2_conn *c, enum grpc_limit limit) {
 
 /* ---- the end ---- */
 
+static void drop_spares(struct h2_loop *home, size_t n_kept) {
+        while (home->n_spares > n_kept) {
+                struct grpc_stream *st =
+                        LIST_ENTRY(list_first(&home->spares), struct grpc_stream, node);
+
+                list_remove(&st->node);
+                home->n_spares--;
+                free(st);
+        }
+}
+
 static void free_conn(struct h2_conn *c) {
         struct h2_loop *home = c->home;
 
         list_remove(&c->node);
+        if (list_is_empty(&home->net.conns))
+                drop_spares(home, H2_LASTING_STREAMS);
         if (list_is_linked(&c->unflushed_node))
                 list_remove(&c->unflushed_node);
         h2_out_free(c->writing);
@@ -579,13 +592,7 @@ void h2_loop_init(struct h2_loop *home, const struct grpc_server_options *o,
 }
 
 void h2_loop_done(struct h2_loop *home) {
-        while (!list_is_empty(&home->spares)) {
-                struct grpc_stream *st =
-                        LIST_ENTRY(list_first(&home->spares), struct grpc_stream, node);
-
-                list_remove(&st->node);
-                free(st);
-        }
+        drop_spares(home, 0);
         h2_out_free(home->out);
         buf_unref(home->in);
         h2_blocks_done(&home->blocks);

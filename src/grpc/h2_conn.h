@@ -46,6 +46,8 @@ struct nghttp2_session;
 /* With less room than this left behind what messages hold, another buffer is taken. */
 #define H2_MIN_READ_ROOM ((size_t)16 << 10)
 #define H2_SPARE_STREAMS 256
+/* Of these, without a connection: those of a burst lie far apart, and each would hold its pages. */
+#define H2_LASTING_STREAMS 4
 /* With more than this in paused streams, in unary requests that are not answered yet, and in answers
  * that the client has not taken, nothing more is read from the connection than its window allows. */
 #define H2_MAX_HELD_BYTES ((size_t)64 << 20)
