@@ -6,6 +6,8 @@
 #include "codec/json_reader.h"
 #include "server/server_options.h"
 
+#include "triton/core/neso.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -48,6 +50,7 @@ SCALAR_OPTION(TRITONSERVER_ServerOptionsSetMinSupportedComputeCapability, double
               min_compute_capability)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetExitOnError, bool, exit_on_error)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetStrictReadiness, bool, strict_readiness)
+SCALAR_OPTION(NESO_ServerOptionsSetLoadReasons, bool, load_reasons)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetExitTimeout, unsigned int, exit_timeout_s)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetBufferManagerThreadCount, unsigned int,
               buffer_manager_threads)

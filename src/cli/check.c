@@ -52,7 +52,9 @@ static struct error *start_server(struct check *c) {
         options.model_repository = (struct cli_texts){ paths, 1 };
         options.model_control_mode = "explicit";
         TRY(core_options_make(&options, &core));
-        err = core_error_take(TRITONSERVER_ServerNew(&c->server, core));
+        err = core_error_take(NESO_ServerOptionsSetLoadReasons(core, true));
+        if (err == NULL)
+                err = core_error_take(TRITONSERVER_ServerNew(&c->server, core));
         core_error_drop(TRITONSERVER_ServerOptionsDelete(core));
         return err;
 }

@@ -142,6 +142,7 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
         r->n_load_retries = o->n_load_retries;
         r->is_followed = o->is_followed;
         r->has_namespaces = o->has_namespaces;
+        r->tells_reasons = o->tells_reasons;
         repo_table_init(&r->table);
         r->overrides = override_store_new();
         r->parts.places = r->overrides;

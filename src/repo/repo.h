@@ -45,6 +45,7 @@ struct repo_options {
         unsigned            n_load_retries; /* further attempts for each version */
         bool                is_followed;    /* models may come and go: the index looks at the files */
         bool                has_namespaces; /* each path is one, for names that several have */
+        bool                tells_reasons;  /* of failed polls, to who asked for the load */
 };
 
 struct error *repo_new(const struct repo_options *options, struct repo **ret) NODISCARD;
@@ -71,8 +72,9 @@ struct repo_override {
 /* Loads a model, or makes what serves agree with its files: nothing when it does already. With
  * namespaces all models of that name; files that are sent are for the one that the name means.
  * `o` may be NULL. INTERNAL "failed to load '<m>', failed to poll from model repository" when there
- * is nothing to load (the log has the reason); INVALID_ARG "load failed for model '<m>': version
- * <v> is at UNAVAILABLE state: <Code>: <text>;\n" for each version that failed. */
+ * is nothing to load (the log has the reason; with tells_reasons ": <reason>" follows); INVALID_ARG
+ * "load failed for model '<m>': version <v> is at UNAVAILABLE state: <Code>: <text>;\n" for each
+ * version that failed. */
 struct error *repo_load(struct repo *r, const char *name, const struct repo_override *o) NODISCARD;
 /* Returns once no new request gets to it. Nothing when it is not loaded. With namespaces all models
  * of that name. */

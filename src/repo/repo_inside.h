@@ -25,6 +25,7 @@ struct repo {
         unsigned               n_load_retries;
         bool                   is_followed;
         bool                   has_namespaces;
+        bool                   tells_reasons;
         struct override_store *overrides; /* owned */
         struct repo_table      table;
         struct loader_crew    *loads;   /* owned; of polls that nobody waits for */

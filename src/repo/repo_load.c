@@ -23,10 +23,20 @@ static struct error *not_polled(const char *name) {
                          name);
 }
 
-static struct error *log_not_polled(const char *name, struct error *why) {
-        log_error("failed to poll model '%s': %s", name, why->message);
+/* Takes `why`, which is in the log. */
+static struct error *not_polled_because(const struct repo *r, const char *name,
+                                        struct error *why) {
+        if (r->tells_reasons)
+                return error_wrap(error_recode(why, ERR_INTERNAL),
+                                  "failed to load '%s', failed to poll from model repository",
+                                  name);
         error_free(why);
         return not_polled(name);
+}
+
+static struct error *log_not_polled(const struct repo *r, const char *name, struct error *why) {
+        log_error("failed to poll model '%s': %s", name, why->message);
+        return not_polled_because(r, name, why);
 }
 
 static struct error *not_unique(void) {
@@ -66,15 +76,15 @@ static bool is_of_versions(const struct error *err) {
 }
 
 /* Versions that failed have an error of their own form; anything else is a failure to poll. */
-static struct error *tell(const struct model_key *key, struct error *err) {
+static struct error *tell(const struct repo *r, const struct model_key *key,
+                          struct error *err) {
         AUTO_CHARS label = NULL;
 
         if (err == NULL || is_of_versions(err))
                 return err;
         label = model_key_label(key);
         log_error("Poll failed for model directory '%s': %s", label, err->message);
-        error_free(err);
-        return not_polled(key->name);
+        return not_polled_because(r, key->name, err);
 }
 
 /* Takes *mark on success. */
@@ -96,7 +106,7 @@ static struct error *load_from_files(struct repo *r, const struct model_source *
                 err = load_marked(r, e, source, &mark);
         model_mark_free(mark);
         repo_change_end(r, e);
-        return tell(&source->key, err);
+        return tell(r, &source->key, err);
 }
 
 static struct error *load_source(struct repo *r, const struct model_source *source) {
@@ -111,7 +121,7 @@ static struct error *load_source(struct repo *r, const struct model_source *sour
                 err = load_marked(r, e, source, &mark);
         model_mark_free(mark);
         repo_change_end(r, e);
-        return tell(&source->key, err);
+        return tell(r, &source->key, err);
 }
 
 static struct error *load_found(struct repo *r, const struct found_model *found,
@@ -152,7 +162,7 @@ static struct error *load_sent_files(struct repo *r, const char *name,
         struct error          *err;
 
         if (o->config_json == NULL)
-                return log_not_polled(name,
+                return log_not_polled(r, name,
                                       error_new_text(ERR_INVALID_ARG,
                                                      "Load parameter 'config' must be specified "
                                                      "for model file override"));
@@ -181,7 +191,7 @@ static void run_found_load(struct loader_job *job) {
         struct found_load *l = CONTAINER_OF(job, struct found_load, job);
 
         if (l->found->is_duplicate)
-                l->error = log_not_polled(l->found->key.name, not_unique());
+                l->error = log_not_polled(l->repo, l->found->key.name, not_unique());
         else
                 l->error = load_found(l->repo, l->found, l->config_json);
 }
@@ -252,7 +262,7 @@ struct error *repo_load(struct repo *r, const char *name, const struct repo_over
         repo_scan_read_one(r, name, &scan);
         err = check_found(r, &scan);
         if (err != NULL)
-                err = log_not_polled(name, err);
+                err = log_not_polled(r, name, err);
         else
                 err = load_all_of(r, name, &scan, o != NULL ? o->config_json : NULL);
         repo_scan_done(&scan);

@@ -101,6 +101,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                 .n_load_retries = o->model_load_retries,
                 .is_followed = o->control_mode != MODEL_CONTROL_NONE,
                 .has_namespaces = o->model_namespacing,
+                .tells_reasons = o->load_reasons,
         };
 
         return repo_new(&options, &s->repo);

@@ -9,6 +9,7 @@ import pytest
 from conftest import BUILD, Server, require_build, write_repository
 
 BACKENDS = ("identity", "testing")
+AGENTS = f"--repoagent-directory={BUILD / 'repoagents'}"
 
 # A configuration that is right, in parts that the mistakes replace. Its lines count from 1.
 GOOD = """\
@@ -333,6 +334,21 @@ def test_load(tmp_path):
     model = json.loads(out)["models"][0]
     assert model["problems"] == [] and "no luck" in model["load_error"]
     assert json.loads(check(tmp_path / "good", "--load", "--json")[1])["models"][0]["loaded"] is True
+
+
+def test_load_that_an_agent_refuses(tmp_path):
+    """No version is begun, and the server tells clients no more than that; check says why."""
+    write_repository(tmp_path, {"m": GOOD + """\
+model_repository_agents {
+  agents { name: "checksum" parameters { key: "MD5:config.pbtxt" value: "0123" } }
+}
+"""})
+    assert check(tmp_path, AGENTS)[0] == 0
+    code, _, err = check(tmp_path, "--load", AGENTS)
+    assert code == 1
+    assert err.startswith(f"{tmp_path}/m: failed to load 'm', failed to poll from model repository: "
+                          "repository agent 'checksum' does not let model 'm' be loaded: "), err
+    assert "config.pbtxt" in err[len(f"{tmp_path}/m"):] and "0123" in err
 
 
 def test_ensembles_as_the_server(tmp_path):

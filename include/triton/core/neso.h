@@ -185,6 +185,17 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerStartPoll(
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerObserveKeyRefused(
         struct TRITONSERVER_Server *server, const char *key, const char *reason);
 
+/* Whether the error of a load of which no version was begun has its reason behind it:
+ *
+ *     failed to load 'm', failed to poll from model repository: repository agent ...
+ *
+ * Without it, as by default, the reason is in the log alone, as the reference server does. Who may
+ * load models learns paths of the server then.
+ *
+ * INVALID_ARG when `options` is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetLoadReasons(
+        struct TRITONSERVER_ServerOptions *options, bool tell);
+
 /* Reads the configurations of a model repository, or of the one model whose directory `path` is, as
  * a server with these options would, and tells what is wrong with them. No server is made, no
  * backend opened, and what a backend would find out about its model stays open. Of `options` count
