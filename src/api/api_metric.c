@@ -2,6 +2,7 @@
 #include "api/api_types.h"
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "observe/metric.h"
 #include "server/server.h"
 
@@ -56,6 +57,23 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricsFormatted(struct TRITONSERVER_Met
         return NULL;
 }
 
+/* How the names begin that servers print themselves. A page with a family twice is no page: who
+ * scrapes it gets nothing at all. */
+static bool is_of_servers(const char *name) {
+        static const char *const begins[] = {
+                "nv_inference_",  "nv_model_load_",     "nv_pinned_memory_pool_",
+                "nv_cpu_",        "nv_cache_num_hits_", "nv_cache_num_misses_",
+                "nv_cache_hit_",  "nv_cache_miss_",     "neso_request_",
+                "neso_queue_",    "neso_compute_",      "neso_batch_size",
+                "neso_executions_", "neso_rejected_",   "neso_api_key_",
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(begins); i++)
+                if (str_starts(str_of(name), str_of(begins[i])))
+                        return true;
+        return false;
+}
+
 struct TRITONSERVER_Error *TRITONSERVER_MetricFamilyNew(struct TRITONSERVER_MetricFamily **family,
                                                         const TRITONSERVER_MetricKind kind,
                                                         const char *name, const char *description) {
@@ -66,6 +84,10 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricFamilyNew(struct TRITONSERVER_Metr
         API_NEEDS(description);
         if ((int)kind < METRIC_COUNTER || (int)kind > METRIC_HISTOGRAM)
                 return error_to_api(api_bad_value(__func__, "metric kind", kind));
+        if (is_of_servers(name))
+                return error_to_api(error_new(ERR_INVALID_ARG,
+                                              "metric family '%s' has a name of the server's own",
+                                              name));
         API_TRY(metric_family_open(metric_registry_process(), (enum metric_kind)kind, name,
                                    description, &f));
         *family = metric_family_to_api(f);

@@ -221,6 +221,11 @@ static void test_families(void **state) {
                                                   "own total", "what it is"),
                      TRITONSERVER_ERROR_INVALID_ARG,
                      "invalid name of a metric family: 'own total'");
+        /* It would be on the page twice. */
+        assert_error(TRITONSERVER_MetricFamilyNew(&other, TRITONSERVER_METRIC_KIND_COUNTER,
+                                                  "nv_inference_count", "what it is"),
+                     TRITONSERVER_ERROR_INVALID_ARG,
+                     "metric family 'nv_inference_count' has a name of the server's own");
         assert_ok(TRITONSERVER_MetricFamilyDelete(one));
         assert_ok(TRITONSERVER_MetricIncrement(metric, 1)); /* the other user keeps it */
         assert_page("own_total", "# HELP own_total what it is\n# TYPE own_total counter\n"
