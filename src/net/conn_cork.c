@@ -21,7 +21,7 @@ size_t conn_cork_bytes(const struct conn *c) {
 }
 
 enum conn_write conn_write_soon(struct conn *c, const struct iovec *parts, size_t n_parts) {
-        if (!c->loop->is_corking || c->tls || c->is_closing || n_parts == 0 ||
+        if (!c->loop->is_corking || c->tls || c->is_closing || c->is_shut_down || n_parts == 0 ||
             n_parts > CONN_CORKED_PARTS)
                 return conn_write(c, parts, n_parts);
         assert(!c->is_writing);

@@ -170,7 +170,8 @@ static void write_many_parts(struct peer *p) {
 }
 
 static void close_peer(struct peer *p) {
-        conn_close(p->conn);
+        if (!p->is_closed) /* else there is none */
+                conn_close(p->conn);
 }
 
 static void shut_down(struct peer *p) {
@@ -331,6 +332,20 @@ static void test_shut_down_behind_the_bytes(void **state) {
         assert_int_equal(recv(f->peers[0].far, &byte, 1, 0), 0);
 }
 
+static void test_nothing_behind_the_end(void **state) {
+        struct fixture *f = *state;
+        struct act      acts[] = { { .peer = &f->peers[0], .run = shut_down },
+                                   { .peer = &f->peers[0], .run = write_small },
+                                   { .peer = &f->peers[1], .run = write_small } };
+        char            byte;
+
+        run_together(f, acts, ARRAY_LEN(acts));
+        wait_for(f, &f->n_ends, 1);
+        assert_int_equal(f->peers[0].rc, CONN_WRITE_FAILED);
+        assert_int_equal(recv(f->peers[0].far, &byte, 1, 0), 0);
+        assert_received(&f->peers[1], "answer");
+}
+
 /* Nobody is at the other end any more; the others get theirs. */
 static void test_a_failure_is_told(void **state) {
         struct fixture *f = *state;
@@ -357,6 +372,7 @@ int main(void) {
                 TEST(test_what_the_socket_does_not_take),
                 TEST(test_closed_before_it_is_sent),
                 TEST(test_shut_down_behind_the_bytes),
+                TEST(test_nothing_behind_the_end),
                 TEST(test_a_failure_is_told),
         };
 
