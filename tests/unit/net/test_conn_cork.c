@@ -25,14 +25,14 @@
 struct fixture;
 
 struct peer {
-        struct fixture *fixture;
-        struct conn    *conn;
-        int             far; /* the test's end of the socket */
-        enum conn_write rc;  /* of conn_write_soon() */
-        unsigned        n_written, n_failed;
-        unsigned        n_sent_before; /* peers whose bytes had arrived when this one was told */
-        bool            is_closed;
-        char            byte;
+        struct fixture  *fixture;
+        struct conn     *conn;
+        int              far; /* the test's end of the socket */
+        enum conn_write  rc;  /* of conn_write_soon() */
+        _Atomic unsigned n_written, n_failed; /* the test looks while the loop goes on */
+        unsigned         n_sent_before; /* peers whose bytes had arrived when this one was told */
+        bool             is_closed;
+        char             byte;
 };
 
 typedef void (*act_fn)(struct peer *p);
