@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,6 +16,10 @@
 
 /* The longest that the kernel grants; 1 to 3 ms are what a thread has that asks for nothing. */
 #define LONG_TURN_NS (100 * NS_PER_MS)
+
+/* Steps of niceness that leave a fourth of the share of others; 19 is the last. */
+#define STEP_BACK 6
+#define MAX_NICE 19
 
 /* What sched_setattr(2) takes, in its first form of 48 bytes. <linux/sched/types.h> has it as well,
  * but newer C libraries do too, and the two exclude each other. */
@@ -98,6 +103,7 @@ bool thread_try_join(struct thread *t) {
 
 /* A kernel that refuses leaves the thread as it is, which is no failure. */
 void thread_give_way(void) {
+        sched_yield(); /* with its ordinary turn: whoever started it goes on first */
         struct sched_attributes a = { .size = sizeof(a) };
 
         if (syscall(SYS_sched_getattr, 0, &a, sizeof(a), 0) != 0 || a.policy != SCHED_OTHER)
@@ -106,6 +112,11 @@ void thread_give_way(void) {
         a.flags |= RESET_ON_FORK;
         a.runtime_ns = LONG_TURN_NS;
         syscall(SYS_sched_setattr, 0, &a, 0);
+}
+
+void thread_step_back(void) {
+        /* Of the thread alone, on Linux. */
+        setpriority(PRIO_PROCESS, 0, MIN(getpriority(PRIO_PROCESS, 0) + STEP_BACK, MAX_NICE));
 }
 
 unsigned thread_cpu_count(void) {

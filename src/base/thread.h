@@ -26,4 +26,7 @@ bool thread_try_join(struct thread *t);
  * threads that end with their work. Nothing happens on kernels before Linux 6.12, nor in a process
  * that runs with a policy of its own. */
 void thread_give_way(void);
+/* For a thread that computes for milliseconds, starts no others (they would inherit it) and ends with
+ * its work: it takes a smaller share beside threads that serve. */
+void thread_step_back(void);
 unsigned thread_cpu_count(void); /* that this process may use; at least 1 */

@@ -47,6 +47,7 @@ void rpc_survey_start(struct grpc_call *call, const struct rpc_question *questio
         s->work.run = run;
         s->work.done = on_done;
         s->work.gives_way = true;
+        s->work.steps_back = true;
         s->call = call;
         s->core = call->core;
         s->question = *question;

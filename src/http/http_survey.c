@@ -72,6 +72,7 @@ void http_survey_start(struct http_call *call, const struct http_question *quest
         s->work.run = run;
         s->work.done = on_done;
         s->work.gives_way = true;
+        s->work.steps_back = true;
         s->call = call;
         s->core = call->core;
         s->question = *question;

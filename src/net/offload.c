@@ -30,6 +30,8 @@ static void thread_main(void *arg) {
 
         if (o->work->gives_way)
                 thread_give_way();
+        if (o->work->steps_back)
+                thread_step_back();
         o->work->run(o->work);
         mailbox_post(loop_mailbox(o->loop), &o->done);
         atomic_fetch_sub_explicit(&n_threads, 1, memory_order_relaxed);

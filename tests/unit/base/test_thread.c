@@ -105,6 +105,34 @@ static void test_giving_way(void **state) {
                 assert_int_equal(seen.after.runtime_ns, 100 * NS_PER_MS);
 }
 
+static void step_back(void *arg) {
+        struct schedules *seen = arg;
+
+        read_schedule(&seen->before);
+        thread_step_back();
+        read_schedule(&seen->after);
+        thread_step_back();
+        thread_step_back();
+        thread_step_back();
+        read_schedule(&seen->of_child);
+}
+
+static void test_stepping_back(void **state) {
+        (void)state;
+        struct schedules seen;
+        struct schedule  main_before, main_after;
+        struct thread    t = { .is_started = false };
+
+        read_schedule(&main_before);
+        assert_null(thread_start(&t, "survey", step_back, &seen));
+        thread_join(&t);
+        read_schedule(&main_after);
+        assert_same_schedule(&main_before, &main_after);
+        assert_same_schedule(&main_before, &seen.before);
+        assert_int_equal(seen.after.nice, MIN(seen.before.nice + 6, 19));
+        assert_int_equal(seen.of_child.nice, 19); /* and no further */
+}
+
 static void test_join_without_start(void **state) {
         (void)state;
         struct thread t = { .is_started = false };
@@ -133,6 +161,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_name_and_signals),
                 cmocka_unit_test(test_giving_way),
+                cmocka_unit_test(test_stepping_back),
                 cmocka_unit_test(test_join_without_start),
                 cmocka_unit_test(test_cpu_count_is_of_this_process),
         };
