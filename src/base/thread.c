@@ -103,9 +103,9 @@ bool thread_try_join(struct thread *t) {
 
 /* A kernel that refuses leaves the thread as it is, which is no failure. */
 void thread_give_way(void) {
-        sched_yield(); /* with its ordinary turn: whoever started it goes on first */
         struct sched_attributes a = { .size = sizeof(a) };
 
+        sched_yield(); /* with its ordinary turn: whoever started it goes on first */
         if (syscall(SYS_sched_getattr, 0, &a, sizeof(a), 0) != 0 || a.policy != SCHED_OTHER)
                 return;
         a.size = sizeof(a);

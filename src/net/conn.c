@@ -190,7 +190,9 @@ static void on_written(uv_write_t *request, int status) {
         c->ops->on_written(c, status == 0);
 }
 
-enum conn_write conn_write_rest(struct conn *c, const struct iovec *parts, size_t n, size_t skip) {
+/* Queues what is left after `skip` bytes. libuv copies the array, not the bytes. */
+static enum conn_write write_rest(struct conn *c, const struct iovec *parts, size_t n,
+                                  size_t skip) {
         struct iovec *rest;
         int           rc;
 
@@ -239,9 +241,18 @@ ssize_t conn_try_send(struct conn *c, const struct iovec *parts, size_t n_parts,
         return n;
 }
 
+enum conn_write conn_send(struct conn *c, const struct iovec *parts, size_t n_parts, size_t bytes) {
+        ssize_t n = conn_try_send(c, parts, n_parts, bytes);
+
+        if (n < 0)
+                return CONN_WRITE_FAILED;
+        if ((size_t)n == bytes)
+                return CONN_WRITE_DONE;
+        return write_rest(c, parts, n_parts, (size_t)n);
+}
+
 enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_parts) {
-        size_t  total = 0;
-        ssize_t written;
+        size_t total = 0;
 
         assert(!c->is_writing);
         if (c->is_closing || c->is_shut_down)
@@ -252,12 +263,7 @@ enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_p
                 return CONN_WRITE_DONE;
         if (c->tls)
                 return conn_tls_write(c, parts, n_parts);
-        written = conn_try_send(c, parts, n_parts, total);
-        if (written < 0)
-                return CONN_WRITE_FAILED;
-        if ((size_t)written == total)
-                return CONN_WRITE_DONE;
-        return conn_write_rest(c, parts, n_parts, (size_t)written);
+        return conn_send(c, parts, n_parts, total);
 }
 
 bool conn_is_writing(const struct conn *c) {

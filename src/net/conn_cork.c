@@ -34,18 +34,10 @@ enum conn_write conn_write_soon(struct conn *c, const struct iovec *parts, size_
 
 void conn_cork_send(struct conn *c) {
         struct conn_cork *cork = &c->cork;
-        size_t            bytes = conn_cork_bytes(c);
-        ssize_t           n;
 
         if (cork->n_parts == 0)
                 return;
-        n = conn_try_send(c, cork->parts, cork->n_parts, bytes);
-        if (n < 0)
-                cork->result = CONN_WRITE_FAILED;
-        else if ((size_t)n == bytes)
-                cork->result = CONN_WRITE_DONE;
-        else
-                cork->result = conn_write_rest(c, cork->parts, cork->n_parts, (size_t)n);
+        cork->result = conn_send(c, cork->parts, cork->n_parts, conn_cork_bytes(c));
         cork->n_parts = 0;
 }
 

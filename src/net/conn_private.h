@@ -33,7 +33,7 @@ struct conn {
         struct peer_table     *peers; /* borrowed; NULL = addresses are not counted */
         struct peer_entry     *entry; /* in it */
         struct conn_tls       *tls;   /* owned; NULL: what is read and written is plain */
-        struct conn_cork       cork;       /* a write that was put off */
+        struct conn_cork       cork;  /* a write that was put off */
         bool                   is_reading; /* the owner wants to know what comes */
         bool                   is_writing; /* a write of the owner is pending */
         bool                   is_shut_down;
@@ -49,8 +49,9 @@ static inline uv_stream_t *conn_stream(const struct conn *c) {
  * connection has failed. No write may be pending. */
 ssize_t conn_try_send(struct conn *c, const struct iovec *parts, size_t n_parts, size_t bytes);
 
-/* Queues what is left of `parts` after `skip` bytes; libuv copies the array, not the bytes. */
-enum conn_write conn_write_rest(struct conn *c, const struct iovec *parts, size_t n, size_t skip);
+/* Sends `parts`, `bytes` in all, and queues what the socket does not take. */
+enum conn_write conn_send(struct conn *c, const struct iovec *parts, size_t n_parts, size_t bytes);
+
 /* conn_cork.c; nothing happens where no write was put off. */
 size_t          conn_cork_bytes(const struct conn *c); /* that wait */
 void            conn_cork_send(struct conn *c);        /* now; the owner is told later, as of others */

@@ -68,11 +68,11 @@ struct loop_work;
 typedef void (*loop_work_fn)(struct loop_work *w);
 
 struct loop_work {
-        loop_work_fn run;       /* on its thread */
-        loop_work_fn done;      /* on the loop */
+        loop_work_fn run;        /* on its thread */
+        loop_work_fn done;       /* on the loop */
         bool         gives_way;  /* to threads that serve: it computes for long (thread_give_way()) */
         bool         steps_back; /* as well: it starts no threads (thread_step_back()) */
-        void        *native;    /* owned by the loop until `done` */
+        void        *native;     /* owned by the loop until `done` */
 };
 
 void loop_offload(struct loop *l, struct loop_work *w);

@@ -23,7 +23,7 @@ struct mail;
 typedef void (*mail_fn)(struct mail *m);
 
 struct mail {
-        struct mail *next; /* borrowed: the mailbox's while posted; in `deliver` what comes after, or NULL */
+        struct mail *next; /* borrowed: the mailbox's; in `deliver` the mail after it, or NULL */
         mail_fn      deliver;
 };
 

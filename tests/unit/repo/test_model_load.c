@@ -88,6 +88,18 @@ static void test_loads(void **state) {
         repo_place_end(&p);
 }
 
+/* A request of one row, and its answer. */
+static void answer_row(struct probe *probe, struct model *model) {
+        probe_init(probe, model);
+        probe_add_row(probe, "IN", (const int32_t[]){ 5, 6 }, 2);
+        assert_ok(request_prepare(probe->request), "prepare");
+        probe->request->times.request_start_ns = clock_now_ns();
+        atomic_fetch_add(&model->n_in_flight, 1);
+        assert_ok(model->scheduler->ops->submit(model->scheduler, probe->request), "submit");
+        probe_wait(probe);
+        assert_null(probe_error(probe));
+}
+
 static void test_runs_requests(void **state) {
         struct repo_place p;
         struct probe      probe;
@@ -96,14 +108,7 @@ static void test_runs_requests(void **state) {
         (void)state;
         repo_place_begin(&p);
         model = load_well(&p, "");
-        probe_init(&probe, model);
-        probe_add_row(&probe, "IN", (const int32_t[]){ 5, 6 }, 2);
-        assert_ok(request_prepare(probe.request), "prepare");
-        probe.request->times.request_start_ns = clock_now_ns();
-        atomic_fetch_add(&model->n_in_flight, 1);
-        assert_ok(model->scheduler->ops->submit(model->scheduler, probe.request), "submit");
-        probe_wait(&probe);
-        assert_null(probe_error(&probe));
+        answer_row(&probe, model);
         assert_int_equal(((const int32_t *)probe.response->first_output->base)[1], 6);
 
         /* Its requests and responses keep a model that was dropped. */
@@ -201,14 +206,7 @@ static void sighting_begin(struct sighting *seen) {
 static void run_request(struct model *model) {
         struct probe probe;
 
-        probe_init(&probe, model);
-        probe_add_row(&probe, "IN", (const int32_t[]){ 5, 6 }, 2);
-        assert_ok(request_prepare(probe.request), "prepare");
-        probe.request->times.request_start_ns = clock_now_ns();
-        atomic_fetch_add(&model->n_in_flight, 1);
-        assert_ok(model->scheduler->ops->submit(model->scheduler, probe.request), "submit");
-        probe_wait(&probe);
-        assert_null(probe_error(&probe));
+        answer_row(&probe, model);
         probe_done(&probe);
 }
 
