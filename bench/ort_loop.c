@@ -1,21 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ONNX Runtime alone, in a loop: microseconds per run for each batch size asked for.
+/* ONNX Runtime alone, in a loop with given batch sizes, whenever it is asked to.
  *
- *     ort_loop <model.onnx> <floats per sample> <batch size>...
+ *     ort_loop <model.onnx> <floats per sample>
+ *
+ * Each line of standard input is a question, "<seconds> <size>:<count> <size>:<count> ...": batches
+ * of these sizes, as often as their counts, in a shuffled order, over and over until the time has
+ * passed. The answer on standard output is a line with the samples per second. Sizes not asked for
+ * before run once before the clock starts. Between two questions it does nothing, so that whoever
+ * asks can let something else have the core. A bad line ends it with status 2.
  *
  * One intra-op thread, no spinning, as the server's backend is configured by the benchmark. The
- * model has one FP32 input of [batch, floats per sample] and one output. Prints a line
- * "<batch size> <mean microseconds> <median microseconds>" for each size. The mean is the throughput of
- * the loop; where the two lie far apart, the machine was busy with something else.
+ * model has one FP32 input of [batch, floats per sample] and one output.
  */
 #include <onnxruntime_c_api.h>
 
+#include <ctype.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-#define MAX_RUNS 2000
-#define SECONDS_PER_SIZE 0.4
+#define MAX_BATCH 1024
+#define MAX_SAMPLE (1u << 16) /* floats; with MAX_BATCH 256 MiB of them */
+#define MAX_RUNS 100000       /* of a line's counts together */
+#define MAX_SECONDS 60
+#define LINE_BYTES 16384 /* "1024:100000 " for each size */
 
 static const OrtApi *ort;
 
@@ -26,6 +36,11 @@ static void check(OrtStatus *status) {
         exit(1);
 }
 
+static _Noreturn void refuse(const char *text, const char *why) {
+        fprintf(stderr, "ort_loop: \"%.40s\": %s\n", text, why);
+        exit(2);
+}
+
 static double now(void) {
         struct timespec t;
 
@@ -33,89 +48,148 @@ static double now(void) {
         return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static int by_value(const void *a, const void *b) {
-        double x = *(const double *)a, y = *(const double *)b;
+struct question {
+        double   seconds;
+        size_t   n;
+        uint16_t sizes[MAX_RUNS]; /* each as often as its count */
+};
 
-        return (x > y) - (x < y);
+/* A number from 1 to max at `text`, and what follows it; 0 = there is none. */
+static size_t read_number(const char *text, size_t max, char **ret_end) {
+        size_t number = isdigit((unsigned char)*text) ? strtoul(text, ret_end, 10) : 0;
+
+        return number <= max ? number : 0;
 }
 
-static OrtSession *open_session(OrtEnv *env, const char *path) {
+static void read_sizes(const char *text, struct question *q) {
+        char  *end;
+        size_t size = read_number(text, MAX_BATCH, &end), count = 0;
+
+        if (size > 0 && *end == ':')
+                count = read_number(end + 1, MAX_RUNS - q->n, &end);
+        if (count == 0 || *end != '\0')
+                refuse(text, "not <size>:<count>, or one of them zero or too large");
+        while (count-- > 0)
+                q->sizes[q->n++] = (uint16_t)size;
+}
+
+static void read_question(char *line, struct question *q) {
+        char *rest, *end, *word = strtok_r(line, " \n", &rest);
+
+        if (word == NULL)
+                refuse("", "a line without seconds");
+        q->n = 0;
+        q->seconds = strtod(word, &end);
+        if (*end != '\0' || !(q->seconds > 0 && q->seconds <= MAX_SECONDS))
+                refuse(word, "not a number of seconds, zero, or too large");
+        while ((word = strtok_r(NULL, " \n", &rest)) != NULL)
+                read_sizes(word, q);
+        if (q->n == 0)
+                refuse("", "a line without batch sizes");
+}
+
+/* The same order each time for the same sizes. */
+static void shuffle(struct question *q) {
+        srand(1);
+        for (size_t i = q->n - 1; i > 0; i--) {
+                size_t   j = (size_t)rand() % (i + 1);
+                uint16_t size = q->sizes[i];
+
+                q->sizes[i] = q->sizes[j];
+                q->sizes[j] = size;
+        }
+}
+
+struct model {
+        OrtSession    *session;
+        OrtMemoryInfo *memory;
+        char          *input, *output;
+        size_t         sample;                 /* floats */
+        float         *values;                 /* of the largest batch; all inputs lie in it */
+        OrtValue      *batches[MAX_BATCH + 1]; /* by size; NULL until the size is asked for */
+};
+
+static void open_model(struct model *m, OrtEnv *env, const char *path) {
         OrtSessionOptions *options;
-        OrtSession        *session;
+        OrtAllocator      *allocator;
 
         check(ort->CreateSessionOptions(&options));
         check(ort->SetIntraOpNumThreads(options, 1));
         check(ort->SetInterOpNumThreads(options, 1));
-        check(ort->CreateSession(env, path, options, &session));
+        check(ort->CreateSession(env, path, options, &m->session));
         ort->ReleaseSessionOptions(options);
-        return session;
+        check(ort->GetAllocatorWithDefaultOptions(&allocator));
+        check(ort->SessionGetInputName(m->session, 0, allocator, &m->input));
+        check(ort->SessionGetOutputName(m->session, 0, allocator, &m->output));
+        check(ort->CreateCpuMemoryInfo(OrtDeviceAllocator, OrtMemTypeDefault, &m->memory));
+        m->values = calloc(MAX_BATCH * m->sample, sizeof(*m->values));
+        if (m->values == NULL)
+                refuse(path, "no memory for its inputs");
+        for (size_t i = 0; i < MAX_BATCH * m->sample; i++)
+                m->values[i] = (float)(i % 17);
 }
 
-struct model {
-        OrtSession *session;
-        char       *input, *output;
-        size_t      sample;
-};
+static void run(const struct model *m, size_t size) {
+        const char     *inputs[] = { m->input }, *outputs[] = { m->output };
+        const OrtValue *in = m->batches[size];
+        OrtValue       *out = NULL;
 
-struct times {
-        double mean, median; /* seconds per run */
-};
+        check(ort->Run(m->session, NULL, inputs, &in, 1, outputs, 1, &out));
+        ort->ReleaseValue(out);
+}
 
-static struct times time_runs(const struct model *m, size_t batch) {
-        static double  times[MAX_RUNS];
-        size_t         n = 0;
-        size_t         floats = batch * m->sample;
-        float         *data = calloc(floats, sizeof(*data));
-        int64_t        shape[] = { (int64_t)batch, (int64_t)m->sample };
-        OrtMemoryInfo *memory;
-        OrtValue      *in;
-        double         until, sum = 0;
+static void warm_up(struct model *m, size_t size) {
+        int64_t shape[] = { (int64_t)size, (int64_t)m->sample };
 
-        for (size_t i = 0; i < floats; i++)
-                data[i] = (float)(i % 17);
-        check(ort->CreateCpuMemoryInfo(OrtDeviceAllocator, OrtMemTypeDefault, &memory));
-        check(ort->CreateTensorWithDataAsOrtValue(memory, data, floats * sizeof(*data), shape, 2,
-                                                  ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, &in));
-        until = now() + SECONDS_PER_SIZE;
-        while (n < MAX_RUNS && (n < 20 || now() < until)) {
-                const char *inputs[] = { m->input }, *outputs[] = { m->output };
-                OrtValue   *out = NULL;
-                double      start = now();
+        if (m->batches[size] != NULL)
+                return;
+        check(ort->CreateTensorWithDataAsOrtValue(m->memory, m->values,
+                                                  size * m->sample * sizeof(*m->values), shape, 2,
+                                                  ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
+                                                  &m->batches[size]));
+        run(m, size);
+}
 
-                check(ort->Run(m->session, NULL, inputs, (const OrtValue *const *)&in, 1, outputs, 1,
-                               &out));
-                ort->ReleaseValue(out);
-                times[n] = now() - start;
-                sum += times[n++];
-        }
-        ort->ReleaseValue(in);
-        ort->ReleaseMemoryInfo(memory);
-        free(data);
-        qsort(times, n, sizeof(*times), by_value);
-        return (struct times){ .mean = sum / (double)n, .median = times[n / 2] };
+static double samples_per_second(struct model *m, const struct question *q) {
+        size_t samples = 0, i = 0;
+        double start, passed;
+
+        for (size_t k = 0; k < q->n; k++)
+                warm_up(m, q->sizes[k]);
+        start = now();
+        do {
+                run(m, q->sizes[i]);
+                samples += q->sizes[i];
+                i = (i + 1) % q->n;
+                passed = now() - start;
+        } while (passed < q->seconds);
+        return (double)samples / passed;
 }
 
 int main(int argc, char **argv) {
-        OrtAllocator *allocator;
-        OrtEnv       *env;
-        struct model  m;
+        static char            line[LINE_BYTES];
+        static struct question question;
+        static struct model    model;
+        OrtEnv                *env;
+        char                  *end;
 
-        if (argc < 4) {
-                fprintf(stderr, "usage: ort_loop <model> <floats per sample> <batch size>...\n");
+        if (argc != 3) {
+                fprintf(stderr, "usage: ort_loop <model> <floats per sample>\n");
                 return 2;
         }
+        model.sample = read_number(argv[2], MAX_SAMPLE, &end);
+        if (model.sample == 0 || *end != '\0')
+                refuse(argv[2], "not a number of floats, zero, or too large");
         ort = OrtGetApiBase()->GetApi(ORT_API_VERSION);
         check(ort->CreateEnv(ORT_LOGGING_LEVEL_ERROR, "ort_loop", &env));
-        check(ort->GetAllocatorWithDefaultOptions(&allocator));
-        m.session = open_session(env, argv[1]);
-        m.sample = strtoul(argv[2], NULL, 10);
-        check(ort->SessionGetInputName(m.session, 0, allocator, &m.input));
-        check(ort->SessionGetOutputName(m.session, 0, allocator, &m.output));
-        for (int i = 3; i < argc; i++) {
-                size_t       batch = strtoul(argv[i], NULL, 10);
-                struct times t = time_runs(&m, batch);
-
-                printf("%zu %.2f %.2f\n", batch, t.mean * 1e6, t.median * 1e6);
+        open_model(&model, env, argv[1]);
+        while (fgets(line, sizeof(line), stdin) != NULL) {
+                if (strchr(line, '\n') == NULL)
+                        refuse(line, "a line without an end, or too long");
+                read_question(line, &question);
+                shuffle(&question);
+                printf("%.1f\n", samples_per_second(&model, &question));
+                fflush(stdout);
         }
         return 0;
 }

@@ -7,8 +7,16 @@
 The server (or what it is compared with) is pinned to core 0, the load generator (wrk, h2load) to core 1;
 rounds are interleaved and medians reported, as ratios: absolute figures belong to the machine.
 All traffic is on the loopback interface, each load lasts a few seconds.
+
+The digits are compared in shorter turns. Model and comparison are nothing but arithmetic, so the ratio
+is only as steady as the speed of the core, and on a shared host that changes by a third within seconds.
+One server and one ort_loop stay up, on the same core: ONNX Runtime alone for 0.4 s, the server under
+load for 1 s, ONNX Runtime alone again with the batch sizes that the server just had, and so on. Each
+second of the server is divided by the mean of its two neighbours; the median is over all such slices.
+In the steady ones the neighbours differ by less than 5 %: there the machine was the same all the while.
 """
 import argparse
+import collections
 import json
 import os
 import random
@@ -23,6 +31,8 @@ import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SERVER_CORE, LOAD_CORE = "0", "1"
+DIGITS = os.path.join(ROOT, "examples", "models", "digits")
+DIGITS_SLICES = 8  # of the server in a round, a second each
 
 
 def pinned(core, command):
@@ -102,6 +112,33 @@ class Floor:
         self.process.wait()
 
 
+class OrtLoop:
+    """ONNX Runtime alone with the digits model: computes when it is asked to, and is idle otherwise."""
+
+    def __init__(self, build):
+        self.command = pinned(SERVER_CORE, [os.path.join(build, "bench", "ort_loop"),
+                                            os.path.join(DIGITS, "1", "model.onnx"), "64"])
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True)
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def rate(self, sizes):
+        """Images per second in batches of these sizes, as often as each is counted."""
+        counts = " ".join(f"{size}:{count}" for size, count in sizes.items())
+        print(f"0.4 {counts}", file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise SystemExit("ort_loop has ended")
+        return float(answer)
+
+
 def lua_text(data):
     return '"' + "".join(f"\\{byte:03d}" for byte in data) + '"'
 
@@ -176,11 +213,11 @@ def binary_request(name, shape, values):
                            "Content-Type": "application/octet-stream"}
 
 
-def response_size(port, path, body, headers):
-    """Bytes of a whole answer, so that the floor writes as many."""
+def post(port, path, body, headers):
+    """The body of the answer to one request."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, headers)
     with urllib.request.urlopen(request) as answer:
-        return len(answer.read())
+        return answer.read()
 
 
 def write_identity(folder, name, parameters=""):
@@ -233,7 +270,7 @@ def bench_tiny(options, repository):
     body, headers = binary_request("INPUT0", [1], struct.pack("<f", 1.5))
     path = "/v2/models/identity/infer"
     with Neso(options.build, repository) as server:
-        size = response_size(server.port, path, body, headers)
+        size = len(post(server.port, path, body, headers))
     medians = compare(options, body, headers, {
         "floor": (Floor(options.build, size), path),
         "inline": (Neso(options.build, repository), path),
@@ -267,7 +304,7 @@ def bench_large(options, repository):
     body, headers = binary_request("INPUT0", [1 << 18], bytes(1 << 20))
     path = "/v2/models/identity/infer"
     with Neso(options.build, repository) as server:
-        size = response_size(server.port, path, body, headers)
+        size = len(post(server.port, path, body, headers))
     medians = compare(options, body, headers, {
         "floor": (Floor(options.build, size), path),
         "neso": (Neso(options.build, repository), path),
@@ -316,7 +353,7 @@ def bench_json_infer(options, repository):
     path = "/v2/models/identity/infer"
     headers = {"Content-Type": "application/json"}
     with Neso(options.build, repository) as server:
-        size = response_size(server.port, path, body, headers)
+        size = len(post(server.port, path, body, headers))
     medians = compare(options, body, headers, {"neso": (Neso(options.build, repository), path)}, 16)
     rate = medians["neso"] * (len(body) + size) / 1e6
     print(f"json: infer of 1 000 floats in and out, 16 connections: {rate:.0f} MB/s of bodies")
@@ -369,56 +406,68 @@ def bench_codec(options, _):
                    check=True)
 
 
-def us_alone(options, sizes):
-    """Microseconds of a run of ONNX Runtime alone for each size, (mean, median). Measured for the
-    sizes that make up most of the rows, for the others from the nearest one measured, by rows."""
-    rows = sum(size * count for size, count in sizes.items())
-    measured, seen = [], 0
-    for size, count in sorted(sizes.items(), key=lambda item: -item[0] * item[1]):
-        if seen < 0.95 * rows and len(measured) < 12:
-            measured.append(size)
-            seen += size * count
-    us = ort_alone(options, measured)
-    for size in sizes:
-        nearest = min(measured, key=lambda m: abs(m - size))
-        us.setdefault(size, [t * size / nearest for t in us[nearest]])
-    return us
+def batch_sizes(server):
+    """How many batches of which size the model ran since it was loaded."""
+    stats = server.get("/v2/models/digits/stats")["model_stats"][0]
+    return collections.Counter({batch["batch_size"]: batch["compute_infer"]["count"]
+                                for batch in stats["batch_stats"]})
 
 
-def digits_round(options):
-    """Time ONNX Runtime alone would take for the batches the server ran, over the time it took: with
-    its mean and its median run. And the mean batch."""
-    model = os.path.join(ROOT, "examples", "models")
+def digits_slice(server, body, headers):
+    """Images per second under load, and the batches they came in."""
+    path = "/v2/models/digits/infer"
+    before = batch_sizes(server)
+    rate = wrk(server, path, body, headers, 64, 1)
+    sizes = batch_sizes(server) - before
+    post(server.port, path, body, headers)  # answered after all that the load has left behind
+    return rate, sizes
+
+
+def while_idle(other, work, *arguments):
+    """What the work returns. The other process has the same core and must not have used it: 20 ms
+    are two ticks of the clock that counts."""
+    before = cpu_seconds(other.process.pid)
+    result = work(*arguments)
+    if cpu_seconds(other.process.pid) - before > 0.025:
+        raise SystemExit(f"{' '.join(other.command)} was not idle while the other was measured")
+    return result
+
+
+def digits_slices(server, alone, n_slices):
+    """[(images/s of the server, of ONNX Runtime alone before, after)], and the batches of all."""
     body, headers = binary_request("image", [1, 64], struct.pack("<64f", *range(64)))
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(os.path.join(model, "digits"), os.path.join(folder, "digits"))
-        with Neso(options.build, folder) as server:
-            rate = wrk(server, "/v2/models/digits/infer", body, headers, 64, options.seconds)
-            stats = server.get("/v2/models/digits/stats")["model_stats"][0]
-    sizes = {b["batch_size"]: b["compute_infer"]["count"] for b in stats["batch_stats"]}
-    us = us_alone(options, sizes)
-    n = sum(size * count for size, count in sizes.items())
-    mean, median = (sum(count * us[size][i] for size, count in sizes.items()) / 1e6 / (n / rate)
-                    for i in (0, 1))
-    return mean, median, n / sum(sizes.values())
-
-
-def ort_alone(options, sizes):
-    text = subprocess.run(
-        pinned(SERVER_CORE, [os.path.join(options.build, "bench", "ort_loop"),
-                             os.path.join(ROOT, "examples", "models", "digits", "1", "model.onnx"),
-                             "64"] + [str(size) for size in sizes]),
-        check=True, capture_output=True, text=True).stdout
-    rows = (line.split() for line in text.splitlines())
-    return {int(size): [float(mean), float(median)] for size, mean, median in rows}
+    slices, batches = [], collections.Counter()
+    _, sizes = digits_slice(server, body, headers)  # warms up
+    before = while_idle(server, alone.rate, sizes)
+    for _ in range(n_slices):
+        rate, sizes = while_idle(alone, digits_slice, server, body, headers)
+        after = while_idle(server, alone.rate, sizes)
+        slices.append((rate, before, after))
+        batches += sizes
+        before = after
+    return slices, batches
 
 
 def bench_digits(options, _):
-    rounds = [digits_round(options) for _ in range(options.rounds)]
-    ratio, of_median, batch = (statistics.median(r[i] for r in rounds) for i in range(3))
+    """Each slice of the server lies between two of ONNX Runtime alone, so that the three see the same
+    machine even where its speed changes from one second to the next."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(DIGITS, os.path.join(folder, "digits"))
+        with Neso(options.build, folder) as server, OrtLoop(options.build) as alone:
+            slices, batches = digits_slices(server, alone, DIGITS_SLICES * options.rounds)
+    ratios = [rate / ((before + after) / 2) for rate, before, after in slices]
+    steady = [ratio for ratio, (_, before, after) in zip(ratios, slices)
+              if abs(before - after) < 0.05 * min(before, after)]
+    low, median, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    us = sorted(1e6 / rate for rate in [slices[0][1]] + [after for _, _, after in slices])
+    batch = sum(size * n for size, n in batches.items()) / batches.total()
     print(f"digits: 64 clients, dynamic batching, mean batch {batch:.1f}")
-    print(f"  {ratio:.2f} of what ONNX Runtime alone reaches with the same batch sizes "
-          f"({of_median:.2f} of its median run)")
+    print(f"  {median:.3f} of what ONNX Runtime alone reaches with the same batch sizes "
+          f"(quartiles {low:.3f} and {high:.3f}, {len(ratios)} slices)")
+    print("  steady slices      " + (f"{statistics.median(steady):.3f}" if steady else "none")
+          + f" ({len(steady)} of {len(ratios)})")
+    print(f"  ONNX Runtime alone {statistics.median(us):.1f} us per image "
+          f"(fastest slice {us[0]:.1f}, slowest {us[-1]:.1f})")
 
 
 BENCHES = {"tiny": bench_tiny, "tls": bench_tls, "large": bench_large, "grpc": bench_grpc,
