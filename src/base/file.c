@@ -248,11 +248,12 @@ static struct error *not_opened(const char *path) {
 }
 
 /* Most file systems say what an entry is; links, and what they do not know, are looked at. */
-static bool is_directory(DIR *stream, const struct dirent *entry) {
+static bool is_directory(DIR *stream, const struct dirent *entry, bool *ret_has_links) {
         struct stat st;
 
         if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK)
                 return entry->d_type == DT_DIR;
+        *ret_has_links = true;
         return fstatat(dirfd(stream), entry->d_name, &st, 0) == 0 && S_ISDIR(st.st_mode);
 }
 
@@ -267,7 +268,8 @@ static struct error *read_names(DIR *stream, const char *path, bool directories_
                 entry = readdir(stream);
                 if (!entry)
                         break;
-                if (is_dot(entry->d_name) || (directories_only && !is_directory(stream, entry)))
+                if (is_dot(entry->d_name) ||
+                    (directories_only && !is_directory(stream, entry, &l->has_links)))
                         continue;
                 if (l->n_names == cap) {
                         cap = cap > 0 ? cap * 2 : 16;

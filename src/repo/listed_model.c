@@ -2,6 +2,8 @@
 #include "repo/listed_model.h"
 
 #include "base/mem.h"
+#include "base/strbuf.h"
+#include "repo/index_line.h"
 #include "repo/repo_table.h"
 
 #include <string.h>
@@ -32,6 +34,49 @@ static const char *put_text(char **at, const char *text) {
         return copy;
 }
 
+struct model_key listed_model_key(const struct listed_model *m) {
+        return (struct model_key){ .namespace = m->namespace, .name = m->name };
+}
+
+struct repo_index_entry listed_model_entry(const struct listed_model   *m,
+                                           const struct listed_version *v) {
+        return (struct repo_index_entry){ .name = m->name,
+                                          .namespace = m->namespace,
+                                          .version = v->number,
+                                          .state = v->state,
+                                          .reason = v->reason,
+                                          .line = v->line };
+}
+
+/* Only its length is known: the text moves as it grows. */
+static struct str print_line(struct strbuf *lines, struct repo_index_entry e) {
+        size_t begin = lines->len;
+
+        index_line_print(lines, &e);
+        return str_range(NULL, lines->len - begin);
+}
+
+static const char *place_line(struct str *line, const char *at) {
+        line->ptr = at;
+        return at + line->len;
+}
+
+static void print_lines(struct listed_model *m) {
+        const struct model_key key = listed_model_key(m);
+        AUTO_STRBUF            lines = { 0 };
+        const char            *at;
+
+        strbuf_init(&lines, 0);
+        if (m->is_duplicate || m->n_versions == 0)
+                m->line = print_line(&lines, index_entry_of_key(&key, m->is_duplicate));
+        for (size_t i = 0; i < m->n_versions; i++)
+                m->versions[i].line = print_line(&lines, listed_model_entry(m, &m->versions[i]));
+        at = m->lines = strbuf_take(&lines);
+        at = place_line(&m->line, at);
+        for (size_t i = 0; i < m->n_versions; i++)
+                at = place_line(&m->versions[i].line, at);
+}
+
 struct listed_model *listed_model_new(const struct repo_entry *e) {
         struct listed_model *m = mem_alloc(measure(e));
         char                *texts = (char *)&m->versions[e->n_versions];
@@ -41,16 +86,20 @@ struct listed_model *listed_model_new(const struct repo_entry *e) {
         m->namespace = put_text(&texts, e->namespace);
         m->is_duplicate = e->is_duplicate;
         m->n_versions = e->n_versions;
+        m->line = str_range(NULL, 0);
         for (size_t i = 0; i < e->n_versions; i++)
                 m->versions[i] = (struct listed_version){
                         .number = e->versions[i].number,
                         .state = e->versions[i].state,
                         .reason = put_text(&texts, e->versions[i].reason),
                 };
+        print_lines(m);
         return m;
 }
 
 void listed_model_unref(struct listed_model *m) {
-        if (m != NULL && ref_put(&m->ref))
-                free(m);
+        if (m == NULL || !ref_put(&m->ref))
+                return;
+        free(m->lines);
+        free(m);
 }

@@ -10,6 +10,8 @@
 #pragma once
 
 #include "base/ref.h"
+#include "base/str.h"
+#include "repo/model_key.h"
 #include "repo/repo.h"
 
 struct repo_entry;
@@ -18,6 +20,7 @@ struct listed_version {
         int64_t            number;
         enum version_state state;
         const char        *reason; /* borrowed: in the same block; NULL = none */
+        struct str         line;   /* borrowed: in `lines` */
 };
 
 struct listed_model {
@@ -25,9 +28,15 @@ struct listed_model {
         const char           *name;      /* borrowed: in the same block */
         const char           *namespace; /* likewise */
         bool                  is_duplicate;
+        char                 *lines; /* owned; those of the index, as JSON */
+        struct str            line;  /* of the model itself; empty: it has versions instead */
         size_t                n_versions;
         struct listed_version versions[]; /* ascending */
 };
 
 struct listed_model *listed_model_new(const struct repo_entry *e);
+struct model_key listed_model_key(const struct listed_model *m); /* borrows from it */
+/* A line of the index; borrows from the model. */
+struct repo_index_entry listed_model_entry(const struct listed_model *m,
+                                           const struct listed_version *v);
 void                 listed_model_unref(struct listed_model *m); /* NULL is fine */

@@ -7,6 +7,7 @@
 #include "repo/loader_crew.h"
 #include "repo/model_instances.h"
 #include "repo/override.h"
+#include "repo/repo_catalog.h"
 #include "repo/repo_inside.h"
 
 #include <string.h>
@@ -50,6 +51,7 @@ static void append_path_locked(struct repo *r, const char *path, const struct re
 
         r->paths = mem_realloc(r->paths, (r->n_paths + 1) * sizeof(*r->paths));
         p = &r->paths[r->n_paths++];
+        r->n_path_changes++;
         *p = (struct repo_path){ .path = mem_strdup(path),
                                  .namespace = mem_strdup(r->has_namespaces ? path : ""),
                                  .n_names = n_names };
@@ -100,6 +102,7 @@ struct error *repo_remove_path(struct repo *r, const char *path) {
         repo_path_done(p);
         memmove(p, p + 1, (size_t)(&r->paths[r->n_paths] - (p + 1)) * sizeof(*p));
         r->n_paths--;
+        r->n_path_changes++;
         return NULL;
 }
 
@@ -167,6 +170,7 @@ void repo_free(struct repo *r) {
         for (size_t i = 0; i < r->n_paths; i++)
                 repo_path_done(&r->paths[i]);
         free(r->paths);
+        repo_catalog_unref(r->catalog);
         free(r->config_name);
         free(r);
 }

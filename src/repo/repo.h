@@ -16,6 +16,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/str.h"
 #include "repo/model_key.h"
 #include "repo/repo_parts.h"
 
@@ -133,10 +134,12 @@ struct repo_index_entry {
         int64_t            version; /* -1 = none: the model was never loaded */
         enum version_state state;
         const char        *reason; /* NULL = none */
+        struct str         line;   /* all of it as JSON; empty: not printed yet */
 };
 
 struct listed_model;
-struct repo_scan;
+struct repo_catalog;
+struct strbuf;
 
 struct repo_index {
         struct repo_index_entry *entries; /* owned; texts are those of: */
@@ -144,11 +147,13 @@ struct repo_index {
         size_t                   cap_entries;
         struct listed_model    **models; /* refs, owned array; in the table */
         size_t                   n_models;
-        struct repo_scan        *scan; /* owned; NULL: the directories do not matter */
+        struct repo_catalog     *catalog; /* ref; NULL: the directories do not matter */
 };
 
 /* Sorted by name, then namespace and version. */
 void repo_index_read(struct repo *r, bool only_ready, struct repo_index *ret);
+/* As a JSON array. */
+void repo_index_print(const struct repo_index *index, struct strbuf *out);
 void repo_index_done(struct repo_index *index);
 
 /* READY versions of a model, ascending; *ret is owned by the caller. 0 when there is none. */

@@ -3,10 +3,13 @@
  * and merged here, where no lock is held. */
 #include "repo/repo.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "base/strbuf.h"
+#include "repo/index_line.h"
 #include "repo/listed_model.h"
+#include "repo/repo_catalog.h"
 #include "repo/repo_inside.h"
-#include "repo/repo_scan.h"
 
 #include <string.h>
 
@@ -19,45 +22,39 @@ static void add(struct repo_index *index, const struct repo_index_entry *entry) 
         index->entries[index->n_entries++] = *entry;
 }
 
-/* A model without versions. */
-static void add_key(struct repo_index *index, const struct model_key *key, bool is_duplicate) {
-        struct repo_index_entry line = { .name = key->name,
-                                         .namespace = key->namespace,
-                                         .version = -1 };
+static void add_found(struct repo_index *index, size_t i) {
+        const struct found_model *found = &index->catalog->scan.models[i];
+        struct repo_index_entry   line = index_entry_of_key(&found->key, found->is_duplicate);
 
-        if (is_duplicate) {
-                line.state = VERSION_UNAVAILABLE;
-                line.reason = "model appears in two or more repositories";
-        }
+        line.line = index->catalog->lines[i];
         add(index, &line);
-}
-
-static struct model_key key_of(const struct listed_model *m) {
-        return (struct model_key){ .namespace = m->namespace, .name = m->name };
 }
 
 static void add_versions(struct repo_index *index, const struct listed_model *m, bool only_ready) {
         for (size_t i = 0; i < m->n_versions; i++)
-                if (!only_ready || m->versions[i].state == VERSION_READY)
-                        add(index, &(struct repo_index_entry){ .name = m->name,
-                                                               .namespace = m->namespace,
-                                                               .version = m->versions[i].number,
-                                                               .state = m->versions[i].state,
-                                                               .reason = m->versions[i].reason });
+                if (!only_ready || m->versions[i].state == VERSION_READY) {
+                        const struct repo_index_entry line =
+                                listed_model_entry(m, &m->versions[i]);
+
+                        add(index, &line);
+                }
 }
 
 static void add_model(struct repo_index *index, const struct listed_model *m, bool is_duplicate) {
-        const struct model_key key = key_of(m);
+        const struct model_key  key = listed_model_key(m);
+        struct repo_index_entry line = index_entry_of_key(&key, is_duplicate);
 
+        if (is_duplicate == m->is_duplicate)
+                line.line = m->line;
         if (is_duplicate || m->n_versions == 0)
-                add_key(index, &key, is_duplicate);
+                add(index, &line);
         add_versions(index, m, false);
 }
 
 /* Which models are twice there can change as well. `found` NULL: there is no directory. */
 static bool note_twins(struct repo *r, const struct listed_model *m, const struct repo_scan *scan,
                        const struct found_model *found) {
-        const struct model_key key = key_of(m);
+        const struct model_key key = listed_model_key(m);
         struct repo_entry     *e;
 
         if (m->is_duplicate == (found != NULL && found->is_duplicate))
@@ -78,47 +75,34 @@ static int compare(const struct model_key *a, const struct model_key *b) {
 
 /* Models that nobody ever asked for are in no table: the directories tell. Both lists are sorted. */
 static void merge(struct repo *r, struct repo_index *index) {
-        const struct repo_scan *scan = index->scan;
+        const struct repo_scan *scan = &index->catalog->scan;
         size_t                  k = 0;
 
         for (size_t i = 0; i < index->n_models; i++) {
                 const struct listed_model *m = index->models[i];
                 const struct found_model  *found = NULL;
-                const struct model_key     key = key_of(m);
+                const struct model_key     key = listed_model_key(m);
                 int                        order = 1;
 
                 while (k < scan->n_models &&
-                       (order = compare(&scan->models[k].key, &key)) < 0) {
-                        add_key(index, &scan->models[k].key, scan->models[k].is_duplicate);
-                        k++;
-                }
+                       (order = compare(&scan->models[k].key, &key)) < 0)
+                        add_found(index, k++);
                 if (k < scan->n_models && order == 0)
                         found = &scan->models[k++];
                 add_model(index, m, note_twins(r, m, scan, found));
         }
-        for (; k < scan->n_models; k++)
-                add_key(index, &scan->models[k].key, scan->models[k].is_duplicate);
-}
-
-static int by_key(const void *a, const void *b) {
-        const struct model_key x = key_of(*(struct listed_model *const *)a);
-        const struct model_key y = key_of(*(struct listed_model *const *)b);
-
-        return compare(&x, &y);
+        while (k < scan->n_models)
+                add_found(index, k++);
 }
 
 /* Directories are read before the table is looked at, so that what is loaded meanwhile is not taken
  * for unknown. */
 void repo_index_read(struct repo *r, bool only_ready, struct repo_index *ret) {
         *ret = (struct repo_index){ 0 };
-        if (!only_ready && r->is_followed) {
-                ret->scan = mem_zalloc(sizeof(*ret->scan));
-                repo_scan_read(r, ret->scan);
-        }
+        if (!only_ready && r->is_followed)
+                ret->catalog = repo_catalog_get(r, clock_wall_ns());
         ret->models = repo_table_list(&r->table, &ret->n_models);
-        if (ret->n_models > 1)
-                qsort(ret->models, ret->n_models, sizeof(struct listed_model *), by_key);
-        if (ret->scan != NULL) {
+        if (ret->catalog != NULL) {
                 merge(r, ret);
                 return;
         }
@@ -129,12 +113,30 @@ void repo_index_read(struct repo *r, bool only_ready, struct repo_index *ret) {
                         add_model(ret, ret->models[i], ret->models[i]->is_duplicate);
 }
 
+void repo_index_print(const struct repo_index *index, struct strbuf *out) {
+        size_t bytes = 2;
+
+        for (size_t i = 0; i < index->n_entries; i++)
+                bytes += index->entries[i].line.len + 1;
+        strbuf_reserve(out, bytes);
+        strbuf_putc(out, '[');
+        for (size_t i = 0; i < index->n_entries; i++) {
+                const struct repo_index_entry *e = &index->entries[i];
+
+                if (i > 0)
+                        strbuf_putc(out, ',');
+                if (e->line.len > 0)
+                        strbuf_put(out, e->line.ptr, e->line.len);
+                else
+                        index_line_print(out, e);
+        }
+        strbuf_putc(out, ']');
+}
+
 void repo_index_done(struct repo_index *index) {
         for (size_t i = 0; i < index->n_models; i++)
                 listed_model_unref(index->models[i]);
         free(index->models);
-        if (index->scan != NULL)
-                repo_scan_done(index->scan);
-        free(index->scan);
+        repo_catalog_unref(index->catalog);
         free(index->entries);
 }

@@ -8,6 +8,7 @@
 
 struct loader_crew;
 struct override_store;
+struct repo_catalog;
 
 /* One --model-repository. */
 struct repo_path {
@@ -32,8 +33,10 @@ struct repo {
         struct loader_crew    *unloads; /* owned; the same: a load that hangs is not in their way */
 
         /* Guarded by the table's lock. */
-        struct repo_path *paths; /* owned */
-        size_t            n_paths;
+        struct repo_path    *paths; /* owned */
+        size_t               n_paths;
+        unsigned             n_path_changes; /* repositories added and removed, ever */
+        struct repo_catalog *catalog;        /* ref; the last to rely on; NULL: none */
         size_t            n_loading;  /* model versions that load right now */
         size_t            n_changing; /* models */
         bool              is_stopping;

@@ -59,6 +59,7 @@ static struct error *scan_all(const struct repo_path *p, struct repo_scan *s) {
         TRY(dir_check(p->path));
         TRY(check_search(p));
         TRY(dir_list_read_directories(p->path, &list));
+        s->has_links = s->has_links || list.has_links;
         for (size_t i = 0; i < list.n_names; i++) {
                 const char *name = find_name(p, list.names[i]);
 

@@ -37,6 +37,7 @@ struct repo_scan {
         size_t               cap_models;
         struct scan_failure *failures; /* owned; of the repositories that cannot be read */
         size_t               n_failures;
+        bool                 has_links; /* what they lead to can change unseen */
 };
 
 void repo_scan_read(struct repo *r, struct repo_scan *ret);

@@ -14,7 +14,8 @@ void repo_table_init(struct repo_table *t) {
         mutex_init(&t->lock, LOCK_MODEL);
         cond_init(&t->changed);
         map_init(&t->by_name);
-        t->n_entries = t->n_unready = t->n_doubtful = 0;
+        t->sorted = NULL;
+        t->n_entries = t->cap_entries = t->n_unready = t->n_doubtful = 0;
 }
 
 /* Strict readiness, as repo_all_ready() says it. */
@@ -80,17 +81,9 @@ static void entry_free(struct repo_entry *e) {
 }
 
 void repo_table_done(struct repo_table *t) {
-        const struct map_entry *m;
-        size_t                  at = 0;
-
-        while ((m = map_next(&t->by_name, &at)) != NULL) {
-                struct repo_entry *e = m->value, *next;
-
-                for (; e != NULL; e = next) {
-                        next = e->next;
-                        entry_free(e);
-                }
-        }
+        for (size_t i = 0; i < t->n_entries; i++)
+                entry_free(t->sorted[i]);
+        free(t->sorted);
         map_done(&t->by_name);
         cond_done(&t->changed);
         mutex_done(&t->lock);
@@ -121,6 +114,47 @@ static struct repo_entry *entry_new(const struct model_key *key, const char *dir
         return e;
 }
 
+static int compare(const struct repo_entry *x, const struct repo_entry *y) {
+        int order = strcmp(x->name, y->name);
+
+        return order != 0 ? order : strcmp(x->namespace, y->namespace);
+}
+
+/* Where it is, or belongs. */
+static size_t find_place(const struct repo_table *t, const struct repo_entry *e) {
+        size_t low = 0, high = t->n_entries;
+
+        while (low < high) {
+                size_t middle = low + (high - low) / 2;
+
+                if (compare(t->sorted[middle], e) < 0)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+        return low;
+}
+
+static void insert(struct repo_table *t, struct repo_entry *e) {
+        size_t at = find_place(t, e);
+
+        if (t->n_entries == t->cap_entries) {
+                t->cap_entries = t->cap_entries > 0 ? t->cap_entries * 2 : 16;
+                t->sorted = mem_realloc(t->sorted, t->cap_entries * sizeof(struct repo_entry *));
+        }
+        memmove(&t->sorted[at + 1], &t->sorted[at], (t->n_entries - at) * sizeof(e));
+        t->sorted[at] = e;
+        t->n_entries++;
+}
+
+static void erase(struct repo_table *t, const struct repo_entry *e) {
+        size_t at = find_place(t, e);
+
+        assert(t->sorted[at] == e);
+        t->n_entries--;
+        memmove(&t->sorted[at], &t->sorted[at + 1], (t->n_entries - at) * sizeof(e));
+}
+
 struct repo_entry *repo_table_add_locked(struct repo_table *t, const struct model_key *key,
                                          const char *directory, const char *repository) {
         struct repo_entry *e = repo_table_find_locked(t, key);
@@ -130,7 +164,7 @@ struct repo_entry *repo_table_add_locked(struct repo_table *t, const struct mode
         e = entry_new(key, directory, repository);
         e->next = repo_table_first_locked(t, key->name);
         map_set(&t->by_name, str_of(key->name), e);
-        t->n_entries++;
+        insert(t, e);
         e->table = t;
         review(e);
         return e;
@@ -209,7 +243,7 @@ void repo_table_forget_locked(struct repo_table *t, struct repo_entry *e) {
             e->n_waiting > 0 || e->seen != NULL || e->tried != NULL)
                 return;
         unlink_locked(t, e);
-        t->n_entries--;
+        erase(t, e);
         entry_free(e);
 }
 
@@ -239,40 +273,23 @@ struct model *repo_version_set_locked(struct repo_version *v, enum version_state
 }
 
 struct listed_model **repo_table_list(struct repo_table *t, size_t *ret_n) {
-        struct listed_model   **listed;
-        const struct map_entry *m;
-        size_t                  at = 0;
-        size_t                  n = 0;
+        struct listed_model **listed;
 
         MUTEX_GUARD(&t->lock);
         listed = mem_alloc((t->n_entries + 1) * sizeof(struct listed_model *));
-        while ((m = map_next(&t->by_name, &at)) != NULL)
-                for (const struct repo_entry *e = m->value; e != NULL; e = e->next) {
-                        ref_get(&e->listed->ref);
-                        listed[n++] = e->listed;
-                }
-        *ret_n = n;
+        for (size_t i = 0; i < t->n_entries; i++) {
+                listed[i] = t->sorted[i]->listed;
+                ref_get(&listed[i]->ref);
+        }
+        *ret_n = t->n_entries;
         return listed;
 }
 
-static int by_name(const void *a, const void *b) {
-        const struct repo_entry *x = *(struct repo_entry *const *)a;
-        const struct repo_entry *y = *(struct repo_entry *const *)b;
-        int                      order = strcmp(x->name, y->name);
-
-        return order != 0 ? order : strcmp(x->namespace, y->namespace);
-}
-
 struct repo_entry **repo_table_sorted_locked(struct repo_table *t, size_t *ret_n) {
-        struct repo_entry     **sorted = mem_zalloc((t->n_entries + 1) * sizeof(*sorted));
-        const struct map_entry *m;
-        size_t                  at = 0;
-        size_t                  n = 0;
+        struct repo_entry **sorted = mem_alloc((t->n_entries + 1) * sizeof(*sorted));
 
-        while ((m = map_next(&t->by_name, &at)) != NULL)
-                for (struct repo_entry *e = m->value; e != NULL; e = e->next)
-                        sorted[n++] = e;
-        qsort(sorted, n, sizeof(struct repo_entry *), by_name);
-        *ret_n = n;
+        if (t->n_entries > 0)
+                memcpy(sorted, t->sorted, t->n_entries * sizeof(*sorted));
+        *ret_n = t->n_entries;
         return sorted;
 }

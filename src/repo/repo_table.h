@@ -63,7 +63,9 @@ struct repo_table {
         struct mutex lock; /* rank LOCK_MODEL; guards everything below */
         struct cond  changed; /* an entry is not busy any more, or all is stopping */
         struct map   by_name; /* struct repo_entry, owned: the first of each name */
+        struct repo_entry **sorted; /* owned array; by name, then namespace */
         size_t       n_entries;
+        size_t       cap_entries;
         size_t       n_unready;  /* entries that make the server not ready */
         size_t       n_doubtful; /* READY versions whose instances may say that they cannot serve */
 };
@@ -97,7 +99,8 @@ struct repo_version *repo_entry_latest_locked(struct repo_entry *e);
  * for the caller to drop once the lock is free; `model` is taken. */
 struct model *repo_version_set_locked(struct repo_version *v, enum version_state state,
                                       const char *reason, struct model *model);
-/* What the index says of each, in no order; takes the lock. Owned array of references. */
+/* What the index says of each, sorted by name, then namespace; takes the lock. Owned array of
+ * references. */
 struct listed_model **repo_table_list(struct repo_table *t, size_t *ret_n);
 /* All entries sorted by name, then namespace; owned array, borrowed entries. */
 struct repo_entry **repo_table_sorted_locked(struct repo_table *t, size_t *ret_n);

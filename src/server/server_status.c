@@ -127,40 +127,13 @@ struct error *server_model_config(struct server *s, const char *name, int64_t ve
         return err != NULL ? err : message_new_take(&out, ret);
 }
 
-static void print_index_entry(struct json_writer *w, const struct repo_index_entry *e) {
-        char version[24]; /* a number of 64 bits has 20 */
-
-        json_begin_object(w);
-        json_key(w, "name");
-        json_put_string(w, e->name);
-        if (e->version >= 0) {
-                snprintf(version, sizeof(version), "%lld", (long long)e->version);
-                json_key(w, "version");
-                json_put_string(w, version);
-        }
-        if (e->state != VERSION_UNKNOWN) {
-                json_key(w, "state");
-                json_put_string(w, version_state_name(e->state));
-        }
-        if (e->reason != NULL) {
-                json_key(w, "reason");
-                json_put_string(w, e->reason);
-        }
-        json_end_object(w);
-}
-
 struct error *server_model_index(struct server *s, bool only_ready, struct message **ret) {
-        AUTO_STRBUF        out = { 0 };
-        struct json_writer w;
-        struct repo_index  index;
+        AUTO_STRBUF       out = { 0 };
+        struct repo_index index;
 
         strbuf_init(&out, 0);
-        json_writer_init(&w, &out);
         repo_index_read(s->repo, only_ready, &index);
-        json_begin_array(&w);
-        for (size_t i = 0; i < index.n_entries; i++)
-                print_index_entry(&w, &index.entries[i]);
-        json_end_array(&w);
+        repo_index_print(&index, &out);
         repo_index_done(&index);
         return message_new_take(&out, ret);
 }

@@ -170,6 +170,41 @@ static void test_sorted_by_bytes(void **state) {
         repo_table_done(&t);
 }
 
+/* Names in no order come and go; of each there is one with another namespace. */
+static void test_listed_in_order(void **state) {
+        struct listed_model **listed;
+        struct repo_table     t;
+        size_t                n;
+
+        (void)state;
+        repo_table_init(&t);
+        mutex_lock(&t.lock);
+        for (unsigned i = 0; i < 200; i++) {
+                AUTO_CHARS name = mem_printf("m%03u", i * 37 % 100);
+
+                repo_table_add_locked(&t, &(struct model_key){ i < 100 ? "x" : "", name }, "/", "");
+        }
+        for (unsigned i = 0; i < 100; i += 3) {
+                AUTO_CHARS name = mem_printf("m%03u", i * 53 % 100);
+
+                repo_table_forget_locked(&t, repo_table_first_locked(&t, name));
+        }
+        mutex_unlock(&t.lock);
+        listed = repo_table_list(&t, &n);
+        assert_int_equal(n, 200 - 34);
+        for (size_t i = 0; i < n; i++) {
+                int order = i == 0 ? -1 : strcmp(listed[i - 1]->name, listed[i]->name);
+
+                if (order == 0)
+                        order = strcmp(listed[i - 1]->namespace, listed[i]->namespace);
+                assert_true(order < 0);
+        }
+        for (size_t i = 0; i < n; i++)
+                listed_model_unref(listed[i]);
+        free(listed);
+        repo_table_done(&t);
+}
+
 /* What is counted, after each step of one story. */
 static void test_counts_follow_each_change(void **state) {
         struct stub          first = stub_of(1), second = stub_of(2);
@@ -290,6 +325,7 @@ int main(void) {
                 cmocka_unit_test(test_latest_is_the_highest_ready),
                 cmocka_unit_test(test_setting_gives_the_old_model),
                 cmocka_unit_test(test_sorted_by_bytes),
+                cmocka_unit_test(test_listed_in_order),
                 cmocka_unit_test(test_counts_follow_each_change),
                 cmocka_unit_test(test_what_is_listed),
         };

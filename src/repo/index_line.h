@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A line of the index as JSON: the object of one version, or of a model that has none. Most are
+ * printed once and told many times.
+ */
+#pragma once
+
+#include "base/strbuf.h"
+#include "repo/model_key.h"
+#include "repo/repo.h"
+
+/* A model without versions; the entry borrows from the key. */
+struct repo_index_entry index_entry_of_key(const struct model_key *key, bool is_duplicate);
+/* {"name":"m","version":"1","state":"READY"}; what it has no value for is left out. */
+void index_line_print(struct strbuf *out, const struct repo_index_entry *e);
