@@ -17,6 +17,8 @@
 #define COLD __attribute__((cold, noinline))
 /* A function for processors that have these features; callers ask for them first. */
 #define TARGET(features) __attribute__((target(features)))
+/* Runs when the library is closed, or the process ends. */
+#define DESTRUCTOR __attribute__((destructor))
 #define EXPORT __attribute__((visibility("default")))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 /* Of a thread-local variable: its place is known when the library is loaded, so that the handler of

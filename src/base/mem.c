@@ -21,6 +21,10 @@ bool mem_fail_was_hit(void) {
         return fail_was_hit;
 }
 
+bool mem_may_fail(void) {
+        return fail_countdown > 0;
+}
+
 static bool must_fail(size_t size) {
         if (UNLIKELY(size > PTRDIFF_MAX)) /* no object can be larger */
                 return true;

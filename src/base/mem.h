@@ -39,6 +39,9 @@ void mem_forget(void *at, size_t size);
  * Per thread; for tests. */
 void mem_fail_after(unsigned n);
 bool mem_fail_was_hit(void);
+/* Whether that is turned on: then memory that was set aside is left alone, so that a test meets each
+ * allocation there can be. */
+bool mem_may_fail(void);
 
 /* True on success; *ret is written only then. */
 static inline bool size_add(size_t a, size_t b, size_t *ret) {

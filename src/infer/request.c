@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "infer/model.h"
+#include "infer/request_memory.h"
 #include "infer/response.h"
 #include "infer/response_order.h"
 #include "infer/trace.h"
@@ -13,16 +14,19 @@
 #include <string.h>
 
 struct request *request_new(struct model *model) {
-        struct request *req = try_alloc(sizeof(*req));
+        struct request_memory *memory = request_memory_take();
+        struct request        *req;
 
-        if (req == NULL)
+        if (memory == NULL)
                 return NULL;
+        req = &memory->request;
         memset(req, 0, offsetof(struct request, arena));
         arena_init(&req->arena, req->first_memory, sizeof(req->first_memory),
                    REQUEST_MAX_ARENA_BYTES);
         req->id = "";
         req->queued.due.due_ns = CLOCK_NEVER;
-        response_flow_init(&req->own_flow, req);
+        response_flow_init(&req->own_flow, memory, request_memory_give);
+        response_flow_lend(&req->own_flow, &memory->response);
         req->flow = &req->own_flow;
         model_ref(model);
         req->model = model;

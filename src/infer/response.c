@@ -40,11 +40,15 @@ static struct error *tell_allocator(const struct response_source *s) {
 
 struct error *response_new_from(const struct response_source *source, struct response **ret) {
         struct response *r;
+        bool             is_lent;
 
         /* What waits for the responses of earlier requests is not written meanwhile, and those
          * may be the same backend's to make: with a slot nobody waits for room. */
         response_flow_enter(source->flow, sizeof(*r), source->slot == NULL);
-        r = try_alloc(sizeof(*r));
+        r = LIKELY(!mem_may_fail()) ? response_flow_borrow(source->flow) : NULL;
+        is_lent = r != NULL;
+        if (!is_lent)
+                r = try_alloc(sizeof(*r));
         if (r == NULL) {
                 response_flow_leave(source->flow, sizeof(*r));
                 return out_of_memory();
@@ -52,6 +56,7 @@ struct error *response_new_from(const struct response_source *source, struct res
         memset(r, 0, offsetof(struct response, arena));
         arena_init(&r->arena, r->first_memory, sizeof(r->first_memory), RESPONSE_MAX_ARENA_BYTES);
         r->source = *source;
+        r->is_lent = is_lent;
         r->n_bytes = sizeof(*r);
         model_ref(r->source.model);
         response_flow_ref(r->source.flow);
@@ -85,18 +90,26 @@ static void release_buffer(struct response *r, struct response_output *o) {
 }
 
 void response_free(struct response *r) {
+        struct response_flow *flow;
+        struct model         *model;
+
         if (r == NULL)
                 return;
+        flow = r->source.flow;
+        model = r->source.model;
         for (struct response_output *o = r->first_output; o != NULL; o = o->next)
                 release_buffer(r, o);
         error_free(r->error);
         response_slot_unref(r->source.slot);
         trace_unref(r->source.trace);
-        response_flow_leave(r->source.flow, r->n_bytes);
-        response_flow_unref(r->source.flow);
-        model_unref(r->source.model);
+        response_flow_leave(flow, r->n_bytes);
         arena_done(&r->arena);
-        free(r);
+        if (r->is_lent)
+                response_flow_lend(flow, r);
+        else
+                free(r);
+        response_flow_unref(flow); /* not before: it may keep the memory of this response */
+        model_unref(model);
 }
 
 struct response_output *response_output_at(const struct response *r, uint32_t index) {

@@ -55,6 +55,7 @@ struct response {
         uint64_t                         n_bytes; /* its own, and of outputs that have memory */
         struct response                 *next;    /* waiting in a slot */
         uint32_t                         send_flags; /* waiting in a slot */
+        bool                             is_lent;    /* its memory, by its flow */
         struct arena                     arena;
         char                             first_memory[512] __attribute__((aligned(16)));
 };

@@ -21,7 +21,7 @@ void response_flow_allow_wait(bool allow) {
         may_not_wait = !allow;
 }
 
-void response_flow_init(struct response_flow *f, void *memory) {
+void response_flow_init(struct response_flow *f, void *memory, void (*release)(void *memory)) {
         ref_init(&f->ref);
         atomic_init(&f->is_cancelled, false);
         atomic_init(&f->has_ended, false);
@@ -30,7 +30,9 @@ void response_flow_init(struct response_flow *f, void *memory) {
         f->start_ns = 0;
         f->window = NULL;
         atomic_init(&f->keeper, NULL);
+        atomic_init(&f->room, NULL);
         f->memory = memory;
+        f->release = release;
 }
 
 void response_flow_set_keeper(struct response_flow *f, struct response_keeper *keeper) {
@@ -81,7 +83,7 @@ struct response_flow *response_flow_renew(struct response_flow *f) {
         other = try_alloc(sizeof(*other));
         if (other == NULL)
                 return NULL;
-        response_flow_init(other, other);
+        response_flow_init(other, other, free);
         if (f->window != NULL && !response_flow_limit(other, &f->window->limits)) {
                 response_flow_unref(other);
                 return NULL;
@@ -94,7 +96,7 @@ void response_flow_unref(struct response_flow *f) {
                 return;
         response_flow_set_keeper(f, NULL);
         window_free(f->window);
-        free(f->memory);
+        f->release(f->memory);
 }
 
 static void wake(struct response_window *w) {

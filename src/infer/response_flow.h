@@ -25,6 +25,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct response;
 struct response_keeper;
 struct response_window;
 
@@ -37,7 +38,9 @@ struct response_flow {
         uint64_t                start_ns;   /* of the request; 0 = not known */
         struct response_window *window;     /* owned; NULL: no bound */
         _Atomic(struct response_keeper *) keeper; /* owned; NULL: nobody wants the answer */
+        _Atomic(struct response *) room;    /* in `memory`, for a response; NULL: lent, or none */
         void                   *memory;     /* owned: what this is part of */
+        void                  (*release)(void *memory);
 };
 
 /* Of the responses that were made and not deleted: how many there may be, and how many bytes they
@@ -47,8 +50,8 @@ struct response_limits {
         uint64_t max_bytes;     /* > 0 */
 };
 
-/* `memory` is freed with the last reference. */
-void response_flow_init(struct response_flow *f, void *memory);
+/* `memory` is released with the last reference. */
+void response_flow_init(struct response_flow *f, void *memory, void (*release)(void *memory));
 /* For an inference that has not begun. False when memory is short. */
 bool response_flow_limit(struct response_flow *f, const struct response_limits *limits);
 /* One for the next inference like f: f itself when nobody else holds it, else a new one that takes
@@ -75,6 +78,18 @@ static inline struct response_keeper *response_flow_take_keeper(struct response_
         if (LIKELY(atomic_load_explicit(&f->keeper, memory_order_relaxed) == NULL))
                 return NULL;
         return atomic_exchange(&f->keeper, NULL);
+}
+
+/* Room for a response in the memory that f keeps: lends it; again, too, when that has ended. */
+static inline void response_flow_lend(struct response_flow *f, struct response *room) {
+        atomic_store_explicit(&f->room, room, memory_order_release);
+}
+
+/* NULL when there is none, or another response has it. */
+static inline struct response *response_flow_borrow(struct response_flow *f) {
+        if (atomic_load_explicit(&f->room, memory_order_relaxed) == NULL)
+                return NULL;
+        return atomic_exchange_explicit(&f->room, NULL, memory_order_acquire);
 }
 
 /* Before something is sent: false when it must not be, because all has been said. */

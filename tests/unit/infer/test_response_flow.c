@@ -14,7 +14,7 @@
 static struct response_flow *flow_new(const struct response_limits *limits) {
         struct response_flow *f = mem_alloc(sizeof(*f));
 
-        response_flow_init(f, f);
+        response_flow_init(f, f, free);
         if (limits != NULL)
                 assert_true(response_flow_limit(f, limits));
         return f;

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "infer/request_memory.h"
+
+#include "base/mem.h"
+
+#include <pthread.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MAX_KEPT 0
+#else
+#define MAX_KEPT REQUEST_MEMORY_MAX_KEPT
+#endif
+
+#define CACHE_LINE 64
+
+/* What stands in a block while it is kept. */
+struct kept_block {
+        struct kept_block *next;
+};
+
+static _Thread_local TLS_EARLY struct kept_block *kept; /* owned */
+static _Thread_local TLS_EARLY unsigned           n_kept;
+static _Thread_local TLS_EARLY bool               will_be_freed; /* when the thread ends */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t  at_end; /* of a thread: free_kept() */
+static bool           has_key;
+
+static void free_kept(void *unused UNUSED) {
+        while (kept != NULL) {
+                struct kept_block *block = kept;
+
+                kept = block->next;
+                free(block);
+        }
+        n_kept = 0;
+        will_be_freed = false; /* another end of the thread may still give a block back */
+}
+
+static void make_key(void) {
+        has_key = pthread_key_create(&at_end, free_kept) == 0;
+}
+
+/* The library may be closed before its threads end. */
+static DESTRUCTOR void drop_key(void) {
+        if (has_key)
+                pthread_key_delete(at_end);
+}
+
+/* False: nothing may be kept, since nobody would free it. */
+static bool see_to_the_end(void) {
+        if (LIKELY(will_be_freed))
+                return true;
+        pthread_once(&once, make_key);
+        will_be_freed = has_key && pthread_setspecific(at_end, &kept) == 0;
+        return will_be_freed;
+}
+
+/* What the making of a request writes to. */
+static void fetch(const struct kept_block *block) {
+        const char *memory = (const char *)block;
+
+        for (size_t at = 0; at < sizeof(struct request); at += CACHE_LINE)
+                __builtin_prefetch(memory + at, 1);
+}
+
+struct request_memory *request_memory_take(void) {
+        struct kept_block *block = kept;
+
+        if (block == NULL || UNLIKELY(mem_may_fail()))
+                return try_alloc(sizeof(struct request_memory));
+        kept = block->next;
+        n_kept--;
+        if (kept != NULL)
+                fetch(kept);
+        return (struct request_memory *)block;
+}
+
+void request_memory_give(void *memory) {
+        struct kept_block *block = memory;
+
+        if (n_kept >= MAX_KEPT || !see_to_the_end()) {
+                free(memory);
+                return;
+        }
+        block->next = kept;
+        kept = block;
+        n_kept++;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The memory of requests: one block for a request and its first response, and a few of them kept.
+ *
+ * A batch of requests ends at once and the next one begins at once, which outruns what malloc keeps
+ * per thread: it would search, join and divide blocks again and again. So a thread that frees
+ * requests keeps up to REQUEST_MEMORY_MAX_KEPT blocks for those it makes next; more go back to
+ * malloc, and all of them when the thread ends. Who takes a block has the processor fetch the next
+ * one meanwhile: between two uses of it lies the execution of a whole batch, and it is in no cache.
+ * Under a sanitizer nothing is kept, so that it sees each use after a free.
+ *
+ * Ownership.  The taker's, until request_memory_give(); what is kept is the thread's.
+ * Threads.  Any; a block may be given back on another thread than the one that took it.
+ */
+#pragma once
+
+#include "infer/request.h"
+#include "infer/response.h"
+
+#define REQUEST_MEMORY_MAX_KEPT 64
+
+struct request_memory {
+        struct request  request;
+        struct response response; /* lent by the request's own flow, see response_flow.h */
+};
+
+/* Uninitialised; NULL when memory is short. */
+struct request_memory *request_memory_take(void) NODISCARD;
+void                   request_memory_give(void *memory);
