@@ -159,8 +159,7 @@ struct request {
         struct response_flow own_flow;
 
         struct arena arena;
-        /* The whole stays below the 1032 bytes up to which malloc serves freed blocks again without
-         * searching; one or two inputs fit. */
+        /* One or two inputs fit. */
         char first_memory[496] __attribute__((aligned(16)));
 };
 

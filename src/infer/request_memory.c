@@ -5,14 +5,6 @@
 
 #include <pthread.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MAX_KEPT 0
-#else
-#define MAX_KEPT REQUEST_MEMORY_MAX_KEPT
-#endif
-
-#define CACHE_LINE 64
-
 /* What stands in a block while it is kept. */
 struct kept_block {
         struct kept_block *next;
@@ -56,14 +48,6 @@ static bool see_to_the_end(void) {
         return will_be_freed;
 }
 
-/* What the making of a request writes to. */
-static void fetch(const struct kept_block *block) {
-        const char *memory = (const char *)block;
-
-        for (size_t at = 0; at < sizeof(struct request); at += CACHE_LINE)
-                __builtin_prefetch(memory + at, 1);
-}
-
 struct request_memory *request_memory_take(void) {
         struct kept_block *block = kept;
 
@@ -71,19 +55,21 @@ struct request_memory *request_memory_take(void) {
                 return try_alloc(sizeof(struct request_memory));
         kept = block->next;
         n_kept--;
-        if (kept != NULL)
-                fetch(kept);
         return (struct request_memory *)block;
 }
 
 void request_memory_give(void *memory) {
         struct kept_block *block = memory;
 
-        if (n_kept >= MAX_KEPT || !see_to_the_end()) {
+        if (n_kept >= REQUEST_MEMORY_MAX_KEPT || !see_to_the_end()) {
                 free(memory);
                 return;
         }
         block->next = kept;
         kept = block;
         n_kept++;
+}
+
+unsigned request_memory_count_kept(void) {
+        return n_kept;
 }

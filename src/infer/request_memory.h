@@ -4,9 +4,8 @@
  * A batch of requests ends at once and the next one begins at once, which outruns what malloc keeps
  * per thread: it would search, join and divide blocks again and again. So a thread that frees
  * requests keeps up to REQUEST_MEMORY_MAX_KEPT blocks for those it makes next; more go back to
- * malloc, and all of them when the thread ends. Who takes a block has the processor fetch the next
- * one meanwhile: between two uses of it lies the execution of a whole batch, and it is in no cache.
- * Under a sanitizer nothing is kept, so that it sees each use after a free.
+ * malloc, and all of them when the thread ends. Under a sanitizer nothing is kept, so that it sees
+ * each use after a free.
  *
  * Ownership.  The taker's, until request_memory_give(); what is kept is the thread's.
  * Threads.  Any; a block may be given back on another thread than the one that took it.
@@ -16,7 +15,11 @@
 #include "infer/request.h"
 #include "infer/response.h"
 
-#define REQUEST_MEMORY_MAX_KEPT 64
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define REQUEST_MEMORY_MAX_KEPT 0
+#else
+#define REQUEST_MEMORY_MAX_KEPT 64 /* some 110 KB */
+#endif
 
 struct request_memory {
         struct request  request;
@@ -26,3 +29,4 @@ struct request_memory {
 /* Uninitialised; NULL when memory is short. */
 struct request_memory *request_memory_take(void) NODISCARD;
 void                   request_memory_give(void *memory);
+unsigned               request_memory_count_kept(void); /* by the calling thread; for tests */

@@ -147,6 +147,37 @@ static void test_outlives_its_request(void **state) {
         close_front(&f);
 }
 
+/* One response at a time lies in the request's memory; it does not matter which ends first. */
+static void test_first_is_in_the_request(void **state) {
+        struct front     f;
+        struct response *first, *second, *third;
+
+        (void)state;
+        open_front(&f);
+        first = new_response(&f);
+        second = new_response(&f);
+        assert_true(first->is_lent);
+        assert_false(second->is_lent);
+        assert_ok(request_renew_flow(f.req), "renew"); /* another flow, which has nothing to lend */
+        third = new_response(&f);
+        assert_false(third->is_lent);
+        response_free(third);
+        response_free(first);
+        response_free(second);
+        close_front(&f);
+
+        open_front(&f);
+        first = new_response(&f);
+        response_free(first);
+        assert_ok(request_renew_flow(f.req), "renew");
+        second = new_response(&f);
+        assert_ptr_equal(second, first);
+        assert_true(second->is_lent);
+        request_free(STEAL(f.req));
+        response_free(second);
+        close_front(&f);
+}
+
 static void test_send_with_an_error(void **state) {
         static const struct error why = ERROR_STATIC(ERR_NOT_FOUND, "not here");
         struct front              f;
@@ -490,6 +521,7 @@ static void test_short_of_memory(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_outlives_its_request),
+                cmocka_unit_test(test_first_is_in_the_request),
                 cmocka_unit_test(test_send_with_an_error),
                 cmocka_unit_test(test_outputs),
                 cmocka_unit_test(test_number_of_dims),
