@@ -88,12 +88,13 @@ def ask(connection, method, path, body=None):
 
 
 class Asker(multiprocessing.Process):
-    """Asks the same again and again; readiness may be "no" while models load."""
+    """Asks the same again and again, from the moment on at which everybody is at `start`: a process
+    that begins keeps a core for milliseconds. Readiness may be "no" while models load."""
 
-    def __init__(self, server, name, method, path):
+    def __init__(self, server, start, name, method, path):
         super().__init__(daemon=True)
         self.title, self.limit_ms = name, HEALTH_LIMIT_MS if method == "GET" else INDEX_LIMIT_MS
-        self._port = server.port
+        self._port, self._start = server.port, start
         self._question = (f"{method} {path} HTTP/1.1\r\nHost: bench\r\n"
                           "Content-Length: 0\r\n\r\n").encode()
         self._is_over = multiprocessing.Event()
@@ -105,6 +106,7 @@ class Asker(multiprocessing.Process):
         took_ms = []
         with socket.create_connection(("127.0.0.1", self._port)) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._start.wait()
             while not self._is_over.is_set():
                 begun = time.monotonic()
                 connection.sendall(self._question)
@@ -183,12 +185,14 @@ def main():
         connection = server.connect()
         print(f"start without: {server.start_seconds:.2f} s, resident "
               f"{server.resident_mib():.0f} MiB")
-        askers = [Asker(server, "index", "POST", "/v2/repository/index"),
-                  Asker(server, "live", "GET", "/v2/health/live"),
-                  Asker(server, "ready", "GET", "/v2/health/ready"),
-                  Asker(server, "a model's readiness", "GET", "/v2/models/m00000/ready")]
+        questions = [("index", "POST", "/v2/repository/index"), ("live", "GET", "/v2/health/live"),
+                     ("ready", "GET", "/v2/health/ready"),
+                     ("a model's readiness", "GET", "/v2/models/m00000/ready")]
+        start = multiprocessing.Barrier(len(questions) + 1)
+        askers = [Asker(server, start, *question) for question in questions]
         for asker in askers:
             asker.start()
+        start.wait()
         for verb in ("load", "unload"):
             took = [ask(connection, "POST", f"/v2/repository/models/m{i:05}/{verb}")[0]
                     for i in range(options.models)]
