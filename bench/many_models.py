@@ -188,7 +188,7 @@ def main():
         questions = [("index", "POST", "/v2/repository/index"), ("live", "GET", "/v2/health/live"),
                      ("ready", "GET", "/v2/health/ready"),
                      ("a model's readiness", "GET", "/v2/models/m00000/ready")]
-        start = multiprocessing.Barrier(len(questions) + 1)
+        start = multiprocessing.Barrier(len(questions) + 1, timeout=30)
         askers = [Asker(server, start, *question) for question in questions]
         for asker in askers:
             asker.start()

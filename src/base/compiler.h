@@ -19,6 +19,14 @@
 #define TARGET(features) __attribute__((target(features)))
 /* Runs when the library is closed, or the process ends. */
 #define DESTRUCTOR __attribute__((destructor))
+/* Under ASan or TSan, which see a use of what was freed only if it was freed in truth. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED 1
+#elif defined(__has_feature)
+#define IS_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define IS_SANITIZED 0
+#endif
 #define EXPORT __attribute__((visibility("default")))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 /* Of a thread-local variable: its place is known when the library is loaded, so that the handler of

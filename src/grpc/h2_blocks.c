@@ -12,7 +12,7 @@
  * What a peer can make large, may. */
 #define SURE_BYTES ((size_t)4 << 10)
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if IS_SANITIZED
 #define MAX_KEPT 0
 #else
 #define MAX_KEPT H2_BLOCKS_MAX_KEPT

@@ -33,10 +33,13 @@ static void make_key(void) {
         has_key = pthread_key_create(&at_end, free_kept) == 0;
 }
 
-/* The library may be closed before its threads end. */
+/* The library may be closed before its threads end: what others than this one keep is lost then. */
 static DESTRUCTOR void drop_key(void) {
-        if (has_key)
-                pthread_key_delete(at_end);
+        if (!has_key)
+                return;
+        has_key = false;
+        pthread_key_delete(at_end);
+        free_kept(NULL);
 }
 
 /* False: nothing may be kept, since nobody would free it. */

@@ -12,10 +12,11 @@
  */
 #pragma once
 
+#include "base/compiler.h"
 #include "infer/request.h"
 #include "infer/response.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if IS_SANITIZED
 #define REQUEST_MEMORY_MAX_KEPT 0
 #else
 #define REQUEST_MEMORY_MAX_KEPT 64 /* some 110 KB */

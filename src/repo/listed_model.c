@@ -61,20 +61,27 @@ static const char *place_line(struct str *line, const char *at) {
         return at + line->len;
 }
 
+/* When memory is short, none of them is kept: they are printed when they are asked for. */
 static void print_lines(struct listed_model *m) {
         const struct model_key key = listed_model_key(m);
         AUTO_STRBUF            lines = { 0 };
         const char            *at;
+        bool                   is_whole;
 
         strbuf_init(&lines, 0);
         if (m->is_duplicate || m->n_versions == 0)
                 m->line = print_line(&lines, index_entry_of_key(&key, m->is_duplicate));
         for (size_t i = 0; i < m->n_versions; i++)
                 m->versions[i].line = print_line(&lines, listed_model_entry(m, &m->versions[i]));
+        is_whole = !lines.overflowed;
         at = m->lines = strbuf_take(&lines);
         at = place_line(&m->line, at);
         for (size_t i = 0; i < m->n_versions; i++)
                 at = place_line(&m->versions[i].line, at);
+        for (size_t i = 0; !is_whole && i < m->n_versions; i++)
+                m->versions[i].line.len = 0;
+        if (!is_whole)
+                m->line.len = 0;
 }
 
 struct listed_model *listed_model_new(const struct repo_entry *e) {

@@ -55,9 +55,11 @@ static bool is_the_same(const struct repo_catalog *a, const struct repo_catalog 
         return true;
 }
 
-static void print_lines(struct repo_catalog *c) {
+/* False when memory is short: then lines are printed when they are asked for. */
+static bool print_lines(struct repo_catalog *c) {
         AUTO_STRBUF texts = { 0 };
         size_t      at = 0;
+        bool        is_whole;
 
         strbuf_init(&texts, 0);
         c->lines = mem_zalloc((c->scan.n_models + 1) * sizeof(*c->lines));
@@ -69,10 +71,14 @@ static void print_lines(struct repo_catalog *c) {
                 c->lines[i].len = texts.len - at;
                 at = texts.len;
         }
+        is_whole = !texts.overflowed;
         c->texts = strbuf_take(&texts);
         at = 0;
         for (size_t i = 0; i < c->scan.n_models; at += c->lines[i++].len)
                 c->lines[i].ptr = c->texts + at;
+        for (size_t i = 0; !is_whole && i < c->scan.n_models; i++)
+                c->lines[i].len = 0;
+        return is_whole;
 }
 
 /* Whichever was read last stays. */
@@ -103,7 +109,7 @@ struct repo_catalog *repo_catalog_get(struct repo *r, uint64_t wall_ns) {
         }
         repo_catalog_unref(kept);
         repo_scan_read(r, &c->scan);
-        print_lines(c);
+        are_settled = print_lines(c) && are_settled;
         if (are_settled && c->scan.n_failures == 0 && !c->scan.has_links)
                 keep(r, c);
         return c;

@@ -190,6 +190,41 @@ static void test_index_lines(void **state) {
         end(&q);
 }
 
+/* A line that could not be printed whole is not kept as it is. */
+static void test_memory_is_short(void **state) {
+        static const char expected[] = "[{\"name\":\"a\",\"version\":\"1\",\"state\":\"READY\"},"
+                                       "{\"name\":\"never\"}]";
+        struct place      q;
+        bool              was_hit = true, lacks_lines = false;
+
+        (void)state;
+        begin(&q);
+        temp_tree_folder(&q.p.tree, "models/never");
+        assert_null(repo_load(q.p.repo, "a", NULL));
+        for (unsigned n = 1; was_hit; n++) {
+                struct repo_entry *e;
+                struct repo_index  index;
+                AUTO_STRBUF        text = { 0 };
+
+                mem_fail_after(n);
+                mutex_lock(&q.p.repo->table.lock);
+                e = repo_table_first_locked(&q.p.repo->table, "a");
+                repo_entry_set_wanted_locked(e, n % 2 != 0); /* listed anew */
+                mutex_unlock(&q.p.repo->table.lock);
+                repo_index_read(q.p.repo, false, &index);
+                was_hit = mem_fail_was_hit();
+                mem_fail_after(0);
+                for (size_t i = 0; i < index.n_entries; i++)
+                        lacks_lines = lacks_lines || index.entries[i].line.len == 0;
+                strbuf_init(&text, 0);
+                repo_index_print(&index, &text);
+                assert_string_equal(strbuf_cstr(&text), expected);
+                repo_index_done(&index);
+        }
+        assert_true(lacks_lines);
+        end(&q);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_kept_until_a_change),
@@ -198,6 +233,7 @@ int main(void) {
                 cmocka_unit_test(test_not_kept_when_one_is_unreadable),
                 cmocka_unit_test(test_other_repositories),
                 cmocka_unit_test(test_index_lines),
+                cmocka_unit_test(test_memory_is_short),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
