@@ -40,3 +40,18 @@ void index_line_print(struct strbuf *out, const struct repo_index_entry *e) {
         }
         json_end_object(&w);
 }
+
+struct index_line index_line_append(struct strbuf *texts, const struct repo_index_entry *e) {
+        size_t begin = texts->len;
+
+        index_line_print(texts, e);
+        return (struct index_line){ begin, texts->len - begin };
+}
+
+char *index_lines_take(struct strbuf *texts) {
+        return texts->overflowed ? NULL : strbuf_take(texts);
+}
+
+struct str index_line_find(const char *texts, struct index_line line) {
+        return texts != NULL ? str_range(texts + line.begin, line.len) : str_range(NULL, 0);
+}

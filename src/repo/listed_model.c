@@ -45,43 +45,24 @@ struct repo_index_entry listed_model_entry(const struct listed_model   *m,
                                           .version = v->number,
                                           .state = v->state,
                                           .reason = v->reason,
-                                          .line = v->line };
+                                          .line = index_line_find(m->texts, v->line) };
 }
 
-/* Only its length is known: the text moves as it grows. */
-static struct str print_line(struct strbuf *lines, struct repo_index_entry e) {
-        size_t begin = lines->len;
-
-        index_line_print(lines, &e);
-        return str_range(NULL, lines->len - begin);
-}
-
-static const char *place_line(struct str *line, const char *at) {
-        line->ptr = at;
-        return at + line->len;
-}
-
-/* When memory is short, none of them is kept: they are printed when they are asked for. */
 static void print_lines(struct listed_model *m) {
-        const struct model_key key = listed_model_key(m);
-        AUTO_STRBUF            lines = { 0 };
-        const char            *at;
-        bool                   is_whole;
+        const struct model_key        key = listed_model_key(m);
+        const struct repo_index_entry itself = index_entry_of_key(&key, m->is_duplicate);
+        AUTO_STRBUF                   texts = { 0 };
 
-        strbuf_init(&lines, 0);
+        m->texts = NULL; /* also for listed_model_entry() below */
+        strbuf_init(&texts, 0);
         if (m->is_duplicate || m->n_versions == 0)
-                m->line = print_line(&lines, index_entry_of_key(&key, m->is_duplicate));
-        for (size_t i = 0; i < m->n_versions; i++)
-                m->versions[i].line = print_line(&lines, listed_model_entry(m, &m->versions[i]));
-        is_whole = !lines.overflowed;
-        at = m->lines = strbuf_take(&lines);
-        at = place_line(&m->line, at);
-        for (size_t i = 0; i < m->n_versions; i++)
-                at = place_line(&m->versions[i].line, at);
-        for (size_t i = 0; !is_whole && i < m->n_versions; i++)
-                m->versions[i].line.len = 0;
-        if (!is_whole)
-                m->line.len = 0;
+                m->line = index_line_append(&texts, &itself);
+        for (size_t i = 0; i < m->n_versions; i++) {
+                const struct repo_index_entry e = listed_model_entry(m, &m->versions[i]);
+
+                m->versions[i].line = index_line_append(&texts, &e);
+        }
+        m->texts = index_lines_take(&texts);
 }
 
 struct listed_model *listed_model_new(const struct repo_entry *e) {
@@ -93,7 +74,7 @@ struct listed_model *listed_model_new(const struct repo_entry *e) {
         m->namespace = put_text(&texts, e->namespace);
         m->is_duplicate = e->is_duplicate;
         m->n_versions = e->n_versions;
-        m->line = str_range(NULL, 0);
+        m->line = (struct index_line){ 0 };
         for (size_t i = 0; i < e->n_versions; i++)
                 m->versions[i] = (struct listed_version){
                         .number = e->versions[i].number,
@@ -107,6 +88,6 @@ struct listed_model *listed_model_new(const struct repo_entry *e) {
 void listed_model_unref(struct listed_model *m) {
         if (m == NULL || !ref_put(&m->ref))
                 return;
-        free(m->lines);
+        free(m->texts);
         free(m);
 }

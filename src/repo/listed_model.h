@@ -10,7 +10,7 @@
 #pragma once
 
 #include "base/ref.h"
-#include "base/str.h"
+#include "repo/index_line.h"
 #include "repo/model_key.h"
 #include "repo/repo.h"
 
@@ -20,7 +20,7 @@ struct listed_version {
         int64_t            number;
         enum version_state state;
         const char        *reason; /* borrowed: in the same block; NULL = none */
-        struct str         line;   /* borrowed: in `lines` */
+        struct index_line  line;   /* in `texts` */
 };
 
 struct listed_model {
@@ -28,8 +28,8 @@ struct listed_model {
         const char           *name;      /* borrowed: in the same block */
         const char           *namespace; /* likewise */
         bool                  is_duplicate;
-        char                 *lines; /* owned; those of the index, as JSON */
-        struct str            line;  /* of the model itself; empty: it has versions instead */
+        char                 *texts; /* owned; the lines of the index, as JSON; may be NULL */
+        struct index_line     line;  /* of the model itself; empty: it has versions instead */
         size_t                n_versions;
         struct listed_version versions[]; /* ascending */
 };

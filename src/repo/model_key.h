@@ -13,5 +13,7 @@ struct model_key {
         const char *name;
 };
 
+/* As strcmp(): by name, then namespace, the order in which everything is listed. */
+int model_key_compare(const struct model_key *a, const struct model_key *b);
 /* For texts: "<namespace>::<name>", or the name alone; owned by the caller. */
 char *model_key_label(const struct model_key *key);

@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "base/strbuf.h"
-#include "repo/index_line.h"
 #include "repo/repo_inside.h"
 
 void repo_catalog_unref(struct repo_catalog *c) {
@@ -55,11 +54,8 @@ static bool is_the_same(const struct repo_catalog *a, const struct repo_catalog 
         return true;
 }
 
-/* False when memory is short: then lines are printed when they are asked for. */
-static bool print_lines(struct repo_catalog *c) {
+static void print_lines(struct repo_catalog *c) {
         AUTO_STRBUF texts = { 0 };
-        size_t      at = 0;
-        bool        is_whole;
 
         strbuf_init(&texts, 0);
         c->lines = mem_zalloc((c->scan.n_models + 1) * sizeof(*c->lines));
@@ -67,18 +63,9 @@ static bool print_lines(struct repo_catalog *c) {
                 const struct found_model     *m = &c->scan.models[i];
                 const struct repo_index_entry e = index_entry_of_key(&m->key, m->is_duplicate);
 
-                index_line_print(&texts, &e);
-                c->lines[i].len = texts.len - at;
-                at = texts.len;
+                c->lines[i] = index_line_append(&texts, &e);
         }
-        is_whole = !texts.overflowed;
-        c->texts = strbuf_take(&texts);
-        at = 0;
-        for (size_t i = 0; i < c->scan.n_models; at += c->lines[i++].len)
-                c->lines[i].ptr = c->texts + at;
-        for (size_t i = 0; !is_whole && i < c->scan.n_models; i++)
-                c->lines[i].len = 0;
-        return is_whole;
+        c->texts = index_lines_take(&texts);
 }
 
 /* Whichever was read last stays. */
@@ -109,8 +96,8 @@ struct repo_catalog *repo_catalog_get(struct repo *r, uint64_t wall_ns) {
         }
         repo_catalog_unref(kept);
         repo_scan_read(r, &c->scan);
-        are_settled = print_lines(c) && are_settled;
-        if (are_settled && c->scan.n_failures == 0 && !c->scan.has_links)
+        print_lines(c);
+        if (are_settled && c->texts != NULL && c->scan.n_failures == 0 && !c->scan.has_links)
                 keep(r, c);
         return c;
 }

@@ -11,7 +11,7 @@
 
 #include "base/dir_stamp.h"
 #include "base/ref.h"
-#include "base/str.h"
+#include "repo/index_line.h"
 #include "repo/repo_scan.h"
 
 #include <stdint.h>
@@ -19,8 +19,8 @@
 struct repo_catalog {
         struct ref        ref;
         struct repo_scan  scan;
-        struct str       *lines;  /* owned; of each found model without a version, as JSON */
-        char             *texts;  /* owned; where the lines are */
+        struct index_line *lines; /* owned; of each found model without a version */
+        char             *texts;  /* owned; where they are; NULL: memory was short */
         struct dir_stamp *stamps; /* owned; of each repository, before it was read */
         size_t            n_stamps;
         unsigned          n_path_changes; /* of the repository, at that time */

@@ -26,7 +26,7 @@ static void add_found(struct repo_index *index, size_t i) {
         const struct found_model *found = &index->catalog->scan.models[i];
         struct repo_index_entry   line = index_entry_of_key(&found->key, found->is_duplicate);
 
-        line.line = index->catalog->lines[i];
+        line.line = index_line_find(index->catalog->texts, index->catalog->lines[i]);
         add(index, &line);
 }
 
@@ -45,7 +45,7 @@ static void add_model(struct repo_index *index, const struct listed_model *m, bo
         struct repo_index_entry line = index_entry_of_key(&key, is_duplicate);
 
         if (is_duplicate == m->is_duplicate)
-                line.line = m->line;
+                line.line = index_line_find(m->texts, m->line);
         if (is_duplicate || m->n_versions == 0)
                 add(index, &line);
         add_versions(index, m, false);
@@ -67,12 +67,6 @@ static bool note_twins(struct repo *r, const struct listed_model *m, const struc
         return e->is_duplicate;
 }
 
-static int compare(const struct model_key *a, const struct model_key *b) {
-        int order = strcmp(a->name, b->name);
-
-        return order != 0 ? order : strcmp(a->namespace, b->namespace);
-}
-
 /* Models that nobody ever asked for are in no table: the directories tell. Both lists are sorted. */
 static void merge(struct repo *r, struct repo_index *index) {
         const struct repo_scan *scan = &index->catalog->scan;
@@ -85,7 +79,7 @@ static void merge(struct repo *r, struct repo_index *index) {
                 int                        order = 1;
 
                 while (k < scan->n_models &&
-                       (order = compare(&scan->models[k].key, &key)) < 0)
+                       (order = model_key_compare(&scan->models[k].key, &key)) < 0)
                         add_found(index, k++);
                 if (k < scan->n_models && order == 0)
                         found = &scan->models[k++];

@@ -119,11 +119,8 @@ static int by_name(const void *a, const void *b) {
 }
 
 static int by_key(const void *a, const void *b) {
-        int order = by_name(a, b);
-
-        return order != 0 ? order
-                          : strcmp(((const struct found_model *)a)->key.namespace,
-                                   ((const struct found_model *)b)->key.namespace);
+        return model_key_compare(&((const struct found_model *)a)->key,
+                                 &((const struct found_model *)b)->key);
 }
 
 /* Sorted; of those with the same key the first stays. */

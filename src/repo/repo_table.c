@@ -115,9 +115,9 @@ static struct repo_entry *entry_new(const struct model_key *key, const char *dir
 }
 
 static int compare(const struct repo_entry *x, const struct repo_entry *y) {
-        int order = strcmp(x->name, y->name);
+        const struct model_key a = repo_entry_key(x), b = repo_entry_key(y);
 
-        return order != 0 ? order : strcmp(x->namespace, y->namespace);
+        return model_key_compare(&a, &b);
 }
 
 /* Where it is, or belongs. */

@@ -49,7 +49,7 @@ static struct repo_catalog *assert_lines(struct place *q, uint64_t wall_ns, cons
 
         strbuf_init(&text, 0);
         for (size_t i = 0; i < c->scan.n_models; i++)
-                strbuf_put(&text, c->lines[i].ptr, c->lines[i].len);
+                strbuf_put(&text, c->texts + c->lines[i].begin, c->lines[i].len);
         assert_string_equal(strbuf_cstr(&text), expected);
         return c;
 }
