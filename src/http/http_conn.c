@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "http/http_message.h"
 #include "http/http_server_private.h"
-#include "net/loop.h"
 
 void http_conn_enter(struct http_conn *c, enum http_conn_state state, enum http_phase phase,
                      uint64_t now_ns) {
@@ -25,6 +24,8 @@ static void free_conn(struct http_conn *c) {
         struct net_home *home = &c->home->net;
 
         list_remove(&c->node);
+        if (list_is_linked(&c->intake.node))
+                list_remove(&c->intake.node);
         http_input_drop(c);
         http_answer_release(c);
         http_chunks_drop(c);
@@ -178,6 +179,13 @@ static void on_no_room(struct conn *net) {
         http_conn_close(c);
 }
 
+/* Nothing more can be read before what came is looked at. */
+static bool is_full(const struct http_conn *c) {
+        if (c->state == HTTP_CONN_BODY && c->body_buf)
+                return c->body_got == c->message->content_length;
+        return c->in_len == c->in->cap;
+}
+
 static void on_read(struct conn *net, size_t n_bytes) {
         struct http_conn *c = conn_owner(net);
 
@@ -186,13 +194,33 @@ static void on_read(struct conn *net, size_t n_bytes) {
                 c->body_got += n_bytes;
         else
                 c->in_len += n_bytes;
+        if (c->state == HTTP_CONN_CALL || c->state == HTTP_CONN_WRITE)
+                return;
+        if (is_full(c))
+                http_conn_run(c);
+        else
+                loop_put_off(c->home->net.loop, &c->intake);
+}
+
+static void on_intake(struct loop_chore *chore) {
+        struct http_conn *c = CONTAINER_OF(chore, struct http_conn, intake);
+
         if (c->state != HTTP_CONN_CALL && c->state != HTTP_CONN_WRITE)
                 http_conn_run(c);
+}
+
+/* Looks now at what was put off. */
+static void take_in(struct http_conn *c) {
+        if (!list_is_linked(&c->intake.node))
+                return;
+        list_remove(&c->intake.node);
+        on_intake(&c->intake);
 }
 
 static void on_end(struct conn *net, bool is_reset) {
         struct http_conn *c = conn_owner(net);
 
+        take_in(c);
         c->has_ended = true;
         if (is_reset || (c->state != HTTP_CONN_CALL && c->state != HTTP_CONN_WRITE))
                 http_conn_close(c);
@@ -293,6 +321,7 @@ void http_conn_open(struct http_loop *home, int fd) {
                 net_home_conn_gone(&home->net);
                 return;
         }
+        c->intake.run = on_intake;
         c->server = home->server;
         c->home = home;
         if (c->server->options.on_access)

@@ -13,6 +13,10 @@
  * LINGER  a refusal is written; what the peer still sends is thrown away for a moment, because
  *         closing a socket with unread bytes would take the answer from the peer
  *
+ * What one round of the loop finds in the sockets is read first and looked at then, connection by
+ * connection: each of the two keeps its code in the cache that way. A buffer that is full is looked
+ * at in between.
+ *
  * While a request is handled the connection reads on, into what room its buffer has, to learn of
  * the peer's end; those bytes are the next request, which waits its turn. An idle connection holds
  * no read buffer.
@@ -27,6 +31,7 @@
 #include "http/http_call.h"
 #include "http/http_limits.h"
 #include "net/conn.h"
+#include "net/loop.h"
 #include "net/net_server.h"
 
 #include <stdbool.h>
@@ -109,6 +114,7 @@ struct http_conn {
         struct buf          *body_buf; /* ref: a large body's own; NULL = in place or chunked */
         size_t               body_got; /* of body_buf */
 
+        struct loop_chore    intake; /* put off while bytes that were read have not been looked at */
         struct http_pace     pace;
         struct http_out      out;
         struct http_call     call;
