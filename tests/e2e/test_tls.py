@@ -344,10 +344,11 @@ def test_silent_probe_is_no_news(server, ca):
     assert f"127.0.0.1:{peer} failed" not in server.text()
 
 
-def test_forged_record_ends_the_connection(server, ca):
-    context = trusting(ca)
+@contextlib.contextmanager
+def in_pieces(server, ca):
+    """After the handshake: the socket, the session, and the bytes it has to send and receive."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    tls = trusting(ca).wrap_bio(incoming, outgoing, server_hostname="localhost")
     with socket.create_connection(("127.0.0.1", server.ports["http"]), timeout=SECONDS) as s:
         while True:
             try:
@@ -357,6 +358,11 @@ def test_forged_record_ends_the_connection(server, ca):
                 s.sendall(outgoing.read())
                 incoming.write(s.recv(65536))
         s.sendall(outgoing.read())
+        yield s, tls, incoming, outgoing
+
+
+def test_forged_record_ends_the_connection(server, ca):
+    with in_pieces(server, ca) as (s, *_):
         s.sendall(b"\x17\x03\x03\x00\x20" + b"x" * 32)
         with contextlib.suppress(ConnectionResetError):
             while s.recv(65536):
@@ -428,6 +434,18 @@ def test_half_close(server, ca):
         got = b"".join(iter(lambda: s.recv(5000), b""))  # raises without close_notify
         assert got.startswith(b"HTTP/1.1 200 OK")
         s.unwrap()
+
+
+def test_request_and_good_bye_at_once(server, ca):
+    """Both are there when the server reads for the first time."""
+    request = b"GET /v2/health/ready HTTP/1.1\r\nHost: x\r\n\r\n"
+    with in_pieces(server, ca) as (s, tls, incoming, outgoing):
+        tls.write(request + request)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.unwrap()
+        s.sendall(outgoing.read())
+        incoming.write(b"".join(iter(lambda: s.recv(5000), b"")))
+        assert tls.read(65536).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
 # ---- change while serving -----------------------------------------------------------------------
