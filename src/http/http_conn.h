@@ -38,6 +38,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct http_infer_memo;
 struct http_message;
 struct http_server;
 struct loop;
@@ -61,6 +62,7 @@ struct http_loop {
         struct http_server *server; /* borrowed: outlives its loops */
         struct buf         *spare[HTTP_SPARE_BUFS]; /* ref */
         size_t              n_spare;
+        struct http_infer_memo *memo; /* owned */
 };
 
 enum http_conn_state {

@@ -7,8 +7,8 @@
 #include "frontend/infer_call.h"
 #include "frontend/infer_classes.h"
 #include "frontend/model_version.h"
-#include "http/http_infer_decode.h"
 #include "http/http_infer_encode.h"
+#include "http/http_infer_memo.h"
 #include "http/http_service.h"
 #include "http/http_trace.h"
 
@@ -26,6 +26,8 @@ struct pending_infer {
         int64_t              version;
         struct infer_request request;
         struct infer_call    call;
+
+        struct http_infer_kept *kept; /* ref; what `request` shares; NULL = nothing */
 };
 
 struct error *http_infer_new(const struct http_infer_options *o, struct http_infer **ret) {
@@ -134,6 +136,7 @@ static struct error *make_answer(struct pending_infer *p, struct http_infer_body
 static void drop(struct pending_infer *p) {
         infer_call_done(&p->call);
         infer_request_done(&p->request);
+        http_infer_kept_unref(p->kept);
 }
 
 static void on_done(struct infer_call *c) {
@@ -194,7 +197,7 @@ static struct error *read_request(struct pending_infer *p, size_t json_bytes) {
                 .pool = http_call_buf_pool(http),
         };
 
-        TRY(http_infer_decode(&source, &p->request));
+        TRY(http_infer_memo_decode(http_call_infer_memo(http), &source, &p->request, &p->kept));
         TRY(infer_call_find_regions(&p->call, &p->request, &http->arena));
         TRY(http_infer_forward_headers(http, &p->request));
         return infer_call_fill(&p->call, &p->request);
@@ -234,6 +237,7 @@ static void init_pending(struct pending_infer *p, struct http_call *http) {
 
         p->http = http;
         infer_request_init(&p->request);
+        p->kept = NULL;
         infer_call_init(&p->call, &options);
 }
 

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "http/http_conn.h"
+#include "http/http_infer_memo.h"
 #include "http/http_server_private.h"
 #include "net/net_server.h"
 
@@ -16,8 +17,11 @@ static struct http_loop *http_home(struct net_home *home) {
         return CONTAINER_OF(home, struct http_loop, net);
 }
 
-static void on_home(struct net_home *home, void *owner) {
-        http_home(home)->server = owner;
+static void on_home(struct net_home *net, void *owner) {
+        struct http_loop *home = http_home(net);
+
+        home->server = owner;
+        home->memo = http_infer_memo_new();
 }
 
 static void on_home_done(struct net_home *net) {
@@ -25,6 +29,7 @@ static void on_home_done(struct net_home *net) {
 
         while (home->n_spare > 0)
                 buf_unref(home->spare[--home->n_spare]);
+        http_infer_memo_free(home->memo);
 }
 
 static void on_accept(struct net_home *home, int fd) {
