@@ -192,7 +192,7 @@ struct loop_work;
 void            http_call_offload(struct http_call *call, struct loop_work *work);
 /* The pool of the call's loop, for buffers of the answer. */
 struct buf_pool *http_call_buf_pool(const struct http_call *call);
-/* What infer requests on the call's loop decoded to. */
+/* What infer requests on the call's loop decoded to; the loop's. */
 struct http_infer_memo *http_call_infer_memo(const struct http_call *call);
 
 /* Content-Encoding of the request ("KServe over HTTP, compression"): gzip and deflate are replaced

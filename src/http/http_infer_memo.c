@@ -69,8 +69,8 @@ static struct http_infer_kept *find(struct http_infer_memo *m, const struct http
         return NULL;
 }
 
-static struct error *copy_inputs(const struct http_infer_kept   *k,
-                                 const struct http_infer_source *s, struct infer_request *q) {
+static struct error *copy_inputs(const struct http_infer_kept *k, const struct http_infer_source *s,
+                                 struct infer_request *q) {
         uint32_t            n = k->request.n_inputs;
         const char         *at = s->body.ptr + s->json_bytes;
         struct infer_input *inputs = arena_try_alloc(s->arena, n * sizeof(*inputs));
@@ -127,19 +127,25 @@ static bool can_keep(const struct http_infer_source *s, const struct infer_reque
         return at == s->body.ptr + s->body.len;
 }
 
+static uint64_t mix(uint64_t mark, uint64_t word) {
+        /* 2^64 / the golden ratio: an odd number with bits all over */
+        mark = (mark ^ word) * 0x9E3779B97F4A7C15;
+        return mark ^ mark >> 32;
+}
+
 /* A number that other texts hardly ever have. If they do, one is kept too early. */
 static uint64_t mark_of(const struct http_infer_source *s) {
-        uint64_t mark = s->body.len;
+        const char *at = s->body.ptr;
+        uint64_t    mark = s->body.len, word;
+        size_t      left = s->json_bytes;
 
-        for (size_t at = 0; at < s->json_bytes; at += sizeof(mark)) {
-                uint64_t word = 0;
-
-                memcpy(&word, s->body.ptr + at, MIN(sizeof(word), s->json_bytes - at));
-                /* 2^64 / the golden ratio: an odd number with bits all over */
-                mark = (mark ^ word) * 0x9E3779B97F4A7C15;
-                mark ^= mark >> 32;
+        for (; left >= sizeof(word); left -= sizeof(word), at += sizeof(word)) {
+                memcpy(&word, at, sizeof(word));
+                mark = mix(mark, word);
         }
-        return mark;
+        word = 0;
+        memcpy(&word, at, left);
+        return mix(mark, word);
 }
 
 static bool comes_again(struct http_infer_memo *m, const struct http_infer_source *s) {
@@ -186,11 +192,9 @@ static void keep(struct http_infer_memo *m, const struct http_infer_source *s) {
 
 struct error *http_infer_memo_decode(struct http_infer_memo         *m,
                                      const struct http_infer_source *source,
-                                     struct infer_request           *ret,
-                                     struct http_infer_kept        **ret_kept) {
+                                     struct infer_request *ret, struct http_infer_kept **ret_kept) {
         /* Neither raw nor JSON alone. */
-        bool                    has_both = source->json_bytes > 0 &&
-                                           source->json_bytes < source->body.len;
+        bool has_both = source->json_bytes > 0 && source->json_bytes < source->body.len;
         struct http_infer_kept *k = has_both ? find(m, source) : NULL;
 
         *ret_kept = NULL;

@@ -36,6 +36,6 @@ void                    http_infer_memo_free(struct http_infer_memo *m); /* NULL
  * it was not. All sources of one memo have the same max_input_bytes. */
 struct error *http_infer_memo_decode(struct http_infer_memo         *m,
                                      const struct http_infer_source *source,
-                                     struct infer_request           *ret,
-                                     struct http_infer_kept        **ret_kept) NODISCARD;
-void          http_infer_kept_unref(struct http_infer_kept *k); /* NULL is fine */
+                                     struct infer_request *ret, struct http_infer_kept **ret_kept)
+        NODISCARD;
+void http_infer_kept_unref(struct http_infer_kept *k); /* NULL is fine */

@@ -256,6 +256,49 @@ def test_many_requests_on_one_connection(server):
             assert reply.json()["outputs"][0]["data"] == [n, n + 0.5]
 
 
+def test_same_json_again_and_again(server):
+    """Remembered JSON with other tensors, lengths, headers and models."""
+    def fp32_pair(name):
+        return {"name": name, "shape": [2], "datatype": "FP32",
+                "parameters": {"binary_data_size": 8}}
+
+    good = {"inputs": [fp32_pair("INPUT0")],
+            "parameters": {"binary_data_output": True, "mine": 7}}
+    stranger = {"inputs": [fp32_pair("OTHER")]}
+    with requests.Session() as session:
+        def post(model, request, tail, more=()):
+            body, headers = binary_body(request, tail)
+            return session.post(f"{server.url}/v2/models/{model}/infer", data=body, timeout=20,
+                                headers={**headers, **dict(more)})
+
+        for n in range(20):
+            tail = struct.pack("<ff", n, n + 0.5)
+            assert split(post("id_fp32", good, tail))[1] == tail
+            assert split(post("id_fp32", good, tail, {"X-Forward": "1"}))[1] == tail
+            assert_error(post("id_fp32", good, tail, {"priority": "1"}), 400,
+                         "Header 'priority' is reserved for Triton usage and cannot be forwarded.")
+            for model in ("id_fp32", "id_int32"):
+                assert_error(post(model, good, tail + b"x"), 400,
+                             f"unexpected additional input data for model '{model}'")
+                assert_error(post(model, good, tail[:7]), 400,
+                             "unexpected size for input 'INPUT0', expecting 1 additional bytes "
+                             f"for model '{model}'")
+                contains(post(model, stranger, tail), 400, f"for model '{model}'")
+            contains(post("id_int32", good, tail), 400,
+                     "data-type is 'FP32', but model 'id_int32' expects 'INT32'")
+
+
+def test_same_outputs_again_and_again(server):
+    body = {"inputs": [{"name": "INPUT0", "shape": [2], "datatype": "INT32",
+                        "parameters": {"binary_data_size": 8}}],
+            "outputs": [{"name": "OUTPUT0", "parameters": {"classification": 1}}]}
+    for n in range(10):
+        asked, headers = binary_body(body, struct.pack("<ii", n, 5))
+        reply = infer(server, "labelled", asked, headers=headers)
+        assert reply.json()["outputs"][0]["data"] == [
+            f"{max(n, 5)}:1:one" if n < 5 else f"{n}:0:zero"]
+
+
 def test_many_clients(server):
     failures = []
 
