@@ -231,7 +231,7 @@ static const char *policy_in_force(const struct request_input *in, const char *p
 }
 
 static bool counts(const struct input_chunk *c, const char *policy) {
-        if (policy == NULL || c->host_policy == NULL)
+        if (LIKELY(policy == NULL || c->host_policy == NULL))
                 return policy == c->host_policy;
         return strcmp(policy, c->host_policy) == 0;
 }
@@ -244,22 +244,20 @@ static const struct input_chunk *find_chunk(const struct request_input *in, cons
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_InputPropertiesForHostPolicy(
-        TRITONBACKEND_Input *input, const char *host_policy_name, const char **name,
-        TRITONSERVER_DataType *datatype, const int64_t **shape, uint32_t *dims_count,
-        uint64_t *byte_size, uint32_t *buffer_count) {
-        const struct request_input *in = INPUT(input);
-        const char                 *policy;
-        uint64_t                    bytes = 0;
-        uint32_t                    n = 0;
-
-        API_NEEDS(input);
-        policy = policy_in_force(in, host_policy_name);
+static void count_chunks(const struct request_input *in, const char *policy, uint64_t *ret_bytes,
+                         uint32_t *ret_n) {
+        *ret_bytes = 0;
+        *ret_n = 0;
         for (const struct input_chunk *c = in->first_chunk; c != NULL; c = c->next)
                 if (counts(c, policy)) {
-                        bytes += c->attributes.byte_size;
-                        n++;
+                        *ret_bytes += c->attributes.byte_size;
+                        (*ret_n)++;
                 }
+}
+
+static void give_properties(const struct request_input *in, const char **name,
+                            TRITONSERVER_DataType *datatype, const int64_t **shape,
+                            uint32_t *dims_count) {
         if (name != NULL)
                 *name = in->name;
         if (datatype != NULL)
@@ -268,6 +266,20 @@ TRITONSERVER_Error *TRITONBACKEND_InputPropertiesForHostPolicy(
                 *shape = in->shape;
         if (dims_count != NULL)
                 *dims_count = in->n_dims;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_InputPropertiesForHostPolicy(
+        TRITONBACKEND_Input *input, const char *host_policy_name, const char **name,
+        TRITONSERVER_DataType *datatype, const int64_t **shape, uint32_t *dims_count,
+        uint64_t *byte_size, uint32_t *buffer_count) {
+        const char *policy;
+        uint64_t    bytes;
+        uint32_t    n;
+
+        API_NEEDS(input);
+        policy = policy_in_force(INPUT(input), host_policy_name);
+        count_chunks(INPUT(input), policy, &bytes, &n);
+        give_properties(INPUT(input), name, datatype, shape, dims_count);
         if (byte_size != NULL)
                 *byte_size = bytes;
         if (buffer_count != NULL)
@@ -279,8 +291,15 @@ TRITONSERVER_Error *TRITONBACKEND_InputProperties(TRITONBACKEND_Input *input, co
                                                   TRITONSERVER_DataType *datatype,
                                                   const int64_t **shape, uint32_t *dims_count,
                                                   uint64_t *byte_size, uint32_t *buffer_count) {
-        return TRITONBACKEND_InputPropertiesForHostPolicy(input, NULL, name, datatype, shape,
-                                                          dims_count, byte_size, buffer_count);
+        const struct request_input *in = INPUT(input);
+
+        API_NEEDS(input);
+        give_properties(in, name, datatype, shape, dims_count);
+        if (byte_size != NULL)
+                *byte_size = in->byte_size;
+        if (buffer_count != NULL)
+                *buffer_count = in->n_plain;
+        return NULL;
 }
 
 static COLD TRITONSERVER_Error *no_such_buffer(const struct request_input *in, uint32_t index) {
@@ -306,7 +325,7 @@ TRITONSERVER_Error *TRITONBACKEND_InputBufferForHostPolicy(TRITONBACKEND_Input *
         c = find_chunk(INPUT(input), policy_in_force(INPUT(input), host_policy_name), index);
         *buffer = NULL;
         *buffer_byte_size = 0;
-        if (c == NULL)
+        if (UNLIKELY(c == NULL))
                 return no_such_buffer(INPUT(input), index);
         *buffer = c->base;
         *buffer_byte_size = c->attributes.byte_size;

@@ -133,21 +133,19 @@ static void report_trace(struct trace *t, const struct request_times *times) {
 
 void backend_instance_report(struct backend_instance *in, struct request *req, bool is_success,
                              const struct request_times *times) {
-        struct request_times *t = &req->times;
+        struct request_times t = *times;
 
-        t->exec_start_ns = times->exec_start_ns;
-        t->compute_start_ns = times->compute_start_ns;
-        t->compute_end_ns = times->compute_end_ns;
-        t->exec_end_ns = times->exec_end_ns;
+        t.request_start_ns = req->times.request_start_ns;
+        t.queue_start_ns = req->times.queue_start_ns;
+        t.request_end_ns = times->exec_end_ns; /* reported when its outputs are delivered */
         if (UNLIKELY(req->trace != NULL))
                 report_trace(req->trace, times);
-        t->request_end_ns = times->exec_end_ns; /* reported when its outputs are delivered */
         if (is_success)
-                model_stats_success(in->model->stats, t, MAX(req->batch_size, 1));
+                model_stats_success(in->model->stats, &t, MAX(req->batch_size, 1));
         else
                 model_stats_failure(in->model->stats, FAILURE_BACKEND,
-                                    t->request_end_ns > t->request_start_ns
-                                            ? t->request_end_ns - t->request_start_ns
+                                    t.request_end_ns > t.request_start_ns
+                                            ? t.request_end_ns - t.request_start_ns
                                             : 0);
 }
 

@@ -146,14 +146,16 @@ static struct response *look_up(struct response_cache *c, const struct request *
 }
 
 static void send(struct request *req, struct response *r) {
-        struct request_times *t = &req->times;
-        struct error         *err;
+        uint64_t             start_ns = req->times.request_start_ns;
+        struct request_times t = { .request_start_ns = start_ns,
+                                   .queue_start_ns = start_ns,
+                                   .exec_start_ns = start_ns,
+                                   .request_end_ns = clock_now_ns() };
+        struct error        *err;
 
-        t->queue_start_ns = t->exec_start_ns = t->request_start_ns;
-        t->request_end_ns = clock_now_ns();
         atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_release);
         /* Before the client can ask for them. */
-        model_stats_cache_hit(req->model->stats, t, t->request_end_ns - t->request_start_ns);
+        model_stats_cache_hit(req->model->stats, &t, t.request_end_ns - start_ns);
         err = response_send(r, RESPONSE_FINAL, NULL);
         error_free(err); /* nothing was sent before */
         request_release(req, REQUEST_RELEASE_ALL);

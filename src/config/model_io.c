@@ -95,13 +95,18 @@ static struct error *alloc_list(struct arena *a, size_t n, struct model_io **ret
 static struct error *compile(struct model_io_set *s, const Inference__ModelConfig *pb) {
         TRY(alloc_list(&s->arena, pb->n_input, &s->inputs));
         TRY(alloc_list(&s->arena, pb->n_output, &s->outputs));
+        s->output_names = arena_try_alloc(&s->arena, MAX(pb->n_output, 1) * sizeof(char *));
+        if (s->output_names == NULL)
+                return config_out_of_memory();
         s->max_batch_size = (uint32_t)MAX(pb->max_batch_size, 0);
         s->n_inputs = (uint32_t)pb->n_input;
         s->n_outputs = (uint32_t)pb->n_output;
         for (size_t i = 0; i < pb->n_input; i++)
                 TRY(compile_input(s, pb->input[i], &s->inputs[i]));
-        for (size_t i = 0; i < pb->n_output; i++)
+        for (size_t i = 0; i < pb->n_output; i++) {
                 TRY(compile_output(s, pb->output[i], &s->outputs[i]));
+                s->output_names[i] = s->outputs[i].name;
+        }
         return NULL;
 }
 
@@ -148,4 +153,13 @@ const struct model_io *model_io_find_input(const struct model_io_set *s, struct 
 const struct model_io *model_io_find_output(const struct model_io_set *s, struct str name,
                                             uint32_t hint) {
         return find(s->outputs, s->n_outputs, name, hint);
+}
+
+const struct model_io *model_io_find_output_named(const struct model_io_set *s, const char *name,
+                                                  uint32_t hint) {
+        const struct model_io *likely = hint < s->n_outputs ? &s->outputs[hint] : NULL;
+
+        if (likely != NULL && (likely->name == name || strcmp(likely->name, name) == 0))
+                return likely;
+        return model_io_find_output(s, str_of(name), 0);
 }

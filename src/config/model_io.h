@@ -44,6 +44,7 @@ struct model_io_set {
         uint32_t         n_inputs;
         uint32_t         n_required_inputs; /* those that are not optional */
         struct model_io *outputs;           /* in arena */
+        const char     **output_names;      /* in arena; of all of them */
         uint32_t         n_outputs;
         uint32_t         max_batch_size; /* 0: the model has no batch dimension */
 };
@@ -58,3 +59,6 @@ const struct model_io *model_io_find_input(const struct model_io_set *s, struct 
                                            uint32_t hint);
 const struct model_io *model_io_find_output(const struct model_io_set *s, struct str name,
                                             uint32_t hint);
+/* The same for a text that ends with a NUL; the quickest for a name that is the set's own. */
+const struct model_io *model_io_find_output_named(const struct model_io_set *s, const char *name,
+                                                  uint32_t hint);

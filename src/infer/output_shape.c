@@ -6,16 +6,14 @@
 
 #include <string.h>
 
-size_t output_shape_max_dims(const struct model_io_set *io, const char *name, uint32_t n_dims) {
-        const struct model_io *t = model_io_find_output(io, str_of(name), 0);
-        size_t                 n_restored = t != NULL ? (size_t)t->n_dims + 1 : 0;
+size_t output_shape_max_dims(const struct model_io *t, uint32_t n_dims) {
+        size_t n_restored = t != NULL && t->has_reshape ? (size_t)t->n_dims + 1 : 0;
 
         return n_restored > n_dims ? n_restored : n_dims;
 }
 
-uint32_t output_shape_restore(const struct model_io_set *io, const char *name, const int64_t *dims,
-                              uint32_t n_dims, int64_t *ret_dims) {
-        const struct model_io *t = model_io_find_output(io, str_of(name), 0);
+uint32_t output_shape_restore(const struct model_io_set *io, const struct model_io *t,
+                              const int64_t *dims, uint32_t n_dims, int64_t *ret_dims) {
         bool     has_batch = io->max_batch_size > 0 && (t == NULL || !t->is_shape_tensor);
         uint32_t n_batch_dims = has_batch && n_dims > 0 ? 1 : 0;
 

@@ -6,12 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct model_io;
 struct model_io_set;
 
-/* How many dims output_shape_restore() may write: at least n_dims. */
-size_t output_shape_max_dims(const struct model_io_set *io, const char *name, uint32_t n_dims);
+/* `t` is the output in the configuration, NULL when that does not know it. How many dims
+ * output_shape_restore() may write: at least n_dims. */
+size_t output_shape_max_dims(const struct model_io *t, uint32_t n_dims);
 
-/* Undoes the configuration's reshape; returns the number of dims written. Without a reshape (or
- * for an output that the configuration does not know) a plain copy. */
-uint32_t output_shape_restore(const struct model_io_set *io, const char *name, const int64_t *dims,
-                              uint32_t n_dims, int64_t *ret_dims);
+/* Undoes the configuration's reshape; returns the number of dims written. Without a reshape, or
+ * without `t`, a plain copy. */
+uint32_t output_shape_restore(const struct model_io_set *io, const struct model_io *t,
+                              const int64_t *dims, uint32_t n_dims, int64_t *ret_dims);

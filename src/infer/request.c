@@ -20,7 +20,7 @@ struct request *request_new(struct model *model) {
         if (memory == NULL)
                 return NULL;
         req = &memory->request;
-        memset(req, 0, offsetof(struct request, arena));
+        memset(req, 0, offsetof(struct request, first_memory));
         arena_init(&req->arena, req->first_memory, sizeof(req->first_memory),
                    REQUEST_MAX_ARENA_BYTES);
         req->id = "";
@@ -61,7 +61,7 @@ struct error *request_set_id(struct request *req, const char *id) {
         const char *copy = "";
 
         if (id != NULL && *id != '\0')
-                copy = keep_text(req, &req->id_room, id);
+                copy = keep_text(req, &request_spares(req)->id_room, id);
         if (copy == NULL)
                 return out_of_memory(req);
         req->id = copy;
@@ -69,7 +69,7 @@ struct error *request_set_id(struct request *req, const char *id) {
 }
 
 struct error *request_set_correlation_text(struct request *req, const char *text) {
-        const char *copy = keep_text(req, &req->correlation_room, text);
+        const char *copy = keep_text(req, &request_spares(req)->correlation_room, text);
 
         if (copy == NULL)
                 return out_of_memory(req);
@@ -108,10 +108,10 @@ struct error *request_add_parameter(struct request *req, const struct parameter 
 
 /* One that was removed, or a new one; NULL when memory is short. */
 static struct requested_output *take_output(struct request *req) {
-        struct requested_output *o = req->spare_outputs;
+        struct requested_output *o = req->has_spares ? req->spares.outputs : NULL;
 
         if (o != NULL) {
-                req->spare_outputs = o->next;
+                req->spares.outputs = o->next;
                 return o;
         }
         o = arena_try_alloc(&req->arena, sizeof(*o));
@@ -121,13 +121,16 @@ static struct requested_output *take_output(struct request *req) {
 }
 
 static void spare_output(struct request *req, struct requested_output *o) {
-        o->next = req->spare_outputs;
-        req->spare_outputs = o;
+        struct request_spares *spares = request_spares(req);
+
+        o->next = spares->outputs;
+        spares->outputs = o;
 }
 
 struct error *request_add_output(struct request *req, const char *name) {
-        struct requested_output *o = req->first_output;
-        size_t                   len = strlen(name);
+        struct requested_output **end = &req->first_output;
+        struct requested_output  *o;
+        size_t                    len = strlen(name);
 
         if (len > REQUEST_MAX_NAME_BYTES &&
             model_io_find_output(req->model->io, str_range(name, len), 0) == NULL)
@@ -136,8 +139,8 @@ struct error *request_add_output(struct request *req, const char *name) {
                 return request_error(req, ERR_INVALID_ARG,
                                      "too many requested outputs for model '%s', which has %u",
                                      req->model->name, req->model->io->n_outputs);
-        for (; o != NULL; o = o->next)
-                if (strcmp(o->name, name) == 0)
+        for (; *end != NULL; end = &(*end)->next)
+                if (strcmp((*end)->name, name) == 0)
                         return request_error(req, ERR_INVALID_ARG,
                                              "output '%s' already exists in request", name);
 
@@ -150,11 +153,7 @@ struct error *request_add_output(struct request *req, const char *name) {
                 spare_output(req, o);
                 return out_of_memory(req);
         }
-        if (req->last_output != NULL)
-                req->last_output->next = o;
-        else
-                req->first_output = o;
-        req->last_output = o;
+        *end = o;
         req->n_outputs++;
         return NULL;
 }
@@ -169,8 +168,6 @@ struct error *request_remove_output(struct request *req, const char *name) {
                         previous->next = o->next;
                 else
                         req->first_output = o->next;
-                if (req->last_output == o)
-                        req->last_output = previous;
                 req->n_outputs--;
                 spare_output(req, o);
                 return NULL;
@@ -179,12 +176,18 @@ struct error *request_remove_output(struct request *req, const char *name) {
 }
 
 void request_remove_all_outputs(struct request *req) {
+        struct requested_output **end = &req->first_output;
+        struct request_spares    *spares;
+
+        if (req->first_output == NULL)
+                return;
         /* In order, so that the same names find the same places. */
-        if (req->last_output != NULL) {
-                req->last_output->next = req->spare_outputs;
-                req->spare_outputs = req->first_output;
-        }
-        req->first_output = req->last_output = NULL;
+        while (*end != NULL)
+                end = &(*end)->next;
+        spares = request_spares(req);
+        *end = spares->outputs;
+        spares->outputs = req->first_output;
+        req->first_output = NULL;
         req->n_outputs = 0;
 }
 

@@ -41,6 +41,7 @@ struct trace;
 
 /* Limits of what a request may name; generous, they only bound memory. */
 #define REQUEST_MAX_DIMS 64
+#define REQUEST_FEW_DIMS 4 /* batch, channel, height, width */
 /* Inputs or outputs beyond those of the model: enough for the check to name all that are wrong,
  * few enough, with names short enough, that looking for doubles stays cheap. */
 #define REQUEST_MAX_EXTRA_TENSORS 256
@@ -62,32 +63,39 @@ enum request_state {
 /* One contiguous piece of an input's bytes. */
 struct input_chunk {
         const void              *base; /* borrowed: the front end, until the release */
-        struct buffer_attributes attributes;
         const char              *host_policy; /* NULL = for all; in policy_room */
-        struct arena_room        policy_room;
+        struct buffer_attributes attributes;
         struct input_chunk      *next;
+        struct arena_room        policy_room;
 };
 
 /* TRITONBACKEND_Input. */
 struct request_input {
-        const char            *name;
+        /* A cache line of what backends read, and one of where the bytes are. */
+        const char            *name;        /* the model's where it knows it, else in name_room */
+        const int64_t         *shape;       /* as the backend sees it: batch first, reshaped */
         enum data_type         type;
-        const int64_t         *given_shape;  /* as the front end gave it */
-        uint32_t               n_given_dims;
-        const int64_t         *shape;        /* as the backend sees it: batch first, reshaped */
         uint32_t               n_dims;
-        bool                   is_raw;       /* shape and type follow from the configuration */
-        uint32_t               raw_length;   /* the bytes before those of a raw BYTES element */
-        uint64_t               byte_size;    /* of all chunks without a host policy */
+        uint64_t               byte_size;   /* of all chunks without a host policy */
         uint32_t               n_chunks;
+        uint32_t               n_plain;     /* of them, those without a host policy */
         struct input_chunk    *first_chunk;
-        struct input_chunk    *last_chunk;
-        struct input_chunk     only_chunk;   /* the first one, without allocating */
-        const struct model_io *io;           /* borrowed: the model's; set by request_prepare() */
-        struct request        *request;
         struct request_input  *next;
+        const struct model_io *io;          /* borrowed: the model's of that name; NULL: none */
+        struct input_chunk     only_chunk;  /* the first one, without allocating */
+
+        /* What the check of the request reads. */
+        const int64_t         *given_shape; /* as the front end gave it */
+        uint32_t               n_given_dims;
+        bool                   is_raw;      /* shape and type follow from the configuration */
+        struct input_chunk    *last_chunk;
+        struct arena_room      shape_room;  /* at first few_dims */
+        int64_t                few_dims[REQUEST_FEW_DIMS];
+
+        /* Seldom used. */
+        uint32_t               raw_length;  /* the bytes before those of a raw BYTES element */
+        struct request        *request;
         struct arena_room      name_room;
-        struct arena_room      shape_room;
         struct arena_room      reshaped_room; /* what `shape` points to under a reshape */
 };
 
@@ -106,61 +114,68 @@ struct correlation_id {
 typedef void (*request_release_fn)(struct request *req, uint32_t flags, void *userp);
 typedef void (*response_complete_fn)(struct response *response, uint32_t flags, void *userp);
 
+/* What was removed is used again: a request that is used for ever does not grow. */
+struct request_spares {
+        struct request_input    *inputs;
+        struct requested_output *outputs;
+        struct input_chunk      *chunks;
+        struct arena_room        id_room;
+        struct arena_room        correlation_room;
+        struct arena_room        output_names_room;
+};
+
+/* Between two touches lies a whole execution, and each line of it has to come from memory again. So
+ * the order is that of use, in whole cache lines: what instances touch, what only front ends and
+ * the check do, and at the end what a plain request never needs. */
 struct request {
-        struct model         *model; /* ref */
-        _Atomic int           state; /* enum request_state */
-        struct response_flow *flow;  /* ref: of this use of the request */
-
-        const char           *id; /* never NULL */
-        uint32_t              flags;
-        struct correlation_id correlation;
-        uint64_t              priority; /* as given; 0 = the default */
-        uint64_t              timeout_us;
-        struct parameter_list parameters;
-
-        struct request_input    *first_input;
-        struct request_input    *last_input;
-        uint32_t                 n_inputs;
-        struct requested_output *first_output; /* none = all of the model's */
-        struct requested_output *last_output;
-        uint32_t                 n_outputs;
-        const char             **output_names;   /* what the backend is asked for */
-        uint32_t                 n_output_names;
-        bool                     is_not_kept; /* see NESO_InferenceRequestSetCacheable() */
-        uint64_t                 batch_size; /* the first dim; 0 for models without batching */
-
+        /* Of the responses (response_source_of() copies this, in this order). */
+        struct model                    *model; /* ref */
+        struct response_flow            *flow;  /* ref: of this use of the request */
+        struct response_slot            *slot;  /* ref; NULL unless the model preserves ordering */
+        struct trace                    *trace; /* ref; NULL unless this inference is traced */
         const struct response_allocator *allocator; /* borrowed: the front end */
         void                            *allocator_userp;
         response_complete_fn             on_response;
         void                            *on_response_userp;
-        request_release_fn               on_release;
-        void                            *on_release_userp;
+        const char                      *id; /* never NULL */
 
-        struct request_times  times;
-        struct response_slot *slot; /* ref; NULL unless the model preserves ordering */
-        struct trace         *trace; /* ref; NULL unless this inference is traced */
+        request_release_fn    on_release;
+        void                 *on_release_userp;
+        struct request_input *first_input;
+        const char *const    *output_names; /* what the backend is asked for */
+        uint32_t              n_inputs;
+        uint32_t              n_output_names;
+        uint64_t              batch_size; /* the first dim; 0 for models without batching */
+        _Atomic int           state;      /* enum request_state */
+        uint32_t              flags;
+
         struct {
-                struct list_node  node;       /* in a level's waiting or delayed list */
-                struct request   *next;       /* in a batch or a list of refused ones */
-                struct due        due;        /* CLOCK_NEVER = no timeout */
-                uint64_t          level;      /* priority level in force */
-                bool              is_delayed; /* its timeout passed under DELAY */
+                uint64_t request_start_ns;
+                uint64_t queue_start_ns;
+        } times;
+        struct {
+                struct list_node node;  /* in a level's waiting or delayed list */
+                struct request  *next;  /* in a batch or a list of refused ones */
+                struct due       due;   /* CLOCK_NEVER = no timeout */
+                uint64_t         level; /* priority level in force */
         } queued; /* the scheduler's, valid while PENDING */
-
-        /* What was removed is used again: a request that is used for ever does not grow. */
-        struct request_input    *spare_inputs;
-        struct requested_output *spare_outputs;
-        struct input_chunk      *spare_chunks;
-        struct arena_room        id_room;
-        struct arena_room        correlation_room;
-        struct arena_room        output_names_room;
 
         /* The first flow; its reference is that of the request's memory. */
         struct response_flow own_flow;
 
-        struct arena arena;
-        /* One or two inputs fit. */
-        char first_memory[496] __attribute__((aligned(16)));
+        struct arena             arena;
+        uint32_t                 n_outputs;
+        bool                     has_spares;
+        bool                     is_not_kept; /* see NESO_InferenceRequestSetCacheable() */
+        struct requested_output *first_output; /* none = all of the model's */
+        struct parameter_list    parameters;
+        struct correlation_id    correlation;
+        uint64_t                 priority; /* as given; 0 = the default */
+        uint64_t                 timeout_us;
+
+        /* Two inputs fit. */
+        char                  first_memory[576] __attribute__((aligned(16)));
+        struct request_spares spares; /* valid with has_spares, see request_spares() */
 };
 
 /* Takes a reference to the model. NULL when memory is short. */
@@ -186,6 +201,14 @@ struct error *request_remove_output(struct request *req, const char *name);
 void          request_remove_all_outputs(struct request *req);
 /* Replaces the one of that name. */
 struct error *request_add_parameter(struct request *req, const struct parameter *p);
+
+/* Empty at first. */
+static inline struct request_spares *request_spares(struct request *req) {
+        if (!req->has_spares)
+                req->spares = (struct request_spares){ 0 };
+        req->has_spares = true;
+        return &req->spares;
+}
 
 struct request_input *request_find_input(const struct request *req, const char *name);
 /* NULL beyond the end. */

@@ -22,11 +22,17 @@ static const char *model_name(const struct request *req) {
 /* Output names for the backend: those asked for, or all. */
 static struct error *prepare_outputs(struct request *req) {
         const struct model_io_set *io = req->model->io;
-        uint32_t                   n = req->n_outputs > 0 ? req->n_outputs : io->n_outputs;
+        uint32_t                   n = req->n_outputs;
         const char               **names;
         uint32_t                   at = 0;
 
-        names = arena_room_get(&req->arena, &req->output_names_room, n * sizeof(*names));
+        if (n == 0) {
+                req->output_names = io->output_names;
+                req->n_output_names = io->n_outputs;
+                return NULL;
+        }
+        names = arena_room_get(&req->arena, &request_spares(req)->output_names_room,
+                               n * sizeof(*names));
         if (names == NULL)
                 return request_error(req, ERR_UNAVAILABLE, "out of memory");
         req->output_names = names;
@@ -40,9 +46,6 @@ static struct error *prepare_outputs(struct request *req) {
                                          model_name(req));
                 names[at] = found->name;
         }
-        if (req->n_outputs == 0)
-                for (; at < n; at++)
-                        names[at] = io->outputs[at].name;
         req->n_output_names = n;
         return NULL;
 }
@@ -90,24 +93,20 @@ static COLD struct error *wrong_input_count(const struct request *req) {
 }
 
 /* Shape tensors have no batch dimension: their values hold for the whole batch. */
-static bool is_shape_tensor(const struct model_io_set *io, const struct request_input *in,
-                            uint32_t at) {
-        const struct model_io *t = model_io_find_input(io, str_of(in->name), at);
-
-        return t != NULL && t->is_shape_tensor;
+static bool is_shape_tensor(const struct request_input *in) {
+        return in->io != NULL && in->io->is_shape_tensor;
 }
 
 static struct error *check_batch(struct request *req) {
         const struct model_io_set  *io = req->model->io;
         const struct request_input *first = NULL; /* the others must have its batch */
         int64_t                     batch = 0;
-        uint32_t                    at = 0;
 
         req->batch_size = 0;
         if (io->max_batch_size == 0)
                 return NULL;
-        for (struct request_input *in = req->first_input; in != NULL; in = in->next, at++) {
-                if (is_shape_tensor(io, in, at))
+        for (struct request_input *in = req->first_input; in != NULL; in = in->next) {
+                if (is_shape_tensor(in))
                         continue;
                 if (in->n_given_dims == 0)
                         return request_error(req, ERR_INVALID_ARG,
@@ -206,6 +205,7 @@ static struct error *prepare_raw(struct request *req, struct request_input *in) 
         }
         if (t->type == DATA_TYPE_BYTES)
                 TRY(prefix_length(req, in));
+        in->io = t;
         in->name = t->name;
         in->type = t->type;
         in->given_shape = in->shape = shape;
@@ -309,8 +309,7 @@ static struct error *check_bytes(const struct request *req, const struct request
         return NULL;
 }
 
-static struct error *check_input(struct request *req, struct request_input *in, uint32_t at) {
-        in->io = model_io_find_input(req->model->io, str_of(in->name), at);
+static struct error *check_input(struct request *req, struct request_input *in) {
         if (in->io == NULL)
                 return error_new(ERR_INVALID_ARG, "unexpected inference input '%s' for model '%s'",
                                  in->name, model_name(req));
@@ -340,7 +339,6 @@ static struct error *check_input_set(const struct request *req) {
 
 struct error *request_prepare(struct request *req) {
         struct error *last = NULL;
-        uint32_t      at = 0;
 
         TRY(prepare_outputs(req));
         if (req->first_input != NULL && req->first_input->is_raw) {
@@ -356,7 +354,7 @@ struct error *request_prepare(struct request *req) {
         TRY(check_batch(req));
         /* With several bad inputs the reference names the last one. */
         for (struct request_input *in = req->first_input; in != NULL; in = in->next) {
-                struct error *err = check_input(req, in, at++);
+                struct error *err = check_input(req, in);
 
                 if (UNLIKELY(err != NULL)) {
                         error_free(last);

@@ -27,15 +27,17 @@ struct request_input *request_input_at(const struct request *req, uint32_t index
 
 /* One that was removed, or a new one; NULL when memory is short. Its pieces of memory are kept. */
 static struct request_input *take_input(struct request *req) {
-        struct request_input *in = req->spare_inputs;
+        struct request_input *in = req->has_spares ? req->spares.inputs : NULL;
 
         if (in == NULL) {
                 in = arena_try_alloc(&req->arena, sizeof(*in));
                 if (in != NULL)
-                        memset(in, 0, sizeof(*in));
+                        *in = (struct request_input){
+                                .shape_room = { in->few_dims, sizeof(in->few_dims) },
+                        };
                 return in;
         }
-        req->spare_inputs = in->next;
+        req->spares.inputs = in->next;
         *in = (struct request_input){
                 .only_chunk = { .policy_room = in->only_chunk.policy_room },
                 .name_room = in->name_room,
@@ -46,10 +48,10 @@ static struct request_input *take_input(struct request *req) {
 }
 
 static struct input_chunk *take_chunk(struct request *req) {
-        struct input_chunk *chunk = req->spare_chunks;
+        struct input_chunk *chunk = req->has_spares ? req->spares.chunks : NULL;
 
         if (chunk != NULL) {
-                req->spare_chunks = chunk->next;
+                req->spares.chunks = chunk->next;
                 return chunk;
         }
         chunk = arena_try_alloc(&req->arena, sizeof(*chunk));
@@ -59,10 +61,12 @@ static struct input_chunk *take_chunk(struct request *req) {
 }
 
 static void spare_chunk(struct request *req, struct request_input *in, struct input_chunk *chunk) {
+        struct request_spares *spares = request_spares(req);
+
         if (chunk == &in->only_chunk)
                 return;
-        chunk->next = req->spare_chunks;
-        req->spare_chunks = chunk;
+        chunk->next = spares->chunks;
+        spares->chunks = chunk;
 }
 
 static void spare_chunks(struct request *req, struct request_input *in) {
@@ -71,37 +75,53 @@ static void spare_chunks(struct request *req, struct request_input *in) {
                 spare_chunk(req, in, chunk);
         }
         in->first_chunk = in->last_chunk = NULL;
-        in->n_chunks = 0;
+        in->n_chunks = in->n_plain = 0;
         in->byte_size = 0;
 }
 
 static void spare_input(struct request *req, struct request_input *in) {
+        struct request_spares *spares = request_spares(req);
+
         spare_chunks(req, in);
-        in->next = req->spare_inputs;
-        req->spare_inputs = in;
+        in->next = spares->inputs;
+        spares->inputs = in;
 }
 
 static void append_input(struct request *req, struct request_input *in) {
+        struct request_input **end = &req->first_input;
+
+        while (*end != NULL)
+                end = &(*end)->next;
         in->request = req;
-        if (req->last_input != NULL)
-                req->last_input->next = in;
-        else
-                req->first_input = in;
-        req->last_input = in;
+        *end = in;
         req->n_inputs++;
+}
+
+/* The model's own name where it has it: that outlives the request. False when memory is short. */
+static bool set_name(struct request *req, struct request_input *in, struct str name) {
+        char *copy;
+
+        if (LIKELY(in->io != NULL)) {
+                in->name = in->io->name;
+                return true;
+        }
+        copy = arena_room_get(&req->arena, &in->name_room, name.len + 1);
+        if (copy == NULL)
+                return false;
+        in->name = memcpy(copy, name.ptr, name.len + 1);
+        return true;
 }
 
 static struct error *add_input(struct request *req, const char *name,
                                struct request_input **ret_input) {
-        size_t                name_bytes = strlen(name) + 1;
-        struct request_input *in;
-        char                 *copy;
+        struct str             text = str_of(name);
+        const struct model_io *io = model_io_find_input(req->model->io, text, req->n_inputs);
+        struct request_input  *in;
 
-        if (name_bytes > REQUEST_MAX_NAME_BYTES + 1 &&
-            model_io_find_input(req->model->io, str_of(name), 0) == NULL)
+        if (text.len > REQUEST_MAX_NAME_BYTES && io == NULL)
                 return request_error(req, ERR_INVALID_ARG,
                                      "the name of an input has %zu bytes, at most %d are supported",
-                                     name_bytes - 1, REQUEST_MAX_NAME_BYTES);
+                                     text.len, REQUEST_MAX_NAME_BYTES);
         if (request_find_input(req, name) != NULL)
                 return request_error(req, ERR_INVALID_ARG, "input '%s' already exists in request",
                                      name);
@@ -112,12 +132,11 @@ static struct error *add_input(struct request *req, const char *name,
         in = take_input(req);
         if (in == NULL)
                 return too_large(req);
-        copy = arena_room_get(&req->arena, &in->name_room, name_bytes);
-        if (copy == NULL) {
+        in->io = io;
+        if (!set_name(req, in, text)) {
                 spare_input(req, in);
                 return too_large(req);
         }
-        in->name = memcpy(copy, name, name_bytes);
         *ret_input = in;
         return NULL;
 }
@@ -170,8 +189,6 @@ struct error *request_remove_input(struct request *req, const char *name) {
                         previous->next = in->next;
                 else
                         req->first_input = in->next;
-                if (req->last_input == in)
-                        req->last_input = previous;
                 req->n_inputs--;
                 spare_input(req, in);
                 return NULL;
@@ -180,14 +197,18 @@ struct error *request_remove_input(struct request *req, const char *name) {
 }
 
 void request_remove_all_inputs(struct request *req) {
-        for (struct request_input *in = req->first_input; in != NULL; in = in->next)
-                spare_chunks(req, in);
+        struct request_input **end = &req->first_input;
+        struct request_spares *spares;
+
+        if (req->first_input == NULL)
+                return;
+        for (; *end != NULL; end = &(*end)->next)
+                spare_chunks(req, *end);
         /* In order, so that the same inputs find the same places. */
-        if (req->last_input != NULL) {
-                req->last_input->next = req->spare_inputs;
-                req->spare_inputs = req->first_input;
-        }
-        req->first_input = req->last_input = NULL;
+        spares = request_spares(req);
+        *end = spares->inputs;
+        spares->inputs = req->first_input;
+        req->first_input = NULL;
         req->n_inputs = 0;
 }
 
@@ -225,6 +246,7 @@ struct input_chunk *request_prepend_chunk(struct request *req, struct request_in
         if (in->last_chunk == NULL)
                 in->last_chunk = chunk;
         in->n_chunks++;
+        in->n_plain++;
         return chunk;
 }
 
@@ -255,6 +277,7 @@ struct error *request_append_bytes(struct request *req, const char *input, const
                 in->first_chunk = chunk;
         in->last_chunk = chunk;
         in->n_chunks++;
+        in->n_plain += host_policy == NULL;
         return NULL;
 }
 

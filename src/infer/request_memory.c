@@ -55,7 +55,7 @@ struct request_memory *request_memory_take(void) {
         struct kept_block *block = kept;
 
         if (block == NULL || UNLIKELY(mem_may_fail()))
-                return try_alloc(sizeof(struct request_memory));
+                return try_aligned_alloc(CACHE_LINE_BYTES, sizeof(struct request_memory));
         kept = block->next;
         n_kept--;
         return (struct request_memory *)block;

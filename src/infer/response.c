@@ -53,11 +53,13 @@ struct error *response_new_from(const struct response_source *source, struct res
                 response_flow_leave(source->flow, sizeof(*r));
                 return out_of_memory();
         }
-        memset(r, 0, offsetof(struct response, arena));
-        arena_init(&r->arena, r->first_memory, sizeof(r->first_memory), RESPONSE_MAX_ARENA_BYTES);
         r->source = *source;
+        r->error = NULL;
+        r->first_output = r->last_output = NULL;
+        r->n_outputs = 0;
+        r->parameters = (struct parameter_list){ 0 };
         r->is_lent = is_lent;
-        r->n_bytes = sizeof(*r);
+        arena_init(&r->arena, r->first_memory, sizeof(r->first_memory), RESPONSE_MAX_ARENA_BYTES);
         model_ref(r->source.model);
         response_flow_ref(r->source.flow);
         if (r->source.slot != NULL)
@@ -80,29 +82,34 @@ struct error *response_new(const struct request *req, struct response **ret) {
         return response_new_from(&source, ret);
 }
 
-static void release_buffer(struct response *r, struct response_output *o) {
+/* How many bytes that were. */
+static uint64_t release_buffer(struct response *r, struct response_output *o) {
         const struct response_allocator *a = r->source.allocator;
 
-        if (!o->has_buffer || a->release == NULL)
-                return;
-        error_free(a->release((struct response_allocator *)a, o->base, o->userp, o->byte_size,
-                              o->attributes.memory_type, o->attributes.memory_id));
+        if (!o->has_buffer)
+                return 0;
+        if (a->release != NULL)
+                error_free(a->release((struct response_allocator *)a, o->base, o->userp,
+                                      o->byte_size, o->attributes.memory_type,
+                                      o->attributes.memory_id));
+        return o->byte_size;
 }
 
 void response_free(struct response *r) {
         struct response_flow *flow;
         struct model         *model;
+        uint64_t              n_bytes = sizeof(*r);
 
         if (r == NULL)
                 return;
         flow = r->source.flow;
         model = r->source.model;
         for (struct response_output *o = r->first_output; o != NULL; o = o->next)
-                release_buffer(r, o);
+                n_bytes += release_buffer(r, o);
         error_free(r->error);
         response_slot_unref(r->source.slot);
         trace_unref(r->source.trace);
-        response_flow_leave(flow, r->n_bytes);
+        response_flow_leave(flow, n_bytes);
         arena_done(&r->arena);
         if (r->is_lent)
                 response_flow_lend(flow, r);
@@ -137,10 +144,7 @@ static struct error *add_output(struct response *r, const char *name, size_t cap
                 shape = arena_try_alloc(&r->arena, cap_dims * sizeof(*shape));
         if (name == NULL || shape == NULL)
                 return out_of_memory();
-        memset(o, 0, sizeof(*o));
-        o->name = name;
-        o->shape = shape;
-        o->response = r;
+        *o = (struct response_output){ .name = name, .shape = shape, .response = r };
         if (r->last_output != NULL)
                 r->last_output->next = o;
         else
@@ -164,14 +168,16 @@ struct error *response_add_output(struct response *r, const char *name, enum dat
                                   const int64_t *dims, uint32_t n_dims,
                                   struct response_output **ret) {
         const struct model_io_set *io = r->source.model->io;
+        const struct model_io     *t = model_io_find_output_named(io, name, r->n_outputs);
         struct response_output    *o;
         int64_t                   *shape;
 
         TRY(check_dims(name, n_dims));
-        TRY(add_output(r, arena_try_str(&r->arena, str_of(name)),
-                       output_shape_max_dims(io, name, n_dims), &o, &shape));
+        /* The model's own name lives as long as the response, which holds the model. */
+        TRY(add_output(r, t != NULL ? t->name : arena_try_str(&r->arena, str_of(name)),
+                       output_shape_max_dims(t, n_dims), &o, &shape));
         o->type = type;
-        o->n_dims = output_shape_restore(io, name, dims, n_dims, shape);
+        o->n_dims = output_shape_restore(io, t, dims, n_dims, shape);
         *ret = o;
         return NULL;
 }
@@ -208,7 +214,6 @@ struct error *response_output_buffer(struct response_output *o, uint64_t byte_si
                 return error_new(ERR_UNAVAILABLE, "no memory was given for output '%s'", o->name);
         o->has_buffer = true;
         o->byte_size = byte_size;
-        r->n_bytes += byte_size;
         response_flow_add_bytes(r->source.flow, byte_size);
         o->attributes = (struct buffer_attributes){ .memory_type = actual_type,
                                                     .memory_id = actual_id,

@@ -46,18 +46,19 @@ struct response_source {
 };
 
 struct response {
-        struct response_source           source; /* holds model, flow, slot, trace; id in arena */
-        struct error                    *error;  /* owned */
-        struct response_output          *first_output;
-        struct response_output          *last_output;
-        uint32_t                         n_outputs;
-        struct parameter_list            parameters;
-        uint64_t                         n_bytes; /* its own, and of outputs that have memory */
-        struct response                 *next;    /* waiting in a slot */
-        uint32_t                         send_flags; /* waiting in a slot */
-        bool                             is_lent;    /* its memory, by its flow */
-        struct arena                     arena;
-        char                             first_memory[512] __attribute__((aligned(16)));
+        struct response_source  source; /* holds model, flow, slot, trace; id in arena */
+        struct error           *error;  /* owned */
+        struct response_output *first_output;
+        union {
+                struct response_output *last_output; /* until it is sent */
+                struct response        *next;        /* waiting in a slot */
+        };
+        struct parameter_list parameters;
+        uint32_t              n_outputs;
+        uint32_t              send_flags; /* waiting in a slot */
+        bool                  is_lent;    /* its memory, by its flow */
+        struct arena          arena;
+        char                  first_memory[512] __attribute__((aligned(16)));
 };
 
 static inline struct response_source response_source_of(const struct request *req) {

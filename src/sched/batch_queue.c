@@ -90,7 +90,6 @@ struct error *batch_queue_push(struct batch_queue *q, struct request *req, uint6
         /* The heap has exactly the requests whose due time is not "never". */
         if (req->queued.due.due_ns != CLOCK_NEVER && !due_heap_push(&q->dues, &req->queued.due))
                 return error_new(ERR_UNAVAILABLE, "out of memory");
-        req->queued.is_delayed = false;
         list_append(&level->waiting, &req->queued.node);
         level->n++;
         q->n_waiting++;
@@ -127,7 +126,6 @@ struct request *batch_queue_expire(struct batch_queue *q, uint64_t now_ns) {
                 if (level->policy->action == QUEUE_TIMEOUT_DELAY) {
                         due_heap_remove(&q->dues, &req->queued.due);
                         req->queued.due.due_ns = CLOCK_NEVER;
-                        req->queued.is_delayed = true;
                         list_remove(&req->queued.node);
                         list_append(&level->delayed, &req->queued.node);
                         continue;

@@ -76,6 +76,9 @@ static void test_find(void **state) {
                 assert_ptr_equal(model_io_find_output(s, STR_LIT("Z"), hint), &s->outputs[1]);
                 assert_null(model_io_find_input(s, STR_LIT("Z"), hint));
                 assert_null(model_io_find_output(s, STR_LIT("B"), hint));
+                assert_ptr_equal(model_io_find_output_named(s, "A", hint), &s->outputs[0]);
+                assert_ptr_equal(model_io_find_output_named(s, "Z", hint), &s->outputs[1]);
+                assert_null(model_io_find_output_named(s, "B", hint));
                 assert_null(model_io_find_input(s, STR_LIT("ABC"), hint));
                 assert_null(model_io_find_input(s, STR_LIT(""), hint));
         }
