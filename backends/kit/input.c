@@ -74,7 +74,23 @@ TRITONSERVER_Error *kit_input_copy(const struct kit_input *input, void *out) {
         return NULL;
 }
 
-/* The size of all and the shape of the first, whose dimension 0 gets the rows of all. */
+static TRITONSERVER_Error *open_checked(TRITONBACKEND_Request *request, const char *name,
+                                        struct kit_input *ret) {
+        KIT_TRY(kit_input_open(request, name, ret));
+        if (ret->n_dims > KIT_MAX_DIMS)
+                return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                                 "input '%s' has %u dimensions, more than the %d supported", name,
+                                 ret->n_dims, KIT_MAX_DIMS);
+        return NULL;
+}
+
+static void describe(const struct kit_input *input, struct kit_gathered *ret) {
+        ret->type = input->type;
+        ret->n_dims = input->n_dims;
+        memcpy(ret->shape, input->shape, input->n_dims * sizeof(ret->shape[0]));
+}
+
+/* The size of all and the shape of the first. */
 static TRITONSERVER_Error *measure(const struct kit_batch *batch, const char *name,
                                    struct kit_gathered *ret) {
         struct kit_slot *slot = kit_batch_live(batch, batch->slots);
@@ -82,22 +98,13 @@ static TRITONSERVER_Error *measure(const struct kit_batch *batch, const char *na
 
         ret->n_bytes = 0;
         for (bool is_first = true; slot != NULL; slot = kit_batch_live(batch, slot + 1)) {
-                KIT_TRY(kit_input_open(slot->request, name, &input));
-                if (input.n_dims > KIT_MAX_DIMS)
-                        return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                                         "input '%s' has %u dimensions, more than the %d supported",
-                                         name, input.n_dims, KIT_MAX_DIMS);
+                KIT_TRY(open_checked(slot->request, name, &input));
                 if (!kit_size_add(ret->n_bytes, input.n_bytes, &ret->n_bytes))
                         return kit_error_no_memory(SIZE_MAX, name);
-                if (is_first) {
-                        ret->type = input.type;
-                        ret->n_dims = input.n_dims;
-                        memcpy(ret->shape, input.shape, input.n_dims * sizeof(ret->shape[0]));
-                }
+                if (is_first)
+                        describe(&input, ret);
                 is_first = false;
         }
-        if (batch->has_row_dim && batch->n_live > 1 && ret->n_dims > 0)
-                ret->shape[0] = batch->n_rows;
         return NULL;
 }
 
@@ -119,18 +126,39 @@ static TRITONSERVER_Error *copy_all(const struct kit_batch *batch, const char *n
         return NULL;
 }
 
+/* Both in one walk, into the scratch as large as earlier batches made it; false in *ret_fits when
+ * that is too small. */
+static TRITONSERVER_Error *copy_while_it_fits(const struct kit_batch   *batch, const char *name,
+                                              const struct kit_scratch *scratch,
+                                              struct kit_gathered *ret, bool *ret_fits) {
+        struct kit_slot *slot = kit_batch_live(batch, batch->slots);
+        struct kit_input input;
+
+        ret->bytes = scratch->bytes;
+        ret->n_bytes = 0;
+        *ret_fits = scratch->bytes != NULL;
+        for (bool is_first = true; *ret_fits && slot != NULL;
+             slot = kit_batch_live(batch, slot + 1)) {
+                KIT_TRY(open_checked(slot->request, name, &input));
+                if (is_first)
+                        describe(&input, ret);
+                is_first = false;
+                *ret_fits = input.n_bytes <= scratch->n_bytes - ret->n_bytes;
+                if (*ret_fits)
+                        KIT_TRY(kit_input_copy(&input, (char *)scratch->bytes + ret->n_bytes));
+                ret->n_bytes += input.n_bytes;
+        }
+        return NULL;
+}
+
 /* One request: its buffer as it is, when it can be used so. */
 static TRITONSERVER_Error *gather_one(const struct kit_batch *batch, const char *name,
                                       struct kit_scratch *scratch, struct kit_gathered *ret) {
         struct kit_slot *slot = kit_batch_live(batch, batch->slots);
         struct kit_input input;
 
-        KIT_TRY(kit_input_open(slot->request, name, &input));
-        if (input.n_dims > KIT_MAX_DIMS)
-                return measure(batch, name, ret); /* which has the error for it */
-        ret->type = input.type;
-        ret->n_dims = input.n_dims;
-        memcpy(ret->shape, input.shape, input.n_dims * sizeof(ret->shape[0]));
+        KIT_TRY(open_checked(slot->request, name, &input));
+        describe(&input, ret);
         ret->n_bytes = input.n_bytes;
         KIT_TRY(kit_input_borrow(&input, &ret->bytes));
         return ret->bytes != NULL ? NULL : copy_all(batch, name, scratch, ret);
@@ -138,10 +166,18 @@ static TRITONSERVER_Error *gather_one(const struct kit_batch *batch, const char 
 
 TRITONSERVER_Error *kit_gather(const struct kit_batch *batch, const char *name,
                                struct kit_scratch *scratch, struct kit_gathered *ret) {
+        bool fits;
+
         if (batch->n_live == 1)
                 return gather_one(batch, name, scratch, ret);
-        KIT_TRY(measure(batch, name, ret));
-        return copy_all(batch, name, scratch, ret);
+        KIT_TRY(copy_while_it_fits(batch, name, scratch, ret, &fits));
+        if (!fits) {
+                KIT_TRY(measure(batch, name, ret));
+                KIT_TRY(copy_all(batch, name, scratch, ret));
+        }
+        if (batch->has_row_dim && batch->n_live > 1 && ret->n_dims > 0)
+                ret->shape[0] = batch->n_rows; /* of all */
+        return NULL;
 }
 
 TRITONSERVER_Error *kit_gather_ragged(const struct kit_batch *batch, const char *name,

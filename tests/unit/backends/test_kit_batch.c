@@ -121,6 +121,12 @@ static void test_gather_many(void **state) {
         assert_int_equal(tensor.n_bytes, sizeof(expected));
         assert_memory_equal(tensor.bytes, expected, sizeof(expected));
 
+        scratch.n_bytes = 8; /* as if all batches before had been smaller */
+        assert_null(kit_gather(&batch, "X", &scratch, &tensor));
+        assert_int_equal(tensor.shape[0], 4);
+        assert_int_equal(tensor.n_bytes, sizeof(expected));
+        assert_memory_equal(tensor.bytes, expected, sizeof(expected));
+
         assert_null(kit_gather_ragged(&batch, "X", &scratch, &tensor));
         assert_int_equal(tensor.n_dims, 1);
         assert_int_equal(tensor.shape[0], 4);
