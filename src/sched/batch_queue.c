@@ -152,7 +152,8 @@ struct walk {
         struct list_node   *node;
 };
 
-static struct request *walk_next(struct walk *w) {
+/* On to the next list that has somebody; false at the end of the queue. */
+static bool walk_on(struct walk *w) {
         while (w->node == NULL) {
                 struct queue_level *level;
 
@@ -168,14 +169,20 @@ static struct request *walk_next(struct walk *w) {
                         w->level_node = list_first(&w->q->levels);
                 }
                 if (w->level_node == NULL)
-                        return NULL;
+                        return false;
                 level = LIST_ENTRY(w->level_node, struct queue_level, node);
                 w->list = &level->waiting;
                 w->node = list_first(w->list);
         }
+        return true;
+}
 
-        struct request *req = LIST_ENTRY(w->node, struct request, queued.node);
+static inline struct request *walk_next(struct walk *w) {
+        struct request *req;
 
+        if (w->node == NULL && !walk_on(w))
+                return NULL;
+        req = LIST_ENTRY(w->node, struct request, queued.node);
         w->node = list_next(w->list, w->node);
         return req;
 }
@@ -278,11 +285,14 @@ struct batch_decision batch_queue_decide(struct batch_queue *q, uint64_t now_ns)
 struct request *batch_queue_take(struct batch_queue *q, uint32_t n) {
         struct request  *first = NULL;
         struct request **next = &first;
+        struct walk      w = { .q = q };
 
         while (n-- > 0) {
-                struct walk     w = { .q = q };
-                struct request *req = walk_next(&w);
+                struct request *req;
 
+                if (w.node == NULL) /* a level that is empty may be gone */
+                        w = (struct walk){ .q = q };
+                req = walk_next(&w);
                 unlink_request(q, LIST_ENTRY(w.level_node, struct queue_level, node), req);
                 req->queued.next = NULL;
                 *next = req;
