@@ -56,6 +56,14 @@ void *mem_alloc(size_t size) {
         return memory;
 }
 
+void *mem_aligned_alloc(size_t alignment, size_t size) {
+        void *memory = NULL;
+
+        if (UNLIKELY(posix_memalign(&memory, alignment, at_least_one(size)) != 0))
+                end_process(size);
+        return memory;
+}
+
 void *mem_zalloc(size_t size) {
         void *memory = calloc(1, at_least_one(size));
 

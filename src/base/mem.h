@@ -21,10 +21,13 @@ char *mem_strdup(const char *text);        /* NULL gives NULL */
 char *mem_strndup(const char *text, size_t len);
 char *mem_printf(const char *format, ...) PRINTF_LIKE(1, 2);
 
+/* `alignment` is a power of two and a multiple of sizeof(void *); released with free(). */
+void *mem_aligned_alloc(size_t alignment, size_t size);
+
 void *try_alloc(size_t size) NODISCARD;
 void *try_zalloc(size_t size) NODISCARD;
 void *try_realloc(void *old, size_t size) NODISCARD; /* on NULL, old is still the caller's */
-/* `alignment` is a power of two and a multiple of sizeof(void *); released with free(). */
+/* As above. */
 void *try_aligned_alloc(size_t alignment, size_t size) NODISCARD;
 
 /* Gives what was freed back to the system, which free() alone rarely does. It looks through all of

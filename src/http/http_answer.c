@@ -132,31 +132,59 @@ void http_answer_release(struct http_conn *c) {
 
 /* ---- the write ---- */
 
+static size_t body_bytes_of(const struct http_reply *reply) {
+        size_t bytes = 0;
+
+        for (size_t i = 0; i < reply->n_parts; i++)
+                bytes += reply->parts[i].len;
+        return bytes;
+}
+
+/* A part of an answer that is written for longer than the call. */
+static struct iovec keep_part(struct http_conn *c, const struct http_reply *reply, size_t i) {
+        const struct http_part *part = &reply->parts[i];
+        void                   *bytes = (void *)(uintptr_t)part->ptr;
+
+        if (reply->is_brief && !part->buf)
+                bytes = arena_strndup(&c->call.arena, part->ptr, part->len);
+        return (struct iovec){ bytes, part->len };
+}
+
+/* Into `iov`, behind the head. */
+static void list_parts(struct http_conn *c, const struct http_reply *reply, bool is_small,
+                       struct iovec *iov) {
+        for (size_t i = 0; i < reply->n_parts; i++)
+                iov[1 + i] = is_small ? (struct iovec){ (void *)(uintptr_t)reply->parts[i].ptr,
+                                                        reply->parts[i].len }
+                                      : keep_part(c, reply, i);
+}
+
+/* A small answer is copied by the connection, if it cannot be sent at once: its head is printed on
+ * the stack. */
 enum conn_write http_answer_write(struct http_conn *c, const struct http_reply *reply,
                                   bool is_chunked) {
         struct framing f = {
                 .content_type = str_of(reply->content_type ? reply->content_type : "text/plain"),
+                .content_length = body_bytes_of(reply),
                 .is_chunked = is_chunked,
         };
         struct iovec some[1 + INLINE_PARTS], *iov = some;
+        char         small[CONN_SMALL_WRITE], *head = small;
         size_t       head_bytes = measure_head(reply, f.content_type);
-        size_t       n = 1;
-        char        *head = c->out.head;
+        bool         is_small = head_bytes + f.content_length <= sizeof(small);
+        size_t       n = 1 + reply->n_parts;
 
         hold_parts(c, reply->parts, reply->n_parts);
         if (!c->net || conn_is_closing(c->net))
                 return CONN_WRITE_FAILED;
         if (reply->n_parts > INLINE_PARTS)
-                iov = arena_alloc(&c->call.arena, (1 + reply->n_parts) * sizeof(*iov));
-        for (size_t i = 0; i < reply->n_parts; i++) {
-                f.content_length += reply->parts[i].len;
-                iov[n++] = (struct iovec){ (void *)(uintptr_t)reply->parts[i].ptr,
-                                           reply->parts[i].len };
-        }
+                iov = arena_alloc(&c->call.arena, n * sizeof(*iov));
+        if (!is_small)
+                head = arena_alloc(&c->call.arena, head_bytes);
         if (c->call.method == HTTP_METHOD_HEAD) /* never a body: RFC 9112, 6.3 */
                 n = 1;
-        if (head_bytes > sizeof(c->out.head))
-                head = arena_alloc(&c->call.arena, head_bytes);
+        else
+                list_parts(c, reply, is_small, iov);
         iov[0].iov_base = head;
         iov[0].iov_len = (size_t)(print_head(c, reply, &f, head) - head);
         c->out.bytes = iov[0].iov_len + (n > 1 ? f.content_length : 0);

@@ -130,6 +130,8 @@ struct http_reply {
         size_t                    n_headers;
         const struct http_part   *parts; /* the array is used during the call only */
         size_t                    n_parts;
+        bool                      is_brief; /* parts without `buf` hold during the call only: they
+                                             * are copied when they are not sent by then */
         bool                      is_compressible; /* Accept-Encoding is honoured */
         bool                      is_chunked; /* a body as one chunk; not when compressed */
         bool                      close;           /* end the connection after this answer */

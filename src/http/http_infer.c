@@ -14,6 +14,11 @@
 
 #include "triton/core/neso.h"
 
+/* On the stack while an answer is made: the arrays and the text of a small one. */
+#define SCRATCH_BYTES 1536
+/* Lists of a model's outputs and parameters may be long. */
+#define MAX_SCRATCH_BYTES ((size_t)1 << 30)
+
 struct http_infer {
         struct infer_core     core;
         struct header_forward forward;
@@ -100,6 +105,7 @@ static void send_answer(struct http_call *http, struct http_infer_body *body) {
                  .content_type = body->has_binary ? "application/octet-stream" : HTTP_JSON,
                  .parts = body->parts,
                  .n_parts = body->n_parts,
+                 .is_brief = body->is_brief,
                  .is_compressible = true,
                  .headers = headers,
         };
@@ -114,20 +120,23 @@ static void send_answer(struct http_call *http, struct http_infer_body *body) {
         http_call_reply(http, &reply);
 }
 
-static struct error *make_answer(struct pending_infer *p, struct http_infer_body *ret) {
+static struct error *make_answer(struct pending_infer *p, struct arena *scratch,
+                                 struct http_infer_body *ret) {
         struct TRITONSERVER_InferenceResponse *core_response;
         struct http_call                      *http = p->http;
+        const struct http_infer_room           room = { &http->arena, scratch,
+                                                        http_call_buf_pool(http) };
         struct infer_classes                   classes;
         struct infer_response                  response;
         struct error                          *err;
 
         TRY(infer_call_get_response(&p->call, &core_response));
         TRY(infer_call_check_regions(&p->call));
-        TRY(infer_response_read(core_response, &p->request, &http->arena, &response));
+        TRY(infer_response_read(core_response, &p->request, scratch, &response));
         infer_classes_init(&classes);
-        err = infer_classes_replace(&classes, http->core, core_response, &response, &http->arena);
+        err = infer_classes_replace(&classes, http->core, core_response, &response, scratch);
         if (!err)
-                err = http_infer_encode(&response, &http->arena, http_call_buf_pool(http), ret);
+                err = http_infer_encode(&response, &room, ret);
         infer_classes_done(&classes);
         return err;
 }
@@ -140,18 +149,22 @@ static void drop(struct pending_infer *p) {
 }
 
 static void on_done(struct infer_call *c) {
-        struct pending_infer  *p = c->options.owner;
-        struct http_call      *http = p->http;
-        struct http_infer_body body;
-        struct error          *err;
+        _Alignas(ARENA_ALIGNMENT) char memory[SCRATCH_BYTES];
+        struct arena                   scratch;
+        struct pending_infer          *p = c->options.owner;
+        struct http_call              *http = p->http;
+        struct http_infer_body         body;
+        struct error                  *err;
 
+        arena_init(&scratch, memory, sizeof(memory), MAX_SCRATCH_BYTES);
         /* Also for a client that has closed its half of the connection: it may still read. */
-        err = make_answer(p, &body);
+        err = make_answer(p, &scratch, &body);
         drop(p);
         if (err)
                 http_infer_reply_error(http, err, HTTP_JSON);
         else
                 send_answer(http, &body);
+        arena_done(&scratch);
 }
 
 static void on_abort(struct http_call *http) {

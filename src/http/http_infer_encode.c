@@ -9,7 +9,10 @@
 /* Binary outputs up to this size are cheaper to copy than to write as a part of their own. */
 #define MAX_COPIED_BYTES 1024
 
-/* Up to here the text lives in the arena: a buffer of the pool is a page at least. */
+/* Up to here the text lives in scratch memory: the answer is a small write then, head and all. */
+#define MAX_BRIEF_TEXT 768
+
+/* Up to here it lives in the arena: a buffer of the pool is a page at least. */
 #define MAX_TEXT_IN_ARENA 4096
 
 /* An answer's text may be no larger; a strbuf has the same bound. */
@@ -19,7 +22,7 @@
  * from. What it does not take shows as an overflow. */
 struct text {
         struct strbuf print;
-        struct buf   *holder; /* ref; NULL = in arena */
+        struct buf   *holder; /* ref; NULL = in an arena */
 };
 
 static bool is_copied(const struct infer_output *out) {
@@ -65,15 +68,15 @@ static size_t guess_bytes(const struct infer_response *r) {
         return guess;
 }
 
-static struct error *open_text(struct text *t, size_t bytes, struct arena *arena,
-                               struct buf_pool *pool) {
+static struct error *open_text(struct text *t, size_t bytes, const struct http_infer_room *room) {
         char *memory;
 
         t->holder = NULL;
         if (bytes <= MAX_TEXT_IN_ARENA) {
-                memory = arena_try_alloc(arena, bytes);
+                memory = arena_try_alloc(bytes <= MAX_BRIEF_TEXT ? room->scratch : room->arena,
+                                         bytes);
         } else {
-                t->holder = bytes <= MAX_TEXT_BYTES ? buf_new(pool, bytes) : NULL;
+                t->holder = bytes <= MAX_TEXT_BYTES ? buf_new(room->pool, bytes) : NULL;
                 memory = t->holder ? t->holder->bytes : NULL;
                 bytes = t->holder ? t->holder->cap : bytes;
         }
@@ -102,13 +105,13 @@ static struct error *print_text(const struct infer_response *r, struct text *t,
         return NULL;
 }
 
-static struct error *make_text(const struct infer_response *r, struct arena *arena,
-                               struct buf_pool *pool, struct text *t,
-                               struct http_infer_body *body) {
+static struct error *make_text(const struct infer_response *r, const struct http_infer_room *room,
+                               struct text *t, struct http_infer_body *body) {
         for (size_t bytes = guess_bytes(r);; bytes *= 2) {
                 struct error *err;
 
-                TRY(open_text(t, bytes, arena, pool));
+                TRY(open_text(t, bytes, room));
+                body->is_brief = bytes <= MAX_BRIEF_TEXT;
                 err = print_text(r, t, body);
                 if (!err && !t->print.overflowed)
                         return NULL;
@@ -149,16 +152,17 @@ static void make_parts(const struct infer_response *r, const struct text *t,
         add_part(body, str_range(next, n), t->holder);
 }
 
-struct error *http_infer_encode(const struct infer_response *r, struct arena *arena,
-                                struct buf_pool *pool, struct http_infer_body *ret) {
+struct error *http_infer_encode(const struct infer_response *r, const struct http_infer_room *room,
+                                struct http_infer_body *ret) {
         struct http_infer_body body = { 0 };
         struct text            t;
 
         /* At most one part for each output and one of text before it, and the last text. */
-        body.parts = arena_try_alloc(arena, (2 * (size_t)r->n_outputs + 1) * sizeof(*body.parts));
+        body.parts = arena_try_alloc(room->scratch,
+                                     (2 * (size_t)r->n_outputs + 1) * sizeof(*body.parts));
         if (!body.parts)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the response");
-        TRY(make_text(r, arena, pool, &t, &body));
+        TRY(make_text(r, room, &t, &body));
         make_parts(r, &t, &body);
         buf_unref(t.holder);
         *ret = body;

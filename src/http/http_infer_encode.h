@@ -9,8 +9,8 @@
  * neither parameters nor data. Small binary outputs are copied behind the JSON; the others become
  * parts of their own and are written from where the backend put them.
  *
- * Ownership.  The JSON goes into the arena or a buffer; parts hold references on the buffers they
- * point into, for http_call_reply() to take.
+ * Ownership.  A short JSON goes into `scratch`, a longer one into `arena` or a buffer; parts hold
+ * references on the buffers they point into, for http_call_reply() to take.
  * Threads.  One owner at a time.
  */
 #pragma once
@@ -22,15 +22,23 @@
 #include "codec/json_writer.h"
 
 struct http_infer_body {
-        struct http_part *parts; /* in arena; each holds a reference on its buf */
+        struct http_part *parts; /* in scratch; each holds a reference on its buf */
         size_t            n_parts;
         size_t            json_bytes;
         bool              has_binary; /* a binary output that is not empty */
+        bool              is_brief;   /* parts without a buf are in scratch, not in arena */
+};
+
+/* Where an answer is made. */
+struct http_infer_room {
+        struct arena    *arena;   /* lives until the answer is written */
+        struct arena    *scratch; /* lives until http_call_reply() returns */
+        struct buf_pool *pool;    /* may be NULL */
 };
 
 /* INVALID_ARG for an output whose type JSON cannot carry. */
-struct error *http_infer_encode(const struct infer_response *r, struct arena *arena,
-                                struct buf_pool *pool, struct http_infer_body *ret) NODISCARD;
+struct error *http_infer_encode(const struct infer_response *r, const struct http_infer_room *room,
+                                struct http_infer_body *ret) NODISCARD;
 
 /* Drops the references of a body that is not sent. */
 void http_infer_body_done(struct http_infer_body *body);

@@ -15,10 +15,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A write of several parts is gathered up to so many bytes, which costs less than the kernel takes
- * for a list of parts. */
-#define MAX_GATHERED 1024
-
 /* uv_buf_t is documented to have the layout of struct iovec on Unix. */
 _Static_assert(sizeof(uv_buf_t) == sizeof(struct iovec), "uv_buf_t is an iovec");
 _Static_assert(offsetof(uv_buf_t, base) == offsetof(struct iovec, iov_base),
@@ -37,6 +33,7 @@ static void on_closed(uv_handle_t *native) {
         conn_cork_done(c);
         c->ops->on_closed(c);
         free(c->peer);
+        free(c->rest);
         free(c);
 }
 
@@ -53,14 +50,15 @@ void conn_abandon(struct conn *c) {
 
 struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void *owner,
                         struct conn **ret) {
-        struct conn *c = mem_zalloc(sizeof(*c));
+        struct conn *c = mem_aligned_alloc(CONN_ALIGNMENT, sizeof(*c));
         int          rc;
 
+        memset(c, 0, sizeof(*c));
         uv_tcp_init(&l->uv, &c->tcp); /* cannot fail without a socket to make */
         c->fd = fd;
         c->loop = l;
         c->ops = ops;
-        c->owner = owner;
+        c->tcp.data = owner;
         list_append(&l->conns, &c->node);
         loop_conn_added(l);
         rc = uv_tcp_open(&c->tcp, fd);
@@ -89,7 +87,7 @@ bool conn_is_closing(const struct conn *c) {
 }
 
 void *conn_owner(const struct conn *c) {
-        return c->owner;
+        return c->tcp.data;
 }
 
 struct loop *conn_loop(const struct conn *c) {
@@ -186,16 +184,42 @@ void conn_read_stop(struct conn *c) {
 static void on_written(uv_write_t *request, int status) {
         struct conn *c = CONTAINER_OF(request, struct conn, write);
 
+        free(c->rest);
+        c->rest = NULL;
         c->is_writing = false;
         c->ops->on_written(c, status == 0);
 }
 
-/* Queues what is left after `skip` bytes. libuv copies the array, not the bytes. */
-static enum conn_write write_rest(struct conn *c, const struct iovec *parts, size_t n,
-                                  size_t skip) {
-        struct iovec *rest;
-        int           rc;
+static enum conn_write queue(struct conn *c, const uv_buf_t *parts, size_t n) {
+        if (uv_write(&c->write, conn_stream(c), parts, (unsigned)n, on_written) < 0)
+                return CONN_WRITE_FAILED;
+        c->is_writing = true;
+        return CONN_WRITE_PENDING;
+}
 
+/* What is left of a small write: the owner's bytes may be gone when it is sent. */
+static enum conn_write queue_copy(struct conn *c, const struct iovec *parts, size_t n,
+                                  size_t bytes) {
+        uv_buf_t whole = uv_buf_init(try_alloc(bytes), 0);
+
+        if (!whole.base)
+                return CONN_WRITE_FAILED;
+        for (size_t i = 0; i < n; i++) {
+                if (parts[i].iov_len > 0)
+                        memcpy(whole.base + whole.len, parts[i].iov_base, parts[i].iov_len);
+                whole.len += parts[i].iov_len;
+        }
+        c->rest = whole.base; /* on_written() frees it; on_closed() when it is not called */
+        return queue(c, &whole, 1);
+}
+
+/* Queues what is left after `skip` bytes of `bytes`. libuv copies the array, not the bytes. */
+static enum conn_write write_rest(struct conn *c, const struct iovec *parts, size_t n,
+                                  size_t skip, size_t bytes) {
+        enum conn_write rc;
+        struct iovec   *rest;
+
+        bytes -= skip;
         while (skip >= parts->iov_len) {
                 skip -= parts->iov_len;
                 parts++;
@@ -207,16 +231,14 @@ static enum conn_write write_rest(struct conn *c, const struct iovec *parts, siz
         memcpy(rest, parts, n * sizeof(*rest));
         rest->iov_base = (char *)rest->iov_base + skip;
         rest->iov_len -= skip;
-        rc = uv_write(&c->write, conn_stream(c), (uv_buf_t *)rest, (unsigned)n, on_written);
+        rc = bytes <= CONN_SMALL_WRITE ? queue_copy(c, rest, n, bytes)
+                                       : queue(c, (uv_buf_t *)rest, n);
         free(rest);
-        if (rc < 0)
-                return CONN_WRITE_FAILED;
-        c->is_writing = true;
-        return CONN_WRITE_PENDING;
+        return rc;
 }
 
 ssize_t conn_try_send(struct conn *c, const struct iovec *parts, size_t n_parts, size_t bytes) {
-        char          gathered[MAX_GATHERED];
+        char          gathered[CONN_SMALL_WRITE]; /* costs less than the kernel's list of parts */
         const int     flags = MSG_NOSIGNAL | MSG_DONTWAIT;
         struct msghdr message = { .msg_iov = (struct iovec *)(uintptr_t)parts,
                                   .msg_iovlen = MIN(n_parts, (size_t)IOV_MAX) };
@@ -248,7 +270,7 @@ enum conn_write conn_send(struct conn *c, const struct iovec *parts, size_t n_pa
                 return CONN_WRITE_FAILED;
         if ((size_t)n == bytes)
                 return CONN_WRITE_DONE;
-        return write_rest(c, parts, n_parts, (size_t)n);
+        return write_rest(c, parts, n_parts, (size_t)n, bytes);
 }
 
 enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_parts) {
@@ -277,7 +299,7 @@ bool conn_is_shaking_hands(const struct conn *c) {
 size_t conn_unwritten_bytes(const struct conn *c) {
         if (c->tls)
                 return conn_tls_unwritten_bytes(c);
-        return conn_cork_bytes(c) + uv_stream_get_write_queue_size(conn_stream(c));
+        return c->cork.bytes + uv_stream_get_write_queue_size(conn_stream(c));
 }
 
 void conn_shutdown(struct conn *c) {

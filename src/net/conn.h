@@ -4,7 +4,7 @@
  * The protocol above gives a table of callbacks and says before each read where the bytes go, so
  * a large body is read straight into its place. A write is tried at once with one send or sendmsg; only
  * what the socket did not take is queued, and then the bytes must stay where they are until
- * on_written(). There is one write at a time.
+ * on_written(), except those of a small write, which are copied. There is one write at a time.
  *
  * Ownership.  conn_open() gives a connection; it lives until on_closed() returns. Whoever opened
  * it must conn_close() it, at the latest in on_end().
@@ -23,6 +23,10 @@ struct conn;
 struct loop;
 struct peer_table;
 struct tls_context;
+
+/* A write of at most so many bytes in all needs neither its parts nor their bytes any more when the
+ * call returns: what is not sent by then was copied. */
+#define CONN_SMALL_WRITE ((size_t)1024)
 
 struct conn_ops {
         /* Where the next bytes go; must not close or stop the connection itself. With iov_len 0 it

@@ -13,33 +13,45 @@ struct conn_tls;
 struct peer_entry;
 struct peer_table;
 
+/* A write that was put off. A small one was copied into the loop's cork room, the parts of another
+ * are in conn->corked_parts. */
 struct conn_cork {
-        struct list_node node;    /* in loop->corked until its owner was told */
-        struct iovec     parts[CONN_CORKED_PARTS];
-        size_t           n_parts; /* 0 = it was sent, or given up */
-        enum conn_write  result;  /* of that */
+        struct list_node node;  /* in loop->corked until its owner was told */
+        size_t           bytes; /* that wait; 0 = it was sent, or given up */
+        char            *copy;  /* borrowed: the loop's; NULL = in parts */
 };
 
+/* What a small request and its answer touch is in front, in the line before the handle and in the
+ * first three of the handle itself: between two requests it grows cold. */
 struct conn {
-        uv_tcp_t               tcp;
-        int                    fd;    /* the handle's */
-        uv_write_t             write;
-        uv_shutdown_t          shutdown;
+        struct conn_cork       cork;
+        struct loop           *loop; /* borrowed: outlives its connections */
+        const struct conn_ops *ops;  /* borrowed: static */
+        struct conn_tls       *tls;  /* owned; NULL: what is read and written is plain */
+        int                    fd;   /* the handle's */
+        enum conn_write        cork_result : 8; /* of a write that was put off, once it was sent */
+        bool                   is_reading : 1; /* the owner wants to know what comes */
+        bool                   is_writing : 1; /* a write of the owner is pending */
+        bool                   is_shut_down : 1;
+        bool                   is_closing : 1;
+        bool                   has_ended : 1;
+
+        uv_tcp_t               tcp;   /* its `data` is the owner */
         struct list_node       node;  /* in loop->conns */
-        struct loop           *loop;  /* borrowed: outlives its connections */
-        const struct conn_ops *ops;   /* borrowed: static */
-        void                  *owner; /* borrowed */
         char                  *peer;  /* owned; made when asked for */
         struct peer_table     *peers; /* borrowed; NULL = addresses are not counted */
         struct peer_entry     *entry; /* in it */
-        struct conn_tls       *tls;   /* owned; NULL: what is read and written is plain */
-        struct conn_cork       cork;  /* a write that was put off */
-        bool                   is_reading; /* the owner wants to know what comes */
-        bool                   is_writing; /* a write of the owner is pending */
-        bool                   is_shut_down;
-        bool                   is_closing;
-        bool                   has_ended;
+        char                  *rest;  /* owned: of a small write, until the socket has taken it */
+        struct iovec           corked_parts[CONN_CORKED_PARTS];
+        size_t                 n_corked_parts;
+        uv_write_t             write;
+        uv_shutdown_t          shutdown;
 };
+
+#define CONN_ALIGNMENT 64 /* a cache line */
+_Static_assert(offsetof(struct conn, tcp) == CONN_ALIGNMENT, "one line before the handle");
+_Static_assert(offsetof(struct conn, tcp.io_watcher) + sizeof(uv__io_t) <= 4 * CONN_ALIGNMENT,
+               "what a read touches of the handle is in front");
 
 static inline uv_stream_t *conn_stream(const struct conn *c) {
         return (uv_stream_t *)&c->tcp;
@@ -49,11 +61,11 @@ static inline uv_stream_t *conn_stream(const struct conn *c) {
  * connection has failed. No write may be pending. */
 ssize_t conn_try_send(struct conn *c, const struct iovec *parts, size_t n_parts, size_t bytes);
 
-/* Sends `parts`, `bytes` in all, and queues what the socket does not take. */
+/* Sends `parts`, `bytes` in all, and queues what the socket does not take: a copy of it when it is
+ * at most CONN_SMALL_WRITE bytes. */
 enum conn_write conn_send(struct conn *c, const struct iovec *parts, size_t n_parts, size_t bytes);
 
 /* conn_cork.c; nothing happens where no write was put off. */
-size_t          conn_cork_bytes(const struct conn *c); /* that wait */
 void            conn_cork_send(struct conn *c);        /* now; the owner is told later, as of others */
 void            conn_cork_close(struct conn *c);       /* gives it up; the owner is told later */
 void            conn_cork_done(struct conn *c);        /* tells the owner, if it was not told yet */

@@ -216,18 +216,43 @@ static enum conn_write seal_and_send(struct conn *c, struct cursor *at) {
         }
 }
 
-/* The array is the caller's, its bytes stay where they are. */
+static size_t bytes_from(const struct cursor *at) {
+        size_t bytes = 0;
+
+        for (size_t i = 0; i < at->n_parts; i++)
+                bytes += at->parts[i].iov_len;
+        return bytes - at->at;
+}
+
+/* The parts with their bytes behind them, in one piece. */
+static bool copy_rest(struct conn_tls *t, const struct cursor *at) {
+        struct iovec *one = try_alloc(sizeof(*one) + t->rest_bytes); /* small */
+        struct cursor from = *at;
+        struct str    bytes;
+
+        if (!one)
+                return false;
+        one->iov_base = one + 1;
+        one->iov_len = t->rest_bytes;
+        bytes = take_record(&from, one->iov_base);
+        if (bytes.ptr != one->iov_base)
+                memcpy(one->iov_base, bytes.ptr, bytes.len);
+        t->rest_parts = one;
+        t->rest = (struct cursor){ one, 1, 0 };
+        return true;
+}
+
+/* The array is the caller's; the bytes stay where they are, if they are not few. */
 static bool keep_rest(struct conn_tls *t, const struct cursor *at) {
-        t->rest_bytes = 0;
+        t->rest_bytes = at->n_parts > 0 ? bytes_from(at) : 0;
         if (at->n_parts == 0)
                 return true;
+        if (t->rest_bytes <= CONN_SMALL_WRITE)
+                return copy_rest(t, at);
         t->rest_parts = try_alloc(at->n_parts * sizeof(*t->rest_parts)); /* as long as theirs */
         if (!t->rest_parts)
                 return false;
         memcpy(t->rest_parts, at->parts, at->n_parts * sizeof(*t->rest_parts));
-        for (size_t i = 0; i < at->n_parts; i++)
-                t->rest_bytes += at->parts[i].iov_len;
-        t->rest_bytes -= at->at;
         t->rest = (struct cursor){ t->rest_parts, at->n_parts, at->at };
         return true;
 }

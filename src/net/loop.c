@@ -135,6 +135,7 @@ static struct error *loop_init(struct loop *l, const char *name, size_t index) {
         list_init(&l->chores);
         list_init(&l->conns);
         list_init(&l->corked);
+        l->cork_room = mem_alloc(LOOP_CORK_BYTES);
         l->pool = buf_pool_new(POOL_KEPT_BYTES);
         l->index = index;
         l->name = mem_printf("%s-%zu", name, index);
@@ -157,6 +158,7 @@ static void loop_done(struct loop *l, bool has_run) {
         loop_timers_done(l);
         buf_pool_unref(l->pool);
         loop_tls_free(l->tls);
+        free(l->cork_room);
         free(l->name);
 }
 

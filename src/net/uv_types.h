@@ -18,6 +18,9 @@
 
 struct loop_tls;
 
+/* Small writes that wait for each other: a row of a hundred answers. */
+#define LOOP_CORK_BYTES ((size_t)32 << 10)
+
 struct mailbox {
         _Atomic(struct mail *) newest;  /* linked by `next` towards the oldest */
         int                    wake_fd; /* owned: an eventfd, written once by whoever fills the box */
@@ -43,6 +46,8 @@ struct loop {
         struct list      conns;        /* struct conn */
         bool             is_corking;   /* several mails are being delivered: see conn_write_soon() */
         struct list      corked;       /* struct conn, in the order of their writes */
+        char            *cork_room;    /* owned: small writes of `corked`, one behind the other */
+        size_t           cork_used;
         _Atomic size_t   n_conns;      /* length of `conns` */
         _Atomic size_t   n_dealt;      /* on their way here as a mail */
         struct buf_pool *pool;         /* ref */

@@ -88,6 +88,10 @@ static void test_aligned(void **state) {
         assert_int_equal((uintptr_t)memory % 64, 0);
         memset(memory, 1, 100);
         free(memory);
+        memory = mem_aligned_alloc(64, 100);
+        assert_int_equal((uintptr_t)memory % 64, 0);
+        memset(memory, 1, 100);
+        free(memory);
 }
 
 static void test_forget(void **state) {

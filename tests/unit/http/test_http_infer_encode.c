@@ -15,6 +15,7 @@
 
 struct fixture {
         struct arena           arena;
+        struct arena           scratch;
         struct http_infer_body body;
         struct strbuf          sent; /* all parts, one after the other */
         struct error          *err;
@@ -23,8 +24,10 @@ struct fixture {
 static void encode(struct fixture *f, const struct infer_response *r) {
         memset(f, 0, sizeof(*f));
         arena_init(&f->arena, NULL, 0, 0);
+        arena_init(&f->scratch, NULL, 0, 0);
         strbuf_init(&f->sent, 0);
-        f->err = http_infer_encode(r, &f->arena, NULL, &f->body);
+        f->err = http_infer_encode(r, &(struct http_infer_room){ &f->arena, &f->scratch, NULL },
+                                   &f->body);
         for (size_t i = 0; !f->err && i < f->body.n_parts; i++)
                 strbuf_put(&f->sent, f->body.parts[i].ptr, f->body.parts[i].len);
 }
@@ -35,6 +38,7 @@ static void close_fixture(struct fixture *f) {
         error_free(f->err);
         strbuf_done(&f->sent);
         arena_done(&f->arena);
+        arena_done(&f->scratch);
 }
 
 #define TENSOR(type, form_of, array)                                                               \
@@ -363,14 +367,16 @@ static void test_out_of_memory(void **state) {
 
         (void)state;
         for (unsigned n = 1; !is_done; n++) {
-                struct arena           arena;
-                struct http_infer_body body;
-                struct error          *err;
+                struct arena                 arena, scratch;
+                const struct http_infer_room room = { &arena, &scratch, NULL };
+                struct http_infer_body       body;
+                struct error                *err;
 
                 assert_true(n < 20);
                 arena_init(&arena, NULL, 0, 0);
+                arena_init(&scratch, NULL, 0, 0);
                 mem_fail_after(n);
-                err = http_infer_encode(&r, &arena, NULL, &body);
+                err = http_infer_encode(&r, &room, &body);
                 mem_fail_after(0);
                 if (err)
                         assert_non_null(strstr(err->message, "out of memory"));
@@ -379,6 +385,7 @@ static void test_out_of_memory(void **state) {
                 is_done = err == NULL;
                 error_free(err);
                 arena_done(&arena);
+                arena_done(&scratch);
         }
 }
 

@@ -21,6 +21,7 @@
 
 #define MAX_PEERS 4
 #define BIG ((size_t)8 << 20) /* more than a socket takes */
+#define N_ROW ((size_t)64)    /* peers whose small writes are more than a loop has room for */
 
 struct fixture;
 
@@ -28,6 +29,8 @@ struct peer {
         struct fixture  *fixture;
         struct conn     *conn;
         int              far; /* the test's end of the socket */
+        int              near; /* the connection's */
+        size_t           n_filled; /* by fill() */
         enum conn_write  rc;  /* of conn_write_soon() */
         _Atomic unsigned n_written, n_failed; /* the test looks while the loop goes on */
         unsigned         n_sent_before; /* peers whose bytes had arrived when this one was told */
@@ -51,7 +54,7 @@ struct fixture {
         size_t             n_acts; /* that have run */
         size_t             n_ends; /* on_written() and on_closed() */
         size_t             n_peers;
-        struct peer        peers[MAX_PEERS];
+        struct peer        peers[N_ROW];
         char              *big;
 };
 
@@ -137,6 +140,7 @@ static void open_peer(struct peer *p) {
 
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
         p->far = fds[1];
+        p->near = fds[0];
         assert_null(conn_open(loop_group_get(f->loops, 0), fds[0], &ops, p, &p->conn));
 }
 
@@ -167,6 +171,26 @@ static void write_many_parts(struct peer *p) {
         static char text[] = "answers!";
 
         write_parts(p, 8, text, 8);
+}
+
+/* As much as a small write may have; gone from its memory when the call is over. */
+static void write_copied(struct peer *p) {
+        char bytes[CONN_SMALL_WRITE];
+
+        memset(bytes, 'a' + (int)(p - p->fixture->peers) % 26, sizeof(bytes));
+        write_parts(p, 2, bytes, sizeof(bytes));
+        if (p->rc == CONN_WRITE_PENDING)
+                assert_int_equal(conn_unwritten_bytes(p->conn), sizeof(bytes));
+        memset(bytes, '-', sizeof(bytes));
+}
+
+/* Until the socket takes nothing more. */
+static void fill(struct peer *p) {
+        ssize_t n;
+
+        while ((n = send(p->near, p->fixture->big, BIG, MSG_DONTWAIT)) > 0)
+                p->n_filled += (size_t)n;
+        assert_int_equal(errno, EAGAIN);
 }
 
 static void close_peer(struct peer *p) {
@@ -202,32 +226,41 @@ static void run_alone(struct fixture *f, struct peer *p, act_fn run) {
         run_together(f, &act, 1);
 }
 
-static int set_up(void **state) {
+static void set_up_peers(void **state, size_t n) {
         struct fixture *f = mem_zalloc(sizeof(*f));
 
         mutex_init(&f->lock, LOCK_MAILBOX);
         cond_init(&f->changed);
         f->big = mem_zalloc(BIG);
-        f->n_peers = MAX_PEERS;
+        f->n_peers = n;
         assert_null(loop_group_new("test", 1, &f->loops));
-        for (size_t i = 0; i < MAX_PEERS; i++) {
+        for (size_t i = 0; i < n; i++) {
                 f->peers[i].fixture = f;
                 run_alone(f, &f->peers[i], open_peer);
         }
         *state = f;
+}
+
+static int set_up(void **state) {
+        set_up_peers(state, MAX_PEERS);
+        return 0;
+}
+
+static int set_up_row(void **state) {
+        set_up_peers(state, N_ROW);
         return 0;
 }
 
 static int tear_down(void **state) {
         struct fixture *f = *state;
 
-        for (size_t i = 0; i < MAX_PEERS; i++) {
+        for (size_t i = 0; i < f->n_peers; i++) {
                 run_alone(f, &f->peers[i], close_peer);
                 if (f->peers[i].far >= 0)
                         close(f->peers[i].far);
         }
         loop_group_free(f->loops);
-        for (size_t i = 0; i < MAX_PEERS; i++)
+        for (size_t i = 0; i < f->n_peers; i++)
                 assert_true(f->peers[i].is_closed);
         free(f->big);
         cond_done(&f->changed);
@@ -242,6 +275,15 @@ static void assert_received(struct peer *p, const char *want) {
 
         assert_int_equal(recv(p->far, got, len, MSG_WAITALL), len);
         assert_memory_equal(got, want, len);
+}
+
+/* What write_copied() wrote, whole. */
+static void assert_received_copy(struct peer *p) {
+        char got[CONN_SMALL_WRITE], want[CONN_SMALL_WRITE];
+
+        memset(want, 'a' + (int)(p - p->fixture->peers) % 26, sizeof(want));
+        assert_int_equal(recv(p->far, got, sizeof(got), MSG_WAITALL), sizeof(got));
+        assert_memory_equal(got, want, sizeof(got));
 }
 
 /* ---- tests ---- */
@@ -362,6 +404,85 @@ static void test_a_failure_is_told(void **state) {
         assert_received(&f->peers[1], "answer");
 }
 
+static void test_a_row_longer_than_the_room(void **state) {
+        struct fixture *f = *state;
+        struct act      acts[N_ROW];
+
+        for (size_t i = 0; i < N_ROW; i++)
+                acts[i] = (struct act){ .peer = &f->peers[i], .run = write_copied };
+        run_together(f, acts, N_ROW);
+        wait_for(f, &f->n_ends, N_ROW);
+        for (size_t i = 0; i < N_ROW; i++) {
+                assert_int_equal(f->peers[i].rc, CONN_WRITE_PENDING);
+                assert_int_equal(f->peers[i].n_written, 1);
+                assert_int_equal(f->peers[i].n_sent_before, N_ROW);
+        }
+        for (size_t i = 0; i < N_ROW; i++)
+                assert_received_copy(&f->peers[i]);
+}
+
+/* Several parts of a row that is sent in two goes, of which the first is closed before. */
+static void test_closed_when_the_room_is_full(void **state) {
+        struct fixture *f = *state;
+        struct act      acts[N_ROW];
+        char            byte;
+
+        for (size_t i = 0; i < N_ROW; i++)
+                acts[i] = (struct act){ .peer = &f->peers[i], .run = write_copied };
+        acts[1] = (struct act){ .peer = &f->peers[0], .run = close_peer };
+        acts[N_ROW - 1] = (struct act){ .peer = &f->peers[2], .run = close_peer };
+        run_together(f, acts, N_ROW);
+        wait_for(f, &f->n_ends, N_ROW); /* two writes less, and two ends of connections */
+        assert_int_equal(f->peers[0].n_failed, 1);
+        assert_int_equal(recv(f->peers[0].far, &byte, 1, 0), 0);
+        assert_int_equal(f->peers[2].n_failed, 1); /* it was sent: but nobody is there to go on */
+        assert_received_copy(&f->peers[2]);
+        for (size_t i = 3; i < N_ROW - 1; i++)
+                assert_received_copy(&f->peers[i]);
+}
+
+static void drain(struct peer *p) {
+        char  *got = mem_alloc(p->n_filled);
+
+        assert_int_equal(recv(p->far, got, p->n_filled, MSG_WAITALL), p->n_filled);
+        free(got);
+}
+
+/* In a row and alone: the bytes are copied before the call that wrote them returns. */
+static void test_a_small_write_that_has_to_wait(void **state) {
+        struct fixture *f = *state;
+        struct act      acts[] = { { .peer = &f->peers[0], .run = fill },
+                                   { .peer = &f->peers[0], .run = write_copied },
+                                   { .peer = &f->peers[1], .run = write_copied } };
+
+        run_together(f, acts, ARRAY_LEN(acts));
+        wait_for(f, &f->n_ends, 1);
+        run_alone(f, &f->peers[2], fill);
+        run_alone(f, &f->peers[2], write_copied);
+        assert_int_equal(f->peers[0].n_written, 0);
+        assert_int_equal(f->peers[2].rc, CONN_WRITE_PENDING);
+        run_together(f, &acts[2], 1); /* another copy into the same room */
+        drain(&f->peers[0]);
+        drain(&f->peers[2]);
+        assert_received_copy(&f->peers[0]);
+        assert_received_copy(&f->peers[2]);
+        wait_for(f, &f->n_ends, 3);
+        assert_int_equal(f->peers[0].n_written, 1);
+        assert_int_equal(f->peers[2].n_written, 1);
+}
+
+static void test_closed_while_a_small_write_waits(void **state) {
+        struct fixture *f = *state;
+
+        run_alone(f, &f->peers[0], fill);
+        run_alone(f, &f->peers[0], write_copied);
+        assert_int_equal(f->peers[0].rc, CONN_WRITE_PENDING);
+        run_alone(f, &f->peers[0], close_peer);
+        wait_for(f, &f->n_ends, 2);
+        assert_int_equal(f->peers[0].n_failed, 1);
+        assert_true(f->peers[0].is_closed);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
@@ -374,6 +495,12 @@ int main(void) {
                 TEST(test_shut_down_behind_the_bytes),
                 TEST(test_nothing_behind_the_end),
                 TEST(test_a_failure_is_told),
+                cmocka_unit_test_setup_teardown(test_a_row_longer_than_the_room, set_up_row,
+                                                tear_down),
+                cmocka_unit_test_setup_teardown(test_closed_when_the_room_is_full, set_up_row,
+                                                tear_down),
+                TEST(test_a_small_write_that_has_to_wait),
+                TEST(test_closed_while_a_small_write_waits),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -150,7 +150,8 @@ static const struct conn_ops ops = { .on_room = on_room,
 static void on_accept(void *owner, struct loop *l, int fd) {
         struct server     *s = owner;
         struct peer       *p = mem_zalloc(sizeof(*p));
-        const struct iovec hello[2] = { { (void *)"hel", 3 }, { (void *)"lo", 2 } };
+        char               text[] = "hello"; /* a small write: it need not outlive the call */
+        const struct iovec hello[2] = { { text, 3 }, { text + 3, 2 } };
 
         p->server = s;
         assert_null(conn_open(l, fd, &ops, p, &p->conn));
@@ -160,6 +161,7 @@ static void on_accept(void *owner, struct loop *l, int fd) {
                 return;
         assert_int_equal(conn_write(p->conn, hello, 2), CONN_WRITE_PENDING);
         assert_int_equal(conn_unwritten_bytes(p->conn), 5);
+        memset(text, '-', sizeof(text));
 }
 
 static void on_rejected(void *owner, const char *limit) {
