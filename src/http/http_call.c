@@ -136,7 +136,8 @@ struct mailbox *http_call_mailbox(const struct http_call *call) {
 }
 
 struct str http_call_state(const struct http_call *call) {
-        return str_range((const char *)call->conn, offsetof(struct http_conn, arena_bytes));
+        return str_range((const char *)call->conn + HTTP_CONN_BUSY_AT,
+                         HTTP_CONN_BUSY_END - HTTP_CONN_BUSY_AT);
 }
 
 bool http_call_is_on_loop(const struct http_call *call) {

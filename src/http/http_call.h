@@ -69,53 +69,54 @@ enum http_name {
 
 typedef void (*http_call_fn)(struct http_call *call);
 
+/* What nearly every request touches is in front: see http_conn.h. */
 struct http_call {
         enum http_method method;
-        struct str       method_text; /* "GET" */
-        struct str       target;      /* as sent: path and query */
-        struct str       path;        /* not percent-decoded, without the query */
-        struct str       model;       /* from the route's pattern; empty when it has none */
-        struct str       version;     /* digits only; empty = not given */
-        struct str       region;      /* shared memory region; empty = not given */
-
-        const struct http_header *headers; /* see http_call_headers(); NULL until they are asked */
-        size_t                    n_headers;
+        bool             is_aborted; /* the client has gone */
+        struct str       path;       /* not percent-decoded, without the query */
+        struct str       model;      /* from the route's pattern; empty when it has none */
+        struct str       version;    /* digits only; empty = not given */
 
         struct str  body;     /* range in body_buf; changed by http_body_decode() */
         struct buf *body_buf; /* ref: the call's; NULL when there is no body */
 
-        struct arena                arena;   /* reset after the answer is written */
+        const struct http_route    *route;   /* borrowed: static table; NULL when none matched */
         const struct http_service  *service; /* borrowed: the server's, see http_service.h */
         struct TRITONSERVER_Server *core;    /* borrowed; NULL in tests without a core */
-        const struct http_route    *route;   /* borrowed: static table; NULL when none matched */
+        struct arena                arena;   /* reset after the answer is written */
+
+        /* Private to http_conn.c. */
+        struct http_conn *conn;
+        const char       *head; /* borrowed: first byte of the request; NULL before its end */
+
+        const struct http_header *headers; /* see http_call_headers(); NULL until they are asked */
+        size_t                    n_headers;
 
         uint64_t recv_start_ns; /* first byte of the request seen (monotonic) */
         uint64_t recv_end_ns;   /* last byte of the body seen */
         uint64_t send_start_ns; /* answer given; 0 before that */
 
         /* The handler's, while it has not answered. */
-        struct list_node node;
-        void            *pending;  /* borrowed */
-        http_call_fn     on_abort; /* NULL: nobody wants to know */
+        void        *pending;  /* borrowed */
+        http_call_fn on_abort; /* NULL: nobody wants to know */
         /* An answer in chunks, not yet ended: more of them are with the socket. NULL: as above. */
-        http_call_fn     on_written;
+        http_call_fn on_written;
         /* For traces: called on the loop once the answer is written or given up (send end); the
          * call may be looked at, not answered. NULL at the start of each call. */
-        http_call_fn     on_sent;
+        http_call_fn on_sent;
         struct trace_record *trace; /* ref, on_sent's; see http_trace.h; NULL = not traced */
-        bool             is_aborted; /* the client has gone */
 
-        struct access     access; /* checked before a handler sees the call */
+        struct str    region;      /* shared memory region; empty = not given */
+        struct access access;      /* checked before a handler sees the call */
 
-        /* Private to http_conn.c. */
-        struct http_conn *conn;
-        const char       *head; /* borrowed: first byte of the request; NULL before its end */
-        struct mail       mail;
-        http_call_fn      posted;
+        struct list_node node;   /* the handler's, as above */
+        struct mail      mail;   /* private to http_conn.c, as above */
+        http_call_fn     posted;
 };
 
 /* A piece of an answer's body. With `buf`, the reply takes the caller's reference and drops it
- * after the write; without, the bytes are static or live in call->arena or in call->body_buf. */
+ * after the write; without, the bytes are static or live in call->arena or in call->body_buf,
+ * unless the reply is brief. */
 struct http_part {
         const void *ptr;
         size_t      len;
@@ -185,7 +186,7 @@ uint64_t http_call_chunks_written(const struct http_call *call);
 void            http_call_post(struct http_call *call, http_call_fn fn);
 /* For several under way: mails of the handler's own. */
 struct mailbox *http_call_mailbox(const struct http_call *call);
-/* The memory of the call's connection that an answer reads and writes. */
+/* The memory of the call's connection that every answer reads and writes. */
 struct str      http_call_state(const struct http_call *call);
 bool            http_call_is_on_loop(const struct http_call *call);
 /* Runs work that blocks (a model load) beside the loop, then `done` on it; the call waits as for

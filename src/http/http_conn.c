@@ -7,6 +7,8 @@
 #include "http/http_message.h"
 #include "http/http_server_private.h"
 
+#include <string.h>
+
 void http_conn_enter(struct http_conn *c, enum http_conn_state state, enum http_phase phase,
                      uint64_t now_ns) {
         c->state = state;
@@ -106,7 +108,7 @@ static void log_access(struct http_conn *c) {
                 return;
         access = (struct http_access){
                 .peer = c->peer,
-                .method = call->method_text,
+                .method = call->head ? str_of(c->message->method_text) : (struct str){ 0 },
                 .path = call->path,
                 .model = call->model,
                 .key = access_key_name(&call->access),
@@ -119,19 +121,36 @@ static void log_access(struct http_conn *c) {
         o->on_access(o->owner, &access);
 }
 
-/* The fields of the call that belong to one request. */
-static void clear_call(struct http_conn *c) {
-        struct arena arena = c->call.arena;
+/* What only some requests have. */
+static void clear_rare(struct http_call *call) {
+        if (call->access.policy) {
+                access_done(&call->access);
+                call->access = (struct access){ 0 };
+        }
+        if (call->region.len > 0)
+                call->region = (struct str){ 0 };
+}
 
-        buf_unref(c->call.body_buf);
-        access_done(&c->call.access);
-        arena_reset(&arena);
-        c->call = (struct http_call){
-                .arena = arena,
-                .service = &c->server->options.service,
-                .core = c->server->options.service.core,
-                .conn = c,
-        };
+/* The fields of the call that belong to one request. Others keep what they were opened with, or are
+ * written before they are read. */
+static void clear_call(struct http_conn *c) {
+        struct http_call *call = &c->call;
+
+        buf_unref(call->body_buf);
+        arena_reset(&call->arena);
+        clear_rare(call);
+        call->method = HTTP_METHOD_GET;
+        call->is_aborted = false;
+        call->path = call->model = call->version = call->body = (struct str){ 0 };
+        call->body_buf = NULL;
+        call->route = NULL;
+        call->head = NULL;
+        call->headers = NULL;
+        call->n_headers = 0;
+        call->recv_start_ns = call->recv_end_ns = call->send_start_ns = 0;
+        call->pending = NULL;
+        call->on_abort = call->on_written = call->on_sent = NULL;
+        call->trace = NULL;
         c->was_handed_out = false;
         c->bytes_in = 0;
 }
@@ -311,9 +330,10 @@ static const struct conn_ops conn_ops = {
 };
 
 void http_conn_open(struct http_loop *home, int fd) {
-        struct http_conn *c = mem_zalloc(sizeof(*c));
+        struct http_conn *c = mem_aligned_alloc(HTTP_CACHE_LINE, sizeof(*c));
         struct error     *err;
 
+        memset(c, 0, offsetof(struct http_conn, arena_bytes));
         err = net_home_open(&home->net, fd, &conn_ops, c, &c->net);
         if (err) { /* out of memory or descriptors: as if it had never been accepted */
                 error_free(err);
@@ -331,7 +351,9 @@ void http_conn_open(struct http_loop *home, int fd) {
         list_init(&c->out.sending);
         c->message = http_message_new(&home->server->options.limits, loop_buf_pool(home->net.loop));
         arena_init(&c->call.arena, c->arena_bytes, sizeof(c->arena_bytes), HTTP_MAX_ARENA_BYTES);
-        clear_call(c);
+        c->call.conn = c;
+        c->call.service = &c->server->options.service;
+        c->call.core = c->server->options.service.core;
         http_conn_enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, clock_now_ns());
         if (home->net.is_draining)
                 http_conn_close(c);

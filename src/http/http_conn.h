@@ -47,14 +47,14 @@ struct loop;
 #define HTTP_SPARE_BUFS 64
 /* Requests that fit are handled where they were read. */
 #define HTTP_READ_BYTES ((size_t)16 << 10)
-/* Answers whose head is longer use the arena. */
-#define HTTP_HEAD_BYTES 512
-#define HTTP_HELD_BUFS 8
+#define HTTP_HELD_BUFS 11 /* fills a cache line */
 /* Of each connection's arena without an allocation; untouched pages cost nothing. */
 #define HTTP_ARENA_BYTES 8192
 /* Headers and what handlers put beside them: what they decode of a body is a few times its size
  * at most, and an arena at its end would end the process. */
 #define HTTP_MAX_ARENA_BYTES ((size_t)64 << 30)
+
+#define HTTP_CACHE_LINE 64
 
 /* What one server has on one loop. */
 struct http_loop {
@@ -74,32 +74,39 @@ enum http_conn_state {
         HTTP_CONN_LINGER,
 };
 
-/* The answer under way. */
+/* The answer under way; what a small one touches is at the end. */
 struct http_out {
-        unsigned     status;
-        uint64_t     bytes;                /* written or queued so far */
         struct buf  *held[HTTP_HELD_BUFS]; /* ref: until the write ends */
         struct buf **more_held;            /* in arena; when there are more than that */
-        size_t       n_held;
-        bool         close;                /* the connection ends after this answer */
-        bool         in_chunks;            /* between begin and end */
-        bool         is_http10;            /* chunks without framing; keep-alive is told */
-        bool         is_last_queued;       /* the end was asked for */
-        bool         is_last_sent;         /* and is written or pending */
         struct list  chunks;               /* struct http_chunk; waiting for the write before */
         struct list  sending;              /* struct http_chunk; in the pending write */
         size_t       unsent_bytes;         /* in `chunks` */
         uint64_t     n_chunks_sent;
         uint64_t     n_chunks_written;
-        char         head[HTTP_HEAD_BYTES];
+
+        size_t       n_held;
+        uint64_t     bytes;                /* written or queued so far */
+        unsigned     status;
+        bool         close;                /* the connection ends after this answer */
+        bool         in_chunks;            /* between begin and end */
+        bool         is_http10;            /* chunks without framing; keep-alive is told */
+        bool         is_last_queued;       /* the end was asked for */
+        bool         is_last_sent;         /* and is written or pending */
 };
 
+/* A model that runs between two requests of a connection leaves nothing of it in the caches. So what
+ * each request needs lies side by side: from the end of `out` over what follows it to the middle
+ * of `call`, and the memory of its arena behind that. */
 struct http_conn {
-        struct conn         *net;    /* NULL once the socket is closed */
         char                *peer;   /* owned; for the access log, which outlives the socket */
+        struct list_node     node;   /* in home->net.conns */
+        struct buf          *body_buf; /* ref: a large body's own; NULL = in place or chunked */
+        size_t               body_got; /* of body_buf */
+        struct http_out      out;
+
+        struct conn         *net;    /* NULL once the socket is closed */
         struct http_server  *server; /* borrowed */
         struct http_loop    *home;   /* borrowed */
-        struct list_node     node;   /* in home->net.conns */
         enum http_conn_state state;
         bool                 is_running;   /* inside http_conn_run(): no nesting */
         bool                 has_ended;    /* the peer sends no more */
@@ -113,15 +120,18 @@ struct http_conn {
         size_t               in_len; /* end of what was read */
         size_t               next_at; /* end of the current request, once handed out */
         struct http_message *message; /* owned */
-        struct buf          *body_buf; /* ref: a large body's own; NULL = in place or chunked */
-        size_t               body_got; /* of body_buf */
-
         struct loop_chore    intake; /* put off while bytes that were read have not been looked at */
         struct http_pace     pace;
-        struct http_out      out;
+
         struct http_call     call;
         _Alignas(16) char    arena_bytes[HTTP_ARENA_BYTES];
 };
+
+/* From here to there is what each request touches: whole lines. */
+#define HTTP_CONN_BUSY_AT offsetof(struct http_conn, out.n_held)
+#define HTTP_CONN_BUSY_END (offsetof(struct http_conn, call.access) + sizeof(void *))
+_Static_assert(HTTP_CONN_BUSY_AT % HTTP_CACHE_LINE == 0, "it begins a line");
+_Static_assert(HTTP_CONN_BUSY_END - HTTP_CONN_BUSY_AT <= 7 * HTTP_CACHE_LINE, "and is few of them");
 
 /* http_conn.c: the life of a connection. Takes the socket. */
 void http_conn_open(struct http_loop *home, int fd);

@@ -243,12 +243,6 @@ bool http_head_read_plain(struct http_message *m, struct str bytes) {
 
         if (LIKELY(take_head(m, bytes.ptr, &c)))
                 return true;
-        m->method_text = NULL;
-        m->target_at = m->target_len = 0;
-        m->n_fields = 0;
-        m->head_bytes = 0;
-        m->content_length = 0;
-        m->keep_alive = false;
-        memset(m->known, 0, sizeof(m->known));
+        http_message_forget_head(m);
         return false;
 }

@@ -51,9 +51,7 @@ static void fill_call(struct http_conn *c) {
         call->head = base;
         call->n_headers = m->n_fields;
         call->method = m->method;
-        call->method_text = str_of(m->method_text);
-        call->target = http_message_target(m, base);
-        call->path = path_of(call->target);
+        call->path = path_of(http_message_target(m, base));
 }
 
 static void refuse_method(struct http_conn *c, const struct http_route *row) {

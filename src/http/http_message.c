@@ -203,11 +203,13 @@ static const llhttp_settings_t callbacks = {
 };
 
 struct http_message *http_message_new(const struct http_limits *limits, struct buf_pool *pool) {
-        struct http_message *m = mem_zalloc(sizeof(*m));
+        size_t bytes = sizeof(struct http_message) +
+                       limits->header_fields * sizeof(struct http_field); /* an option of ours */
+        struct http_message *m = mem_aligned_alloc(HTTP_MESSAGE_ALIGNMENT, bytes);
 
+        memset(m, 0, sizeof(*m));
         m->limits = limits;
         m->pool = pool;
-        m->fields = mem_alloc(limits->header_fields * sizeof(m->fields[0]));
         m->parser = mem_zalloc(sizeof(*m->parser));
         m->parser->message = m;
         llhttp_init(&m->parser->native, HTTP_REQUEST, &callbacks);
@@ -219,22 +221,39 @@ void http_message_free(struct http_message *m) {
                 return;
         buf_unref(m->body);
         free(m->refusal.text);
-        free(m->fields);
         free(m->parser);
         free(m);
 }
 
-void http_message_reset(struct http_message *m) {
+static void reset_parser(struct http_message *m) {
+        llhttp_init(&m->parser->native, HTTP_REQUEST, &callbacks);
         buf_unref(m->body);
-        free(m->refusal.text);
+        m->body = NULL;
+        m->base = NULL;
+        m->n_chunks = m->extension_bytes = m->framing_bytes = m->n_trailers = 0;
+        m->name_is_complete = m->in_chunks = false;
+        m->fed_bytes = 0;
+}
+
+void http_message_forget_head(struct http_message *m) {
+        m->head_bytes = 0;
+        m->content_length = 0;
+        m->method_text = NULL;
+        m->target_at = m->target_len = 0;
+        m->n_fields = 0;
+        m->method = HTTP_METHOD_GET;
+        m->is_chunked = m->is_http10 = m->keep_alive = m->expects_continue = false;
+        memset(m->known, 0, sizeof(m->known));
+}
+
+void http_message_reset(struct http_message *m) {
         if (m->fed_bytes > 0)
-                llhttp_init(&m->parser->native, HTTP_REQUEST, &callbacks);
-        *m = (struct http_message){
-                .limits = m->limits,
-                .pool = m->pool,
-                .parser = m->parser,
-                .fields = m->fields,
-        };
+                reset_parser(m);
+        http_message_forget_head(m);
+        if (m->refusal.status) {
+                free(m->refusal.text);
+                m->refusal = (struct http_refusal){ 0 };
+        }
 }
 
 struct str http_message_target(const struct http_message *m, const char *base) {

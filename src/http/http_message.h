@@ -43,42 +43,48 @@ struct http_refusal {
         char           *text; /* owned by the message */
 };
 
+#define HTTP_MESSAGE_ALIGNMENT 64 /* a cache line */
+
 /* Offsets from the first byte of the request. */
 struct http_field {
         uint32_t name_at, name_len;
         uint32_t value_at, value_len;
 };
 
+/* What a head of the plain form touches is at the end, in whole cache lines. */
 struct http_message {
+        struct buf *body; /* ref: what the chunks have brought; NULL before the first */
+
+        /* Private: of the parser, which a plain head does without. */
+        struct buf_pool    *pool;   /* borrowed; may be NULL */
+        struct http_parser *parser; /* owned */
+        const char         *base;   /* borrowed: during a call only */
+        size_t              n_chunks;
+        size_t              extension_bytes; /* of the current chunk */
+        size_t              framing_bytes;   /* since the last byte of the body */
+        size_t              n_trailers;
+        bool                name_is_complete;
+        bool                in_chunks;
+
         /* After the head. */
-        enum http_method method;
+        _Alignas(HTTP_MESSAGE_ALIGNMENT) size_t head_bytes; /* request line, fields, blank line */
+        uint64_t         content_length;
         const char      *method_text; /* static */
         uint32_t         target_at, target_len;
         size_t           n_fields;
-        size_t           head_bytes; /* request line, fields and blank line */
-        uint64_t         content_length;
+        enum http_method method;
         bool             is_chunked;
         bool             is_http10;
         bool             keep_alive;
         bool             expects_continue;
         uint32_t         known[N_HTTP_NAMES]; /* 1 + index of the first such field; 0 = none */
 
-        struct buf         *body; /* ref: what the chunks have brought; NULL before the first */
         struct http_refusal refusal;
 
         /* Private. */
-        const struct http_limits *limits; /* borrowed */
-        struct buf_pool          *pool;   /* borrowed; may be NULL */
-        struct http_parser       *parser; /* owned */
-        struct http_field        *fields; /* owned; limits->header_fields of them */
-        const char               *base;   /* borrowed: during a call only */
-        size_t                    fed_bytes;
-        bool                      name_is_complete;
-        bool                      in_chunks;
-        size_t                    n_chunks;
-        size_t                    extension_bytes; /* of the current chunk */
-        size_t                    framing_bytes;   /* since the last byte of the body */
-        size_t                    n_trailers;
+        size_t                    fed_bytes; /* to the parser */
+        const struct http_limits *limits;    /* borrowed */
+        struct http_field         fields[];  /* limits->header_fields of them */
 };
 
 struct http_message *http_message_new(const struct http_limits *limits, struct buf_pool *pool);
