@@ -29,6 +29,7 @@
 
 #include "base/list.h"
 #include "http/http_call.h"
+#include "http/http_head_memo.h"
 #include "http/http_limits.h"
 #include "net/conn.h"
 #include "net/loop.h"
@@ -63,6 +64,8 @@ struct http_loop {
         struct buf         *spare[HTTP_SPARE_BUFS]; /* ref */
         size_t              n_spare;
         struct http_infer_memo *memo; /* owned */
+        bool                knows_heads; /* nothing secret is asked for: `heads` may be used */
+        struct http_head_memo heads;
 };
 
 enum http_conn_state {

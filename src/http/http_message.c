@@ -236,14 +236,7 @@ static void reset_parser(struct http_message *m) {
 }
 
 void http_message_forget_head(struct http_message *m) {
-        m->head_bytes = 0;
-        m->content_length = 0;
-        m->method_text = NULL;
-        m->target_at = m->target_len = 0;
-        m->n_fields = 0;
-        m->method = HTTP_METHOD_GET;
-        m->is_chunked = m->is_http10 = m->keep_alive = m->expects_continue = false;
-        memset(m->known, 0, sizeof(m->known));
+        memset((char *)m + HTTP_MESSAGE_HEAD_AT, 0, HTTP_MESSAGE_HEAD_BYTES);
 }
 
 void http_message_reset(struct http_message *m) {

@@ -87,6 +87,10 @@ struct http_message {
         struct http_field         fields[];  /* limits->header_fields of them */
 };
 
+/* What reading a head leaves in a message, beside its fields. */
+#define HTTP_MESSAGE_HEAD_AT offsetof(struct http_message, head_bytes)
+#define HTTP_MESSAGE_HEAD_BYTES (offsetof(struct http_message, refusal) - HTTP_MESSAGE_HEAD_AT)
+
 struct http_message *http_message_new(const struct http_limits *limits, struct buf_pool *pool);
 void                 http_message_free(struct http_message *m); /* NULL is fine */
 void                 http_message_reset(struct http_message *m);

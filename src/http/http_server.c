@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "frontend/endpoint.h"
 #include "http/http_conn.h"
 #include "http/http_infer_memo.h"
 #include "http/http_server_private.h"
@@ -18,9 +19,11 @@ static struct http_loop *http_home(struct net_home *home) {
 }
 
 static void on_home(struct net_home *net, void *owner) {
-        struct http_loop *home = http_home(net);
+        struct http_loop   *home = http_home(net);
+        struct http_server *server = owner;
 
-        home->server = owner;
+        home->server = server;
+        home->knows_heads = endpoint_policy_is_open(server->options.service.policy);
         home->memo = http_infer_memo_new();
 }
 
