@@ -236,6 +236,14 @@ static bool counts(const struct input_chunk *c, const char *policy) {
         return strcmp(policy, c->host_policy) == 0;
 }
 
+/* The same as find_chunk() with policy NULL. */
+static const struct input_chunk *find_plain_chunk(const struct request_input *in, uint32_t index) {
+        for (const struct input_chunk *c = in->first_chunk; c != NULL; c = c->next)
+                if (c->host_policy == NULL && index-- == 0)
+                        return c;
+        return NULL;
+}
+
 static const struct input_chunk *find_chunk(const struct request_input *in, const char *policy,
                                             uint32_t index) {
         for (const struct input_chunk *c = in->first_chunk; c != NULL; c = c->next)
@@ -308,6 +316,19 @@ static COLD TRITONSERVER_Error *no_such_buffer(const struct request_input *in, u
                                       index, in->n_chunks));
 }
 
+/* Of a chunk that there may not be (NULL): no bytes then. */
+static void give_chunk(const struct input_chunk *c, const void **buffer, uint64_t *byte_size,
+                       TRITONSERVER_MemoryType *memory_type, int64_t *memory_type_id) {
+        *buffer = NULL;
+        *byte_size = 0;
+        if (UNLIKELY(c == NULL))
+                return;
+        *buffer = c->base;
+        *byte_size = c->attributes.byte_size;
+        *memory_type = (TRITONSERVER_MemoryType)c->attributes.memory_type;
+        *memory_type_id = c->attributes.memory_id;
+}
+
 TRITONSERVER_Error *TRITONBACKEND_InputBufferForHostPolicy(TRITONBACKEND_Input *input,
                                                            const char *host_policy_name,
                                                            const uint32_t index,
@@ -323,23 +344,24 @@ TRITONSERVER_Error *TRITONBACKEND_InputBufferForHostPolicy(TRITONBACKEND_Input *
         API_NEEDS(memory_type);
         API_NEEDS(memory_type_id);
         c = find_chunk(INPUT(input), policy_in_force(INPUT(input), host_policy_name), index);
-        *buffer = NULL;
-        *buffer_byte_size = 0;
-        if (UNLIKELY(c == NULL))
-                return no_such_buffer(INPUT(input), index);
-        *buffer = c->base;
-        *buffer_byte_size = c->attributes.byte_size;
-        *memory_type = (TRITONSERVER_MemoryType)c->attributes.memory_type;
-        *memory_type_id = c->attributes.memory_id;
-        return NULL;
+        give_chunk(c, buffer, buffer_byte_size, memory_type, memory_type_id);
+        return c != NULL ? NULL : no_such_buffer(INPUT(input), index);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_InputBuffer(TRITONBACKEND_Input *input, const uint32_t index,
                                               const void **buffer, uint64_t *buffer_byte_size,
                                               TRITONSERVER_MemoryType *memory_type,
                                               int64_t *memory_type_id) {
-        return TRITONBACKEND_InputBufferForHostPolicy(input, NULL, index, buffer, buffer_byte_size,
-                                                      memory_type, memory_type_id);
+        const struct input_chunk *c;
+
+        API_NEEDS(input);
+        API_NEEDS(buffer);
+        API_NEEDS(buffer_byte_size);
+        API_NEEDS(memory_type);
+        API_NEEDS(memory_type_id);
+        c = find_plain_chunk(INPUT(input), index);
+        give_chunk(c, buffer, buffer_byte_size, memory_type, memory_type_id);
+        return c != NULL ? NULL : no_such_buffer(INPUT(input), index);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_InputBufferAttributes(

@@ -28,8 +28,9 @@ static uint64_t dim_of(const struct request_input *in, uint32_t i) {
         return i < in->n_dims ? (uint64_t)in->shape[i] : 0;
 }
 
-static bool add_input(struct keyed_hash *h, const struct request_input *in) {
-        uint64_t place = (uint64_t)(in->io - in->request->model->io->inputs);
+static bool add_input(struct keyed_hash *h, const struct request *req,
+                      const struct request_input *in) {
+        uint64_t place = (uint64_t)(in->io - req->model->io->inputs);
 
         keyed_hash_add_pair(h, place << 32 | in->n_dims, dim_of(in, 0));
         for (uint32_t i = 1; i < in->n_dims; i += 2)
@@ -68,7 +69,7 @@ static bool add_sorted_inputs(struct keyed_hash *h, const struct request *req) {
                 sorted[n++] = in;
         qsort(sorted, n, sizeof(*sorted), compare_inputs);
         for (size_t i = 0; i < n && is_good; i++)
-                is_good = add_input(h, sorted[i]);
+                is_good = add_input(h, req, sorted[i]);
         if (sorted != few)
                 free(sorted);
         return is_good;
@@ -78,7 +79,7 @@ static bool add_inputs(struct keyed_hash *h, const struct request *req) {
         if (UNLIKELY(!inputs_are_sorted(req)))
                 return add_sorted_inputs(h, req);
         for (const struct request_input *in = req->first_input; in != NULL; in = in->next)
-                if (!add_input(h, in))
+                if (!add_input(h, req, in))
                         return false;
         return true;
 }

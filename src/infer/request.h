@@ -41,7 +41,7 @@ struct trace;
 
 /* Limits of what a request may name; generous, they only bound memory. */
 #define REQUEST_MAX_DIMS 64
-#define REQUEST_FEW_DIMS 4 /* batch, channel, height, width */
+#define REQUEST_FEW_DIMS 2 /* a batch of vectors; an input is three cache lines with them */
 /* Inputs or outputs beyond those of the model: enough for the check to name all that are wrong,
  * few enough, with names short enough, that looking for doubles stays cheap. */
 #define REQUEST_MAX_EXTRA_TENSORS 256
@@ -69,10 +69,15 @@ struct input_chunk {
         struct arena_room        policy_room;
 };
 
+struct input_rooms {
+        struct arena_room name;
+        struct arena_room reshaped; /* what `shape` points to under a reshape */
+};
+
 /* TRITONBACKEND_Input. */
 struct request_input {
         /* A cache line of what backends read, and one of where the bytes are. */
-        const char            *name;        /* the model's where it knows it, else in name_room */
+        const char            *name;        /* the model's where it knows it, else in rooms */
         const int64_t         *shape;       /* as the backend sees it: batch first, reshaped */
         enum data_type         type;
         uint32_t               n_dims;
@@ -88,16 +93,23 @@ struct request_input {
         const int64_t         *given_shape; /* as the front end gave it */
         uint32_t               n_given_dims;
         bool                   is_raw;      /* shape and type follow from the configuration */
+        bool                   has_rooms;
         struct input_chunk    *last_chunk;
         struct arena_room      shape_room;  /* at first few_dims */
         int64_t                few_dims[REQUEST_FEW_DIMS];
 
-        /* Seldom used. */
+        /* Seldom used, and not cleared. */
         uint32_t               raw_length;  /* the bytes before those of a raw BYTES element */
-        struct request        *request;
-        struct arena_room      name_room;
-        struct arena_room      reshaped_room; /* what `shape` points to under a reshape */
+        struct input_rooms     rooms;       /* valid with has_rooms, see input_rooms() */
 };
+
+/* Empty at first. */
+static inline struct input_rooms *input_rooms(struct request_input *in) {
+        if (!in->has_rooms)
+                in->rooms = (struct input_rooms){ 0 };
+        in->has_rooms = true;
+        return &in->rooms;
+}
 
 struct requested_output {
         const char              *name;

@@ -248,7 +248,7 @@ static COLD struct error *wrong_shape(const struct request *req, const struct re
 static struct error *apply_reshape(struct request *req, struct request_input *in,
                                    uint32_t n_batch_dims) {
         const struct model_io *t = in->io;
-        int64_t               *shape = arena_room_get(&req->arena, &in->reshaped_room,
+        int64_t               *shape = arena_room_get(&req->arena, &input_rooms(in)->reshaped,
                                                       ((size_t)t->n_reshape + 1) * sizeof(*shape));
 
         if (shape == NULL)

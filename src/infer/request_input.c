@@ -28,22 +28,24 @@ struct request_input *request_input_at(const struct request *req, uint32_t index
 /* One that was removed, or a new one; NULL when memory is short. Its pieces of memory are kept. */
 static struct request_input *take_input(struct request *req) {
         struct request_input *in = req->has_spares ? req->spares.inputs : NULL;
+        struct arena_room     policy_room = { 0 }, shape_room;
+        bool                  has_rooms = false;
 
-        if (in == NULL) {
+        if (in != NULL) {
+                req->spares.inputs = in->next;
+                policy_room = in->only_chunk.policy_room;
+                shape_room = in->shape_room;
+                has_rooms = in->has_rooms;
+        } else {
                 in = arena_try_alloc(&req->arena, sizeof(*in));
-                if (in != NULL)
-                        *in = (struct request_input){
-                                .shape_room = { in->few_dims, sizeof(in->few_dims) },
-                        };
-                return in;
+                if (in == NULL)
+                        return NULL;
+                shape_room = (struct arena_room){ in->few_dims, sizeof(in->few_dims) };
         }
-        req->spares.inputs = in->next;
-        *in = (struct request_input){
-                .only_chunk = { .policy_room = in->only_chunk.policy_room },
-                .name_room = in->name_room,
-                .shape_room = in->shape_room,
-                .reshaped_room = in->reshaped_room,
-        };
+        memset(in, 0, offsetof(struct request_input, few_dims));
+        in->only_chunk.policy_room = policy_room;
+        in->shape_room = shape_room;
+        in->has_rooms = has_rooms;
         return in;
 }
 
@@ -92,7 +94,6 @@ static void append_input(struct request *req, struct request_input *in) {
 
         while (*end != NULL)
                 end = &(*end)->next;
-        in->request = req;
         *end = in;
         req->n_inputs++;
 }
@@ -105,7 +106,7 @@ static bool set_name(struct request *req, struct request_input *in, struct str n
                 in->name = in->io->name;
                 return true;
         }
-        copy = arena_room_get(&req->arena, &in->name_room, name.len + 1);
+        copy = arena_room_get(&req->arena, &input_rooms(in)->name, name.len + 1);
         if (copy == NULL)
                 return false;
         in->name = memcpy(copy, name.ptr, name.len + 1);

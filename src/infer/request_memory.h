@@ -39,9 +39,9 @@ static_assert(offsetof(struct request, times) == 2 * CACHE_LINE_BYTES &&
                       offsetof(struct request, arena) == 4 * CACHE_LINE_BYTES &&
                       offsetof(struct request, first_memory) == 6 * CACHE_LINE_BYTES,
               "of a request, instances touch four lines, and a plain one has six");
-static_assert(offsetof(struct request_input, given_shape) <= 2 * CACHE_LINE_BYTES + 8 &&
-                      sizeof(struct request_input) <= 4 * CACHE_LINE_BYTES,
-              "an input is two lines for its backend");
+static_assert(offsetof(struct request_input, only_chunk) == CACHE_LINE_BYTES &&
+                      offsetof(struct request_input, raw_length) == 3 * CACHE_LINE_BYTES,
+              "an input is two lines for its backend, and a plain one has three");
 static_assert(offsetof(struct response, first_memory) == 3 * CACHE_LINE_BYTES,
               "a response with an output is five lines");
 

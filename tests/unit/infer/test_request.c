@@ -111,7 +111,6 @@ static void assert_inputs(const struct request *req, const char *names) {
                 assert_non_null(request_input_at(req, n));
                 assert_string_equal(request_input_at(req, n)->name, name);
                 assert_ptr_equal(request_find_input(req, name), request_input_at(req, n));
-                assert_ptr_equal(request_input_at(req, n)->request, req);
         }
         assert_int_equal(req->n_inputs, n);
         assert_null(request_input_at(req, n));
