@@ -2,10 +2,12 @@
 /* A stream of HTTP/1 requests, cut into pieces. The first byte says how long a piece is. However
  * the stream is cut, the same requests come out of it; a difference is a fault. A head that comes
  * whole is read by http_head.c when it is plain, one in pieces by llhttp: so the two are compared.
+ * And with what is remembered of heads nothing is understood in another way than without.
  */
 #include "base/buf.h"
 #include "base/mem.h"
 #include "http/http_encoding.h"
+#include "http/http_head_memo.h"
 #include "http/http_message.h"
 
 #include <stdlib.h>
@@ -43,13 +45,27 @@ static void set_limits(struct http_limits *l) {
         l->chunk_extension_bytes = 24;
 }
 
+/* As a connection does. */
+static enum http_parse parse_head(struct http_message *m, struct http_head_memo *memo,
+                                  struct str bytes) {
+        enum http_parse verdict;
+
+        if (!memo)
+                return http_message_parse_head(m, bytes);
+        if (http_head_memo_find(memo, m, bytes))
+                return HTTP_PARSE_DONE;
+        verdict = http_message_parse_head(m, bytes);
+        if (verdict == HTTP_PARSE_DONE)
+                http_head_memo_keep(memo, m, bytes);
+        return verdict;
+}
+
 /* A copy of exactly that size: reading beyond it is seen by the sanitizer. */
-static enum http_parse parse_head_copy(struct http_message *m, const char *bytes, size_t len,
-                                       char **ret_copy) {
+static struct str copy_of(struct str bytes, char **ret_copy) {
         free(*ret_copy);
-        *ret_copy = mem_alloc(len > 0 ? len : 1);
-        memcpy(*ret_copy, bytes, len);
-        return http_message_parse_head(m, str_range(*ret_copy, len));
+        *ret_copy = mem_alloc(bytes.len > 0 ? bytes.len : 1);
+        memcpy(*ret_copy, bytes.ptr, bytes.len);
+        return str_range(*ret_copy, bytes.len);
 }
 
 static void look_at_fields(const struct http_message *m, const char *base, struct understood *u) {
@@ -90,14 +106,15 @@ static void read_chunks(struct http_message *m, struct str rest, size_t step,
         u->hash = mix(u->hash, str_range(m->body->bytes, m->body->len));
 }
 
-static void read_request(struct http_message *m, struct str in, size_t step, struct understood *u) {
+static void read_request(struct http_message *m, struct http_head_memo *memo, struct str in,
+                         size_t step, struct understood *u) {
         char  *copy = NULL;
         size_t len = 0;
 
         *u = (struct understood){ 0 };
         do {
                 len = MIN(len + step, in.len);
-                u->verdict = parse_head_copy(m, in.ptr, len, &copy);
+                u->verdict = parse_head(m, memo, copy_of(str_range(in.ptr, len), &copy));
         } while (u->verdict == HTTP_PARSE_MORE && len < in.len);
         if (u->verdict == HTTP_PARSE_DONE) {
                 u->n_fields = m->n_fields;
@@ -113,7 +130,9 @@ static void read_request(struct http_message *m, struct str in, size_t step, str
         free(copy);
 }
 
-static size_t read_stream(struct str in, size_t step, struct understood *all) {
+/* `memo` may be NULL. */
+static size_t read_stream(struct str in, size_t step, struct http_head_memo *memo,
+                          struct understood *all) {
         struct http_limits   limits;
         struct http_message *m;
         size_t               n = 0;
@@ -123,7 +142,7 @@ static size_t read_stream(struct str in, size_t step, struct understood *all) {
         while (in.len > 0 && n < MAX_REQUESTS) {
                 struct understood *u = &all[n++];
 
-                read_request(m, in, step, u);
+                read_request(m, memo, in, step, u);
                 if (u->verdict == HTTP_PARSE_REFUSED && u->status == 0)
                         abort();
                 if (u->verdict != HTTP_PARSE_DONE || u->total_bytes > in.len)
@@ -145,24 +164,33 @@ static bool is_same(const struct understood *a, const struct understood *b) {
                  a->body_bytes == b->body_bytes && a->hash == b->hash));
 }
 
+static void compare(const struct understood *a, size_t n_a, const struct understood *b, size_t n_b) {
+        for (size_t i = 0; i < n_a && i < n_b; i++) {
+                if (!is_same(&a[i], &b[i]))
+                        abort();
+                if (a[i].verdict != HTTP_PARSE_DONE || b[i].verdict != HTTP_PARSE_DONE)
+                        break;
+        }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
-        struct understood *whole, *pieces;
-        struct str         in;
-        size_t             n_whole, n_pieces;
+        struct understood    *whole, *other;
+        struct http_head_memo memo = { 0 };
+        struct str            in;
+        size_t                step, n;
 
         if (size < 1)
                 return 0;
         whole = mem_zalloc(2 * MAX_REQUESTS * sizeof(*whole));
-        pieces = whole + MAX_REQUESTS;
+        other = whole + MAX_REQUESTS;
         in = str_range((const char *)input + 1, size - 1);
-        n_whole = read_stream(in, SIZE_MAX / 2, whole);
-        n_pieces = read_stream(in, 1 + (size_t)input[0] % 61, pieces);
-        for (size_t i = 0; i < n_whole && i < n_pieces; i++) {
-                if (!is_same(&whole[i], &pieces[i]))
-                        abort();
-                if (whole[i].verdict != HTTP_PARSE_DONE || pieces[i].verdict != HTTP_PARSE_DONE)
-                        break;
-        }
+        step = 1 + (size_t)input[0] % 61;
+        n = read_stream(in, SIZE_MAX / 2, NULL, whole);
+        compare(whole, n, other, read_stream(in, step, NULL, other));
+        /* What the first of these two reads the second one knows, also when it comes in pieces. */
+        compare(whole, n, other, read_stream(in, SIZE_MAX / 2, &memo, other));
+        compare(whole, n, other, read_stream(in, SIZE_MAX / 2, &memo, other));
+        compare(whole, n, other, read_stream(in, step, &memo, other));
         free(whole);
         return 0;
 }
