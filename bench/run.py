@@ -460,15 +460,14 @@ def digits_slices(server, alone, n_wanted):
     body, headers = binary_request("image", [1, 64], struct.pack("<64f", *range(64)))
     slices, batches = [], collections.Counter()
     _, sizes = digits_slice(server, body, headers)  # warms up
-    # (when, stolen so far), before each turn of ONNX Runtime alone: the last two frame a slice.
-    marks = [(time.monotonic(), stolen_seconds())]
+    mark = time.monotonic(), stolen_seconds()  # before each turn of ONNX Runtime alone
     before = while_idle(server, alone.rate, sizes)
     while sum(a_slice.counts for a_slice in slices) < n_wanted and len(slices) < 3 * n_wanted:
         rate, sizes = while_idle(alone, digits_slice, server, body, headers)
-        marks.append((time.monotonic(), stolen_seconds()))
+        (began, stolen), mark = mark, (time.monotonic(), stolen_seconds())
         after = while_idle(server, alone.rate, sizes)
-        (began, stolen), (now, stolen_now) = marks[-2], (time.monotonic(), stolen_seconds())
-        slices.append(Slice(rate, before, after, (stolen_now - stolen) / (2 * (now - began))))
+        stolen, took = stolen_seconds() - stolen, time.monotonic() - began
+        slices.append(Slice(rate, before, after, stolen / (2 * took)))
         batches += sizes
         before = after
     return slices, batches

@@ -236,16 +236,8 @@ static bool counts(const struct input_chunk *c, const char *policy) {
         return strcmp(policy, c->host_policy) == 0;
 }
 
-/* The same as find_chunk() with policy NULL. */
-static const struct input_chunk *find_plain_chunk(const struct request_input *in, uint32_t index) {
-        for (const struct input_chunk *c = in->first_chunk; c != NULL; c = c->next)
-                if (c->host_policy == NULL && index-- == 0)
-                        return c;
-        return NULL;
-}
-
-static const struct input_chunk *find_chunk(const struct request_input *in, const char *policy,
-                                            uint32_t index) {
+static inline const struct input_chunk *find_chunk(const struct request_input *in,
+                                                   const char *policy, uint32_t index) {
         for (const struct input_chunk *c = in->first_chunk; c != NULL; c = c->next)
                 if (counts(c, policy) && index-- == 0)
                         return c;
@@ -359,7 +351,7 @@ TRITONSERVER_Error *TRITONBACKEND_InputBuffer(TRITONBACKEND_Input *input, const 
         API_NEEDS(buffer_byte_size);
         API_NEEDS(memory_type);
         API_NEEDS(memory_type_id);
-        c = find_plain_chunk(INPUT(input), index);
+        c = find_chunk(INPUT(input), NULL, index);
         give_chunk(c, buffer, buffer_byte_size, memory_type, memory_type_id);
         return c != NULL ? NULL : no_such_buffer(INPUT(input), index);
 }

@@ -27,6 +27,9 @@
 #else
 #define IS_SANITIZED 0
 #endif
+/* What a processor fetches at once: what is used together lies in one, and what different threads
+ * write in different ones. */
+#define CACHE_LINE_BYTES 64
 #define EXPORT __attribute__((visibility("default")))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 /* Of a thread-local variable: its place is known when the library is loaded, so that the handler of

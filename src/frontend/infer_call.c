@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/mem.h"
 #include "frontend/core_error.h"
 #include "frontend/shm_region.h"
@@ -12,8 +13,6 @@
 
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
-
-#define CACHE_LINE 64
 
 /* The ends that a started call waits for. */
 enum { PENDING_FINAL = 1, PENDING_RELEASE = 1, PENDING_RETURN = 1 };
@@ -77,7 +76,7 @@ static void finish(struct infer_call *c) {
 static void fetch_next(const struct mail *next) {
         const struct infer_call *c = CONTAINER_OF(next, struct infer_call, done_mail);
 
-        for (size_t at = 0; at < c->options.cold.len; at += CACHE_LINE)
+        for (size_t at = 0; at < c->options.cold.len; at += CACHE_LINE_BYTES)
                 __builtin_prefetch(c->options.cold.ptr + at, 1);
 }
 

@@ -198,6 +198,11 @@ static void on_no_room(struct conn *net) {
         http_conn_close(c);
 }
 
+/* What comes now is the next request, which waits its turn. */
+static bool is_answering(const struct http_conn *c) {
+        return c->state == HTTP_CONN_CALL || c->state == HTTP_CONN_WRITE;
+}
+
 /* Nothing more can be read before what came is looked at. */
 static bool is_full(const struct http_conn *c) {
         if (c->state == HTTP_CONN_BODY && c->body_buf)
@@ -213,7 +218,7 @@ static void on_read(struct conn *net, size_t n_bytes) {
                 c->body_got += n_bytes;
         else
                 c->in_len += n_bytes;
-        if (c->state == HTTP_CONN_CALL || c->state == HTTP_CONN_WRITE)
+        if (is_answering(c))
                 return;
         if (is_full(c))
                 http_conn_run(c);
@@ -224,7 +229,7 @@ static void on_read(struct conn *net, size_t n_bytes) {
 static void on_intake(struct loop_chore *chore) {
         struct http_conn *c = CONTAINER_OF(chore, struct http_conn, intake);
 
-        if (c->state != HTTP_CONN_CALL && c->state != HTTP_CONN_WRITE)
+        if (!is_answering(c))
                 http_conn_run(c);
 }
 
@@ -241,7 +246,7 @@ static void on_end(struct conn *net, bool is_reset) {
 
         take_in(c);
         c->has_ended = true;
-        if (is_reset || (c->state != HTTP_CONN_CALL && c->state != HTTP_CONN_WRITE))
+        if (is_reset || !is_answering(c))
                 http_conn_close(c);
         /* A peer that only stopped sending may still read: the answer is tried. */
         http_conn_abort_call(c);
@@ -330,7 +335,7 @@ static const struct conn_ops conn_ops = {
 };
 
 void http_conn_open(struct http_loop *home, int fd) {
-        struct http_conn *c = mem_aligned_alloc(HTTP_CACHE_LINE, sizeof(*c));
+        struct http_conn *c = mem_aligned_alloc(CACHE_LINE_BYTES, sizeof(*c));
         struct error     *err;
 
         memset(c, 0, offsetof(struct http_conn, arena_bytes));

@@ -27,6 +27,7 @@
  */
 #pragma once
 
+#include "base/compiler.h"
 #include "base/list.h"
 #include "http/http_call.h"
 #include "http/http_head_memo.h"
@@ -54,8 +55,6 @@ struct loop;
 /* Headers and what handlers put beside them: what they decode of a body is a few times its size
  * at most, and an arena at its end would end the process. */
 #define HTTP_MAX_ARENA_BYTES ((size_t)64 << 30)
-
-#define HTTP_CACHE_LINE 64
 
 /* What one server has on one loop. */
 struct http_loop {
@@ -133,8 +132,8 @@ struct http_conn {
 /* From here to there is what each request touches: whole lines. */
 #define HTTP_CONN_BUSY_AT offsetof(struct http_conn, out.n_held)
 #define HTTP_CONN_BUSY_END (offsetof(struct http_conn, call.access) + sizeof(void *))
-_Static_assert(HTTP_CONN_BUSY_AT % HTTP_CACHE_LINE == 0, "it begins a line");
-_Static_assert(HTTP_CONN_BUSY_END - HTTP_CONN_BUSY_AT <= 7 * HTTP_CACHE_LINE, "and is few of them");
+_Static_assert(HTTP_CONN_BUSY_AT % CACHE_LINE_BYTES == 0, "it begins a line");
+_Static_assert(HTTP_CONN_BUSY_END - HTTP_CONN_BUSY_AT <= 7 * CACHE_LINE_BYTES, "and is few of them");
 
 /* http_conn.c: the life of a connection. Takes the socket. */
 void http_conn_open(struct http_loop *home, int fd);

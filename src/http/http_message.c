@@ -205,7 +205,7 @@ static const llhttp_settings_t callbacks = {
 struct http_message *http_message_new(const struct http_limits *limits, struct buf_pool *pool) {
         size_t bytes = sizeof(struct http_message) +
                        limits->header_fields * sizeof(struct http_field); /* an option of ours */
-        struct http_message *m = mem_aligned_alloc(HTTP_MESSAGE_ALIGNMENT, bytes);
+        struct http_message *m = mem_aligned_alloc(CACHE_LINE_BYTES, bytes);
 
         memset(m, 0, sizeof(*m));
         m->limits = limits;

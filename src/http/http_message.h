@@ -43,8 +43,6 @@ struct http_refusal {
         char           *text; /* owned by the message */
 };
 
-#define HTTP_MESSAGE_ALIGNMENT 64 /* a cache line */
-
 /* Offsets from the first byte of the request. */
 struct http_field {
         uint32_t name_at, name_len;
@@ -67,7 +65,7 @@ struct http_message {
         bool                in_chunks;
 
         /* After the head. */
-        _Alignas(HTTP_MESSAGE_ALIGNMENT) size_t head_bytes; /* request line, fields, blank line */
+        _Alignas(CACHE_LINE_BYTES) size_t head_bytes; /* request line, fields, blank line */
         uint64_t         content_length;
         const char      *method_text; /* static */
         uint32_t         target_at, target_len;

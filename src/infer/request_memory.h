@@ -19,8 +19,6 @@
 #include <assert.h>
 #include <stddef.h>
 
-#define CACHE_LINE_BYTES 64
-
 #if IS_SANITIZED
 #define REQUEST_MEMORY_MAX_KEPT 0
 #else

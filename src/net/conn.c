@@ -50,7 +50,7 @@ void conn_abandon(struct conn *c) {
 
 struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void *owner,
                         struct conn **ret) {
-        struct conn *c = mem_aligned_alloc(CONN_ALIGNMENT, sizeof(*c));
+        struct conn *c = mem_aligned_alloc(CACHE_LINE_BYTES, sizeof(*c));
         int          rc;
 
         memset(c, 0, sizeof(*c));
@@ -200,15 +200,11 @@ static enum conn_write queue(struct conn *c, const uv_buf_t *parts, size_t n) {
 /* What is left of a small write: the owner's bytes may be gone when it is sent. */
 static enum conn_write queue_copy(struct conn *c, const struct iovec *parts, size_t n,
                                   size_t bytes) {
-        uv_buf_t whole = uv_buf_init(try_alloc(bytes), 0);
+        uv_buf_t whole = uv_buf_init(try_alloc(bytes), (unsigned)bytes);
 
         if (!whole.base)
                 return CONN_WRITE_FAILED;
-        for (size_t i = 0; i < n; i++) {
-                if (parts[i].iov_len > 0)
-                        memcpy(whole.base + whole.len, parts[i].iov_base, parts[i].iov_len);
-                whole.len += parts[i].iov_len;
-        }
+        conn_copy_parts(whole.base, parts, n);
         c->rest = whole.base; /* on_written() frees it; on_closed() when it is not called */
         return queue(c, &whole, 1);
 }
@@ -243,18 +239,14 @@ ssize_t conn_try_send(struct conn *c, const struct iovec *parts, size_t n_parts,
         struct msghdr message = { .msg_iov = (struct iovec *)(uintptr_t)parts,
                                   .msg_iovlen = MIN(n_parts, (size_t)IOV_MAX) };
         const void   *whole = gathered;
-        size_t        at = 0;
         ssize_t       n;
 
-        if (n_parts == 1) {
+        if (n_parts == 1)
                 whole = parts->iov_base;
-        } else if (bytes > sizeof(gathered)) {
+        else if (bytes > sizeof(gathered))
                 whole = NULL;
-        } else {
-                for (size_t i = 0; i < n_parts; at += parts[i++].iov_len)
-                        if (parts[i].iov_len > 0) /* else it may lie nowhere */
-                                memcpy(gathered + at, parts[i].iov_base, parts[i].iov_len);
-        }
+        else
+                conn_copy_parts(gathered, parts, n_parts);
         do {
                 n = whole ? send(c->fd, whole, bytes, flags) : sendmsg(c->fd, &message, flags);
         } while (n < 0 && errno == EINTR);
@@ -274,13 +266,11 @@ enum conn_write conn_send(struct conn *c, const struct iovec *parts, size_t n_pa
 }
 
 enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_parts) {
-        size_t total = 0;
+        size_t total = conn_count_bytes(parts, n_parts);
 
         assert(!c->is_writing);
         if (c->is_closing || c->is_shut_down)
                 return CONN_WRITE_FAILED;
-        for (size_t i = 0; i < n_parts; i++)
-                total += parts[i].iov_len;
         if (total == 0)
                 return CONN_WRITE_DONE;
         if (c->tls)

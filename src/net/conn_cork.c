@@ -43,26 +43,19 @@ static char *make_room(struct loop *l, size_t bytes) {
         return take_room(l, bytes);
 }
 
-static void copy_parts(char *to, const struct iovec *parts, size_t n_parts) {
-        for (size_t i = 0; i < n_parts; to += parts[i++].iov_len)
-                if (parts[i].iov_len > 0) /* else it may lie nowhere */
-                        memcpy(to, parts[i].iov_base, parts[i].iov_len);
-}
-
 enum conn_write conn_write_soon(struct conn *c, const struct iovec *parts, size_t n_parts) {
-        size_t bytes = 0;
+        size_t bytes;
 
         if (!c->loop->is_corking || c->tls || c->is_closing || c->is_shut_down ||
             n_parts > CONN_CORKED_PARTS)
                 return conn_write(c, parts, n_parts);
         assert(!c->is_writing);
-        for (size_t i = 0; i < n_parts; i++)
-                bytes += parts[i].iov_len;
+        bytes = conn_count_bytes(parts, n_parts);
         if (bytes == 0)
                 return CONN_WRITE_DONE;
         c->cork.copy = bytes <= CONN_SMALL_WRITE ? make_room(c->loop, bytes) : NULL;
         if (c->cork.copy) {
-                copy_parts(c->cork.copy, parts, n_parts);
+                conn_copy_parts(c->cork.copy, parts, n_parts);
         } else {
                 memcpy(c->corked_parts, parts, n_parts * sizeof(*parts));
                 c->n_corked_parts = n_parts;

@@ -6,6 +6,8 @@
 #include "net/conn.h"
 #include "net/uv_types.h"
 
+#include <string.h>
+
 /* A write of more parts is not put off: it is large. */
 #define CONN_CORKED_PARTS 4
 
@@ -48,13 +50,27 @@ struct conn {
         uv_shutdown_t          shutdown;
 };
 
-#define CONN_ALIGNMENT 64 /* a cache line */
-_Static_assert(offsetof(struct conn, tcp) == CONN_ALIGNMENT, "one line before the handle");
-_Static_assert(offsetof(struct conn, tcp.io_watcher) + sizeof(uv__io_t) <= 4 * CONN_ALIGNMENT,
+_Static_assert(offsetof(struct conn, tcp) == CACHE_LINE_BYTES, "one line before the handle");
+_Static_assert(offsetof(struct conn, tcp.io_watcher) + sizeof(uv__io_t) <= 4 * CACHE_LINE_BYTES,
                "what a read touches of the handle is in front");
 
 static inline uv_stream_t *conn_stream(const struct conn *c) {
         return (uv_stream_t *)&c->tcp;
+}
+
+static inline size_t conn_count_bytes(const struct iovec *parts, size_t n_parts) {
+        size_t bytes = 0;
+
+        for (size_t i = 0; i < n_parts; i++)
+                bytes += parts[i].iov_len;
+        return bytes;
+}
+
+/* `to` has room for all of them. */
+static inline void conn_copy_parts(char *to, const struct iovec *parts, size_t n_parts) {
+        for (size_t i = 0; i < n_parts; to += parts[i++].iov_len)
+                if (parts[i].iov_len > 0) /* else it may lie nowhere */
+                        memcpy(to, parts[i].iov_base, parts[i].iov_len);
 }
 
 /* What the socket takes of `parts`, `bytes` in all, at once: 0 when it is full, -1 when the

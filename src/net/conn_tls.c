@@ -217,11 +217,7 @@ static enum conn_write seal_and_send(struct conn *c, struct cursor *at) {
 }
 
 static size_t bytes_from(const struct cursor *at) {
-        size_t bytes = 0;
-
-        for (size_t i = 0; i < at->n_parts; i++)
-                bytes += at->parts[i].iov_len;
-        return bytes - at->at;
+        return conn_count_bytes(at->parts, at->n_parts) - at->at;
 }
 
 /* The parts with their bytes behind them, in one piece. */

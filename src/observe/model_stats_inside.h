@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "base/compiler.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "observe/batch_table.h"
@@ -17,7 +18,6 @@
 
 /* A power of two. As many threads as cores update at the same time; eight keep most apart. */
 #define N_SHARDS 8
-#define CACHE_LINE_BYTES 64
 
 /* Latency buckets end at 10 us * 2^k, up to 10.5 s: a factor of two is what a quantile may be
  * wrong by, and the bucket of a duration is a count of leading zeros. */
