@@ -243,8 +243,10 @@ struct error *infer_call_start(struct infer_call *c, struct trace_record *trace)
         TRY(core_error_take(
                 TRITONSERVER_ServerInferAsync(c->options.core->server, c->request, core_trace)));
 
-        if (atomic_fetch_sub(&c->n_pending, 1) != 1)
+        if (atomic_fetch_sub(&c->n_pending, 1) != 1) {
+                mailbox_expect(c->options.mailbox);
                 return NULL;
+        }
         /* All is over already. A mail of responses that is under way must come first. */
         if (atomic_load(&c->is_response_mail_posted))
                 post(c, &c->done_mail);
