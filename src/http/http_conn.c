@@ -83,8 +83,14 @@ void http_conn_close(struct http_conn *c) {
                 conn_close(c->net);
 }
 
+/* Something was read, and is looked at before the loop waits: what the connection seems to be in the
+ * midst of is the past. */
+static bool has_unseen(const struct http_conn *c) {
+        return list_is_linked(&c->intake.node);
+}
+
 void http_conn_drain(struct http_conn *c) {
-        if (c->state == HTTP_CONN_HEAD && c->pace.phase == HTTP_PHASE_IDLE)
+        if (c->state == HTTP_CONN_HEAD && c->pace.phase == HTTP_PHASE_IDLE && !has_unseen(c))
                 http_conn_close(c);
 }
 
@@ -235,7 +241,7 @@ static void on_intake(struct loop_chore *chore) {
 
 /* Looks now at what was put off. */
 static void take_in(struct http_conn *c) {
-        if (!list_is_linked(&c->intake.node))
+        if (!has_unseen(c))
                 return;
         list_remove(&c->intake.node);
         on_intake(&c->intake);
@@ -302,6 +308,8 @@ static void on_tick(struct conn *net, uint64_t now_ns) {
         struct http_conn *c = conn_owner(net);
         enum http_limit   limit;
 
+        if (has_unseen(c))
+                return;
         limit = http_pace_check(&c->pace, &c->server->options.limits, now_ns, moved_bytes(c));
         switch (limit) {
         case HTTP_LIMIT_NONE:

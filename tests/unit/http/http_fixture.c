@@ -7,11 +7,17 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "frontend/model_version.h"
+#include "http/http_conn.h"
+#include "net/uv_types.h"
 
+#include <linux/sockios.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -156,6 +162,32 @@ static void starve(struct http_call *call) {
         mem_fail_after(1);
 }
 
+/* The loop stands still, and what comes meanwhile is found in one round. */
+static void hold(struct http_call *call) {
+        struct fixture *f = current;
+
+        mutex_lock(&f->seen.lock);
+        f->is_loop_held = true;
+        cond_broadcast(&f->seen.changed);
+        while (f->is_loop_held)
+                cond_wait(&f->seen.changed, &f->seen.lock);
+        mutex_unlock(&f->seen.lock);
+        http_call_reply_empty(call, 200);
+}
+
+/* Every time that a limit knows is over, for each connection of the loop. */
+static void tick(struct http_call *call) {
+        conn_tick_all(call->conn->home->net.loop, clock_now_ns() + 3600 * NS_PER_S);
+        http_call_reply_empty(call, 200);
+}
+
+/* As the server has it when it is told to stop. */
+static void drain(struct http_call *call) {
+        LIST_FOR_EACH(&call->conn->home->net.conns, node)
+                http_conn_drain(LIST_ENTRY(node, struct http_conn, node));
+        http_call_reply_empty(call, 200);
+}
+
 static const struct http_route rows[] = {
         { "/v2/models/{m}/infer", HTTP_METHOD_POST, ENDPOINT_INFERENCE, NULL, tell },
         { "/v2/models/{m}/versions/{v}/infer", HTTP_METHOD_POST, ENDPOINT_INFERENCE, NULL, tell },
@@ -166,6 +198,9 @@ static const struct http_route rows[] = {
         { "/piece", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, piece },
         { "/endless", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, endless },
         { "/fields", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, fields },
+        { "/hold", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, hold },
+        { "/drain", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, drain },
+        { "/tick", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, tick },
         { "/starve", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, starve },
         { "/both", HTTP_METHOD_GET, ENDPOINT_TRACE, HTTP_JSON, later },
         { "/both", HTTP_METHOD_POST, ENDPOINT_TRACE, HTTP_JSON, echo },
@@ -222,6 +257,20 @@ void fixture_answer_held(struct fixture *f) {
         http_call_post(call, answer_late);
 }
 
+void fixture_wait_loop_held(struct fixture *f) {
+        MUTEX_GUARD(&f->seen.lock);
+
+        while (!f->is_loop_held)
+                cond_wait(&f->seen.changed, &f->seen.lock);
+}
+
+void fixture_let_loop_go(struct fixture *f) {
+        MUTEX_GUARD(&f->seen.lock);
+
+        f->is_loop_held = false;
+        cond_broadcast(&f->seen.changed);
+}
+
 int client_open(const struct fixture *f) {
         return seen_connect(http_server_port(f->server), 0);
 }
@@ -238,6 +287,16 @@ void client_send(int fd, const char *bytes, size_t len) {
 
 void client_say(int fd, const char *text) {
         client_send(fd, text, strlen(text));
+}
+
+void client_say_through(int fd, const char *text) {
+        int unacknowledged;
+
+        client_say(fd, text);
+        do {
+                sched_yield();
+                assert_int_equal(ioctl(fd, SIOCOUTQ, &unacknowledged), 0);
+        } while (unacknowledged > 0);
 }
 
 void client_expect(int fd, const char *text) {

@@ -16,6 +16,7 @@ struct fixture {
 
         struct seen       seen; /* filled by callbacks */
         struct http_call *held; /* one that has not been answered; guarded by seen.lock */
+        bool              is_loop_held; /* by a "/hold"; guarded by seen.lock */
 };
 
 /* Options may be changed between the two. */
@@ -27,9 +28,15 @@ void fixture_done(struct fixture *f); /* stops, too */
 void fixture_wait_held(struct fixture *f);
 void fixture_answer_held(struct fixture *f);
 
+/* Waits until the loop stands still in a "/hold", whose answer is empty; and lets it go on. */
+void fixture_wait_loop_held(struct fixture *f);
+void fixture_let_loop_go(struct fixture *f);
+
 int  client_open(const struct fixture *f);
 void client_send(int fd, const char *bytes, size_t len);
 void client_say(int fd, const char *text);
+/* As client_say(), and waits until the system has it where the server will read it. */
+void client_say_through(int fd, const char *text);
 /* Reads exactly the text. */
 void client_expect(int fd, const char *text);
 /* Reads head and body of an answer with Content-Length; true when status and body are as given. */

@@ -294,6 +294,44 @@ static void test_drain(void **state UNUSED) {
         fixture_done(&f);
 }
 
+/* A request that was read is answered, whatever the loop does before it looks at it; a connection
+ * that is idle then is closed. */
+static void expect_answer_behind(const char *what) {
+        struct fixture f;
+        int            asks, first, holder;
+        int           *fds[] = { &asks, &first, &holder };
+
+        fixture_init(&f);
+        f.options.n_threads = 1;
+        fixture_start(&f);
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+                *fds[i] = client_open(&f);
+                client_say(*fds[i], INFER);
+                client_expect_answer(*fds[i], 200, "m -1 ");
+        }
+        /* What is said while the loop stands still is read in one round, in this order. */
+        client_say(holder, "GET /hold HTTP/1.1\r\n\r\n");
+        fixture_wait_loop_held(&f);
+        client_say_through(first, what);
+        client_say_through(asks, INFER);
+        fixture_let_loop_go(&f);
+        client_expect_answer(first, 200, "");
+        client_expect_answer(asks, 200, "m -1 ");
+        client_expect_answer(holder, 200, "");
+        client_expect_end(holder);
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+                close(*fds[i]);
+        fixture_done(&f);
+}
+
+static void test_drain_behind_a_read(void **state UNUSED) {
+        expect_answer_behind("GET /drain HTTP/1.1\r\n\r\n");
+}
+
+static void test_tick_behind_a_read(void **state UNUSED) {
+        expect_answer_behind("GET /tick HTTP/1.1\r\n\r\n");
+}
+
 /* free() ends connections that never would, tells their handlers, and waits for the answers. */
 static void *answer_when_aborted(void *arg) {
         struct fixture *f = arg;
@@ -416,6 +454,8 @@ int main(void) {
                 cmocka_unit_test(test_stalled_reader_of_chunks),
                 cmocka_unit_test(test_too_many_connections),
                 cmocka_unit_test(test_drain),
+                cmocka_unit_test(test_drain_behind_a_read),
+                cmocka_unit_test(test_tick_behind_a_read),
                 cmocka_unit_test(test_free_with_a_request_in_flight),
                 cmocka_unit_test(test_answer_in_chunks),
                 cmocka_unit_test(test_answer_in_pieces_for_http10),
