@@ -62,8 +62,8 @@ struct http_loop {
         struct http_server *server; /* borrowed: outlives its loops */
         struct buf         *spare[HTTP_SPARE_BUFS]; /* ref */
         size_t              n_spare;
-        struct http_infer_memo *memo; /* owned */
-        bool                knows_heads; /* nothing secret is asked for: `heads` may be used */
+        bool                has_secrets; /* headers or keys are asked for: nothing is remembered */
+        struct http_infer_memo *memo; /* owned; NULL with secrets */
         struct http_head_memo heads;
 };
 

@@ -195,9 +195,12 @@ struct error *http_infer_memo_decode(struct http_infer_memo         *m,
                                      struct infer_request *ret, struct http_infer_kept **ret_kept) {
         /* Neither raw nor JSON alone. */
         bool has_both = source->json_bytes > 0 && source->json_bytes < source->body.len;
-        struct http_infer_kept *k = has_both ? find(m, source) : NULL;
+        struct http_infer_kept *k;
 
         *ret_kept = NULL;
+        if (!m)
+                return http_infer_decode(source, ret);
+        k = has_both ? find(m, source) : NULL;
         if (k)
                 return give(k, source, ret, ret_kept);
         TRY(http_infer_decode(source, ret));

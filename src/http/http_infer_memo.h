@@ -33,7 +33,8 @@ struct http_infer_memo *http_infer_memo_new(void);
 void                    http_infer_memo_free(struct http_infer_memo *m); /* NULL is fine */
 
 /* http_infer_decode(), with the same result; *ret_kept is what the request was found in, NULL if
- * it was not. All sources of one memo have the same max_input_bytes. */
+ * it was not. All sources of one memo have the same max_input_bytes. Without a memo (NULL) nothing is
+ * remembered. */
 struct error *http_infer_memo_decode(struct http_infer_memo         *m,
                                      const struct http_infer_source *source,
                                      struct infer_request *ret, struct http_infer_kept **ret_kept)

@@ -253,7 +253,7 @@ static enum http_parse parse_head(struct http_conn *c) {
         const struct str bytes = str_range(c->in->bytes + c->in_at, c->in_len - c->in_at);
         enum http_parse  verdict;
 
-        if (!c->home->knows_heads)
+        if (c->home->has_secrets)
                 return http_message_parse_head(c->message, bytes);
         if (http_head_memo_find(&c->home->heads, c->message, bytes))
                 return HTTP_PARSE_DONE;

@@ -23,8 +23,8 @@ static void on_home(struct net_home *net, void *owner) {
         struct http_server *server = owner;
 
         home->server = server;
-        home->knows_heads = endpoint_policy_is_open(server->options.service.policy);
-        home->memo = http_infer_memo_new();
+        home->has_secrets = !endpoint_policy_is_open(server->options.service.policy);
+        home->memo = home->has_secrets ? NULL : http_infer_memo_new();
 }
 
 static void on_home_done(struct net_home *net) {

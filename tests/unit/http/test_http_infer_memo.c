@@ -457,6 +457,33 @@ static void test_no_memory_to_keep(void **state) {
         assert_int_equal(n, 4); /* what is kept, and two blocks of its arena */
 }
 
+/* As where keys are asked for. */
+static void test_without_a_memo(void **state) {
+        static const char        body[] = INPUTS(IN("A", "4")) "tens";
+        struct http_infer_source source = { .body = str_range(body, sizeof(body) - 1),
+                                            .json_bytes = sizeof(body) - 1 - 4,
+                                            .model_name = "m",
+                                            .max_input_bytes = 1 << 20 };
+
+        (void)state;
+        for (int n = 1; n <= 4; n++) {
+                struct http_infer_kept *kept = (void *)&source;
+                struct infer_request    q;
+                struct arena            arena;
+
+                arena_init(&arena, NULL, 0, 1 << 20);
+                source.arena = &arena;
+                infer_request_init(&q);
+                assert_null(http_infer_memo_decode(NULL, &source, &q, &kept));
+                assert_null(kept);
+                assert_int_equal(q.n_inputs, 1);
+                assert_ptr_equal(q.inputs[0].bytes.ptr, body + source.json_bytes);
+                assert_int_equal(q.inputs[0].bytes.len, 4);
+                infer_request_done(&q);
+                arena_done(&arena);
+        }
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_rows),
@@ -472,6 +499,7 @@ int main(void) {
                 cmocka_unit_test(test_added_parameters_stay_with_their_request),
                 cmocka_unit_test(test_no_memory_for_a_request_that_is_found),
                 cmocka_unit_test(test_no_memory_to_keep),
+                cmocka_unit_test(test_without_a_memo),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
