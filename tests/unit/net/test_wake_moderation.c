@@ -9,8 +9,6 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/lock.h"
-#include "base/mem.h"
-#include "base/thread.h"
 #include "net/uv_types.h"
 
 static uint64_t fake_ns;
