@@ -30,10 +30,15 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) $(2); fi
 
-.PHONY: all demo check clang asan tsan fuzz bench soak soak-reloads soak-streams format install clean setup
+.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams hostile format install clean setup
 
+# What users get, and nothing else.
 all: $(BUILD)/build.ninja
-	@ninja -C $(BUILD)
+	@ninja -C $(BUILD) installed
+
+# With the tests' programs and the benchmarks'; make check builds the same.
+everything: $(BUILD)/build.ninja
+	@ninja -C $(BUILD) all meson-test-prereq
 
 setup:
 	@tools/setup.sh
@@ -64,6 +69,7 @@ fuzz: build-fuzz/build.ninja
 	@tools/run_fuzzers.sh build-fuzz $(FUZZ_SECONDS)
 
 bench: all
+	@ninja -C $(BUILD) bench_programs
 	@$(PYTHON) bench/run.py --build=$(BUILD)
 
 soak: all
@@ -76,14 +82,19 @@ soak-reloads: all
 	@$(PYTHON) tests/stress/reloads.py --build=$(BUILD) --seconds=$(SOAK_SECONDS) --file=onnx --mode=poll
 
 soak-streams: all
+	@ninja -C $(BUILD) tests/stress/grpc_load
 	@$(PYTHON) tests/stress/grpc_streams.py --build=$(BUILD)
+
+hostile: all
+	@$(PYTHON) tests/stress/hostile.py --build=$(BUILD)
 
 format:
 	@find src backends caches repoagents include tests -name '*.[ch]' -print0 | xargs -0 clang-format -i
 
 install: all
 	meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))
-	meson install -C $(BUILD)
+	@ninja -C $(BUILD) installed
+	meson install -C $(BUILD) --no-rebuild
 
 clean:
 	rm -rf $(BUILD) build-clang build-asan build-tsan build-fuzz

@@ -148,13 +148,15 @@ def lua_text(data):
     return '"' + "".join(f"\\{byte:03d}" for byte in data) + '"'
 
 
-def wrk(server, path, body, headers, connections, seconds):
-    """Requests per second of POSTs of one body; every answer must be 200."""
+def wrk(server, path, body, headers, connections, seconds, lua=""):
+    """Requests per second of POSTs of one body, or of those that `lua` makes; every answer must be
+    200."""
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write('wrk.method = "POST"\n')
         script.write(f"wrk.body = {lua_text(body)}\n")
         for name, value in headers.items():
             script.write(f'wrk.headers["{name}"] = "{value}"\n')
+        script.write(lua)
         script.flush()
         text = subprocess.run(
             pinned(LOAD_CORE, ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", script.name,
@@ -256,7 +258,7 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def compare_cpu(options, body, headers, contenders, connections):
+def compare_cpu(options, body, headers, contenders, connections, lua=""):
     """As compare(), with the server's microseconds of CPU per request: what a load generator that
     is itself the limit does not change. name -> (requests/s, us)."""
     seen = {name: [] for name in contenders}
@@ -264,7 +266,7 @@ def compare_cpu(options, body, headers, contenders, connections):
         for name, (server, path) in contenders.items():
             with server as running:
                 before = cpu_seconds(running.process.pid)
-                rate = wrk(running, path, body, headers, connections, options.seconds)
+                rate = wrk(running, path, body, headers, connections, options.seconds, lua)
                 spent = cpu_seconds(running.process.pid) - before
                 seen[name].append((rate, spent / (rate * options.seconds) * 1e6))
     return {name: tuple(statistics.median(column) for column in zip(*values))
@@ -284,6 +286,46 @@ def bench_tiny(options, repository):
     print(f"tiny: identity FP32 [1], binary, 64 connections; floor {medians['floor']:.0f}/s")
     print(f"  run to completion  {medians['inline'] / medians['floor']:.2f} of the floor")
     print(f"  thread of its own  {medians['hop'] / medians['floor']:.2f} of the floor")
+
+
+# More sequences than connections: then no two requests of one sequence are under way at a time.
+N_SEQUENCES, SEQUENCE_LENGTH = 40, 16
+SEQUENCES_LUA = f'''
+local n = -1 -- wrk asks for one that it does not send
+request = function()
+   local sequence, step = n % {N_SEQUENCES} + 1, math.floor(n / {N_SEQUENCES}) % {SEQUENCE_LENGTH}
+   n = n + 1
+   return wrk.format(nil, nil, nil, string.format(
+      '{{"parameters":{{"sequence_id":%d,"sequence_start":%s,"sequence_end":%s}},' ..
+      '"inputs":[{{"name":"INPUT0","datatype":"FP32","shape":[1,1],"data":[1.5]}}]}}',
+      sequence, tostring(step == 0), tostring(step == {SEQUENCE_LENGTH - 1})))
+end
+'''
+
+
+def bench_sequences(options, _):
+    """What sequences cost: the same model and clients with dynamic_batching in their place."""
+    ways = {"dynamic": "dynamic_batching { }", "direct": "sequence_batching { direct { } }",
+            "oldest": f"sequence_batching {{ oldest {{ max_candidate_sequences: {N_SEQUENCES} }} }}"}
+    with tempfile.TemporaryDirectory() as repository:
+        for name, how in ways.items():
+            os.makedirs(os.path.join(repository, name, "1"))
+            with open(os.path.join(repository, name, "config.pbtxt"), "w", encoding="ascii") as config:
+                config.write(f'''backend: "identity"
+max_batch_size: {N_SEQUENCES}
+input [ {{ name: "INPUT0" data_type: TYPE_FP32 dims: [ 1 ] }} ]
+output [ {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1 ] }} ]
+{how}
+''')
+        medians = compare_cpu(options, b"", {"Content-Type": "application/json"}, {
+            name: (Neso(options.build, repository), f"/v2/models/{name}/infer") for name in ways
+        }, 32, SEQUENCES_LUA)
+    rate, us = medians["dynamic"]
+    print(f"sequences of {SEQUENCE_LENGTH} requests, {N_SEQUENCES} at a time: identity FP32 [1], JSON, 32 "
+          f"connections; dynamic_batching {rate:.0f}/s, {us:.1f} us of CPU each")
+    for name in ("direct", "oldest"):
+        print(f"  {name:18} {medians[name][0] / rate:.2f} of its rate; {medians[name][1]:.1f} us, "
+              f"{us / medians[name][1]:.2f} by CPU")
 
 
 def bench_tls(options, repository):
@@ -499,8 +541,8 @@ def bench_digits(options, _):
           f"(fastest slice {us[0]:.1f}, slowest {us[-1]:.1f})")
 
 
-BENCHES = {"tiny": bench_tiny, "tls": bench_tls, "large": bench_large, "grpc": bench_grpc,
-           "grpc-large": bench_grpc_large, "json": bench_json_infer, "cache": bench_cache,
+BENCHES = {"tiny": bench_tiny, "sequences": bench_sequences, "tls": bench_tls, "large": bench_large,
+           "grpc": bench_grpc, "grpc-large": bench_grpc_large, "json": bench_json_infer, "cache": bench_cache,
            "codec": bench_codec, "digits": bench_digits}
 
 

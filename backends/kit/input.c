@@ -63,8 +63,8 @@ TRITONSERVER_Error *kit_input_copy(const struct kit_input *input, void *out) {
                 KIT_TRY(get_buffer(input, i, &bytes, &n_bytes));
                 if (n_bytes > input->n_bytes - done)
                         break;
-                if (n_bytes > 0)
-                        memcpy((char *)out + done, bytes, n_bytes);
+                if (n_bytes > 0) /* a client may have put input and output into the same memory */
+                        memmove((char *)out + done, bytes, n_bytes);
                 done += n_bytes;
         }
         if (done != input->n_bytes)

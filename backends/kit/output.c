@@ -115,7 +115,7 @@ static TRITONSERVER_Error *write_part(const struct kit_slot *slot, const struct 
                 return NULL;
         KIT_TRY(open_target(slot, part, n_bytes, &target));
         if (n_bytes > 0)
-                memcpy(target.bytes, bytes, n_bytes);
+                memmove(target.bytes, bytes, n_bytes); /* may be an input's, in the same memory */
         return close_target(&target);
 }
 

@@ -158,30 +158,44 @@ static TRITONSERVER_Error *check_server_inputs(const struct kit_model *model,
         return NULL;
 }
 
-static bool is_provided(const struct kit_model *model, const char *name) {
-        return kit_model_find_input(model, name) != NULL || config_has_server_input(model, name);
+static size_t count_sequence_list(const struct kit_model *model, const char *member) {
+        size_t n = 0;
+
+        for (const struct kit_json_value *at = sequence_list(model, member); at != NULL;
+             at = at->next)
+                n++;
+        return n;
 }
 
-/* Counts as the reference server does, and then says which. */
+/* Before the names are looked at, as the reference server does it. */
+static TRITONSERVER_Error *check_number_of_inputs(const struct kit_model *model,
+                                                  const struct session   *session) {
+        size_t n = model->n_inputs + count_sequence_list(model, "control_input") +
+                   count_sequence_list(model, "state");
+
+        if (n == session->n_inputs)
+                return NULL;
+        return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                         "unable to load model '%s', configuration expects %zu inputs, model "
+                         "provides %zu",
+                         model->name, n, session->n_inputs);
+}
+
+/* Finds inputs of the file that the configuration leaves out although the numbers agree, as when the
+ * configuration lists one name twice. */
 static TRITONSERVER_Error *check_all_provided(const struct kit_model *model,
                                               const struct session   *session) {
-        struct kit_text     missing = { 0 };
-        TRITONSERVER_Error *err;
-        size_t              n_missing = 0;
+        for (size_t i = 0; i < session->n_inputs; i++) {
+                const char *name = session->inputs[i].name;
 
-        for (size_t i = 0; i < session->n_inputs; i++)
-                if (!is_provided(model, session->inputs[i].name))
-                        kit_text_print(&missing, "%s'%s'", n_missing++ > 0 ? ", " : "",
-                                       session->inputs[i].name);
-        if (n_missing == 0)
-                return NULL;
-        err = kit_error(TRITONSERVER_ERROR_INVALID_ARG,
-                        "unable to load model '%s', configuration expects %zu inputs, model "
-                        "provides %zu; not in the configuration: %s",
-                        model->name, session->n_inputs - n_missing, session->n_inputs,
-                        missing.chars != NULL ? missing.chars : "");
-        kit_text_done(&missing);
-        return err;
+                if (kit_model_find_input(model, name) == NULL &&
+                    !config_has_server_input(model, name))
+                        return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                         "unable to load model '%s', input '%s' of the model is "
+                                         "not in the configuration",
+                                         model->name, name);
+        }
+        return NULL;
 }
 
 static TRITONSERVER_Error *check_features(const struct kit_model *model) {
@@ -202,6 +216,7 @@ static TRITONSERVER_Error *check_features(const struct kit_model *model) {
 
 TRITONSERVER_Error *config_check(const struct kit_model *model, const struct session *session) {
         KIT_TRY(check_features(model));
+        KIT_TRY(check_number_of_inputs(model, session));
         for (uint32_t i = 0; i < model->n_inputs; i++) {
                 const struct kit_tensor *config = &model->inputs[i];
                 const struct ort_tensor *file = session_find_input(session, config->name);

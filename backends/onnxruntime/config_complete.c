@@ -37,11 +37,15 @@ static bool dims_leave_room(const struct kit_tensor *given, uint32_t n,
         return true;
 }
 
+static bool can_batch(const struct session *session) {
+        return all_first_dims_open(session->inputs, session->n_inputs) &&
+               all_first_dims_open(session->outputs, session->n_outputs);
+}
+
 static int64_t complete_batch_size(const struct kit_model *model, const struct session *session) {
         if (model->max_batch_size > 0 || session->n_inputs == 0)
                 return model->max_batch_size;
-        if (!all_first_dims_open(session->inputs, session->n_inputs) ||
-            !all_first_dims_open(session->outputs, session->n_outputs) ||
+        if (!can_batch(session) ||
             !dims_leave_room(model->inputs, model->n_inputs, session->inputs, session->n_inputs) ||
             !dims_leave_room(model->outputs, model->n_outputs, session->outputs,
                              session->n_outputs))
@@ -150,12 +154,22 @@ static bool is_listed(const struct kit_json_value *list, const char *name) {
         return false;
 }
 
+/* Nothing is added to a list with a name that the file does not know: it does not fit as it is, and
+ * the check says so. */
+static bool all_are_known(const struct side *side, const struct kit_json_value *list) {
+        for (const struct kit_json_value *at = list != NULL ? list->first : NULL; at != NULL;
+             at = at->next)
+                if (find_file(side, kit_json_string(kit_json_find(at, "name"), "")) == NULL)
+                        return false;
+        return true;
+}
+
 /* The completed list; NULL when memory is short. */
 static char *complete_list(const struct kit_model *model, const struct side *side, bool has_batch) {
         const struct kit_json_value *list =
                 kit_json_find(kit_json_root(model->config), side->member);
         const struct kit_json_value *at = list != NULL ? list->first : NULL;
-        bool                         was_empty = at == NULL;
+        bool adds = at == NULL || (side->adds_missing && all_are_known(side, list));
         struct kit_text              text = { 0 };
         const char                  *comma = "";
 
@@ -167,7 +181,7 @@ static char *complete_list(const struct kit_model *model, const struct side *sid
                 print_given(&text, at, find_file(side, name), has_batch);
                 comma = ",";
         }
-        for (size_t i = 0; (was_empty || side->adds_missing) && i < side->n_file; i++) {
+        for (size_t i = 0; adds && i < side->n_file; i++) {
                 const char *name = side->file[i].name;
 
                 if (is_listed(list, name) || side->is_ours(model, name))
@@ -210,7 +224,7 @@ static TRITONSERVER_Error *set_completed(struct kit_model *model, int64_t batch_
         return err;
 }
 
-TRITONSERVER_Error *config_complete(struct kit_model *model, const struct session *session) {
+static TRITONSERVER_Error *complete(struct kit_model *model, const struct session *session) {
         const struct side   inputs = { "input", session->inputs, session->n_inputs,
                                        config_has_server_input, true };
         const struct side   outputs = { "output", session->outputs, session->n_outputs,
@@ -227,4 +241,13 @@ TRITONSERVER_Error *config_complete(struct kit_model *model, const struct sessio
         free(input_list);
         free(output_list);
         return err;
+}
+
+TRITONSERVER_Error *config_complete(struct kit_model *model, const struct session *session) {
+        if (model->max_batch_size > 0 && !can_batch(session))
+                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "autofill failed for model '%s': model does not support batching "
+                                 "while non-zero max_batch_size is specified",
+                                 model->name);
+        return complete(model, session);
 }

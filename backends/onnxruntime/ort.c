@@ -8,8 +8,9 @@
 #include "kit/json.h"
 #include "kit/scratch.h"
 #include "kit/model.h"
+#include "kit/text.h"
 
-#define DEFAULT_LIBRARY "libonnxruntime.so.1"
+static const char *const default_libraries[] = { ONNXRUNTIME_LIBRARIES, NULL }; /* meson.build */
 
 typedef const OrtApiBase *(*get_api_base_fn)(void);
 
@@ -78,14 +79,39 @@ static void ORT_API_CALL on_log(void *opaque, OrtLoggingLevel severity, const ch
         KIT_LOG(level, "ONNX Runtime [%s %s] %s", category, location, message);
 }
 
+TRITONSERVER_Error *ort_load(const char *const *names, void **ret, const char **ret_name) {
+        struct kit_text     reasons = { 0 };
+        TRITONSERVER_Error *err;
+        void               *loaded = NULL;
+        char               *all;
+
+        for (; *names != NULL; names++) {
+                loaded = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
+                if (loaded != NULL)
+                        break;
+                kit_text_print(&reasons, "%s%s", reasons.len > 0 ? "; " : "", dlerror());
+        }
+        if (loaded != NULL) {
+                kit_text_done(&reasons);
+                *ret = loaded;
+                *ret_name = *names;
+                return NULL;
+        }
+        all = kit_text_take(&reasons);
+        err = kit_error(TRITONSERVER_ERROR_UNAVAILABLE,
+                        "the onnxruntime backend cannot load ONNX Runtime: %s",
+                        all != NULL ? all : "out of memory");
+        free(all);
+        return err;
+}
+
 static TRITONSERVER_Error *open_library(const char *library, struct ort *ort) {
+        const char *const given[] = { library, NULL };
         const OrtApiBase *base;
         get_api_base_fn   get_base;
-        void             *loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+        void             *loaded;
 
-        if (loaded == NULL)
-                return kit_error(TRITONSERVER_ERROR_UNAVAILABLE,
-                                 "the onnxruntime backend cannot load ONNX Runtime: %s", dlerror());
+        KIT_TRY(ort_load(library != NULL ? given : default_libraries, &loaded, &library));
         /* POSIX gives functions as void *. */
         *(void **)&get_base = dlsym(loaded, "OrtGetApiBase");
         if (get_base == NULL)
@@ -178,7 +204,7 @@ static TRITONSERVER_Error *open_all(TRITONBACKEND_Backend *backend, struct ort *
 
         KIT_TRY(kit_backend_config(backend, &config));
         library = setting(config, "library");
-        err = open_library(library != NULL ? library : DEFAULT_LIBRARY, ort);
+        err = open_library(library, ort);
         if (err == NULL)
                 err = open_env(ort, config);
         kit_json_free(config);

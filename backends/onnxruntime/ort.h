@@ -6,8 +6,9 @@
  * that a linked backend would refuse any other one, while the API behind OrtGetApiBase() is
  * promised to stay. Backend configuration:
  *
- *     library                  path of the library; default "libonnxruntime.so.1" beside the
- *                              backend, then wherever the loader finds it
+ *     library                  path of the library; by default the first that loads of the soname
+ *                              that the build found, "libonnxruntime.so.1" and "libonnxruntime.so",
+ *                              each beside the backend, then wherever the loader finds it
  *     default-max-batch-size   max_batch_size of models that batch and do not say (default 4)
  *     enable-global-threadpool 1: all models share one pool of threads, whose sizes are
  *     intra_op_thread_count    ... these two; 0, the default, is one thread per core
@@ -34,6 +35,10 @@ struct ort {
 
 TRITONSERVER_Error *ort_open(TRITONBACKEND_Backend *backend, struct ort **ret);
 void                ort_close(struct ort *ort);
+
+/* Opens the first of `names` (a NULL ends them) that loads. The error is UNAVAILABLE, with the loader's
+ * reason for each of them. */
+TRITONSERVER_Error *ort_load(const char *const *names, void **ret, const char **ret_name);
 
 /* "onnx runtime error <code>: <text>"; takes `status`, which may be NULL (gives NULL). INVALID_ARG
  * when the runtime calls the arguments invalid, INTERNAL otherwise. */

@@ -131,7 +131,7 @@ static TRITONSERVER_Error *copy_value(const struct ort *ort, OrtValue *value,
                                  "output '%s' has another shape than the model promises",
                                  made.name);
         ORT_TRY(ort, GetTensorMutableData(value, &bytes));
-        memcpy(bound->buffer, bytes, bound->n_bytes);
+        memmove(bound->buffer, bytes, bound->n_bytes); /* may be an input's, in the same memory */
         return NULL;
 }
 

@@ -9,6 +9,8 @@
  *     output IDX    UINT32 [1]   i
  *
  * Responses come from a thread of the request's own, which goes on when the request is released.
+ * A model that is not decoupled behaves the same; clients get one response of it, or an error.
+ *
  * A request that is cancelled gets no further response, only its end,
  * and the next response counts as cancelled.
  */
@@ -51,13 +53,6 @@ static TRITONSERVER_Error *check_tensor(const struct kit_model *model, const cha
 }
 
 static TRITONSERVER_Error *check_model(const struct kit_model *m) {
-        const struct kit_json_value *root = kit_json_root(m->config);
-
-        if (!kit_json_bool(kit_json_find(root, "model_transaction_policy/decoupled"), false))
-                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
-                                 "model '%s': the repeat backend needs model_transaction_policy { "
-                                 "decoupled: true }",
-                                 m->name);
         if (m->max_batch_size > 0)
                 return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
                                  "model '%s': the repeat backend needs max_batch_size 0", m->name);
@@ -68,6 +63,12 @@ static TRITONSERVER_Error *check_model(const struct kit_model *m) {
                              TRITONSERVER_TYPE_UINT32));
         KIT_TRY(check_tensor(m, "OUT", kit_model_find_output(m, "OUT"), TRITONSERVER_TYPE_INT32));
         return check_tensor(m, "IDX", kit_model_find_output(m, "IDX"), TRITONSERVER_TYPE_UINT32);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend          *backend,
+                                                      TRITONBACKEND_BackendAttribute *attributes) {
+        (void)backend;
+        return TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(attributes, true);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *triton) {
@@ -170,8 +171,7 @@ static TRITONSERVER_Error *read_request(TRITONBACKEND_Request *request, struct j
         KIT_TRY(read_list(request, "DELAY", (void **)&job->delays_ms, &n_delays));
         if (n_delays != job->n)
                 return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
-                                 "expected IN and DELAY to have the same number of elements, got "
-                                 "%zu and %zu",
+                                 "expected IN and DELAY shape to match, got [%zu] and [%zu]",
                                  job->n, n_delays);
         TRITONSERVER_Error *err = read_list(request, "WAIT", &waits, &n_waits);
 

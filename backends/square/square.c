@@ -54,6 +54,12 @@ static TRITONSERVER_Error *check_model(const struct kit_model *m) {
         return NULL;
 }
 
+TRITONSERVER_Error *TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend          *backend,
+                                                      TRITONBACKEND_BackendAttribute *attributes) {
+        (void)backend;
+        return TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(attributes, true);
+}
+
 TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *triton) {
         struct kit_model    model;
         TRITONSERVER_Error *err;

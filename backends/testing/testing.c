@@ -13,6 +13,12 @@ TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend) {
         return kit_check_api_version("testing");
 }
 
+TRITONSERVER_Error *TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend          *backend,
+                                                      TRITONBACKEND_BackendAttribute *attributes) {
+        (void)backend;
+        return TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(attributes, true);
+}
+
 TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *triton) {
         struct testing_model *model;
 
@@ -38,6 +44,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelIns
         KIT_TRY(TRITONBACKEND_ModelInstanceModel(triton, &of));
         KIT_TRY(TRITONBACKEND_ModelState(of, &state));
         model = state;
+        KIT_TRY(testing_pass_instance(model));
         if (model->fail_instance != NULL)
                 return kit_error(TRITONSERVER_ERROR_INTERNAL, "%s", model->fail_instance);
         instance = kit_alloc_array(1, sizeof(*instance));
@@ -53,6 +60,8 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInsta
         void *instance;
 
         KIT_TRY(TRITONBACKEND_ModelInstanceState(triton, &instance));
+        if (instance != NULL)
+                testing_sequences_free(instance);
         free(instance);
         return NULL;
 }
@@ -94,6 +103,40 @@ static void execute_decoupled(struct testing_execution    *execution,
         kit_stats_report_batch(&stats, triton, execution->n_rows);
 }
 
+/* Each request again and again, one step at a time. */
+static void execute_step(struct testing_execution *execution, TRITONBACKEND_ModelInstance *triton,
+                         TRITONBACKEND_Request *request) {
+        const struct testing_model *model = execution->instance->model;
+        struct testing_sequence    *sequence = testing_sequence_of(execution->instance, request);
+        int64_t                     n = model->n_iterations;
+        struct kit_stats            stats = { .exec_start = kit_clock_ns() };
+        bool                        is_last;
+
+        if (sequence != NULL)
+                n = sequence->n_executions =
+                        testing_sequence_begins(request) ? 1 : sequence->n_executions + 1;
+        is_last = n >= model->n_iterations;
+        stats.compute_start = stats.compute_end = stats.exec_end = stats.exec_start;
+        if (is_last || model->is_decoupled)
+                kit_error_log(testing_answer_step(execution, request,
+                                                  count_rows(model, request), n - 1, is_last),
+                              "failed to answer a step");
+        if (!is_last) {
+                TRITONSERVER_Error *err = TRITONBACKEND_RequestRelease(
+                        request, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE);
+
+                kit_stats_report_batch(&stats, triton, 1);
+                if (err == NULL)
+                        return;
+                TRITONSERVER_ErrorDelete(testing_refuse(request, err));
+        }
+        kit_stats_report(&stats, triton, request, is_last);
+        if (is_last)
+                kit_stats_report_batch(&stats, triton, 1);
+        kit_error_log(TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL),
+                      "failed to release a request");
+}
+
 static TRITONSERVER_Error *execute_batch(struct testing_execution    *execution,
                                          TRITONBACKEND_ModelInstance *triton,
                                          TRITONBACKEND_Request      **requests) {
@@ -131,6 +174,11 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
                 testing_crash(model->crash);
         if (model->fail_execute != NULL)
                 return kit_error(TRITONSERVER_ERROR_INTERNAL, "%s", model->fail_execute);
+        if (model->n_iterations > 0) {
+                for (uint32_t i = 0; i < n_requests; i++)
+                        execute_step(&execution, triton, requests[i]);
+                return NULL;
+        }
         if (!model->is_decoupled)
                 return execute_batch(&execution, triton, requests);
         execute_decoupled(&execution, triton, requests);

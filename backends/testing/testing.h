@@ -19,7 +19,11 @@
  *     reached_fifo       path of a FIFO: each execution writes one byte to it before it waits at
  *                        the gate, so a test knows that it is there
  *     load_gate_fifo     as gate_fifo, for loading the model
+ *     instance_gate_fifo, instance_reached_fifo, instance_delay_ms
+ *                        as gate_fifo, reached_fifo and load_delay_ms, for making each instance
  *     batch_log          path of a file: each execution appends "<requests> <rows>\n"
+ *     iterations         each request is released to be run again until it was run so often; a
+ *                        decoupled model answers each time. Needs iterative_sequence
  *     fill_config        text of JSON: given to TRITONBACKEND_ModelSetConfig at load when the
  *                        server asks for completion of configurations
  *
@@ -46,11 +50,14 @@
  *     FLAGS        of the request: 1 sequence start, 2 sequence end
  *     CORRID       its correlation id, where that is a number
  *     INSTANCE     BYTES: the name of the instance
+ *     SUM          the sum of the first values (INT32) of INPUT0 in this sequence, by its
+ *                  correlation id, in this instance's memory
  *     SERIAL       how many instances this backend had made when it made this one, that one
  *                  included: an instance that is kept keeps it
  *
  * Any other output repeats an input, as the identity backend does: OUTPUT<x> repeats INPUT<x>,
- * others the input at the same place of the configuration.
+ * ECHO_<x> the input <x> whether it is in the configuration or not, others the input at the same
+ * place of the configuration.
  *
  * Ownership.  A model owns its descriptors.
  * Threads.  A model does not change after load, but for the counter.
@@ -69,9 +76,13 @@ struct testing_model {
         const char           *crash;         /* the same */
         int64_t               delay_ms;
         int64_t               n_responses;
+        int64_t               n_iterations;
         int                   gate;      /* descriptor, -1: none */
         int                   reached;   /* descriptor, -1: none */
         int                   batch_log; /* descriptor, -1: none */
+        int                   instance_gate;    /* descriptor, -1: none */
+        int                   instance_reached; /* descriptor, -1: none */
+        int64_t               instance_delay_ms;
         bool                  is_decoupled;
         atomic_uint_least64_t n_executions;
 };
@@ -80,11 +91,13 @@ struct testing_instance {
         struct testing_model *model; /* borrowed: outlives its instances */
         const char           *name;  /* borrowed: the server */
         int64_t               serial;
+        /* Owned: those that it was given requests of. */
+        struct testing_sequence *sequences;
 };
 
 /* What all requests of an execution see. */
 struct testing_execution {
-        const struct testing_instance *instance;
+        struct testing_instance       *instance;
         uint64_t                       number; /* from 1 */
         int64_t                        n_rows;
         uint32_t                       n_requests;
@@ -98,6 +111,8 @@ void                testing_model_free(struct testing_model *model);
 TRITONSERVER_Error *testing_pause(const struct testing_model *model, int64_t n_rows,
                                   uint32_t n_requests);
 void                testing_sleep_ms(int64_t ms);
+/* The same for an instance that is being made. */
+TRITONSERVER_Error *testing_pass_instance(const struct testing_model *model);
 
 /* testing_crash.c */
 
@@ -106,6 +121,21 @@ void testing_crash(const char *how);
 
 /* A code by its name or its number; INTERNAL for anything else. */
 TRITONSERVER_Error_Code testing_code(const char *text);
+
+/* testing_sequence.c: what an instance remembers of sequences. */
+
+struct testing_sequence {
+        struct testing_sequence *next;
+        int64_t                  sum;
+        int64_t                  n_executions;
+        char                     id[];
+};
+
+/* The request's, made on its first use. NULL: it has no correlation id, or memory is short. */
+struct testing_sequence *testing_sequence_of(struct testing_instance *instance,
+                                             TRITONBACKEND_Request   *request);
+bool                     testing_sequence_begins(TRITONBACKEND_Request *request); /* START */
+void                     testing_sequences_free(struct testing_instance *instance);
 
 /* testing_answer.c */
 
@@ -116,3 +146,11 @@ TRITONSERVER_Error *testing_answer(const struct testing_execution *execution,
 /* Sends all responses of a request of a decoupled model; the request is not released. */
 TRITONSERVER_Error *testing_answer_many(const struct testing_execution *execution,
                                         TRITONBACKEND_Request *request, int64_t rows);
+
+/* One final response with `err`, which is also returned. */
+TRITONSERVER_Error *testing_refuse(TRITONBACKEND_Request *request, TRITONSERVER_Error *err);
+
+/* Sends response `index` of a request that is run several times; the request is not released. */
+TRITONSERVER_Error *testing_answer_step(const struct testing_execution *execution,
+                                        TRITONBACKEND_Request *request, int64_t rows, int64_t index,
+                                        bool is_last);

@@ -87,6 +87,25 @@ static TRITONSERVER_Error *report(TRITONBACKEND_Request *request, const struct w
         return err;
 }
 
+static int64_t add_up(const struct answer *answer) {
+        struct testing_sequence *sequence = testing_sequence_of(answer->execution->instance,
+                                                                answer->request);
+        struct kit_input         input;
+        void                    *bytes;
+        int32_t                  value = 0;
+
+        if (sequence == NULL || !kit_input_find(answer->request, "INPUT0", &input) ||
+            input.n_bytes < sizeof(value) || (bytes = malloc(input.n_bytes)) == NULL)
+                return 0;
+        kit_error_log(kit_input_copy(&input, bytes), "a value to be added up cannot be read");
+        memcpy(&value, bytes, sizeof(value));
+        free(bytes);
+        if (testing_sequence_begins(answer->request))
+                sequence->sum = 0;
+        sequence->sum += value;
+        return sequence->sum;
+}
+
 /* False when the name is not one of the numbers. */
 static bool find_number(const struct answer *answer, const char *output, int64_t *ret) {
         const struct testing_execution *execution = answer->execution;
@@ -102,6 +121,8 @@ static bool find_number(const struct answer *answer, const char *output, int64_t
                 *ret = execution->n_requests;
         } else if (strcmp(output, "SERIAL") == 0) {
                 *ret = execution->instance->serial;
+        } else if (strcmp(output, "SUM") == 0) {
+                *ret = add_up(answer);
         } else if (strcmp(output, "RESPONSE") == 0) {
                 *ret = answer->index;
         } else if (strcmp(output, "FLAGS") == 0) {
@@ -164,6 +185,9 @@ static TRITONSERVER_Error *put_text(const struct answer *answer, const struct ki
 
 static const char *input_of(const struct kit_model *model, const struct kit_tensor *output) {
         size_t place = (size_t)(output - model->outputs);
+
+        if (strncmp(output->name, "ECHO_", 5) == 0)
+                return output->name + 5;
 
         if (strncmp(output->name, "OUTPUT", 6) == 0)
                 for (uint32_t i = 0; i < model->n_inputs; i++)
@@ -256,8 +280,7 @@ static TRITONSERVER_Error *send_all(TRITONBACKEND_ResponseFactory *factory, stru
         return NULL;
 }
 
-/* One final response with `err`, which is also returned, where there is no factory. */
-static TRITONSERVER_Error *refuse(TRITONBACKEND_Request *request, TRITONSERVER_Error *err) {
+TRITONSERVER_Error *testing_refuse(TRITONBACKEND_Request *request, TRITONSERVER_Error *err) {
         TRITONBACKEND_Response *response;
         TRITONSERVER_Error     *failed = TRITONBACKEND_ResponseNew(&response, request);
 
@@ -282,7 +305,7 @@ TRITONSERVER_Error *testing_answer_many(const struct testing_execution *executio
         if (err == NULL)
                 err = TRITONBACKEND_ResponseFactoryNew(&factory, request);
         if (err != NULL)
-                return refuse(request, err);
+                return testing_refuse(request, err);
         err = send_all(factory, &answer, &wishes);
         kit_error_log(TRITONBACKEND_ResponseFactorySendFlags(factory,
                                                              TRITONSERVER_RESPONSE_COMPLETE_FINAL),
@@ -290,4 +313,21 @@ TRITONSERVER_Error *testing_answer_many(const struct testing_execution *executio
         kit_error_log(TRITONBACKEND_ResponseFactoryDelete(factory),
                       "failed to delete a response factory");
         return err;
+}
+
+TRITONSERVER_Error *testing_answer_step(const struct testing_execution *execution,
+                                        TRITONBACKEND_Request *request, int64_t rows, int64_t index,
+                                        bool is_last) {
+        struct answer answer = {
+                .execution = execution, .request = request, .rows = rows, .index = index
+        };
+        TRITONSERVER_Error *err, *sent;
+
+        KIT_TRY(TRITONBACKEND_ResponseNew(&answer.response, request));
+        err = fill(&answer);
+        sent = TRITONBACKEND_ResponseSend(answer.response,
+                                          is_last ? TRITONSERVER_RESPONSE_COMPLETE_FINAL : 0, err);
+        if (err != NULL)
+                TRITONSERVER_ErrorDelete(err);
+        return sent;
 }

@@ -77,6 +77,16 @@ static TRITONSERVER_Error *write_all(int to, const char *bytes, size_t n_bytes) 
                          strerror(errno));
 }
 
+/* Says that it is there, waits for its turn, sleeps; each only where it is asked for. */
+static TRITONSERVER_Error *pass(int reached, int gate, int64_t delay_ms) {
+        if (reached >= 0)
+                KIT_TRY(write_all(reached, "r", 1));
+        if (gate >= 0)
+                KIT_TRY(wait_at(gate));
+        testing_sleep_ms(delay_ms);
+        return NULL;
+}
+
 TRITONSERVER_Error *testing_pause(const struct testing_model *model, int64_t n_rows,
                                   uint32_t n_requests) {
         char line[64];
@@ -86,12 +96,11 @@ TRITONSERVER_Error *testing_pause(const struct testing_model *model, int64_t n_r
 
                 KIT_TRY(write_all(model->batch_log, line, (size_t)len));
         }
-        if (model->reached >= 0)
-                KIT_TRY(write_all(model->reached, "r", 1));
-        if (model->gate >= 0)
-                KIT_TRY(wait_at(model->gate));
-        testing_sleep_ms(model->delay_ms);
-        return NULL;
+        return pass(model->reached, model->gate, model->delay_ms);
+}
+
+TRITONSERVER_Error *testing_pass_instance(const struct testing_model *model) {
+        return pass(model->instance_reached, model->instance_gate, model->instance_delay_ms);
 }
 
 /* What happens once, at load. */
@@ -139,8 +148,12 @@ static TRITONSERVER_Error *open_model(TRITONBACKEND_Model *triton, struct testin
         model->fail_execute = kit_model_parameter(kit, "fail_execute");
         KIT_TRY(kit_model_parameter_int(kit, "execute_delay_ms", &model->delay_ms));
         KIT_TRY(kit_model_parameter_int(kit, "responses", &model->n_responses));
+        KIT_TRY(kit_model_parameter_int(kit, "iterations", &model->n_iterations));
         KIT_TRY(open_path(kit, "gate_fifo", O_RDWR, &model->gate));
         KIT_TRY(open_path(kit, "reached_fifo", O_RDWR, &model->reached));
+        KIT_TRY(kit_model_parameter_int(kit, "instance_delay_ms", &model->instance_delay_ms));
+        KIT_TRY(open_path(kit, "instance_gate_fifo", O_RDWR, &model->instance_gate));
+        KIT_TRY(open_path(kit, "instance_reached_fifo", O_RDWR, &model->instance_reached));
         return open_path(kit, "batch_log", O_WRONLY | O_APPEND | O_CREAT, &model->batch_log);
 }
 
@@ -151,6 +164,7 @@ TRITONSERVER_Error *testing_model_new(TRITONBACKEND_Model *triton, struct testin
         if (model == NULL)
                 return kit_error_no_memory(sizeof(*model), "a model");
         model->gate = model->reached = model->batch_log = -1;
+        model->instance_gate = model->instance_reached = -1;
         model->n_responses = 1;
         err = open_model(triton, model);
         if (err != NULL) {
@@ -170,6 +184,8 @@ void testing_model_free(struct testing_model *model) {
         close_path(model->gate);
         close_path(model->reached);
         close_path(model->batch_log);
+        close_path(model->instance_gate);
+        close_path(model->instance_reached);
         kit_model_close(&model->kit);
         free(model);
 }

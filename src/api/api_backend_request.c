@@ -195,15 +195,21 @@ TRITONSERVER_Error *TRITONBACKEND_RequestOutputBufferProperties(
         return NULL;
 }
 
+static bool may_reschedule(const struct request *req) {
+        const struct scheduler *s = req->model->scheduler; /* NULL while a model is warmed up */
+
+        return s != NULL && s->may_reschedule;
+}
+
 TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request,
                                                  uint32_t release_flags) {
         API_NEEDS(request);
-        if (release_flags == REQUEST_RELEASE_RESCHEDULE)
+        if (release_flags == REQUEST_RELEASE_RESCHEDULE && !may_reschedule(REQUEST(request)))
                 return error_to_api(request_error(
                         REQUEST(request), ERR_INVALID_ARG,
                         "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while "
                         "the model is not configured to handle such a flag."));
-        if (release_flags != REQUEST_RELEASE_ALL)
+        if (release_flags != REQUEST_RELEASE_ALL && release_flags != REQUEST_RELEASE_RESCHEDULE)
                 return error_to_api(api_bad_value(__func__, "release flag", release_flags));
         request_release(REQUEST(request), release_flags);
         return NULL;

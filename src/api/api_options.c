@@ -50,6 +50,7 @@ SCALAR_OPTION(TRITONSERVER_ServerOptionsSetMinSupportedComputeCapability, double
               min_compute_capability)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetExitOnError, bool, exit_on_error)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetStrictReadiness, bool, strict_readiness)
+SCALAR_OPTION(NESO_ServerOptionsSetAllowUploadedBackends, bool, allow_uploaded_backends)
 SCALAR_OPTION(NESO_ServerOptionsSetLoadReasons, bool, load_reasons)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetExitTimeout, unsigned int, exit_timeout_s)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetBufferManagerThreadCount, unsigned int,

@@ -4,11 +4,9 @@
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/request.h"
-#include "infer/response_burst.h"
+#include "infer/submitter.h"
 #include "observe/metric.h"
 #include "repo/repo.h"
-#include "sched/pull_scheduler.h"
-#include "sched/wake_hold.h"
 #include "server/core_metrics.h"
 #include "server/server.h"
 #include "triton/core/neso.h"
@@ -226,23 +224,23 @@ struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
 }
 
 struct TRITONSERVER_Error *NESO_ThreadAllowInlineExecution(bool allow) {
-        pull_scheduler_allow_inline(allow);
+        submitter_allow_inline(allow);
         response_flow_allow_wait(!allow);
         return NULL;
 }
 
 struct TRITONSERVER_Error *NESO_ThreadWakeInstances(void) {
-        wake_hold_flush();
+        submitter_flush_wakes();
         return NULL;
 }
 
 struct TRITONSERVER_Error *NESO_ThreadBeginResponses(void) {
-        response_burst_begin();
+        submitter_begin_row();
         return NULL;
 }
 
 struct TRITONSERVER_Error *NESO_ThreadEndResponses(void) {
-        response_burst_end();
+        submitter_end_row();
         return NULL;
 }
 
@@ -250,7 +248,7 @@ struct TRITONSERVER_Error *NESO_ThreadAfterResponses(NESO_AfterResponsesFn_t cal
                                                      bool *is_put_off) {
         API_NEEDS(call);
         API_NEEDS(is_put_off);
-        *is_put_off = response_burst_call_after(call, userp);
+        *is_put_off = submitter_call_after_row(call, userp);
         return NULL;
 }
 

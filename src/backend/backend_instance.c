@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "infer/response_burst.h"
+#include "infer/submitter.h"
 #include "infer/trace.h"
 #include "observe/model_stats.h"
 
@@ -30,9 +30,9 @@ static struct error *call(struct backend_instance *in, backend_instance_fn funct
 static void execute(struct executor *e, struct request **requests, uint32_t n) {
         struct error *err;
 
-        response_burst_end_all(); /* when an answer of another backend brought us here */
+        submitter_end_all_rows(); /* when an answer of another backend brought us here */
         err = call_execute(self(e), requests, n);
-        response_burst_end_all();
+        submitter_end_all_rows();
         if (LIKELY(err == NULL))
                 return;
         for (uint32_t i = 0; i < n; i++)
@@ -74,6 +74,10 @@ static bool is_decoupled(const struct backend_model *model) {
         return model_config_is_decoupled(model->config);
 }
 
+static uint32_t max_rows(const struct model_config *config) {
+        return (uint32_t)MAX(config->pb->max_batch_size, 1);
+}
+
 struct error *backend_instance_new(const struct backend_instance_options *o,
                                    struct backend_instance **ret) {
         struct backend_instance *in = mem_zalloc(sizeof(*in));
@@ -90,6 +94,10 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
                                           .may_inline = o->model->backend->is_inline_safe &&
                                                         !is_decoupled(o->model),
                                           .is_passive = o->group->passive,
+                                          .group = o->group_number,
+                                          .index = o->index,
+                                          .min_rows = 1,
+                                          .max_rows = max_rows(o->model->config),
                                           .place = o->place,
                                           .is_bound = o->is_bound,
                                           .device = o->device_id,
@@ -135,6 +143,8 @@ void backend_instance_report(struct backend_instance *in, struct request *req, b
                              const struct request_times *times) {
         struct request_times t = *times;
 
+        if (UNLIKELY(in->model->has_sequences) && request_is_null(req))
+                return; /* asked of such models only: the flag is in a line of its own */
         t.request_start_ns = req->times.request_start_ns;
         t.queue_start_ns = req->times.queue_start_ns;
         t.request_end_ns = times->exec_end_ns; /* reported when its outputs are delivered */

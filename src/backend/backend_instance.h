@@ -29,6 +29,8 @@ struct backend_instance_options {
         struct backend_model                *model;
         const char                          *name;
         const Inference__ModelInstanceGroup *group;
+        uint32_t                             group_number; /* in the configuration, from 0 */
+        uint32_t                             index;        /* in the group */
         int32_t                              device_id;
         struct str                           host_policy_json;
         const struct placement              *place;    /* of its thread, borrowed; may be NULL */

@@ -21,6 +21,8 @@ struct backend_model {
         struct model_stats  *stats;     /* borrowed: the loader; set after initialisation */
         void                *server;    /* borrowed: TRITONSERVER_Server of TRITONBACKEND_ModelServer */
         bool                 auto_complete;
+        bool                 is_sent; /* no library is taken from its directory */
+        bool                 has_sequences; /* null requests may come; set with `stats` */
         bool                 is_initialising;
         bool                 is_started;
         struct plugin_place  place; /* of calls about this model; set by backend_model_start() */

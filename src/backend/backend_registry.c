@@ -115,6 +115,14 @@ static struct error *check_name(const char *library, const struct backend_regist
                          library, r->directory, w->model);
 }
 
+static struct error *refuse_sent(const char *library, const struct backend_wanted *w) {
+        return error_new(ERR_UNSUPPORTED,
+                         "Uploaded code is disabled: the backend library '%s' of model '%s' came "
+                         "with its load. Start the server with '--allow-uploaded-backends=true' to "
+                         "enable.",
+                         library, w->model);
+}
+
 /* The first of the three places that has the library. */
 struct error *backend_registry_find(const struct backend_registry *r,
                                     const struct backend_wanted *w, char **ret_path) {
@@ -130,6 +138,8 @@ struct error *backend_registry_find(const struct backend_registry *r,
         TRY(check_name(w->backend, r, w));
         for (size_t i = 0; i < ARRAY_LEN(paths); i++)
                 if (file_exists(paths[i])) {
+                        if (w->is_sent && paths[i] != backend_path)
+                                return refuse_sent(library, w);
                         *ret_path = mem_strdup(paths[i]);
                         return NULL;
                 }

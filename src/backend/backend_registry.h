@@ -39,6 +39,7 @@ struct backend_wanted {
         const char *model;
         const char *model_directory;
         int64_t     version;
+        bool        is_sent; /* the directory came with a load: no library is taken from it */
 };
 
 /* A new reference. */

@@ -200,6 +200,19 @@ static bool is_batched(const struct backend_model *m, const char *given) {
         }
 }
 
+/* `path` may be NULL. */
+static bool is_in_directory(const char *path, const char *directory) {
+        return path != NULL && str_starts(str_of(path), str_of(directory));
+}
+
+static struct error *refuse_sent(const struct backend_model *m, const char *path) {
+        return error_new(ERR_UNSUPPORTED,
+                         "Uploaded code is disabled: the batching library '%s' of model '%s' came "
+                         "with its load. Start the server with '--allow-uploaded-backends=true' to "
+                         "enable.",
+                         strrchr(path, '/') + 1, m->name);
+}
+
 struct error *batch_strategy_check(const struct model_config *config, const char *directory) {
         const char *given = model_config_find_parameter(config, PATH_PARAMETER);
         AUTO_CHARS  path = NULL;
@@ -224,6 +237,8 @@ struct error *batch_strategy_open(struct backend_model *model, struct batch_stra
                 TRY(path_of_parameter(model->directory, given, &path));
         else
                 path = find_path(model);
+        if (model->is_sent && (given != NULL || is_in_directory(path, model->directory)))
+                return refuse_sent(model, path);
         if (path == NULL && !has_any(model->backend->library))
                 return NULL;
 

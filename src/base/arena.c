@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/arena.h"
 
+#include "base/byte_budget.h"
 #include "base/mem.h"
 
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 
 #define ARENA_FIRST_BLOCK_BYTES 4096 /* a page: most configurations and small requests fit */
+#define ARENA_LARGE_BLOCK_BYTES ((size_t)1 << 20) /* up to here blocks double */
 #define ARENA_DEFAULT_MAX_BYTES ((size_t)1 << 30)
 
 struct arena_block {
@@ -27,94 +29,157 @@ static void use_range(struct arena *a, char *start, size_t bytes) {
         a->end = start + bytes;
 }
 
+static uint32_t pieces_of(size_t max_bytes) {
+        size_t bytes = max_bytes > 0 ? max_bytes : ARENA_DEFAULT_MAX_BYTES;
+
+        return (uint32_t)MIN(bytes / ARENA_ALIGNMENT, UINT32_MAX);
+}
+
+size_t arena_max(const struct arena *a) {
+        return (size_t)a->max_pieces * ARENA_ALIGNMENT;
+}
+
 void arena_init(struct arena *a, void *first, size_t first_bytes, size_t max_bytes) {
         *a = (struct arena){
                 .first = first,
-                .first_bytes = first ? first_bytes : 0,
-                /* At most half of the address space, so that sums with it cannot overflow. */
-                .max_bytes = max_bytes > 0 ? MIN(max_bytes, SIZE_MAX / 2) : ARENA_DEFAULT_MAX_BYTES,
+                .first_bytes = first ? (uint32_t)MIN(first_bytes, UINT32_MAX) : 0,
+                .max_pieces = pieces_of(max_bytes),
         };
         if (first)
-                use_range(a, first, first_bytes);
+                use_range(a, first, a->first_bytes);
 }
 
-static void free_blocks(struct arena_block *block) {
-        while (block) {
-                struct arena_block *older = block->older;
+void arena_set_max(struct arena *a, size_t max_bytes) {
+        a->max_pieces = pieces_of(max_bytes);
+}
 
+void arena_set_budget(struct arena *a, struct byte_budget *budget) {
+        a->budget = budget;
+}
+
+/* Those in front of `last`, which stays. */
+static NOINLINE void free_blocks(struct arena *a, const struct arena_block *last) {
+        while (a->blocks != last) {
+                struct arena_block *block = a->blocks;
+
+                a->blocks = block->older;
+                a->used_bytes -= block->bytes;
+                if (a->budget)
+                        byte_budget_give(a->budget, block->bytes);
                 free(block);
-                block = older;
         }
 }
 
 void arena_done(struct arena *a) {
-        free_blocks(a->blocks);
-        *a = (struct arena){ .max_bytes = a->max_bytes };
+        if (a->blocks) /* small lives need none */
+                free_blocks(a, NULL);
+        *a = (struct arena){ .max_pieces = a->max_pieces, .budget = a->budget };
 }
 
 void arena_reset(struct arena *a) {
         struct arena_block *oldest = a->blocks;
 
         if (a->first || !oldest) {
-                free_blocks(oldest);
-                a->blocks = NULL;
-                a->used_bytes = 0;
+                if (oldest)
+                        free_blocks(a, NULL);
                 a->next = a->end = NULL;
                 if (a->first)
                         use_range(a, a->first, a->first_bytes);
                 return;
         }
-        while (oldest->older) {
-                struct arena_block *older = oldest->older;
-
-                free(oldest);
-                oldest = older;
-        }
-        a->blocks = oldest;
-        a->used_bytes = oldest->bytes;
+        while (oldest->older)
+                oldest = oldest->older;
+        free_blocks(a, oldest);
         use_range(a, oldest->memory, oldest->bytes);
 }
 
-/* Opens a block with room for `size` bytes; false beyond the maximum or without memory. */
-static bool add_block(struct arena *a, size_t size, void *(*allocate)(size_t)) {
-        struct arena_block *block;
-        size_t              left = a->max_bytes - a->used_bytes;
-        size_t              bytes = a->blocks ? a->blocks->bytes : ARENA_FIRST_BLOCK_BYTES / 2;
+void arena_cut(struct arena *a, const struct arena_block *newest) {
+        if (a->blocks == newest)
+                return;
+        free_blocks(a, newest);
+        a->next = a->end = NULL; /* where it was within that block is not known any more */
+}
 
-        if (size > left)
-                return false;
-        /* Doubling; a single large piece gets a block of its size. */
-        bytes = bytes > left / 2 ? left : bytes * 2;
-        bytes = MAX(bytes, size);
-
-        block = allocate(sizeof(*block) + bytes);
-        if (!block)
-                return false;
+static void open_block(struct arena *a, struct arena_block *block, size_t bytes) {
         block->older = a->blocks;
         block->bytes = bytes;
         a->blocks = block;
         a->used_bytes += bytes;
         use_range(a, block->memory, bytes);
+}
+
+/* A block of `bytes`, as far as the budget and the memory allow it. */
+static bool try_block(struct arena *a, size_t bytes) {
+        struct arena_block *block;
+
+        if (a->budget && !byte_budget_take(a->budget, bytes))
+                return false;
+        block = try_alloc(sizeof(*block) + bytes);
+        if (block)
+                open_block(a, block, bytes);
+        else if (a->budget)
+                byte_budget_give(a->budget, bytes);
+        return block != NULL;
+}
+
+/* What the next block should have: twice the one before it up to a bound, then a quarter of all; at
+ * least `size`, at most `left`. */
+static size_t next_bytes(const struct arena *a, size_t size, size_t left) {
+        size_t bytes = a->blocks ? a->blocks->bytes : ARENA_FIRST_BLOCK_BYTES / 2;
+
+        bytes = MIN(bytes, SIZE_MAX / 2) * 2;
+        bytes = MIN(bytes, MAX(ARENA_LARGE_BLOCK_BYTES, a->used_bytes / 4));
+        return MAX(MIN(bytes, left), size);
+}
+
+/* Opens a block with room for `size` bytes; false beyond the maximum, the budget or the memory. */
+static bool try_add_block(struct arena *a, size_t size) {
+        size_t max = arena_max(a), left = a->used_bytes < max ? max - a->used_bytes : 0;
+        size_t bytes;
+
+        if (size > left)
+                return false;
+        bytes = next_bytes(a, size, left);
+        if (try_block(a, bytes) || (bytes > size && try_block(a, size)))
+                return true;
+        if (a->budget && !byte_budget_fits(a->budget, size))
+                byte_budget_refused(a->budget);
+        return false;
+}
+
+/* The same for small things of our own. */
+static void add_block(struct arena *a, size_t size) {
+        size_t bytes = next_bytes(a, size, ARENA_FIRST_BLOCK_BYTES);
+
+        if (a->budget)
+                byte_budget_force(a->budget, bytes);
+        open_block(a, mem_alloc(sizeof(struct arena_block) + bytes), bytes);
+}
+
+static bool round_up(size_t size, size_t *ret) {
+        if (!size_add(MAX(size, (size_t)1), ARENA_ALIGNMENT - 1, ret))
+                return false;
+        *ret &= ~(size_t)(ARENA_ALIGNMENT - 1);
         return true;
 }
 
-static void *take(struct arena *a, size_t size, void *(*allocate)(size_t)) {
-        size_t rounded;
-        char  *piece;
+static bool has_room(const struct arena *a, size_t rounded) {
+        return (size_t)(a->end - a->next) >= rounded;
+}
 
-        if (!size_add(MAX(size, (size_t)1), ARENA_ALIGNMENT - 1, &rounded))
-                return NULL;
-        rounded &= ~(size_t)(ARENA_ALIGNMENT - 1);
+static void *take(struct arena *a, size_t rounded) {
+        char *piece = a->next;
 
-        if ((size_t)(a->end - a->next) < rounded && !add_block(a, rounded, allocate))
-                return NULL;
-        piece = a->next;
         a->next += rounded;
         return piece;
 }
 
 void *arena_try_alloc_slow(struct arena *a, size_t size) {
-        return take(a, size, try_alloc);
+        size_t rounded;
+
+        if (!round_up(size, &rounded) || (!has_room(a, rounded) && !try_add_block(a, rounded)))
+                return NULL;
+        return take(a, rounded);
 }
 
 void *arena_room_grow(struct arena *a, struct arena_room *room, size_t bytes) {
@@ -132,15 +197,15 @@ void *arena_room_grow(struct arena *a, struct arena_room *room, size_t bytes) {
 }
 
 void *arena_alloc(struct arena *a, size_t size) {
-        void *piece = take(a, size, mem_alloc);
+        size_t rounded;
 
-        if (UNLIKELY(!piece)) {
-                fprintf(stderr,
-                        "out of memory: an arena of at most %zu bytes has no room for %zu\n",
-                        a->max_bytes, size);
+        if (UNLIKELY(size > PTRDIFF_MAX || !round_up(size, &rounded))) {
+                fprintf(stderr, "out of memory: no arena has room for %zu bytes\n", size);
                 abort();
         }
-        return piece;
+        if (!has_room(a, rounded) && !try_add_block(a, rounded))
+                add_block(a, rounded);
+        return take(a, rounded);
 }
 
 void *arena_zalloc(struct arena *a, size_t size) {

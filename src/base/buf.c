@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/buf.h"
 
+#include "base/byte_budget.h"
 #include "base/lock.h"
 #include "base/mem.h"
 
@@ -9,11 +10,14 @@
 #define BUF_CLASSES (BUF_MAX_SHIFT - BUF_MIN_SHIFT + 1)
 #define BUF_ALIGNMENT 64 /* a cache line, and the widest vector a backend reads with */
 
+#define KEPT_SHARE 16    /* of the byte budget may be kept, at most */
+
 struct buf_pool {
         struct ref ref; /* one of the owner, one of each buffer that is out */
         size_t     max_kept_bytes;
 
         struct mutex lock;              /* rank LOCK_MAILBOX; guards everything below */
+        struct byte_account account;    /* charged with what is out */
         struct buf  *kept[BUF_CLASSES]; /* owned; linked by next_free */
         size_t       kept_bytes;
         bool         is_closed; /* the owner is gone: nothing is kept any more */
@@ -32,11 +36,15 @@ static uint32_t class_of(size_t cap) {
         return size_class;
 }
 
+static void free_buf(struct buf *b) {
+        mem_free_large(b, sizeof(*b) + b->cap);
+}
+
 static void free_chain(struct buf *b) {
         while (b) {
                 struct buf *next = b->next_free;
 
-                free(b);
+                free_buf(b);
                 b = next;
         }
 }
@@ -50,9 +58,19 @@ struct buf_pool *buf_pool_new(size_t max_kept_bytes) {
         return pool;
 }
 
+void buf_pool_set_budget(struct buf_pool *pool, struct byte_budget *budget) {
+        pool->account.budget = budget;
+        pool->max_kept_bytes = MIN(pool->max_kept_bytes, budget->max / KEPT_SHARE);
+}
+
+struct byte_budget *buf_pool_budget(const struct buf_pool *pool) {
+        return pool ? pool->account.budget : NULL;
+}
+
 static void put_pool(struct buf_pool *pool) {
         if (!ref_put(&pool->ref))
                 return;
+        byte_account_close(&pool->account);
         mutex_done(&pool->lock);
         free(pool);
 }
@@ -98,16 +116,27 @@ void buf_pool_trim(struct buf_pool *pool) {
         free_chain(chain);
 }
 
-static struct buf *take_kept(struct buf_pool *pool, uint32_t size_class) {
+/* Charges the account for one of this class; false without room. *ret is one that was kept, or
+ * NULL. */
+static bool take_kept(struct buf_pool *pool, uint32_t size_class, struct buf **ret) {
         struct buf *b;
         MUTEX_GUARD(&pool->lock);
 
+        if (UNLIKELY(!byte_account_take(&pool->account, class_bytes(size_class))))
+                return false;
         b = pool->kept[size_class];
         if (b) {
                 pool->kept[size_class] = b->next_free;
                 pool->kept_bytes -= b->cap;
         }
-        return b;
+        *ret = b;
+        return true;
+}
+
+static void give_back(struct buf_pool *pool, size_t bytes) {
+        MUTEX_GUARD(&pool->lock);
+
+        byte_account_give(&pool->account, bytes);
 }
 
 static struct buf *allocate(size_t cap, uint32_t size_class) {
@@ -124,28 +153,54 @@ static struct buf *allocate(size_t cap, uint32_t size_class) {
         return b;
 }
 
+static void begin(struct buf *b, struct buf_pool *pool, struct byte_budget *budget) {
+        ref_init(&b->ref);
+        b->pool = pool;
+        b->next_free = NULL;
+        b->budget = budget;
+        b->len = 0;
+}
+
+/* One without a pool, which the budget sees all the same. */
+static struct buf *new_alone(struct byte_budget *budget, size_t cap) {
+        struct buf *b;
+
+        if (budget && !byte_budget_take(budget, cap)) {
+                byte_budget_refused(budget);
+                return NULL;
+        }
+        b = allocate(cap, BUF_CLASSES);
+        if (b)
+                begin(b, NULL, budget);
+        else if (budget)
+                byte_budget_give(budget, cap);
+        return b;
+}
+
 struct buf *buf_new(struct buf_pool *pool, size_t cap) {
         uint32_t    size_class = class_of(cap);
         struct buf *b = NULL;
 
-        if (size_class == BUF_CLASSES)
-                pool = NULL;
-        if (pool) {
-                cap = class_bytes(size_class);
-                b = take_kept(pool, size_class);
+        if (!pool || size_class == BUF_CLASSES)
+                return new_alone(buf_pool_budget(pool), cap);
+        cap = class_bytes(size_class);
+        if (UNLIKELY(!take_kept(pool, size_class, &b))) {
+                byte_budget_refused(pool->account.budget);
+                return NULL;
         }
         if (!b)
                 b = allocate(cap, size_class);
-        if (!b)
+        if (!b) {
+                give_back(pool, cap);
                 return NULL;
-
-        ref_init(&b->ref);
-        b->pool = pool;
-        b->next_free = NULL;
-        b->len = 0;
-        if (pool)
-                ref_get(&pool->ref);
+        }
+        begin(b, pool, NULL);
+        ref_get(&pool->ref);
         return b;
+}
+
+const char *buf_pool_shortage(const struct buf_pool *pool, size_t cap) {
+        return byte_budget_fits(buf_pool_budget(pool), cap) ? "out of memory" : BYTE_BUDGET_USED_UP;
 }
 
 void buf_ref(struct buf *b) {
@@ -156,6 +211,7 @@ void buf_ref(struct buf *b) {
 static bool keep(struct buf_pool *pool, struct buf *b) {
         MUTEX_GUARD(&pool->lock);
 
+        byte_account_give(&pool->account, b->cap);
         if (pool->is_closed || b->cap > pool->max_kept_bytes ||
             pool->kept_bytes > pool->max_kept_bytes - b->cap)
                 return false;
@@ -172,10 +228,12 @@ void buf_unref(struct buf *b) {
                 return;
         pool = STEAL(b->pool);
         if (!pool) {
-                free(b);
+                if (b->budget)
+                        byte_budget_give(b->budget, b->cap);
+                free_buf(b);
                 return;
         }
         if (!keep(pool, b))
-                free(b);
+                free_buf(b);
         put_pool(pool);
 }

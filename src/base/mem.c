@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/mem.h"
 
+#include "base/reserve.h"
+
 #include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,6 +45,15 @@ static COLD NORETURN void end_process(size_t size) {
         abort();
 }
 
+/* The allocator has nothing. */
+static COLD void *take_reserve(size_t size) {
+        void *memory = reserve_take(size);
+
+        if (!memory)
+                end_process(size);
+        return memory;
+}
+
 /* malloc(0) may give NULL, which would look like a failure. */
 static size_t at_least_one(size_t size) {
         return size > 0 ? size : 1;
@@ -51,31 +62,29 @@ static size_t at_least_one(size_t size) {
 void *mem_alloc(size_t size) {
         void *memory = malloc(at_least_one(size));
 
-        if (UNLIKELY(!memory))
-                end_process(size);
-        return memory;
+        return LIKELY(memory != NULL) ? memory : take_reserve(size);
 }
 
 void *mem_aligned_alloc(size_t alignment, size_t size) {
         void *memory = NULL;
 
-        if (UNLIKELY(posix_memalign(&memory, alignment, at_least_one(size)) != 0))
+        if (LIKELY(posix_memalign(&memory, alignment, at_least_one(size)) == 0))
+                return memory;
+        if (alignment > RESERVE_ALIGNMENT)
                 end_process(size);
-        return memory;
+        return take_reserve(size);
 }
 
 void *mem_zalloc(size_t size) {
         void *memory = calloc(1, at_least_one(size));
 
-        if (UNLIKELY(!memory))
-                end_process(size);
-        return memory;
+        return LIKELY(memory != NULL) ? memory : memset(take_reserve(size), 0, size);
 }
 
 void *mem_realloc(void *old, size_t size) {
         void *memory = realloc(old, at_least_one(size));
 
-        if (UNLIKELY(!memory))
+        if (UNLIKELY(!memory) && !(memory = reserve_move(old, size)))
                 end_process(size);
         return memory;
 }
@@ -98,15 +107,19 @@ char *mem_strdup(const char *text) {
 }
 
 char *mem_printf(const char *format, ...) {
-        va_list args;
-        char   *text = NULL;
-        int     printed;
+        va_list args, again;
+        char   *text;
+        int     len;
 
         va_start(args, format);
-        printed = vasprintf(&text, format, args);
-        va_end(args);
-        if (UNLIKELY(printed < 0))
+        va_copy(again, args);
+        len = vsnprintf(NULL, 0, format, again);
+        va_end(again);
+        if (UNLIKELY(len < 0))
                 end_process(0);
+        text = mem_alloc((size_t)len + 1);
+        vsnprintf(text, (size_t)len + 1, format, args);
+        va_end(args);
         return text;
 }
 
@@ -137,6 +150,17 @@ void mem_forget(void *at, size_t size) {
 
         if (first < end) /* a failure leaves the pages where they are */
                 madvise((char *)at + (first - (uintptr_t)at), end - first, MADV_DONTNEED);
+}
+
+static _Thread_local TLS_EARLY mem_take_fn take_large;
+
+void mem_free_large_by(mem_take_fn take) {
+        take_large = take;
+}
+
+void mem_free_large(void *block, size_t size) {
+        if (size < MEM_LARGE_BYTES || !take_large || !take_large(block, size))
+                free(block);
 }
 
 void mem_give_back(void) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Allocation and checked size arithmetic.
  *
- * mem_* never return NULL: sizes that our own code fixes; when memory is short the process ends
- * with a clear line. try_* return NULL: every size that a peer or a file can influence, after it
- * was limited. Tests make the n-th try_alloc fail with mem_fail_after().
+ * mem_* never return NULL: sizes that our own code fixes, and small. When memory is short they take
+ * from the reserve (base/reserve.h), and without one the process ends with a clear line. try_*
+ * return NULL: every size that a peer or a file can influence, after it was limited. Tests make the
+ * n-th try_alloc fail with mem_fail_after().
  */
 #pragma once
 
@@ -37,6 +38,14 @@ void mem_give_back(void);
 /* What is there is not needed any more: its whole pages go back to the system, and come again,
  * zeroed, when somebody writes there. For blocks of megabytes. */
 void mem_forget(void *at, size_t size);
+
+/* Giving back many megabytes takes long: the system looks at each page. On a thread that must not take
+ * long, blocks of MEM_LARGE_BYTES and more go to `take`, which frees them little by little; false: it
+ * did not take it. Elsewhere mem_free_large() is free(). */
+#define MEM_LARGE_BYTES ((size_t)4 << 20)
+typedef bool (*mem_take_fn)(void *block, size_t size);
+void mem_free_large_by(mem_take_fn take); /* of this thread; NULL = as before */
+void mem_free_large(void *block, size_t size);
 
 /* The n-th try_* call from now (1 = the next) fails, and every later one too; 0 turns it off.
  * Per thread; for tests. */

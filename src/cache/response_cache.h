@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The response cache of a server: answers that need no execution.
- *
- *     the server infers --> response_cache_answer() --> it is kept: answered and released at once
- *                                  '------------------> it is not: to the scheduler, and the first
- *                                                       response that is sent comes by here
+/* The response cache of a server: answers that need no execution. It is asked by a scheduler in front
+ * of the model's own (cache/cached_scheduler.h).
  *
  * Models take part by their configuration (response_cache { enable: true }). What is kept, and
  * what is thrown away, is the business of the cache's library.

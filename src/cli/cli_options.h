@@ -40,6 +40,7 @@ struct cli_options {
         bool             strict_readiness;
         const char      *api_key_file; /* NULL = no keys are asked for */
         struct cli_texts in_flight_limit;
+        int64_t          memory_budget_bytes; /* 0 = a quarter of what the process may use */
         const char      *model_control_mode;
         int64_t          poll_secs;
         struct cli_texts load_model;
@@ -77,6 +78,7 @@ struct cli_options {
         int64_t          http_header_timeout_ms;
         int64_t          http_idle_timeout_ms;
         int64_t          http_min_body_rate;
+        int64_t          http_min_answer_rate;
         struct cli_tls   http_tls;
 
         /* GRPC */
@@ -99,6 +101,7 @@ struct cli_options {
         int64_t          grpc_max_age_grace_ms; /* 0 = unlimited */
         struct cli_texts grpc_restricted_protocol;
         int64_t          grpc_max_message_bytes;
+        int64_t          grpc_max_decompressed_bytes;
         int64_t          grpc_max_connections;
         int64_t          grpc_max_connections_per_address; /* 0 = any number */
         int64_t          grpc_max_streams;
@@ -106,6 +109,7 @@ struct cli_options {
         int64_t          grpc_max_header_fields;
         int64_t          grpc_header_timeout_ms;
         int64_t          grpc_min_message_rate;
+        int64_t          grpc_min_answer_rate;
         struct cli_tls   grpc_tls;
 
         /* metrics */
@@ -116,8 +120,9 @@ struct cli_options {
         struct cli_texts metrics_config;
         struct cli_tls   metrics_tls; /* no certificate given: that of HTTP */
 
-        /* shared memory */
+        /* what clients may bring along */
         bool             allow_client_shm;
+        bool             allow_uploaded_backends;
 
         /* traces; the older forms are -2 or NULL when they were not given */
         struct cli_texts trace_config;

@@ -103,14 +103,17 @@ struct error *ctl_get(struct ctl *c, const char *path, struct str *ret_body) {
         return ctl_ask(c, &(struct http_question){ .path = path }, ret_body, NULL);
 }
 
+/* A name with other characters than ASCII is percent-encoded as a whole; in any other a '%' stands
+ * for itself. */
 char *ctl_escape(struct ctl *c, const char *part) {
+        const char *escaped = str_is_plain(str_of(part)) ? "#?/" : "#?/%";
         AUTO_STRBUF out = { 0 };
 
         strbuf_init(&out, 0);
         for (; *part != '\0'; part++) {
                 unsigned char b = (unsigned char)*part;
 
-                if (b > ' ' && b < 0x7f && strchr("#?/", b) == NULL)
+                if (b > ' ' && b < 0x7f && strchr(escaped, b) == NULL)
                         strbuf_putc(&out, (char)b);
                 else
                         strbuf_printf(&out, "%%%02X", b);

@@ -140,7 +140,7 @@ enum presence { PRESENCE_UNTOLD, PRESENCE_UNKNOWN, PRESENCE_IDLE, PRESENCE_LOADE
 /* Servers answer the unload of anything with success, of a misspelt name as well; what was there is
  * for the index to tell, if it may be asked. */
 static struct error *find_model(struct ctl *c, enum presence *ret) {
-        struct str         name = str_of(ctl_escape(c, c->model)), body, cells[N_INDEX_CELLS];
+        struct str         name = str_of(c->model), body, cells[N_INDEX_CELLS];
         struct json_reader r;
         AUTO_ERROR         err = post(c, "/v2/repository/index", STR_LIT("{}"), &body);
 

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "frontend/curl_library.h"
 
+#include <arpa/inet.h>
 #include <string.h>
 
 #define CONNECT_TIMEOUT_S 10L
@@ -41,6 +42,43 @@ static size_t on_header(char *bytes, size_t size, size_t n, void *userp) {
         return size * n;
 }
 
+/* The host of "scheme://user@host:port/path"; without the brackets of an IPv6 address. */
+static struct str host_of(const char *url) {
+        const char *begin = strstr(url, "://");
+        struct str  host, user;
+
+        host = str_of(begin ? begin + 3 : url);
+        host.len = strcspn(host.ptr, "/?#");
+        while (memchr(host.ptr, '@', host.len))
+                host = str_split(host, '@', &user);
+        if (host.len > 0 && host.ptr[0] == '[') {
+                host = str_range(host.ptr + 1, host.len - 1);
+                str_split(host, ']', &host);
+        } else {
+                str_split(host, ':', &host);
+        }
+        return host;
+}
+
+/* 127.0.0.0/8, ::1, and the names that mean them (RFC 6761, 6.3). */
+static bool is_loopback(struct str host) {
+        char            text[INET6_ADDRSTRLEN];
+        struct in_addr  v4;
+        struct in6_addr v6;
+
+        if (host.len > 0 && host.ptr[host.len - 1] == '.')
+                host.len--;
+        if (str_equal_nocase(host, STR_LIT("localhost")))
+                return true;
+        if (host.len >= sizeof(text))
+                return false;
+        memcpy(text, host.ptr, host.len);
+        text[host.len] = '\0';
+        if (inet_pton(AF_INET, text, &v4) == 1)
+                return ntohl(v4.s_addr) >> 24 == 127;
+        return inet_pton(AF_INET6, text, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
 static bool has_tls(const struct http_client_options *o) {
         return strncmp(o->url, "https://", 8) == 0;
 }
@@ -68,6 +106,9 @@ static struct error *set_up(struct http_client *c) {
         curl->easy_setopt(c->easy, CURLOPT_PROTOCOLS_STR, "http,https");
         curl->easy_setopt(c->easy, CURLOPT_PATH_AS_IS, 1L); /* a model may be called ".." */
         curl->easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
+        /* A proxy elsewhere would ask itself. Others are asked as http_proxy and no_proxy say. */
+        if (is_loopback(host_of(c->options->url)))
+                curl->easy_setopt(c->easy, CURLOPT_NOPROXY, "*");
         curl->easy_setopt(c->easy, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_S);
         curl->easy_setopt(c->easy, CURLOPT_TIMEOUT, (long)MIN(c->options->timeout_s, 1000000));
         curl->easy_setopt(c->easy, CURLOPT_USERAGENT, "neso/" NESO_VERSION);

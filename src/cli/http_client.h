@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A client for a running server: one request after the other, each waited for.
+/* A client for a running server: one request after the other, each waited for. The variables
+ * http_proxy, https_proxy and no_proxy count as for other clients, but a server on this machine's
+ * loopback addresses is asked without a proxy.
  *
  * Ownership.  http_client_free() ends it. Texts of the options are borrowed for its life.
  * Threads.  One.

@@ -67,6 +67,11 @@ static const struct option_row server_rows[] = {
           .argument = "<[model,]requests|bytes=n>",
           .help = "Most requests, or bytes of their messages, at a time, of all models or of one; "
                   "beyond, they are refused at once." },
+        { .name = "memory-budget", .kind = OPTION_NUMBER, .offset = AT(memory_budget_bytes),
+          .argument = "<bytes>", .min = 0, .max = 9007199254740992.0,
+          .default_text = "0 (a quarter of what the process may use)",
+          .help = "Most memory for requests and answers at a time, decompressed; beyond, large ones "
+                  "are refused at once. At least 16777216." },
 };
 
 static const struct option_row models_rows[] = {
@@ -101,6 +106,9 @@ static const struct option_row models_rows[] = {
         { .name = "model-load-retry-count", .kind = OPTION_NUMBER,
           .offset = AT(model_load_retries), .argument = "<integer>", .max = 1000,
           .default_text = "0", .help = "Further attempts to load a model that failed." },
+        { .name = "allow-uploaded-backends", .kind = OPTION_BOOL,
+          .offset = AT(allow_uploaded_backends), .argument = "<boolean>", .default_text = "false",
+          .help = "Let load requests bring shared objects and other code, which the server runs." },
         { .name = "model-namespacing", .kind = OPTION_BOOL, .offset = AT(model_namespacing),
           .argument = "<boolean>", .default_text = "false",
           .help = "Allow the same model name in several repositories." },
@@ -158,6 +166,10 @@ static const struct option_row http_rows[] = {
         { .name = "http-min-body-rate", .kind = OPTION_NUMBER, .offset = AT(http_min_body_rate),
           .argument = "<bytes/s>", .min = 0, .max = 1073741824, .default_text = "1024",
           .help = "Slowest upload, averaged over 10 seconds." },
+        { .name = "http-min-answer-rate", .kind = OPTION_NUMBER,
+          .offset = AT(http_min_answer_rate), .argument = "<bytes/s>", .min = 0,
+          .max = 1073741824, .default_text = "1024",
+          .help = "Slowest reading of an answer, averaged over --http-idle-timeout-ms." },
         TLS_ROWS("http", http_tls, "HTTP", "\"\""),
 };
 
@@ -224,7 +236,11 @@ static const struct option_row grpc_rows[] = {
         { .name = "grpc-max-message-size", .kind = OPTION_NUMBER,
           .offset = AT(grpc_max_message_bytes), .argument = "<bytes>", .min = 1,
           .max = 2147483647, .default_text = "1073741824",
-          .help = "Largest request message, also once decompressed." },
+          .help = "Largest request message." },
+        { .name = "grpc-max-decompressed-size", .kind = OPTION_NUMBER,
+          .offset = AT(grpc_max_decompressed_bytes), .argument = "<bytes>", .min = 1,
+          .max = 2147483647, .default_text = "67108864",
+          .help = "Largest size of a compressed request message once it is decompressed." },
         { .name = "grpc-max-connections", .kind = OPTION_NUMBER,
           .offset = AT(grpc_max_connections), .argument = "<integer>", .min = 1, .max = 10000000,
           .default_text = "16384",
@@ -249,6 +265,10 @@ static const struct option_row grpc_rows[] = {
           .offset = AT(grpc_min_message_rate), .argument = "<bytes/s>", .min = 0,
           .max = 1073741824, .default_text = "1024",
           .help = "Slowest upload, averaged over 10 seconds." },
+        { .name = "grpc-min-answer-rate", .kind = OPTION_NUMBER,
+          .offset = AT(grpc_min_answer_rate), .argument = "<bytes/s>", .min = 0,
+          .max = 1073741824, .default_text = "1024",
+          .help = "Slowest reading of answers, averaged over 75 seconds." },
 };
 
 static const struct option_row cloud_rows[] = {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cli/serve.h"
 
+#include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/reserve.h"
 #include "cli/access_log.h"
 #include "cli/core_options.h"
 #include "cli/open_files.h"
@@ -18,10 +20,12 @@
 #include "frontend/admission.h"
 #include "frontend/core_error.h"
 #include "frontend/endpoint.h"
+#include "frontend/memory_metrics.h"
 #include "frontend/shared_memory.h"
 #include "frontend/tracer.h"
 #include "http/http_infer.h"
 #include "http/http_server.h"
+#include "net/loop.h"
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
@@ -29,12 +33,17 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Less would not do for the read buffers of a few clients. */
+#define MIN_BUDGET_BYTES (16 << 20)
+
 struct serve {
         struct cli_options          options;
         struct TRITONSERVER_Server *core;
         struct serve_keys           keys;
         struct endpoint_policy      policy; /* of HTTP and of the metrics port */
         struct admission            admission;     /* for both protocols */
+        struct byte_budget          budget;        /* likewise, and for the metrics port */
+        struct memory_metrics      *memory_metrics; /* NULL without a metrics port */
         struct shared_memory       *shared_memory; /* likewise */
         struct serve_tls            tls;
         struct http_infer          *infer;
@@ -65,6 +74,18 @@ static void on_rejected(void *owner, const char *limit) {
         TRITONSERVER_ErrorDelete(NESO_ServerObserveRejected(s->core, limit));
 }
 
+/* "<what>: <Code> - <text>", as the reference server reports what ends its start. Takes `err`. */
+static struct error *name_step(struct error *err, const char *what) {
+        struct error *named;
+
+        if (err == NULL)
+                return NULL;
+        named = error_new(err->code, "%s: %s - %s", what, error_code_string(err->code),
+                          err->message);
+        error_free(err);
+        return named;
+}
+
 static struct error *start_core(struct serve *s) {
         struct TRITONSERVER_ServerOptions *core_options;
         struct error                      *err;
@@ -72,14 +93,7 @@ static struct error *start_core(struct serve *s) {
         TRY(core_options_make(&s->options, &core_options));
         err = core_error_take(TRITONSERVER_ServerNew(&s->core, core_options));
         TRITONSERVER_ServerOptionsDelete(core_options);
-        if (err == NULL)
-                return NULL;
-
-        struct error *told = error_new(err->code, "creating server: %s - %s",
-                                       error_code_string(err->code), err->message);
-
-        error_free(err);
-        return told;
+        return name_step(err, "creating server");
 }
 
 static void set_limits(const struct cli_options *o, struct http_limits *l) {
@@ -92,6 +106,8 @@ static void set_limits(const struct cli_options *o, struct http_limits *l) {
         l->idle_time_ns = (uint64_t)o->http_idle_timeout_ms * NS_PER_MS;
         l->body_window_bytes =
                 (size_t)((uint64_t)o->http_min_body_rate * (l->body_window_ns / NS_PER_S));
+        l->write_window_bytes =
+                (size_t)o->http_min_answer_rate * (size_t)o->http_idle_timeout_ms / 1000;
 }
 
 /* NULL without limits: then requests are not counted. */
@@ -116,6 +132,7 @@ static struct error *start_http(struct serve *s) {
         options.port = (uint16_t)o->http_port;
         options.reuse_port = o->reuse_http_port;
         options.tls = s->tls.http;
+        options.budget = &s->budget;
         options.n_threads = (size_t)o->http_threads;
         set_limits(o, &options.limits);
         options.routes = http_api_routes();
@@ -143,14 +160,18 @@ static struct error *start_metrics(struct serve *s) {
         const struct cli_options  *o = &s->options;
         struct http_server_options options;
 
+        TRY(memory_metrics_new(&s->budget, &s->memory_metrics));
         http_server_options_init(&options);
         options.name = "neso-metrics";
         options.address = metrics_address(o);
         options.port = (uint16_t)o->metrics_port;
         options.tls = s->tls.metrics;
+        options.budget = &s->budget;
         options.n_threads = 1;
         options.routes = http_metrics_routes();
-        options.service = (struct http_service){ .core = s->core, .policy = &s->policy };
+        options.service = (struct http_service){ .core = s->core,
+                                                 .policy = &s->policy,
+                                                 .memory_metrics = s->memory_metrics };
         options.on_rejected = on_rejected;
         options.owner = s;
         TRY(http_server_new(&options, &s->metrics));
@@ -192,6 +213,10 @@ static struct error *check_ports(const struct cli_options *o) {
 static struct error *check_options(const struct cli_options *o) {
         if (o->model_repository.n_items == 0)
                 return error_new(ERR_INVALID_ARG, "--model-repository must be specified");
+        if (o->memory_budget_bytes > 0 && o->memory_budget_bytes < MIN_BUDGET_BYTES)
+                return error_new(ERR_INVALID_ARG,
+                                 "--memory-budget must be at least %d bytes, got: %lld",
+                                 MIN_BUDGET_BYTES, (long long)o->memory_budget_bytes);
         return check_ports(o);
 }
 
@@ -218,6 +243,19 @@ static struct error *read_admission(struct serve *s) {
         return NULL;
 }
 
+static void on_over_budget(void *owner) {
+        on_rejected(owner, "memory_budget");
+}
+
+static void init_budget(struct serve *s) {
+        int64_t wished = s->options.memory_budget_bytes;
+
+        byte_budget_init(&s->budget, wished > 0 ? (size_t)wished : byte_budget_default());
+        s->budget.on_refused = on_over_budget;
+        s->budget.owner = s;
+        s->grpc.budget = &s->budget;
+}
+
 static struct error *start_poller(struct serve *s) {
         if (strcmp(s->options.model_control_mode, "poll") != 0 || s->options.poll_secs == 0)
                 return NULL;
@@ -234,10 +272,25 @@ static void tell_of_open_files(const struct cli_options *o, uint64_t may_open) {
                          (unsigned long long)may_open, (unsigned long long)needed);
 }
 
+static struct error *start_services(struct serve *s) {
+        const struct cli_options *o = &s->options;
+
+        if (o->allow_grpc)
+                TRY(name_step(serve_grpc_start(&s->grpc, s->core, s->shared_memory,
+                                               s->logs_access),
+                              "failed to start GRPC service"));
+        if (o->allow_http)
+                TRY(name_step(start_http(s), "failed to start HTTP service"));
+        if (o->allow_metrics)
+                TRY(name_step(start_metrics(s), "failed to start Metrics service"));
+        return NULL;
+}
+
 static struct error *start(struct serve *s) {
         uint64_t may_open = open_files_raise(open_files_needed(&s->options));
 
         TRY(check_options(&s->options));
+        init_budget(s);
         TRY(read_policy(s));
         TRY(read_admission(s));
         TRY(serve_tls_prepare(&s->tls, &s->options));
@@ -253,12 +306,7 @@ static struct error *start(struct serve *s) {
         TRY(tracer_new(&s->trace_config, s->core, &s->tracer));
         s->grpc.tracer = s->tracer;
         serve_keys_start(&s->keys, s->core);
-        if (s->options.allow_grpc)
-                TRY(serve_grpc_start(&s->grpc, s->core, s->shared_memory, s->logs_access));
-        if (s->options.allow_http)
-                TRY(start_http(s));
-        if (s->options.allow_metrics)
-                TRY(start_metrics(s));
+        TRY(start_services(s));
         return start_poller(s);
 }
 
@@ -308,6 +356,7 @@ static int stop(struct serve *s) {
         serve_grpc_stop(&s->grpc, deadline_ns);
         end_http(&s->metrics, deadline_ns);
         tracer_free(s->tracer);
+        memory_metrics_free(s->memory_metrics);
         if (s->core != NULL)
                 TRITONSERVER_ErrorDelete(TRITONSERVER_ServerDelete(s->core));
         free_all(s);
@@ -363,6 +412,8 @@ int serve_main(int argc, char **argv) {
         int           code;
 
         signals_block();
+        reserve_open();
+        loop_use_reserve();
         /* Before shared_memory_new(), which handles SIGBUS. Without it, crashes only say less. */
         TRITONSERVER_ErrorDelete(NESO_ReportCrashes());
         log_set_sink(to_core_log, core_log_is_enabled);

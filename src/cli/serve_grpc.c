@@ -42,6 +42,7 @@ static void set_limits(const struct cli_options *o, struct grpc_limits *l) {
         l->header_bytes = (size_t)o->grpc_max_header_bytes;
         l->header_fields = (size_t)o->grpc_max_header_fields;
         l->message_bytes = (size_t)o->grpc_max_message_bytes;
+        l->decompressed_bytes = (size_t)o->grpc_max_decompressed_bytes;
         l->connections = (size_t)o->grpc_max_connections;
         l->connections_per_address = (size_t)o->grpc_max_connections_per_address;
         l->streams = (uint32_t)o->grpc_max_streams;
@@ -49,6 +50,8 @@ static void set_limits(const struct cli_options *o, struct grpc_limits *l) {
         l->header_time_ns = ns_of(o->grpc_header_timeout_ms);
         l->message_window_bytes =
                 (size_t)((uint64_t)o->grpc_min_message_rate * (l->message_window_ns / NS_PER_S));
+        l->write_window_bytes =
+                (size_t)((uint64_t)o->grpc_min_answer_rate * (l->write_stall_ns / NS_PER_S));
         l->keepalive_time_ns = ns_of(o->grpc_keepalive_ms);
         l->keepalive_timeout_ns = ns_of(o->grpc_keepalive_timeout_ms);
         l->keepalive_permit_without_calls = o->grpc_keepalive_without_calls;
@@ -104,6 +107,7 @@ struct error *serve_grpc_start(struct serve_grpc *g, struct TRITONSERVER_Server 
         options.port = (uint16_t)o->grpc_port;
         options.reuse_port = o->reuse_grpc_port;
         options.tls = g->tls;
+        options.budget = g->budget;
         options.n_threads = (size_t)o->grpc_threads;
         set_limits(o, &options.limits);
         options.compression = g->compression;

@@ -18,6 +18,7 @@
 
 struct TRITONSERVER_Server;
 struct admission;
+struct byte_budget;
 struct tracer;
 struct cli_options;
 struct grpc_infer;
@@ -28,6 +29,7 @@ struct tls_context;
 struct serve_grpc {
         const struct cli_options   *options; /* borrowed */
         struct tls_context         *tls;     /* borrowed; NULL = plain */
+        struct byte_budget         *budget;  /* borrowed */
         struct TRITONSERVER_Server *core;    /* borrowed */
         struct endpoint_policy      policy;
         enum grpc_compression_level compression;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/byte_budget.h"
 #include "base/mem.h"
 
 /* Added to the window bits: what inflateInit2() and deflateInit2() make of the header. */
@@ -19,17 +20,15 @@
 #define MOVE_STEP ((size_t)4 << 20) /* below, giving back costs more than it brings */
 #define FIRST_OUTPUT_BYTES ((size_t)4096)
 
-_Static_assert(GZIP_MAX_RATIO == 1000, "a text below tells it");
-
 const char *gzip_status_text(enum gzip_status status) {
         static const char *const texts[] = {
                 [GZIP_OK] = "no error",
                 [GZIP_TOO_LARGE] = "the decompressed size exceeds the maximum",
-                [GZIP_TOO_DENSE] = "it expands to more than 1000 times its size",
                 [GZIP_CORRUPT] = "the compressed text is damaged, or neither gzip nor zlib",
                 [GZIP_TRUNCATED] = "the compressed text is incomplete",
                 [GZIP_TRAILING] = "the compressed text is followed by something else",
                 [GZIP_NO_MEMORY] = "out of memory",
+                [GZIP_OVER_BUDGET] = BYTE_BUDGET_USED_UP,
         };
 
         return texts[status];
@@ -67,7 +66,6 @@ enum reader_position {
 struct gzip_reader {
         z_stream             z;
         size_t               max_bytes;
-        size_t               n_taken;
         size_t               n_written;
         enum reader_position position;
         bool                 is_gzip;
@@ -143,7 +141,6 @@ static enum gzip_status step(struct gzip_reader *r, struct str *in, struct room 
                 *in = str_range(in->ptr + n_in, in->len - n_in);
         room->at += n_out;
         room->left -= n_out;
-        r->n_taken += n_in;
         r->n_written += n_out;
         *ret_progress = n_in > 0 || n_out > 0;
         if (result == Z_STREAM_END)
@@ -155,11 +152,7 @@ static enum gzip_status step(struct gzip_reader *r, struct str *in, struct room 
 static enum gzip_status read_members(struct gzip_reader *r, struct str *in, struct room *room) {
         enum gzip_status status = GZIP_OK;
         bool             has_progress = true;
-        size_t           n_given;
 
-        /* The ratio is to what was given, not to what was taken: the sender did send it. */
-        if (!size_add(r->n_taken, in->len, &n_given))
-                n_given = SIZE_MAX;
         while (status == GZIP_OK && room->left > 0 && has_progress) {
                 if (r->position != IN_MEMBER) {
                         if (in->len == 0)
@@ -169,9 +162,6 @@ static enum gzip_status read_members(struct gzip_reader *r, struct str *in, stru
                                 break;
                 }
                 status = step(r, in, room, &has_progress);
-                if (status == GZIP_OK && r->n_written > GZIP_FREE_BYTES &&
-                    r->n_written / GZIP_MAX_RATIO > n_given)
-                        status = GZIP_TOO_DENSE;
         }
         return status;
 }
@@ -225,7 +215,8 @@ static enum gzip_status grow_buf(struct target *t) {
                 return GZIP_NO_MEMORY;
         larger = buf_new(t->pool, MAX(cap, 1u));
         if (larger == NULL)
-                return GZIP_NO_MEMORY;
+                return byte_budget_fits(buf_pool_budget(t->pool), cap) ? GZIP_NO_MEMORY
+                                                                       : GZIP_OVER_BUDGET;
         if (t->buf != NULL)
                 move_bytes(larger, t->buf, t->len);
         buf_unref(t->buf);
@@ -235,13 +226,16 @@ static enum gzip_status grow_buf(struct target *t) {
 
 /* Some room behind what is written, at least one byte. */
 static enum gzip_status target_room(struct target *t, struct room *ret_room) {
-        size_t wanted;
+        enum gzip_status status = GZIP_OK;
+        size_t           wanted;
 
         if (t->len == t->max_bytes)
                 return GZIP_TOO_LARGE;
         if (t->text == NULL) {
-                if ((t->buf == NULL || t->buf->cap == t->len) && grow_buf(t) != GZIP_OK)
-                        return GZIP_NO_MEMORY;
+                if (t->buf == NULL || t->buf->cap == t->len)
+                        status = grow_buf(t);
+                if (status != GZIP_OK)
+                        return status;
                 *ret_room = (struct room){ t->buf->bytes + t->len, t->buf->cap - t->len };
                 return GZIP_OK;
         }

@@ -3,9 +3,9 @@
  *
  * Inflating tells the two formats apart by itself, whatever a header called them. A gzip body may
  * consist of several members, one after the other; a zlib body is one stream. Anything behind the
- * end is refused. Two bounds hold against bodies that explode: `max_bytes` of output, and, beyond
- * GZIP_FREE_BYTES of output, at most GZIP_MAX_RATIO bytes out for each byte in. The bounds have
- * statuses of their own, so that the caller can answer in its own words.
+ * end is refused. Two bounds hold against bodies that explode: `max_bytes` of output, and the byte
+ * budget of the pool that the output comes from. They have statuses of their own, so that the
+ * caller can answer in its own words.
  *
  * Pieces as they arrive:
  *
@@ -27,17 +27,14 @@
 #include <stddef.h>
 #include <sys/uio.h>
 
-#define GZIP_FREE_BYTES (1024u * 1024u)
-#define GZIP_MAX_RATIO 1000u
-
 enum gzip_status {
         GZIP_OK,
         GZIP_TOO_LARGE, /* more than max_bytes come out */
-        GZIP_TOO_DENSE, /* more than GZIP_MAX_RATIO to 1 */
         GZIP_CORRUPT,   /* neither gzip nor zlib, or damaged */
         GZIP_TRUNCATED, /* the input stops too early; an empty input too */
         GZIP_TRAILING,  /* something follows the end */
         GZIP_NO_MEMORY,
+        GZIP_OVER_BUDGET, /* the pool's byte budget has no room for what comes out */
 };
 
 enum gzip_format {

@@ -119,6 +119,62 @@ static void skip_blanks(struct pb_lexer *l) {
         }
 }
 
+/* Moves over the text that a patch replaces. */
+static void leave_patch(struct pb_lexer *l) {
+        const struct pb_patch *patch = l->patch++;
+
+        for (const char *c = patch->from; c < patch->to; c++) {
+                if (*c != '\n')
+                        continue;
+                l->line++;
+                l->column = 1;
+                l->counted = c + 1;
+        }
+        l->at = MAX(patch->to, patch->from);
+        l->end = l->text_end;
+        l->text_end = NULL;
+}
+
+/* To the next token, which may be one of a patch. */
+static void find_token(struct pb_lexer *l) {
+        for (;;) {
+                skip_blanks(l);
+                if (l->text_end != NULL && l->at == l->end) {
+                        leave_patch(l);
+                } else if (l->text_end == NULL && l->patch < l->patch_end &&
+                           l->at >= l->patch->from) {
+                        l->column = place_at(l, l->patch->from).column;
+                        l->counted = l->patch->from;
+                        l->text_end = l->end;
+                        l->at = l->patch->text;
+                        l->end = l->at + strlen(l->at);
+                } else {
+                        return;
+                }
+        }
+}
+
+static void locate_token(struct pb_lexer *l) {
+        struct pb_token *token = &l->token;
+
+        token->is_patched = l->text_end != NULL;
+        if (token->is_patched) {
+                token->place = (struct pb_place){ l->line, l->column };
+                token->from = l->patch->from;
+                token->is_first = false;
+                return;
+        }
+        token->place = place_at(l, l->at);
+        token->from = l->at;
+        l->column = token->place.column;
+        l->counted = l->at;
+        token->is_first = l->indent_line != l->line;
+        if (token->is_first) {
+                l->indent_line = l->line;
+                l->indent = l->column;
+        }
+}
+
 /* The byte after the closing quote. Strings end on the line where they begin. */
 static struct error *scan_string(struct pb_lexer *l, const char **ret_end) {
         char quote = *l->at;
@@ -131,7 +187,8 @@ static struct error *scan_string(struct pb_lexer *l, const char **ret_end) {
                 if (*c == '\\' && c + 1 < l->end && c[1] != '\n')
                         c++;
         }
-        return pb_lexer_locate(l, place_at(l, l->at),
+        l->is_broken = true;
+        return pb_lexer_locate(l, l->token.place,
                                error_new(ERR_INVALID_ARG, "string is not terminated"));
 }
 
@@ -154,10 +211,8 @@ struct error *pb_lexer_next(struct pb_lexer *l) {
         const char *end;
         char        c;
 
-        skip_blanks(l);
-        l->token.place = place_at(l, l->at);
-        l->column = l->token.place.column;
-        l->counted = l->at;
+        find_token(l);
+        locate_token(l);
         l->token.text = str_range(l->at, 0);
         l->token.kind = PB_TOKEN_END;
         if (l->at == l->end)
@@ -186,7 +241,8 @@ struct error *pb_lexer_next(struct pb_lexer *l) {
         return NULL;
 }
 
-struct error *pb_lexer_start(struct pb_lexer *l, struct str text, const char *file) {
+struct error *pb_lexer_start_patched(struct pb_lexer *l, struct str text, const char *file,
+                                     struct pb_patches patches) {
         /* Some editors put a byte order mark in front. */
         if (str_starts(text, STR_LIT("\xef\xbb\xbf"))) {
                 text.ptr += 3;
@@ -197,7 +253,16 @@ struct error *pb_lexer_start(struct pb_lexer *l, struct str text, const char *fi
         l->counted = l->at;
         l->line = l->column = 1;
         l->file = file;
+        l->indent = l->indent_line = 0;
+        l->is_broken = false;
+        l->patch = patches.items;
+        l->patch_end = patches.n > 0 ? patches.items + patches.n : patches.items;
+        l->text_end = NULL;
         return pb_lexer_next(l);
+}
+
+struct error *pb_lexer_start(struct pb_lexer *l, struct str text, const char *file) {
+        return pb_lexer_start_patched(l, text, file, (struct pb_patches){ NULL, 0 });
 }
 
 bool pb_lexer_is_sign(const struct pb_lexer *l, char sign) {

@@ -5,7 +5,10 @@
  * lie between tokens. A string token is the text with its quotes; escapes are resolved when the
  * string is read, as only then it is known to be one. Errors are "file:line:column: ...".
  *
- * Ownership.  The text is borrowed; tokens are ranges of it.
+ * A text with mistakes can be read as if it were corrected (pb_text_recover.h): patches replace
+ * ranges of it, and the tokens behind a patch keep the places that they have in the text.
+ *
+ * Ownership.  The text and its patches are borrowed; tokens are ranges of them.
  */
 #pragma once
 
@@ -29,23 +32,49 @@ struct pb_place {
         unsigned column; /* from 1, in characters: what an editor shows */
 };
 
+/* Replaces a range that begins and ends where tokens do. */
+struct pb_patch {
+        const char *from;
+        const char *to;
+        const char *text; /* borrowed: tokens without blanks between them */
+};
+
+/* Sorted by `from`; those of the same place are read one after the other. */
+struct pb_patches {
+        const struct pb_patch *items; /* borrowed */
+        size_t                 n;
+};
+
 struct pb_token {
         enum pb_token_kind kind;
         struct str         text; /* borrowed */
         struct pb_place    place;
+        const char        *from;       /* borrowed: where it is in the text; the patch's place */
+        bool               is_patched; /* from a patch */
+        bool               is_first;   /* on its line */
 };
 
 struct pb_lexer {
-        struct pb_token token;      /* the next one */
-        const char     *at;         /* borrowed: behind the token */
-        const char     *end;        /* borrowed */
-        const char     *file;       /* borrowed, for errors; may be NULL */
-        const char     *counted;    /* borrowed: up to here columns were counted */
+        struct pb_token token;        /* the next one */
+        const char     *at;           /* borrowed: behind the token */
+        const char     *end;          /* borrowed */
+        const char     *file;         /* borrowed, for errors; may be NULL */
+        const char     *counted;      /* borrowed: up to here columns were counted */
         unsigned        line, column; /* of what is there */
+
+        unsigned               indent;      /* column of the first token of the line */
+        unsigned               indent_line; /* the line of which `indent` is */
+        bool                   is_broken;   /* stopped at a string without an end: `token` */
+        const struct pb_patch *patch;       /* borrowed: the next one, or the one being read */
+        const struct pb_patch *patch_end;   /* borrowed */
+        const char            *text_end;    /* borrowed: while a patch is read; else NULL */
 };
 
 /* Reads the first token. */
 struct error *pb_lexer_start(struct pb_lexer *l, struct str text, const char *file) NODISCARD;
+/* The same in a text that is read with patches. */
+struct error *pb_lexer_start_patched(struct pb_lexer *l, struct str text, const char *file,
+                                     struct pb_patches patches) NODISCARD;
 struct error *pb_lexer_next(struct pb_lexer *l) NODISCARD;
 
 bool pb_lexer_is_sign(const struct pb_lexer *l, char sign);

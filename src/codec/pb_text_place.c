@@ -113,9 +113,9 @@ static struct error *find_part(struct place_reader *r) {
         return NULL;
 }
 
-static struct error *find_path(struct place_reader *r, struct str text, struct str path,
-                               bool *ret_any) {
-        TRY(pb_lexer_start(&r->lexer, text, NULL));
+static struct error *find_path(struct place_reader *r, struct str text, struct pb_patches patches,
+                               struct str path, bool *ret_any) {
+        TRY(pb_lexer_start_patched(&r->lexer, text, NULL, patches));
         while (next_part(&path, &r->part)) {
                 const ProtobufCFieldDescriptor *field = pb_field_find(r->type, r->part.name);
 
@@ -131,11 +131,11 @@ static struct error *find_path(struct place_reader *r, struct str text, struct s
         return NULL;
 }
 
-bool pb_text_find_place(const ProtobufCMessageDescriptor *type, struct str text, const char *path,
-                        struct pb_place *ret) {
+bool pb_text_find_place(const ProtobufCMessageDescriptor *type, struct str text,
+                        struct pb_patches patches, const char *path, struct pb_place *ret) {
         struct place_reader r = { .type = type };
         bool                any = false;
-        AUTO_ERROR          err = find_path(&r, text, str_of(path), &any);
+        AUTO_ERROR          err = find_path(&r, text, patches, str_of(path), &any);
 
         if (any)
                 *ret = r.found;

@@ -14,8 +14,10 @@
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 
-/* Of a field the place of its name, of an element of a list that of its value; what stands nearest
- * to it when it is not there: the message that it is missing in. False when not even the first part
- * of the path is there, or the text cannot be read. */
-bool pb_text_find_place(const ProtobufCMessageDescriptor *type, struct str text, const char *path,
-                        struct pb_place *ret) NODISCARD;
+/* `patches` are those that the message was read with; none for a text without mistakes. Of a field
+ * the place of its name, of an element of a list that of its value; what stands nearest to it
+ * when it is not there: the message that it is missing in. False when not even the first part of
+ * the path is there, or the text cannot be read. */
+bool pb_text_find_place(const ProtobufCMessageDescriptor *type, struct str text,
+                        struct pb_patches patches, const char *path, struct pb_place *ret)
+        NODISCARD;

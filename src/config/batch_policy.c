@@ -36,20 +36,18 @@ static int compare_levels(const void *a, const void *b) {
         return (left > right) - (left < right);
 }
 
-static struct error *compile_sizes(struct batch_policy                   *p,
-                                   const Inference__ModelDynamicBatching *pb) {
+static struct error *compile_sizes(struct batch_policy *p, const int32_t *sizes, size_t n_sizes) {
         size_t n = 0;
 
-        if (pb->n_preferred_batch_size == 0)
+        if (n_sizes == 0)
                 return NULL;
-        p->preferred_sizes = try_zalloc(pb->n_preferred_batch_size * sizeof(*p->preferred_sizes));
+        p->preferred_sizes = try_zalloc(n_sizes * sizeof(*p->preferred_sizes));
         if (p->preferred_sizes == NULL)
                 return config_out_of_memory();
-        for (size_t i = 0; i < pb->n_preferred_batch_size; i++)
-                p->preferred_sizes[i] = (uint32_t)MAX(pb->preferred_batch_size[i], 0);
-        qsort(p->preferred_sizes, pb->n_preferred_batch_size, sizeof(*p->preferred_sizes),
-              compare_sizes);
-        for (size_t i = 0; i < pb->n_preferred_batch_size; i++)
+        for (size_t i = 0; i < n_sizes; i++)
+                p->preferred_sizes[i] = (uint32_t)MAX(sizes[i], 0);
+        qsort(p->preferred_sizes, n_sizes, sizeof(*p->preferred_sizes), compare_sizes);
+        for (size_t i = 0; i < n_sizes; i++)
                 if (p->preferred_sizes[i] > 0 &&
                     (n == 0 || p->preferred_sizes[n - 1] != p->preferred_sizes[i]))
                         p->preferred_sizes[n++] = p->preferred_sizes[i];
@@ -76,10 +74,25 @@ static struct error *compile_levels(struct batch_policy                   *p,
         return NULL;
 }
 
+/* Each instance batches the oldest of its sequences as dynamic_batching would. */
+static struct error *compile_oldest(struct batch_policy *p,
+                                    const Inference__ModelSequenceBatching *pb) {
+        if (pb->strategy_choice_case !=
+            INFERENCE__MODEL_SEQUENCE_BATCHING__STRATEGY_CHOICE_OLDEST)
+                return NULL;
+        p->max_queue_delay_ns = ns_from_us(pb->oldest->max_queue_delay_microseconds);
+        p->preserve_ordering = pb->oldest->preserve_ordering;
+        return compile_sizes(p, pb->oldest->preferred_batch_size,
+                             pb->oldest->n_preferred_batch_size);
+}
+
 static struct error *compile(struct batch_policy *p, const struct model_config *c) {
         const Inference__ModelDynamicBatching *pb;
 
         p->max_batch_size = (uint32_t)MAX(c->pb->max_batch_size, 0);
+        if (c->pb->scheduling_choice_case ==
+            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
+                return compile_oldest(p, c->pb->sequence_batching);
         if (c->pb->scheduling_choice_case !=
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)
                 return NULL;
@@ -89,7 +102,7 @@ static struct error *compile(struct batch_policy *p, const struct model_config *
         p->priority_levels = pb->priority_levels;
         p->default_priority_level = pb->default_priority_level;
         p->default_policy = compile_policy(pb->default_queue_policy);
-        TRY(compile_sizes(p, pb));
+        TRY(compile_sizes(p, pb->preferred_batch_size, pb->n_preferred_batch_size));
         return compile_levels(p, pb);
 }
 

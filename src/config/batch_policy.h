@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dynamic_batching and its queue policies, compiled for the scheduler: nanoseconds, sorted
- * sizes, one lookup per priority level.
+ * sizes, one lookup per priority level. And the part of it that sequence_batching has.
  *
- * Sources: model configuration, ModelDynamicBatching and ModelQueuePolicy.
+ * Sources: model configuration, ModelDynamicBatching, ModelQueuePolicy, StrategyOldest.
  *
  * Ownership.  batch_policy_done() frees what batch_policy_init() made.
  * Threads.  Immutable after batch_policy_init(); shared freely.
@@ -47,7 +47,8 @@ struct batch_policy {
         size_t               n_level_policies;
 };
 
-/* From a checked configuration. Without dynamic_batching: no preferred sizes, no delay. */
+/* From a checked configuration. Without dynamic_batching, and without sequence_batching by the
+ * strategy `oldest`: no preferred sizes, no delay. */
 struct error *batch_policy_init(struct batch_policy *p, const struct model_config *c) NODISCARD;
 void          batch_policy_done(struct batch_policy *p);
 

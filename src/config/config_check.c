@@ -46,10 +46,13 @@ static bool is_pair(const char *platform, const char *backend) {
         return strcmp(of_platform, known) == 0;
 }
 
-static struct error *check_platform(const Inference__ModelConfig *pb) {
-        bool is_ensemble = config_text_is(pb->platform, PLATFORM_ENSEMBLE);
-        bool is_chain = config_text_is(pb->platform, PLATFORM_CHAIN);
+struct error *model_config_check_platform(const struct model_config *c) {
+        const Inference__ModelConfig *pb = c->pb;
+        bool                          is_ensemble = config_text_is(pb->platform, PLATFORM_ENSEMBLE);
+        bool                          is_chain = config_text_is(pb->platform, PLATFORM_CHAIN);
 
+        if (!config_text_is_set(pb->name))
+                return error_new(ERR_INVALID_ARG, "model configuration must specify 'name'");
         if (!config_text_is_set(pb->backend) && !is_ensemble && !is_chain)
                 return error_at(error_new(ERR_INVALID_ARG, "unexpected platform type '%s' for %s",
                                           pb->platform, pb->name),
@@ -70,10 +73,9 @@ static struct error *check_platform(const Inference__ModelConfig *pb) {
         return NULL;
 }
 
-static struct error *check_general(const Inference__ModelConfig *pb) {
-        if (!config_text_is_set(pb->name))
-                return error_new(ERR_INVALID_ARG, "model configuration must specify 'name'");
-        TRY(check_platform(pb));
+struct error *model_config_check_general(const struct model_config *c) {
+        const Inference__ModelConfig *pb = c->pb;
+
         if (pb->max_batch_size < 0)
                 return error_at(error_new(ERR_INVALID_ARG,
                                           "'max_batch_size' must be non-negative value for %s",
@@ -160,7 +162,9 @@ static struct error *check_ordering(const Inference__ModelConfig          *pb,
         return NULL;
 }
 
-static struct error *check_scheduling(const Inference__ModelConfig *pb) {
+struct error *model_config_check_scheduling(const struct model_config *c) {
+        const Inference__ModelConfig *pb = c->pb;
+
         switch (pb->scheduling_choice_case) {
         case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:
                 TRY(error_at(check_preferred(pb, pb->dynamic_batching), "dynamic_batching"));
@@ -184,7 +188,7 @@ static struct error *check_scheduling(const Inference__ModelConfig *pb) {
         return NULL;
 }
 
-static struct error *check_response_cache(const struct model_config *c) {
+struct error *model_config_check_cache(const struct model_config *c) {
         if (!model_config_has_response_cache(c))
                 return NULL;
         if (model_config_is_decoupled(c))
@@ -226,7 +230,9 @@ static struct error *check_metric(const Inference__ModelMetrics__MetricControl *
         return NULL;
 }
 
-static struct error *check_metrics(const Inference__ModelConfig *pb) {
+struct error *model_config_check_metrics(const struct model_config *c) {
+        const Inference__ModelConfig *pb = c->pb;
+
         if (pb->model_metrics == NULL)
                 return NULL;
         for (size_t i = 0; i < pb->model_metrics->n_metric_control; i++)
@@ -236,10 +242,11 @@ static struct error *check_metrics(const Inference__ModelConfig *pb) {
 }
 
 struct error *model_config_check(const struct model_config *c) {
-        TRY(check_general(c->pb));
-        TRY(check_scheduling(c->pb));
-        TRY(check_response_cache(c));
-        return check_metrics(c->pb);
+        TRY(model_config_check_platform(c));
+        TRY(model_config_check_general(c));
+        TRY(model_config_check_scheduling(c));
+        TRY(model_config_check_cache(c));
+        return model_config_check_metrics(c);
 }
 
 struct error *model_config_check_name(const struct model_config *c, const char *directory) {

@@ -16,6 +16,13 @@
  * sequence controls, ensemble data flow, response cache, metrics. */
 struct error *model_config_check(const struct model_config *c) NODISCARD;
 
+/* The parts of it, in its order. */
+struct error *model_config_check_platform(const struct model_config *c) NODISCARD;
+struct error *model_config_check_general(const struct model_config *c) NODISCARD;
+struct error *model_config_check_scheduling(const struct model_config *c) NODISCARD;
+struct error *model_config_check_cache(const struct model_config *c) NODISCARD;
+struct error *model_config_check_metrics(const struct model_config *c) NODISCARD;
+
 /* The configured name must be that of the model's directory. */
 struct error *model_config_check_name(const struct model_config *c, const char *directory)
         NODISCARD;

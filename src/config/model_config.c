@@ -5,6 +5,7 @@
 #include "codec/pb_json.h"
 #include "codec/pb_text.h"
 #include "codec/pb_text_place.h"
+#include "codec/pb_text_recover.h"
 #include "config/config_edit.h"
 
 /* The first block of the arena: most configurations fit in it. */
@@ -34,8 +35,8 @@ void model_config_free(struct model_config *c) {
 
 /* Half of the arena is kept for what normalize and complete add. */
 static void limit_reading(struct model_config *c, bool is_reading) {
-        c->arena.max_bytes =
-                is_reading ? MODEL_CONFIG_ARENA_MAX_BYTES / 2 : MODEL_CONFIG_ARENA_MAX_BYTES;
+        arena_set_max(&c->arena, is_reading ? MODEL_CONFIG_ARENA_MAX_BYTES / 2
+                                            : MODEL_CONFIG_ARENA_MAX_BYTES);
 }
 
 static struct error *check_text_size(struct str text) {
@@ -60,8 +61,25 @@ struct error *model_config_read_text(struct str text, const char *path, struct m
         return NULL;
 }
 
-bool model_config_find_place(struct str text, const char *field, struct pb_place *ret) {
-        return pb_text_find_place(&inference__model_config__descriptor, text, field, ret);
+struct error *model_config_read_all(struct pb_recovery *rec, struct str text,
+                                    struct model_config **ret) {
+        AUTO_MODEL_CONFIG c = NULL;
+        ProtobufCMessage *message;
+
+        TRY(check_text_size(text));
+        c = config_alloc();
+        limit_reading(c, true);
+        TRY(pb_text_read_all(rec, &inference__model_config__descriptor, text, NULL, &c->arena,
+                             &message));
+        limit_reading(c, false);
+        c->pb = (Inference__ModelConfig *)message;
+        *ret = message != NULL ? STEAL(c) : NULL;
+        return NULL;
+}
+
+bool model_config_find_place(struct str text, struct pb_patches patches, const char *field,
+                             struct pb_place *ret) {
+        return pb_text_find_place(&inference__model_config__descriptor, text, patches, field, ret);
 }
 
 struct error *model_config_read_json(struct str json, struct model_config **ret) {

@@ -24,6 +24,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "codec/pb_text_lexer.h"
 #include "model_config.pb-c.h"
 
 #include <stdint.h>
@@ -31,6 +32,8 @@
 /* Far above any real configuration (long ones have some 100 KiB), far below what hurts. */
 #define MODEL_CONFIG_TEXT_MAX_BYTES ((size_t)16 << 20)
 #define MODEL_CONFIG_ARENA_MAX_BYTES ((size_t)256 << 20)
+
+struct pb_recovery;
 
 /* The version of the JSON form that callers ask for. */
 #define MODEL_CONFIG_VERSION 1
@@ -49,9 +52,14 @@ DEFINE_CLEANUP(model_config_cleanup, struct model_config *, model_config_free)
 struct error *model_config_read_text(struct str text, const char *path, struct model_config **ret)
         NODISCARD;
 
+/* The same to the end of a text with mistakes: pb_text_read_all(). *ret is NULL when there are too
+ * many. */
+struct error *model_config_read_all(struct pb_recovery *rec, struct str text,
+                                    struct model_config **ret) NODISCARD;
+
 /* Where a field that an error names stands in such a text: pb_text_find_place(). */
-struct pb_place;
-bool model_config_find_place(struct str text, const char *field, struct pb_place *ret) NODISCARD;
+bool model_config_find_place(struct str text, struct pb_patches patches, const char *field,
+                             struct pb_place *ret) NODISCARD;
 
 /* proto3 JSON: a load override, or what a backend hands to ModelSetConfig. */
 struct error *model_config_read_json(struct str json, struct model_config **ret) NODISCARD;

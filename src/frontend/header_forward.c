@@ -49,7 +49,7 @@ struct error *header_forward_add(const struct header_forward *f, struct str name
                 return NULL;
         name_text = arena_try_str(arena, name);
         if (!name_text)
-                return error_new(ERR_UNAVAILABLE, "out of memory for the request");
+                return infer_no_memory();
         if (regexec(&f->pattern, name_text, 0, NULL, 0) != 0)
                 return NULL;
         if (is_reserved(name_text))
@@ -59,7 +59,7 @@ struct error *header_forward_add(const struct header_forward *f, struct str name
                         name_text);
         value_text = arena_try_str(arena, value);
         if (!value_text)
-                return error_new(ERR_UNAVAILABLE, "out of memory for the request");
+                return infer_no_memory();
         TRY(infer_request_add_parameter(q, arena, &p));
         p->name = name_text;
         p->type = TRITONSERVER_PARAMETER_STRING;

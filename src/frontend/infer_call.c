@@ -63,7 +63,10 @@ static void on_response_mail(struct mail *m) {
 
         /* First, so that what arrives from here on posts again. */
         atomic_store(&c->is_response_mail_posted, false);
-        deliver_responses(c);
+        if (c->options.on_response)
+                deliver_responses(c);
+        else
+                c->options.on_early(c);
 }
 
 static void finish(struct infer_call *c) {
@@ -109,6 +112,11 @@ static void end_one(struct infer_call *c) {
                 post(c, &c->done_mail);
 }
 
+static void post_responses(struct infer_call *c) {
+        if (!atomic_exchange(&c->is_response_mail_posted, true))
+                post(c, &c->response_mail);
+}
+
 static void push_response(struct infer_call *c, struct TRITONSERVER_InferenceResponse *response,
                           bool is_final) {
         struct infer_call_response *r = mem_alloc(sizeof(*r));
@@ -118,8 +126,14 @@ static void push_response(struct infer_call *c, struct TRITONSERVER_InferenceRes
         r->next = atomic_load(&c->arrived);
         while (!atomic_compare_exchange_weak(&c->arrived, &r->next, r))
                 ;
-        if (!atomic_exchange(&c->is_response_mail_posted, true))
-                post(c, &c->response_mail);
+        post_responses(c);
+}
+
+static void keep_first(struct infer_call *c, struct TRITONSERVER_InferenceResponse *response,
+                       bool is_final) {
+        c->unary = response;
+        if (UNLIKELY(!is_final) && c->options.on_early)
+                post_responses(c);
 }
 
 static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
@@ -139,7 +153,7 @@ static void on_response(struct TRITONSERVER_InferenceResponse *response, const u
                 if (c->options.on_response)
                         push_response(c, response, is_final);
                 else if (is_first)
-                        c->unary = response;
+                        keep_first(c, response, is_final);
                 else
                         core_error_drop(TRITONSERVER_InferenceResponseDelete(response));
         }
@@ -228,30 +242,36 @@ static struct error *limit_responses(struct infer_call *c) {
                 c->request, limits->max_responses, limits->max_bytes));
 }
 
-struct error *infer_call_start(struct infer_call *c, struct trace_record *trace) {
+struct error *infer_call_submit(struct infer_call *c, struct trace_record *trace) {
         struct TRITONSERVER_InferenceTrace *core_trace = trace ? trace_record_core(trace) : NULL;
-        struct error                       *err;
+        struct error                       *err = limit_responses(c);
 
-        introduce_thread();
-        err = limit_responses(c);
         if (UNLIKELY(err != NULL)) {
                 trace_record_abandon(trace);
                 return err;
         }
         c->trace = trace;
         c->is_started = true;
-        TRY(core_error_take(
-                TRITONSERVER_ServerInferAsync(c->options.core->server, c->request, core_trace)));
+        return core_error_take(
+                TRITONSERVER_ServerInferAsync(c->options.core->server, c->request, core_trace));
+}
 
+void infer_call_submitted(struct infer_call *c) {
         if (atomic_fetch_sub(&c->n_pending, 1) != 1) {
                 mailbox_expect(c->options.mailbox);
-                return NULL;
+                return;
         }
         /* All is over already. A mail of responses that is under way must come first. */
         if (atomic_load(&c->is_response_mail_posted))
                 post(c, &c->done_mail);
         else
                 finish(c);
+}
+
+struct error *infer_call_start(struct infer_call *c, struct trace_record *trace) {
+        introduce_thread();
+        TRY(infer_call_submit(c, trace));
+        infer_call_submitted(c);
         return NULL;
 }
 

@@ -12,17 +12,24 @@
  * Outputs get memory in the call itself while they are small, then from the buffer pool, so that
  * they can be written to the socket from where the backend put them.
  *
- * A protocol that wants one response (unary) asks for it in on_done(); one that streams sets
+ * A protocol that wants one response (unary) asks for it in on_done(). Should the first one come
+ * without the FINAL flag, on_early() is called on the loop before that, for those who need not
+ * wait for the end. One that streams sets
  * on_response, which is called on the loop for each response as it comes, the last one before
  * on_done(). Its `limits` bound what a slow client costs: the backend waits before it makes more
  * than that. A response counts until it is deleted, so a protocol that takes time to write one
  * keeps it meanwhile (infer_call_keep_response()).
  *
+ * A request that takes long to read is submitted by the thread that read it (infer_call_submit()); what
+ * follows waits until that thread has let go of the call (infer_call_submitted()).
+ *
  * Ownership.  The call is embedded in memory of the protocol (the arena of its request) and must
  * stay there until on_done(); so must the request's names and bytes. infer_call_done() frees what
  * the call holds: responses and their outputs are gone afterwards. It may be called in on_done(),
  * and whenever start() was not called or failed.
- * Threads.  All functions and callbacks: the loop's. The core's callbacks: any.
+ * Threads.  All callbacks: the loop's. Functions up to infer_call_submit(), and those that read a
+ * response: any one thread at a time, which others let have the call meanwhile. The others: the loop's.
+ * The core's callbacks: any.
  */
 #pragma once
 
@@ -92,6 +99,7 @@ struct infer_call_options {
         struct buf_pool         *pool;    /* borrowed: of the same loop; outlives the call */
         infer_call_fn            on_done;
         infer_call_response_fn   on_response; /* NULL: unary */
+        infer_call_fn            on_early;    /* unary: see below; or NULL */
         struct infer_call_limits limits;      /* with on_response; 0 = none */
         void                    *owner;       /* borrowed: the protocol's request */
         uint64_t                 message_bytes; /* of the client's; known before open */
@@ -139,6 +147,10 @@ struct error *infer_call_fill(struct infer_call *c, const struct infer_request *
 /* On success on_done() follows, perhaps before this returns: the caller does not touch the call
  * again. `trace` may be NULL; it is borrowed until on_done(). */
 struct error *infer_call_start(struct infer_call *c, struct trace_record *trace) NODISCARD;
+/* infer_call_start() in two halves: the core gets the request, on any thread; and the loop, to which
+ * nothing but on_response() came meanwhile, takes the call back. */
+struct error *infer_call_submit(struct infer_call *c, struct trace_record *trace) NODISCARD;
+void          infer_call_submitted(struct infer_call *c);
 /* Asks the core to give up; on_done() still follows. Nothing before start. */
 void infer_call_cancel(struct infer_call *c);
 
@@ -152,7 +164,8 @@ void infer_call_response_free(struct infer_call_response *r); /* NULL is fine */
 struct error *infer_call_get_response(struct infer_call                      *c,
                                       struct TRITONSERVER_InferenceResponse **ret) NODISCARD;
 
-/* The same for whom any number will do: the first one, borrowed, NULL when there was none. */
+/* The first response, borrowed; NULL when there was none. *ret_n is the number of responses so far.
+ * Unlike infer_call_get_response() it accepts any number. May be called in on_early(). */
 struct TRITONSERVER_InferenceResponse *infer_call_first_response(struct infer_call *c,
                                                                  uint32_t          *ret_n);
 

@@ -40,7 +40,7 @@ static struct error *get_memory(struct infer_call *c, const char *output, size_t
 
         *ret_holder = NULL;
         if (target && bytes > target->bytes)
-                return error_new(ERR_INTERNAL,
+                return error_new(ERR_INVALID_ARG,
                                  "shared memory size specified with the request for output '%s' "
                                  "(%zu bytes) should be at least %zu bytes to hold the results",
                                  output, target->bytes, bytes);
@@ -50,8 +50,8 @@ static struct error *get_memory(struct infer_call *c, const char *output, size_t
 
         *ret_holder = buf_new(c->options.pool, bytes);
         if (!*ret_holder)
-                return error_new(ERR_UNAVAILABLE, "out of memory for output '%s' of %zu bytes",
-                                 output, bytes);
+                return error_new(ERR_UNAVAILABLE, "%s for output '%s' of %zu bytes",
+                                 buf_pool_shortage(c->options.pool, bytes), output, bytes);
         (*ret_holder)->len = bytes;
         *ret_memory = (*ret_holder)->bytes;
         return NULL;

@@ -9,12 +9,6 @@
 /* As large as a gRPC message may be by default. */
 #define MAX_COPIED_BYTES ((size_t)1 << 30)
 
-static struct error *no_memory(void) {
-        static struct error full = ERROR_STATIC(ERR_UNAVAILABLE, "out of memory for the request");
-
-        return &full;
-}
-
 static struct error *find_place(struct infer_call *c, const struct infer_shared_memory *asked,
                                 char **ret) {
         struct shm_region *r;
@@ -35,7 +29,7 @@ static struct error *copy_input(struct infer_call *c, struct infer_input *in) {
                                  in->name, in->bytes.len, MAX_COPIED_BYTES);
         copy = buf_new(c->options.pool, in->bytes.len);
         if (!copy)
-                return no_memory();
+                return infer_no_memory();
         memcpy(copy->bytes, in->bytes.ptr, in->bytes.len);
         in->bytes.ptr = copy->bytes;
         in->converted = copy;
@@ -91,7 +85,7 @@ struct error *infer_call_find_regions(struct infer_call *c, struct infer_request
         c->regions = arena_try_alloc(arena, (n_inputs + n_outputs) * sizeof(*c->regions));
         c->targets = arena_try_alloc(arena, MAX(n_outputs, 1) * sizeof(*c->targets));
         if (!c->regions || !c->targets)
-                return no_memory();
+                return infer_no_memory();
         for (uint32_t i = 0; i < q->n_inputs; i++)
                 TRY(place_input(c, &q->inputs[i]));
         for (uint32_t i = 0; i < q->n_outputs; i++)

@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/compiler.h"
 #include "base/error.h"
 #include "base/str.h"
 
@@ -89,6 +90,19 @@ struct infer_request {
         struct str raw; /* borrowed: the body */
 };
 
+/* What decoding a message may take of its arena: its lists (INFER_MAX_TENSORS inputs, outputs and
+ * raw contents, and as many parameters) and copies of its texts. */
+#define INFER_ARENA_BASE_BYTES ((size_t)4 << 20)
+#define INFER_ARENA_PER_BYTE 8
+
+/* Bounds what is taken from the arena from now on; *ret_before is for infer_arena_release(). */
+void infer_arena_limit(struct arena *a, size_t message_bytes, size_t *ret_before);
+void infer_arena_release(struct arena *a, size_t before);
+
+/* Memory is short, or the request takes more of it than its bytes justify. Static: there may be no
+ * memory for another one. */
+struct error *infer_no_memory(void) COLD;
+
 void infer_request_init(struct infer_request *q);
 void infer_request_done(struct infer_request *q);
 
@@ -106,6 +120,10 @@ struct error *infer_request_add_output(struct infer_request *q, struct arena *ar
 /* What was asked of this output; NULL when it was not listed. */
 const struct infer_requested_output *infer_request_find_output(const struct infer_request *q,
                                                                const char                 *name);
+
+/* What is looked at element by element once the request is decoded, in bytes: strings, wherever they
+ * are. */
+size_t infer_request_work(const struct infer_request *q);
 
 /* How an output travels. */
 enum infer_output_form {
@@ -135,3 +153,8 @@ struct infer_response {
         uint32_t                n_parameters;
         uint32_t                n_outputs;
 };
+
+/* What making an answer of it goes over or writes element by element, in bytes: classes, and JSON. */
+size_t infer_response_work(const struct infer_response *r);
+/* Of all outputs that are sent. */
+size_t infer_response_bytes(const struct infer_response *r);

@@ -43,7 +43,17 @@ struct error *shared_memory_check_change(const struct shared_memory *m) {
                               "'--allow-client-shm=true' to enable.");
 }
 
+/* No region has a longer name, and no answer repeats one. */
+static struct error *check_length(struct str name) {
+        if (name.len <= SHARED_MEMORY_MAX_NAME)
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "name of a shared memory region has %zu bytes, at most %d are allowed",
+                         name.len, SHARED_MEMORY_MAX_NAME);
+}
+
 struct error *shared_memory_refuse_cuda(const char *name) {
+        TRY(check_length(str_of(name)));
         return error_new(ERR_INVALID_ARG,
                          "failed to register CUDA shared memory region: '%s', GPUs not supported",
                          name);
@@ -143,8 +153,10 @@ static struct shm_region *take_ref(struct shared_memory *m, struct str name) {
 
 struct error *shared_memory_take(struct shared_memory *m, const char *name,
                                  struct shm_region **ret) {
-        struct shm_region *r = m ? take_ref(m, str_of(name)) : NULL;
+        struct shm_region *r;
 
+        TRY(check_length(str_of(name)));
+        r = m ? take_ref(m, str_of(name)) : NULL;
         if (!r)
                 return error_new(ERR_NOT_FOUND, "Unable to find shared memory region: '%s'", name);
         *ret = r;
@@ -233,6 +245,7 @@ struct error *shared_memory_list(struct shared_memory *m, enum shared_memory_kin
         *ret = NULL;
         *ret_n = 0;
         if (name.len > 0) {
+                TRY(check_length(name));
                 TRY(m ? find_one(m, kind, name, arena, ret) : not_found(kind, name));
                 *ret_n = 1;
                 return NULL;

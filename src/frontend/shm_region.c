@@ -18,7 +18,13 @@
 /* A key is one name, with or without slashes before it. */
 struct error *shm_region_check_key(const char *name, const char *key) {
         const char *bare = key + strspn(key, "/");
+        size_t      len = strlen(key);
 
+        if (len > SHM_REGION_MAX_KEY)
+                return error_new(ERR_INVALID_ARG,
+                                 "cannot register shared memory region '%s': its key has %zu bytes, "
+                                 "at most %d are allowed",
+                                 name, len, SHM_REGION_MAX_KEY);
         if (strncmp(bare, RESERVED_PREFIX, strlen(RESERVED_PREFIX)) == 0)
                 return error_new(ERR_INVALID_ARG,
                                  "cannot register shared memory region '%s' with key '%s' as the "

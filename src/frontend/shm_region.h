@@ -15,9 +15,13 @@
 #include "base/ref.h"
 #include "base/str.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Most bytes of a key, leading slashes included: a file name and one slash. */
+#define SHM_REGION_MAX_KEY (NAME_MAX + 1)
 
 struct shm_region {
         struct ref refs;

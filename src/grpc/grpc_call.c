@@ -16,6 +16,9 @@
 /* Parts up to this many are compressed without an array of their own. */
 #define FEW_PARTS 16
 
+/* Of an arena that stays as it is until the client has read its answer. */
+#define KEPT_ARENA_BYTES ((size_t)64 << 10)
+
 static const struct str status_ok = STR_LIT("200");
 
 struct str grpc_call_metadata(const struct grpc_call *call, const char *name) {
@@ -139,6 +142,7 @@ static void settle(struct grpc_stream *st, enum grpc_code code, struct str text,
         st->is_answered = true;
         loop_timer_cancel(&st->deadline);
         st->progress_ns = st->conn->now_ns;
+        st->progress_bytes = st->bytes_out;
         if (!st->has_responded)
                 respond(st, http_status, false);
         else if (!h2_session_wake(st))
@@ -205,38 +209,58 @@ static bool put_parts(struct send_queue *q, const struct grpc_part *parts, size_
         return is_fine;
 }
 
-static bool compress(struct grpc_stream *st, const struct grpc_part *parts, size_t n,
-                     struct buf **ret) {
-        struct iovec few[FEW_PARTS], *iov = few;
-
-        if (st->encoding_out == GRPC_ENCODING_IDENTITY || n == 0)
-                return false;
-        if (n > FEW_PARTS)
-                iov = arena_alloc(&st->call.arena, n * sizeof(*iov));
-        for (size_t i = 0; i < n; i++)
-                iov[i] = (struct iovec){ (void *)(uintptr_t)parts[i].ptr, parts[i].len };
-        return grpc_compress(st->encoding_out, iov, n, st->conn->home->pool, ret);
+bool grpc_call_wants_packing(const struct grpc_call *call) {
+        return call->stream->encoding_out != GRPC_ENCODING_IDENTITY;
 }
 
-static bool queue_message(struct grpc_stream *st, const struct grpc_part *parts, size_t n,
-                          size_t len) {
+bool grpc_call_pack(const struct grpc_call *call, const struct grpc_part *parts, size_t n_parts,
+                    struct grpc_part *ret) {
+        const struct grpc_stream *st = call->stream;
+        struct iovec              few[FEW_PARTS], *iov = few, *many = NULL;
+        struct buf               *packed;
+        bool                      is_packed;
+
+        if (st->encoding_out == GRPC_ENCODING_IDENTITY || n_parts == 0)
+                return false;
+        if (n_parts > FEW_PARTS)
+                iov = many = try_alloc(n_parts * sizeof(*iov));
+        if (!iov)
+                return false;
+        for (size_t i = 0; i < n_parts; i++)
+                iov[i] = (struct iovec){ (void *)(uintptr_t)parts[i].ptr, parts[i].len };
+        is_packed = grpc_compress(st->encoding_out, iov, n_parts, st->conn->home->pool, &packed);
+        free(many);
+        if (!is_packed)
+                return false;
+        drop_parts(parts, n_parts);
+        *ret = (struct grpc_part){ packed->bytes, packed->len, packed };
+        return true;
+}
+
+/* What a message is sent as; each part's buf is taken. */
+struct outgoing {
+        const struct grpc_part *parts;
+        size_t                  n;
+        size_t                  len;
+        bool                    is_packed;
+};
+
+static bool queue_message(struct grpc_stream *st, const struct outgoing *m) {
         struct send_queue *q = &st->out;
-        struct buf        *packed;
+        struct grpc_part   packed;
         bool               is_fine;
 
-        if (!compress(st, parts, n, &packed)) {
-                is_fine = put_prefix(q, false, len);
-                return put_parts(q, parts, n) && is_fine;
+        if (m->is_packed || !grpc_call_pack(&st->call, m->parts, m->n, &packed)) {
+                is_fine = put_prefix(q, m->is_packed, m->len);
+                return put_parts(q, m->parts, m->n) && is_fine;
         }
-        drop_parts(parts, n);
-        is_fine = put_prefix(q, true, packed->len);
-        return send_queue_put_buf(q, packed->bytes, packed->len, packed) && is_fine;
+        is_fine = put_prefix(q, true, packed.len);
+        return send_queue_put_buf(q, packed.ptr, packed.len, packed.buf) && is_fine;
 }
 
-static bool put_message(struct grpc_stream *st, const struct grpc_part *parts, size_t n,
-                        size_t len) {
+static bool put_message(struct grpc_stream *st, const struct outgoing *m) {
         size_t before = st->out.bytes;
-        bool   is_fine = queue_message(st, parts, n, len);
+        bool   is_fine = queue_message(st, m);
 
         st->conn->unsent_bytes += st->out.bytes - before;
         return is_fine;
@@ -284,13 +308,13 @@ static bool check_send(struct grpc_stream *st, const struct grpc_part *parts, si
         return false;
 }
 
-static void put(struct grpc_stream *st, const struct grpc_part *parts, size_t n) {
-        size_t len;
+static void put(struct grpc_stream *st, const struct grpc_part *parts, size_t n, bool is_packed) {
+        struct outgoing m = { .parts = parts, .n = n, .is_packed = is_packed };
 
-        if (!check_send(st, parts, n, &len))
+        if (!check_send(st, parts, n, &m.len))
                 return;
         note_send_start(st);
-        if (!put_message(st, parts, n, len)) {
+        if (!put_message(st, &m)) {
                 overflow(st, GRPC_LIMIT_MEMORY);
                 return;
         }
@@ -302,10 +326,19 @@ static void put(struct grpc_stream *st, const struct grpc_part *parts, size_t n)
                 grpc_stream_set_pause(st, GRPC_PAUSE_UNSENT, true);
 }
 
-void grpc_call_send(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts) {
-        put(call->stream, parts, n_parts);
+static void send_message(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts,
+                         bool is_packed) {
+        put(call->stream, parts, n_parts, is_packed);
         if (!call->stream->is_answered)
                 flush_soon(call->stream);
+}
+
+void grpc_call_send(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts) {
+        send_message(call, parts, n_parts, false);
+}
+
+void grpc_call_send_packed(struct grpc_call *call, const struct grpc_part *packed) {
+        send_message(call, packed, 1, true);
 }
 
 size_t grpc_call_unsent_bytes(const struct grpc_call *call) {
@@ -314,6 +347,51 @@ size_t grpc_call_unsent_bytes(const struct grpc_call *call) {
 
 uint64_t grpc_call_written_bytes(const struct grpc_call *call) {
         return call->stream->bytes_out;
+}
+
+static struct str copy_text(struct arena *to, struct str s) {
+        return str_range(arena_str(to, s), s.len);
+}
+
+static void copy_added(struct arena *to, struct grpc_added *added) {
+        for (size_t i = 0; i < added->n; i++) {
+                added->fields[i].name = copy_text(to, added->fields[i].name);
+                added->fields[i].value = copy_text(to, added->fields[i].value);
+        }
+}
+
+static void copy_answer(struct arena *to, struct grpc_stream *st, struct str *text) {
+        *text = copy_text(to, *text);
+        copy_added(to, &st->initial);
+        copy_added(to, &st->trailing);
+}
+
+/* The handler has answered: what it took of the arena goes, before the client has read the answer.
+ * What is still to be sent of it, at most some KiB, gets new places. */
+static COLD void shed_arena(struct grpc_stream *st, struct str *text) {
+        struct arena kept;
+
+        arena_init(&kept, NULL, 0, 0);
+        copy_answer(&kept, st, text);
+        arena_cut(&st->call.arena, st->before);
+        copy_answer(&st->call.arena, st, text);
+        arena_done(&kept);
+}
+
+/* No more than is sent: it may quote what a peer has sent. */
+static struct str keep_message(struct grpc_call *call, const char *message) {
+        size_t len = strnlen(message, GRPC_MAX_MESSAGE_TEXT + 1);
+
+        return copy_text(&call->arena, str_range(message, len));
+}
+
+void grpc_call_conclude(struct grpc_call *call, enum grpc_code code, const char *message) {
+        struct grpc_stream *st = call->stream;
+
+        if (st->id == 0 || st->is_answered)
+                return;
+        settle(st, code, message ? keep_message(call, message) : STR_LIT(""), status_ok);
+        h2_conn_flush_soon(st->conn, false);
 }
 
 void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *message) {
@@ -325,21 +403,33 @@ void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *m
         st->given_bytes = 0;
         if (st->id == 0) {
                 h2_conn_flush_soon(st->conn, false); /* the window may open again */
-                h2_conn_recycle(st);
+                if (!st->is_unpacking)
+                        h2_conn_recycle(st);
                 return;
         }
         if (st->is_answered)
                 return;
         if (message)
-                text = str_of(arena_strdup(&call->arena, message));
+                text = keep_message(call, message);
+        if (UNLIKELY(call->arena.used_bytes > KEPT_ARENA_BYTES && !call->method->is_client_stream))
+                shed_arena(st, &text);
         settle(st, code, text, status_ok);
         flush_soon(st);
 }
 
-void grpc_call_reply(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts) {
+static void reply(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts,
+                  bool is_packed) {
         call->stream->is_finished = true; /* should the message not do, nobody is told any more */
-        put(call->stream, parts, n_parts);
+        put(call->stream, parts, n_parts, is_packed);
         grpc_call_finish(call, GRPC_OK, NULL);
+}
+
+void grpc_call_reply(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts) {
+        reply(call, parts, n_parts, false);
+}
+
+void grpc_call_reply_packed(struct grpc_call *call, const struct grpc_part *packed) {
+        reply(call, packed, 1, true);
 }
 
 void grpc_call_fail(struct grpc_call *call, struct error *err) {
@@ -365,7 +455,6 @@ void grpc_stream_emit(struct grpc_stream *st, size_t n, struct h2_out *out) {
         send_queue_take(&st->out, n, out);
         st->conn->unsent_bytes -= n;
         st->bytes_out += n;
-        st->progress_ns = st->conn->now_ns;
         may_resume = (st->pauses & GRPC_PAUSE_UNSENT) && st->out.bytes <= l->unsent_pause_bytes / 2;
         if (st->call.on_written)
                 st->has_written = true;
@@ -419,4 +508,12 @@ struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call) {
 
 void grpc_call_offload(struct grpc_call *call, struct loop_work *work) {
         loop_offload(call->stream->conn->home->net.loop, work);
+}
+
+void grpc_call_compute(struct grpc_call *call, struct loop_work *work) {
+        loop_compute(call->stream->conn->home->net.loop, work);
+}
+
+void grpc_call_compute_cancel(struct grpc_call *call UNUSED, struct loop_work *work) {
+        loop_compute_cancel(work);
 }

@@ -141,6 +141,20 @@ size_t grpc_call_unsent_bytes(const struct grpc_call *call);
 /* Of all messages sent, what is with the socket. */
 uint64_t grpc_call_written_bytes(const struct grpc_call *call);
 
+/* For messages that take long to compress: does it now, on any thread, as grpc_call_send() would. Takes
+ * the parts' buffers; *ret has one of its own, for grpc_call_send_packed(). False, and nothing has
+ * changed, when this call's messages are not compressed, or it would not be smaller. */
+bool grpc_call_wants_packing(const struct grpc_call *call);
+bool grpc_call_pack(const struct grpc_call *call, const struct grpc_part *parts, size_t n_parts,
+                    struct grpc_part *ret);
+/* As grpc_call_send() and _reply(), of a message that is compressed already. */
+void grpc_call_send_packed(struct grpc_call *call, const struct grpc_part *packed);
+void grpc_call_reply_packed(struct grpc_call *call, const struct grpc_part *packed);
+
+/* The client gets its status now, after what was sent before; nothing is sent or delivered any
+ * more. For a handler that still has work in flight, which ends the call with finish all the same;
+ * on_abort may come until then. `message` is copied; NULL = "". */
+void grpc_call_conclude(struct grpc_call *call, enum grpc_code code, const char *message);
 /* Ends the call: afterwards it belongs to the connection. `message` is copied; NULL = "". */
 void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *message);
 /* grpc_call_send(), then OK. */
@@ -165,5 +179,9 @@ struct loop     *grpc_call_loop(const struct grpc_call *call); /* for timers */
 bool             grpc_call_is_on_loop(const struct grpc_call *call);
 /* Runs work that blocks (a model load) beside the loop, then `done` on it. */
 void             grpc_call_offload(struct grpc_call *call, struct loop_work *work);
+/* Runs work that computes for long beside the loop, see loop_compute(), then `done` on it. The call
+ * stays the loop's: what the work needs of it does not change, and its arena is none of that. */
+void             grpc_call_compute(struct grpc_call *call, struct loop_work *work);
+void             grpc_call_compute_cancel(struct grpc_call *call, struct loop_work *work);
 /* The pool of the call's loop, for buffers of the answer. */
 struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call);

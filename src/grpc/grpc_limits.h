@@ -17,6 +17,7 @@ enum grpc_limit {
         GRPC_LIMIT_MESSAGE_RATE,
         GRPC_LIMIT_STREAMS,
         GRPC_LIMIT_WRITE_STALL,
+        GRPC_LIMIT_WRITE_RATE,
         GRPC_LIMIT_UNSENT_BYTES,
         GRPC_LIMIT_MEMORY,
         GRPC_LIMIT_RESETS,
@@ -30,6 +31,7 @@ struct grpc_limits {
         size_t   header_bytes;       /* of one header list: names, values, 32 each; 32 KiB */
         size_t   header_fields;      /* 100 */
         size_t   message_bytes;      /* of one message received, plain; 1 GiB */
+        size_t   decompressed_bytes; /* of one that was compressed; 64 MiB */
         size_t   connections_per_address; /* 0 = any number, as it is unless it is set */
         size_t   connections;        /* of the server; 16384 */
         uint32_t streams;            /* concurrent, of one connection; 256 */
@@ -42,6 +44,8 @@ struct grpc_limits {
         size_t   message_window_bytes; /* that must come in each window while a message is
                                         * incomplete; 1 KiB per second of it */
         uint64_t write_stall_ns;     /* a write, or an ended call, without progress; 75 s */
+        size_t   write_window_bytes; /* that a client must take in that time while something waits
+                                      * for it, in all; 1 KiB per second of it */
         uint64_t linger_ns;          /* reading on after a refusal so that it arrives; 2 s */
 
         /* Allowances: so many at once, and so many more per second. */

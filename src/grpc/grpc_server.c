@@ -87,6 +87,7 @@ struct error *grpc_server_new(const struct grpc_server_options *o, struct grpc_s
                 .max_connections_per_address = o->limits.connections_per_address,
                 .owner = s,
                 .tls = o->tls,
+                .budget = o->budget,
                 .handshake_time_ns = o->limits.header_time_ns,
                 .on_rejected = o->on_rejected,
                 .rejected_owner = o->owner,

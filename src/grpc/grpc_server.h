@@ -24,6 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct byte_budget;
 struct tls_context;
 
 /* One finished call, for the access log. Ranges hold during the call. */
@@ -45,6 +46,7 @@ struct grpc_server_options {
         bool        reuse_port;
         size_t      n_threads;  /* 0 = one per core */
         struct tls_context *tls; /* borrowed; NULL = plain */
+        struct byte_budget *budget; /* borrowed; NULL = memory is not counted */
         struct grpc_limits          limits;
         enum grpc_compression_level compression; /* of answers of compressible methods */
         struct grpc_method_table    methods;     /* rows borrowed: static */

@@ -3,8 +3,10 @@
 
 #include <string.h>
 
+#include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/reserve.h"
 #include "grpc/grpc_server.h"
 #include "grpc/grpc_timeout.h"
 #include "grpc/h2_conn.h"
@@ -21,6 +23,8 @@ struct grpc_stream *grpc_stream_new(struct h2_conn *c, int32_t id) {
         struct h2_loop     *home = c->home;
         struct grpc_stream *st;
 
+        if (UNLIKELY(reserve_is_short()))
+                return NULL;
         if (list_is_empty(&home->spares)) {
                 st = try_alloc(sizeof(*st));
                 if (!st)
@@ -34,6 +38,7 @@ struct grpc_stream *grpc_stream_new(struct h2_conn *c, int32_t id) {
         st->initial.n = st->trailing.n = 0;
         arena_init(&st->call.arena, st->arena_bytes, sizeof(st->arena_bytes),
                    GRPC_MAX_ARENA_BYTES);
+        arena_set_budget(&st->call.arena, buf_pool_budget(home->pool));
         send_queue_init(&st->out, home->pool);
         grpc_frame_init(&st->frame, home->options->limits.message_bytes, home->pool);
         st->conn = c;
@@ -198,6 +203,10 @@ static bool check_timeout(struct grpc_stream *st) {
                 grpc_stream_refuse(st, GRPC_INTERNAL, "malformed grpc-timeout");
                 return false;
         }
+        if (timeout_ns == 0) { /* over before it began: nothing runs */
+                grpc_stream_refuse(st, GRPC_DEADLINE_EXCEEDED, "Deadline Exceeded");
+                return false;
+        }
         if (timeout_ns < CLOCK_NEVER - st->conn->now_ns)
                 st->call.deadline_ns = st->conn->now_ns + timeout_ns;
         if (!loop || loop_timer_arm(loop, &st->deadline, st->call.deadline_ns))
@@ -289,60 +298,102 @@ static void refuse_too_large(struct grpc_stream *st, size_t bytes) {
                                     "Received message larger than max (%zu vs. %zu)", bytes, max));
 }
 
-static void refuse_no_memory(struct grpc_stream *st) {
-        h2_conn_count_rejected(st->conn, GRPC_LIMIT_MEMORY);
-        refuse_message(st, GRPC_RESOURCE_EXHAUSTED, "not enough memory for the message");
+/* For a buffer of so many bytes. The budget counts what it refuses itself. */
+static void refuse_no_memory(struct grpc_stream *st, size_t bytes) {
+        const struct buf_pool *pool = st->conn->home->pool;
+
+        if (byte_budget_fits(buf_pool_budget(pool), bytes)) {
+                h2_conn_count_rejected(st->conn, GRPC_LIMIT_MEMORY);
+                refuse_message(st, GRPC_RESOURCE_EXHAUSTED, "not enough memory for the message");
+        } else {
+                refuse_message(st, GRPC_RESOURCE_EXHAUSTED, BYTE_BUDGET_USED_UP);
+        }
 }
 
 static void refuse_compressed(struct grpc_stream *st, enum gzip_status status, size_t max) {
-        const char *text;
-
         if (status == GZIP_NO_MEMORY) {
-                refuse_no_memory(st);
+                refuse_no_memory(st, 0);
                 return;
         }
-        if (status != GZIP_TOO_LARGE && status != GZIP_TOO_DENSE) {
+        if (status == GZIP_OVER_BUDGET) {
+                refuse_message(st, GRPC_RESOURCE_EXHAUSTED,
+                               "unable to decompress a message: " BYTE_BUDGET_USED_UP);
+                return;
+        }
+        if (status != GZIP_TOO_LARGE) {
                 refuse_message(st, GRPC_INTERNAL, "a compressed message is damaged");
                 return;
         }
-        if (status == GZIP_TOO_LARGE)
-                text = arena_printf(&st->call.arena,
-                                    "Received message larger than max (%zu), decompressed", max);
-        else
-                text = arena_printf(&st->call.arena, "unable to decompress a message: %s",
-                                    gzip_status_text(status));
         h2_conn_count_rejected(st->conn, GRPC_LIMIT_MESSAGE_BYTES);
-        refuse_message(st, GRPC_RESOURCE_EXHAUSTED, text);
+        refuse_message(st, GRPC_RESOURCE_EXHAUSTED,
+                       arena_printf(&st->call.arena,
+                                    "Received message larger than max (%zu), decompressed", max));
 }
 
-/* False: the call is refused, and the message is gone. */
-static bool decompress(struct grpc_stream *st, struct grpc_message *m) {
-        size_t           max = h2_conn_limits(st->conn)->message_bytes;
-        enum gzip_status status;
-        struct buf      *plain;
+static size_t max_decompressed(const struct grpc_stream *st) {
+        const struct grpc_limits *l = h2_conn_limits(st->conn);
 
-        if (!m->is_compressed)
-                return true;
-        if (st->encoding_in == GRPC_ENCODING_IDENTITY) {
-                buf_unref(m->owner);
-                refuse_message(st, GRPC_INTERNAL,
-                               "a message is compressed, but the call has no grpc-encoding");
-                return false;
-        }
-        status = grpc_decompress(m->bytes, max, st->conn->home->pool, &plain);
+        return MIN(l->message_bytes, l->decompressed_bytes);
+}
+
+static void run_unpacking(struct loop_work *work) {
+        struct grpc_unpacking *u = CONTAINER_OF(work, struct grpc_unpacking, work);
+        struct grpc_stream    *st = CONTAINER_OF(u, struct grpc_stream, unpacking);
+
+        u->status = grpc_decompress(u->message.bytes, u->max_bytes, st->conn->home->pool,
+                                    &u->plain);
+}
+
+static void on_unpacked(struct loop_work *work);
+
+/* Takes the message. */
+static void unpack_elsewhere(struct grpc_stream *st, const struct grpc_message *m, size_t max) {
+        st->unpacking = (struct grpc_unpacking){ .work = { .run = run_unpacking,
+                                                           .done = on_unpacked },
+                                                 .message = *m,
+                                                 .max_bytes = max };
+        st->is_unpacking = true;
+        st->pauses |= GRPC_PAUSE_UNPACK;
+        loop_compute(st->conn->home->net.loop, &st->unpacking.work);
+}
+
+/* Takes the result. False: the call is refused, and the message is gone. */
+static bool take_plain(struct grpc_stream *st, struct grpc_message *m, enum gzip_status status,
+                       struct buf *plain) {
         buf_unref(m->owner);
         if (status == GZIP_OK) {
-                m->bytes = str_range(plain->bytes, plain->len);
-                m->owner = plain;
+                *m = (struct grpc_message){ .bytes = str_range(plain->bytes, plain->len),
+                                            .owner = plain };
                 return true;
         }
-        refuse_compressed(st, status, max);
+        refuse_compressed(st, status, max_decompressed(st));
         return false;
 }
 
-static void deliver(struct grpc_stream *st, struct grpc_message *m) {
+/* False: the message is not there yet, or the call is refused; either way the message is taken. */
+static bool unpack(struct grpc_stream *st, struct grpc_message *m) {
+        size_t           max, here;
+        enum gzip_status status = GZIP_TOO_LARGE;
+        struct buf      *plain = NULL;
+
+        if (LIKELY(!m->is_compressed))
+                return true;
+        max = max_decompressed(st);
+        here = st->conn->home->net.loop ? MIN(max, LOOP_MAX_WORK_BYTES) : max;
+        /* What is long as it came is not tried. */
+        if (m->bytes.len <= here)
+                status = grpc_decompress(m->bytes, here, st->conn->home->pool, &plain);
+        if (status == GZIP_TOO_LARGE && here < max) {
+                unpack_elsewhere(st, m, max);
+                return false;
+        }
+        return take_plain(st, m, status, plain);
+}
+
+static void hand_over(struct grpc_stream *st, struct grpc_message *m) {
         st->is_given = true;
         if (!st->call.method->is_client_stream) {
+                st->before = st->call.arena.blocks;
                 st->given_bytes = m->bytes.len;
                 st->conn->given_bytes += st->given_bytes;
         }
@@ -350,8 +401,23 @@ static void deliver(struct grpc_stream *st, struct grpc_message *m) {
         buf_unref(m->owner);
 }
 
+/* The handler takes it now: only now it may be more than what was sent. */
+static void deliver(struct grpc_stream *st, struct grpc_message *m) {
+        if (unpack(st, m))
+                hand_over(st, m);
+}
+
+static bool check_compression(struct grpc_stream *st, const struct grpc_message *m) {
+        if (!m->is_compressed || st->encoding_in != GRPC_ENCODING_IDENTITY)
+                return true;
+        buf_unref(m->owner);
+        refuse_message(st, GRPC_INTERNAL,
+                       "a message is compressed, but the call has no grpc-encoding");
+        return false;
+}
+
 static void take_message(struct grpc_stream *st, struct grpc_message *m) {
-        if (!decompress(st, m))
+        if (!check_compression(st, m))
                 return;
         st->call.recv_end_ns = st->conn->now_ns;
         if (st->call.method->is_client_stream) {
@@ -386,7 +452,7 @@ static void read_messages(struct grpc_stream *st, struct str *in, struct buf *ow
                         refuse_message(st, GRPC_INTERNAL, "malformed message prefix");
                         break;
                 case GRPC_FRAME_NO_MEMORY:
-                        refuse_no_memory(st);
+                        refuse_no_memory(st, st->frame.len);
                         break;
                 }
         }
@@ -434,7 +500,7 @@ size_t grpc_stream_on_bytes(struct grpc_stream *st, struct str bytes, struct buf
         if (st->is_answered || bytes.len == 0)
                 return len; /* what comes after the answer is thrown away */
         if (!stash(st, bytes)) {
-                refuse_no_memory(st);
+                refuse_no_memory(st, bytes.len);
                 return len;
         }
         return len - bytes.len;
@@ -458,7 +524,7 @@ static void end_of_messages(struct grpc_stream *st) {
 
 void grpc_stream_on_end(struct grpc_stream *st) {
         st->has_ended = true;
-        if (!st->is_answered && !st->stash.buf)
+        if (!st->is_answered && !st->stash.buf && !st->is_unpacking)
                 end_of_messages(st);
 }
 
@@ -480,7 +546,7 @@ static void unstash(struct grpc_stream *st) {
         if (in.len > 0)
                 return;
         drop_stash(st);
-        if (st->has_ended && !st->is_answered)
+        if (st->has_ended && !st->is_answered && !st->is_unpacking)
                 end_of_messages(st);
 }
 
@@ -499,6 +565,41 @@ void grpc_stream_set_pause(struct grpc_stream *st, enum grpc_pause pause, bool i
         unstash(st);
         c->is_busy = was_busy;
         h2_conn_flush_soon(c, false);
+}
+
+/* ---- a message that was decompressed elsewhere ---- */
+
+static void see_unpacked(struct grpc_stream *st) {
+        struct grpc_message m = st->unpacking.message;
+        bool                had_stash = st->stash.buf != NULL;
+        bool                is_fine;
+
+        st->is_delivering = true;
+        is_fine = take_plain(st, &m, st->unpacking.status, st->unpacking.plain);
+        if (is_fine)
+                hand_over(st, &m);
+        st->is_delivering = false;
+        grpc_stream_set_pause(st, GRPC_PAUSE_UNPACK, false);
+        if (is_fine && !had_stash && st->has_ended && !st->is_answered &&
+            st->call.method->is_client_stream)
+                end_of_messages(st); /* it came meanwhile */
+}
+
+static void on_unpacked(struct loop_work *work) {
+        struct grpc_unpacking *u = CONTAINER_OF(work, struct grpc_unpacking, work);
+        struct grpc_stream    *st = CONTAINER_OF(u, struct grpc_stream, unpacking);
+
+        st->is_unpacking = false;
+        if (!st->is_answered && st->id != 0) {
+                h2_conn_on_time(st->conn, st, see_unpacked);
+                return;
+        }
+        if (u->status == GZIP_TOO_LARGE) /* also of a client that did not wait to be told */
+                h2_conn_count_rejected(st->conn, GRPC_LIMIT_MESSAGE_BYTES);
+        buf_unref(u->message.owner);
+        buf_unref(u->plain);
+        if (st->id == 0 && (!st->is_given || st->is_finished))
+                h2_conn_recycle(st);
 }
 
 void grpc_stream_on_due(struct grpc_stream *st) {
@@ -528,8 +629,11 @@ void grpc_stream_on_closed(struct grpc_stream *st) {
                 buf_unref(st->only.owner);
         st->has_only = false;
         st->is_due = false;
+        if (st->is_unpacking)
+                loop_compute_cancel(&st->unpacking.work);
         if (!st->is_given || st->is_finished) {
-                h2_conn_recycle(st);
+                if (!st->is_unpacking)
+                        h2_conn_recycle(st);
                 return;
         }
         grpc_stream_abort(st, GRPC_ABORT_CANCELLED);
@@ -561,13 +665,26 @@ static void on_deadline(struct loop_timer *t) {
         h2_conn_on_time(st->conn, st, expire);
 }
 
-bool grpc_stream_is_stalled(const struct grpc_stream *st, uint64_t now_ns) {
-        return st->id != 0 && !st->is_reset && st->is_answered && st->out.bytes > 0 &&
-               now_ns > st->progress_ns &&
-               now_ns - st->progress_ns >= h2_conn_limits(st->conn)->write_stall_ns;
+/* The calls of a connection share what its client takes. */
+static size_t window_bytes(const struct h2_conn *c) {
+        return MAX(h2_conn_limits(c)->write_window_bytes / MAX(c->n_open, 1), 1);
 }
 
-void grpc_stream_stop(struct grpc_stream *st) {
-        h2_conn_count_rejected(st->conn, GRPC_LIMIT_WRITE_STALL);
+enum grpc_limit grpc_stream_check_progress(struct grpc_stream *st, uint64_t now_ns) {
+        uint64_t gained = st->bytes_out - st->progress_bytes;
+
+        if (st->id == 0 || st->is_reset || !st->is_answered || st->out.bytes == 0 ||
+            now_ns <= st->progress_ns ||
+            now_ns - st->progress_ns < h2_conn_limits(st->conn)->write_stall_ns)
+                return GRPC_LIMIT_NONE;
+        if (gained < window_bytes(st->conn))
+                return gained > 0 ? GRPC_LIMIT_WRITE_RATE : GRPC_LIMIT_WRITE_STALL;
+        st->progress_ns = now_ns;
+        st->progress_bytes = st->bytes_out;
+        return GRPC_LIMIT_NONE;
+}
+
+void grpc_stream_stop(struct grpc_stream *st, enum grpc_limit limit) {
+        h2_conn_count_rejected(st->conn, limit);
         reset(st, H2_CANCEL);
 }

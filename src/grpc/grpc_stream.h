@@ -6,7 +6,8 @@
  *     h2_session.c <- grpc_stream_pull/emit   (grpc_call.c)     bytes, when flow control allows
  *
  * A stream has two owners, and goes when both have let go of it: the connection, until the HTTP/2
- * stream is closed (id becomes 0), and the handler, from its first callback to finish.
+ * stream is closed (id becomes 0), and the handler, from its first callback to finish. For a while
+ * there may be a third, the thread that decompresses one of its messages.
  *
  * Ownership.  Streams are recycled by their loop.
  * Threads.  The loop's.
@@ -20,6 +21,7 @@
 #include "grpc/grpc_limits.h"
 #include "grpc/h2_fields.h"
 #include "grpc/send_queue.h"
+#include "net/loop.h"
 #include "net/loop_timer.h"
 
 #include <stdbool.h>
@@ -31,14 +33,15 @@ struct h2_out;
 
 /* Of each call without an allocation: metadata, and what handlers put beside it. */
 #define GRPC_ARENA_BYTES 8192
-/* What handlers decode of a message is a few times its size at most. */
-#define GRPC_MAX_ARENA_BYTES ((size_t)64 << 30)
+/* What handlers decode of a message is bounded by its size on top of that. */
+#define GRPC_MAX_ARENA_BYTES ((size_t)1 << 30)
 /* Further metadata of an answer, initial and trailing each. */
 #define GRPC_MAX_ADDED 8
 
 enum grpc_pause {
         GRPC_PAUSE_HANDLER = 1,
         GRPC_PAUSE_UNSENT = 2,
+        GRPC_PAUSE_UNPACK = 4, /* a worker decompresses a message; later ones wait */
 };
 
 struct grpc_header {
@@ -57,6 +60,16 @@ struct grpc_stash {
         size_t      at;  /* first byte that is not used up */
 };
 
+/* A message that is decompressed by another thread, since it becomes large. The stream is not recycled
+ * before it is back. */
+struct grpc_unpacking {
+        struct loop_work    work;
+        struct grpc_message message;   /* as it came; owned */
+        size_t              max_bytes; /* it may become */
+        enum gzip_status    status;
+        struct buf         *plain;     /* owned; with GZIP_OK */
+};
+
 struct grpc_stream {
         struct grpc_call call;
         struct h2_conn  *conn; /* borrowed: waits for its streams */
@@ -71,6 +84,7 @@ struct grpc_stream {
         bool is_waiting;    /* the session waits for grpc_stream_pull() to have something */
         bool is_delivering; /* inside a loop over its messages */
         bool is_reset;      /* by us */
+        bool is_unpacking;  /* `unpacking` is with another thread */
         bool is_due;        /* grpc_stream_on_due() has something to do */
         bool has_written;   /* since on_written was last called */
 
@@ -88,6 +102,8 @@ struct grpc_stream {
         struct grpc_frame   frame;
         struct grpc_message only; /* of a method without client stream, until half-close */
         bool                has_only;
+        const struct arena_block *before; /* borrowed: the arena's newest when the handler got its
+                                           * message; freed at the end is what came later */
         size_t              given_bytes; /* in conn->given_bytes, until the handler has ended */
         unsigned            pauses; /* of enum grpc_pause */
         struct grpc_stash   stash;
@@ -97,12 +113,14 @@ struct grpc_stream {
         enum grpc_code     code;
         struct str         text;       /* in arena, encoded */
         uint64_t           bytes_in, bytes_out;
-        uint64_t           progress_ns; /* bytes were last taken from `out` */
+        uint64_t           progress_ns; /* start of the window of `progress_bytes` */
+        uint64_t           progress_bytes; /* bytes_out then */
         struct loop_timer  deadline;    /* armed at call.deadline_ns until the call is answered */
 
         /* From here on only what counts is cleared. */
         struct send_queue out;
         struct grpc_added initial, trailing;
+        struct grpc_unpacking unpacking; /* see is_unpacking */
         _Alignas(16) char arena_bytes[GRPC_ARENA_BYTES];
 };
 
@@ -119,9 +137,10 @@ size_t grpc_stream_on_bytes(struct grpc_stream *st, struct str bytes, struct buf
 void grpc_stream_on_end(struct grpc_stream *st);
 /* The HTTP/2 stream is gone. */
 void grpc_stream_on_closed(struct grpc_stream *st);
-/* The client does not read what is left of its answer: stop() resets the stream. */
-bool grpc_stream_is_stalled(const struct grpc_stream *st, uint64_t now_ns);
-void grpc_stream_stop(struct grpc_stream *st);
+/* Which limit a client breaks that does not read what is left of its answer: stop() resets the
+ * stream. */
+enum grpc_limit grpc_stream_check_progress(struct grpc_stream *st, uint64_t now_ns);
+void            grpc_stream_stop(struct grpc_stream *st, enum grpc_limit limit);
 /* After a flush: the socket has taken much, or all. */
 void grpc_stream_on_due(struct grpc_stream *st);
 void grpc_stream_set_pause(struct grpc_stream *st, enum grpc_pause pause, bool is_on);

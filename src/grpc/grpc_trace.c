@@ -13,9 +13,11 @@ static void on_sent(struct grpc_call *call) {
         trace_record_unref(r);
 }
 
-static void attach(struct grpc_call *call, struct trace_record *r) {
+void grpc_trace_attach(struct grpc_call *call, struct trace_record *r) {
         char text[TRACEPARENT_CHARS + 1];
 
+        if (!r)
+                return;
         call->trace = r;
         call->on_sent = on_sent;
         if (tracer_answer_header(r, text))
@@ -23,7 +25,7 @@ static void attach(struct grpc_call *call, struct trace_record *r) {
 }
 
 /* Apart, so that a request that is not traced does not pay for its frame. */
-static NOINLINE struct trace_record *start(struct grpc_call             *call,
+static NOINLINE struct trace_record *start(const struct grpc_call       *call,
                                            const struct grpc_trace_read *read) {
         struct trace_record *r;
 
@@ -37,11 +39,18 @@ static NOINLINE struct trace_record *start(struct grpc_call             *call,
                 return NULL;
         trace_record_point(r, TRACE_POINT_GRPC_WAITREAD_START, read->start_ns);
         trace_record_point(r, TRACE_POINT_GRPC_WAITREAD_END, read->end_ns);
-        if (!call->method->is_client_stream)
-                attach(call, r);
         return r;
 }
 
-struct trace_record *grpc_trace_start(struct grpc_call *call, const struct grpc_trace_read *read) {
+struct trace_record *grpc_trace_begin(const struct grpc_call       *call,
+                                      const struct grpc_trace_read *read) {
         return UNLIKELY(tracer_is_on(call->service->tracer)) ? start(call, read) : NULL;
+}
+
+struct trace_record *grpc_trace_start(struct grpc_call *call, const struct grpc_trace_read *read) {
+        struct trace_record *r = grpc_trace_begin(call, read);
+
+        if (UNLIKELY(r != NULL) && !call->method->is_client_stream)
+                grpc_trace_attach(call, r);
+        return r;
 }

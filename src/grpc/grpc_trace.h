@@ -18,3 +18,8 @@ struct grpc_trace_read {
 /* NULL when this request is not traced. Of a unary call: its answer gets the metadata `traceparent`,
  * and the record ends with the call. Of a stream the record is the caller's. */
 struct trace_record *grpc_trace_start(struct grpc_call *call, const struct grpc_trace_read *read);
+/* The two halves of that, for a unary call: the record, on any thread; on the loop, the rest, of a
+ * record that may be NULL. */
+struct trace_record *grpc_trace_begin(const struct grpc_call *call,
+                                      const struct grpc_trace_read *read);
+void                 grpc_trace_attach(struct grpc_call *call, struct trace_record *r);

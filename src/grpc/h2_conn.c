@@ -150,12 +150,11 @@ static bool write_some(struct h2_conn *c, enum h2_gathered gathered) {
         struct h2_out  *out = c->home->out;
         enum conn_write rc = CONN_WRITE_DONE;
 
+        c->written_bytes += out->n_bytes;
         if (out->n_bytes > 0 && c->net)
                 rc = conn_write(c->net, out->parts, out->n_parts);
         if (rc == CONN_WRITE_PENDING) {
                 c->writing = STEAL(c->home->out);
-                c->write_ns = c->now_ns;
-                c->write_left = conn_unwritten_bytes(c->net);
                 return false;
         }
         h2_out_clear(out);
@@ -484,28 +483,39 @@ static bool check_pace(struct h2_conn *c) {
         return !is_slow;
 }
 
+/* The client has to take what is with its socket: the calls of a connection together. Bytes count
+ * when its system has acknowledged them, since the socket takes megabytes for a client that reads
+ * nothing; their number may go back by a little, because records of TLS are larger than what is in
+ * them. */
 static bool check_write(struct h2_conn *c) {
-        size_t left;
+        const struct grpc_limits *l = h2_conn_limits(c);
+        uint64_t                  taken;
+        int64_t                   gained;
 
         if (!c->writing)
+                c->write_ns = 0;
+        if (!c->writing || (c->write_ns > 0 && c->now_ns - c->write_ns < l->write_stall_ns))
                 return true;
-        left = conn_unwritten_bytes(c->net);
-        if (left != c->write_left) {
-                c->write_left = left;
+        taken = c->written_bytes - conn_unwritten_bytes(c->net) -
+                conn_unacknowledged_bytes(c->net);
+        gained = (int64_t)(taken - c->write_bytes);
+        if (c->write_ns == 0 || gained >= (int64_t)MAX(l->write_window_bytes, 1)) {
                 c->write_ns = c->now_ns;
-        }
-        if (c->now_ns - c->write_ns < h2_conn_limits(c)->write_stall_ns)
+                c->write_bytes = taken;
                 return true;
-        h2_conn_count_rejected(c, GRPC_LIMIT_WRITE_STALL);
+        }
+        h2_conn_count_rejected(c, gained > 0 ? GRPC_LIMIT_WRITE_RATE : GRPC_LIMIT_WRITE_STALL);
         h2_conn_kill(c);
         return false;
 }
 
-static struct grpc_stream *find_stalled(struct h2_conn *c) {
+/* What its client has not taken in time; NULL: all do. */
+static struct grpc_stream *find_stalled(struct h2_conn *c, enum grpc_limit *ret_limit) {
         LIST_FOR_EACH(&c->streams, node) {
                 struct grpc_stream *st = LIST_ENTRY(node, struct grpc_stream, node);
 
-                if (grpc_stream_is_stalled(st, c->now_ns))
+                *ret_limit = grpc_stream_check_progress(st, c->now_ns);
+                if (*ret_limit != GRPC_LIMIT_NONE)
                         return st;
         }
         return NULL;
@@ -541,6 +551,7 @@ static void check_age(struct h2_conn *c) {
 static void on_tick(struct conn *net, uint64_t now_ns) {
         struct h2_conn     *c = conn_owner(net);
         struct grpc_stream *st;
+        enum grpc_limit     limit;
 
         c->now_ns = now_ns;
         if (c->is_lingering) {
@@ -550,8 +561,8 @@ static void on_tick(struct conn *net, uint64_t now_ns) {
         }
         c->is_busy = true;
         if (check_heads(c) && check_pace(c) && check_write(c)) {
-                while ((st = find_stalled(c)) != NULL)
-                        grpc_stream_stop(st);
+                while ((st = find_stalled(c, &limit)) != NULL)
+                        grpc_stream_stop(st, limit);
                 check_pings(c);
                 check_age(c);
         }

@@ -128,8 +128,9 @@ struct h2_conn {
         uint64_t            pace_ns;         /* start of the window of `pace_bytes` */
         uint64_t            pace_bytes;      /* of messages, in this window */
         struct h2_out      *writing;         /* owned: of a pending write */
-        uint64_t            write_ns;        /* its last progress */
-        size_t              write_left;
+        uint64_t            written_bytes;   /* given to the socket, ever */
+        uint64_t            write_ns;        /* start of the window of `write_bytes`; 0 = none */
+        uint64_t            write_bytes;     /* that the client had taken then */
 };
 
 /* In zeroed memory whose `net` may be set up already. */

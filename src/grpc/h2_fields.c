@@ -72,6 +72,14 @@ static bool is_name_char(char c) {
                (c != '\0' && memchr(marks, c, sizeof(marks) - 1) != NULL);
 }
 
+/* What splits one field into two where a peer speaks HTTP/1: RFC 9113, 8.2.1. */
+static bool has_break(struct str s) {
+        for (size_t i = 0; i < s.len; i++)
+                if (s.ptr[i] == '\r' || s.ptr[i] == '\n' || s.ptr[i] == '\0')
+                        return true;
+        return false;
+}
+
 static enum h2_field check_unknown(struct str name) {
         bool is_token = name.len > 0;
 
@@ -82,7 +90,9 @@ static enum h2_field check_unknown(struct str name) {
                         return H2_FIELD_MALFORMED;
                 is_token = is_token && is_name_char(name.ptr[i]);
         }
-        return is_token ? H2_FIELD_OTHER : H2_FIELD_LEFT_OUT;
+        if (LIKELY(is_token))
+                return H2_FIELD_OTHER;
+        return has_break(name) ? H2_FIELD_MALFORMED : H2_FIELD_LEFT_OUT;
 }
 
 /* ---- values ---- */
@@ -117,14 +127,18 @@ static bool may_have_control_in(struct str value) {
         return may_have_control(word_load(value.ptr + value.len - WORD_BYTES));
 }
 
-/* Neither control characters, nor blanks at its ends. */
+/* No control characters. Blanks at the ends belong to the value: RFC 9113 has none there, but gRPC
+ * clients send them as a part of metadata. */
 static bool is_value(struct str value) {
-        if (value.len == 0)
-                return true;
-        if (UNLIKELY((unsigned char)value.ptr[0] <= ' ' ||
-                     (unsigned char)value.ptr[value.len - 1] <= ' '))
-                return false;
-        return LIKELY(!may_have_control_in(value)) || !has_control(value);
+        return value.len == 0 || LIKELY(!may_have_control_in(value)) || !has_control(value);
+}
+
+static bool is_blank(char c) {
+        return c == ' ' || c == '\t';
+}
+
+static bool has_blank_end(struct str value) {
+        return value.len > 0 && (is_blank(value.ptr[0]) || is_blank(value.ptr[value.len - 1]));
 }
 
 static bool read_length(struct h2_fields *f, struct str value) {
@@ -145,7 +159,8 @@ static bool check_known(struct h2_fields *f, enum h2_field field, struct str val
         case H2_FIELD_SCHEME:
         case H2_FIELD_PATH:
         case H2_FIELD_AUTHORITY:
-                return !f->is_trailer && !f->has_ordinary && check_single(f, field, value);
+                return !f->is_trailer && !f->has_ordinary && check_single(f, field, value) &&
+                       !has_blank_end(value);
         case H2_FIELD_HOST: return check_single(f, field, value);
         case H2_FIELD_CONTENT_LENGTH:
                 return check_single(f, field, value) && read_length(f, value);
@@ -166,7 +181,8 @@ enum h2_field h2_fields_read(struct h2_fields *f, struct str name, struct str va
         if (field == H2_FIELD_OTHER)
                 field = check_unknown(name);
         if (UNLIKELY(!is_value(value)) && field != H2_FIELD_MALFORMED)
-                field = is_pseudo(field) ? H2_FIELD_MALFORMED : H2_FIELD_LEFT_OUT;
+                field = is_pseudo(field) || has_break(value) ? H2_FIELD_MALFORMED
+                                                             : H2_FIELD_LEFT_OUT;
         if (UNLIKELY(field == H2_FIELD_MALFORMED || !check_known(f, field, value)))
                 return H2_FIELD_MALFORMED;
         if (!is_pseudo(field))

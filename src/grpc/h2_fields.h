@@ -9,9 +9,10 @@
  * nghttp2 can do the same, and is told not to: it does not say which name it has recognised, so that
  * each would be looked at twice, and its tables take a tenth of what a small call costs.
  *
- * A pseudo-header that is unknown, repeated or late, a name with a capital, and fields that belong
- * to a connection make the request malformed. Other fields whose name or value has bytes that do
- * not belong there are left out.
+ * A pseudo-header that is unknown, repeated or late, a name with a capital, CR, LF or NUL in a name
+ * or a value, and fields that belong to a connection make the request malformed. Other fields whose
+ * name or value has bytes that do not belong there are left out. Blanks at the ends of a value are
+ * kept, except in pseudo-headers.
  *
  * Threads.  One owner at a time; nothing here knows a stream.
  */

@@ -28,20 +28,11 @@ enum {
         OUTPUT_PARAMETERS = 2,
 };
 
-/* Most tensors have no more dimensions. */
-#define FEW_DIMS 8
-
 struct error *infer_malformed(void) {
         return error_new_text(ERR_INVALID_ARG, "failed to parse the ModelInferRequest message");
 }
 
-struct error *infer_no_memory(void) {
-        static struct error full = ERROR_STATIC(ERR_UNAVAILABLE, "out of memory for the request");
-
-        return &full;
-}
-
-static struct error *copy(struct infer_reading *d, struct str text, const char **ret) {
+static ALWAYS_INLINE struct error *copy(struct infer_reading *d, struct str text, const char **ret) {
         char *place = arena_try_alloc(d->source->arena, text.len + 1);
 
         if (UNLIKELY(!place))
@@ -52,99 +43,94 @@ static struct error *copy(struct infer_reading *d, struct str text, const char *
         return NULL;
 }
 
+static struct error *refuse_nul(struct str text) {
+        if (LIKELY(text.len == 0 || memchr(text.ptr, '\0', text.len) == NULL))
+                return NULL;
+        return error_new_text(ERR_INVALID_ARG,
+                              "a string of the ModelInferRequest contains a NUL character");
+}
+
 struct error *infer_copy_text(struct infer_reading *d, struct str text, const char **ret) {
         if (text.len == 0) {
                 *ret = "";
                 return NULL;
         }
-        if (UNLIKELY(memchr(text.ptr, '\0', text.len) != NULL))
-                return error_new_text(ERR_INVALID_ARG,
-                                      "a string of the ModelInferRequest contains a NUL character");
+        TRY(refuse_nul(text));
         return copy(d, text, ret);
 }
 
-static struct error *read_text(struct infer_reading *d, struct pb_reader *r, const char **ret) {
+/* A string that may come again: the last one counts, and only that one is copied (keep_text()). */
+static struct error *read_text(struct pb_reader *r, struct str *ret) {
         struct str text = pb_read_bytes(r);
 
         if (UNLIKELY(pb_failed(r)))
                 return infer_malformed();
-        if (LIKELY(str_is_plain(text)))
-                return copy(d, text, ret);
-        return str_is_utf8(text) ? infer_copy_text(d, text, ret) : infer_malformed();
+        if (UNLIKELY(!str_is_plain(text))) {
+                if (!str_is_utf8(text))
+                        return infer_malformed();
+                TRY(refuse_nul(text));
+        }
+        *ret = text;
+        return NULL;
+}
+
+static struct error *keep_text(struct infer_reading *d, struct str text, const char **ret) {
+        return text.len > 0 ? copy(d, text, ret) : NULL;
 }
 
 /* ---- inputs ---- */
 
-/* Room for all the dimensions there may be, once the first few are full. */
-static COLD struct error *grow_dims(struct infer_reading *d, int64_t **dims) {
-        int64_t *grown = arena_try_alloc(d->source->arena, INFER_MAX_DIMS * sizeof(*grown));
+/* What is read of an input, until its end says that it is all: the last one of strings counts. */
+struct input_scan {
+        struct infer_input *in;
+        struct str          name, datatype; /* borrowed: the message */
+        int64_t             dims[INFER_MAX_DIMS];
+};
 
-        if (!grown)
-                return infer_no_memory();
-        memcpy(grown, *dims, FEW_DIMS * sizeof(*grown));
-        *dims = grown;
-        return NULL;
-}
-
-static struct error *add_dim(struct infer_reading *d, struct infer_input *in, int64_t dim) {
-        int64_t *dims = (int64_t *)in->shape; /* in the arena, and not shared yet */
-
-        if (in->n_dims == 0) {
-                dims = arena_try_alloc(d->source->arena, FEW_DIMS * sizeof(*dims));
-                if (!dims)
-                        return infer_no_memory();
-        } else if (in->n_dims == FEW_DIMS) {
-                TRY(grow_dims(d, &dims));
-        } else if (in->n_dims == INFER_MAX_DIMS) {
+static struct error *add_dim(struct input_scan *s, int64_t dim) {
+        if (s->in->n_dims == INFER_MAX_DIMS)
                 return error_new(ERR_INVALID_ARG, "shape of an input has more than %d dimensions",
                                  INFER_MAX_DIMS);
-        }
-        dims[in->n_dims++] = dim;
-        in->shape = dims;
+        s->dims[s->in->n_dims++] = dim;
         return NULL;
 }
 
-static struct error *read_shape(struct infer_reading *d, struct pb_reader *r, struct pb_tag tag,
-                                struct infer_input *in) {
+static struct error *read_shape(struct pb_reader *r, struct pb_tag tag, struct input_scan *s) {
         struct pb_reader packed;
 
         if (tag.wire == PB_WIRE_VARINT)
-                return add_dim(d, in, (int64_t)pb_read_varint(r));
+                return add_dim(s, (int64_t)pb_read_varint(r));
         packed = pb_read_message(r);
         while (!pb_at_end(&packed)) {
                 int64_t dim = (int64_t)pb_read_varint(&packed);
 
                 if (pb_failed(&packed))
                         return infer_malformed();
-                TRY(add_dim(d, in, dim));
+                TRY(add_dim(s, dim));
         }
         return NULL;
 }
 
-static struct error *read_datatype(struct infer_reading *d, struct pb_reader *r,
-                                   struct infer_input *in) {
-        struct str name = pb_read_text(r);
-
-        in->datatype = datatype_from_name(name);
-        if (UNLIKELY(in->datatype == TRITONSERVER_TYPE_INVALID))
-                return infer_copy_text(d, name, &in->datatype_name);
-        in->datatype_name = datatype_name(in->datatype);
-        return NULL;
+static struct error *read_datatype(struct pb_reader *r, struct input_scan *s) {
+        s->datatype = pb_read_text(r);
+        s->in->datatype = datatype_from_name(s->datatype);
+        return UNLIKELY(s->in->datatype == TRITONSERVER_TYPE_INVALID) ? refuse_nul(s->datatype)
+                                                                      : NULL;
 }
 
 static struct error *read_input_field(struct infer_reading *d, struct pb_reader *r,
-                                      struct pb_tag tag, struct infer_input *in) {
+                                      struct pb_tag tag, struct input_scan *s) {
         struct wire_input *wire = &d->inputs[d->wire->request.n_inputs - 1];
 
         if (tag.number == INPUT_SHAPE && (tag.wire == PB_WIRE_BYTES || tag.wire == PB_WIRE_VARINT))
-                return read_shape(d, r, tag, in);
+                return read_shape(r, tag, s);
         if (tag.wire != PB_WIRE_BYTES) {
                 pb_skip(r, tag);
                 return NULL;
         }
         switch (tag.number) {
-        case INPUT_NAME: return read_text(d, r, &in->name);
-        case INPUT_DATATYPE: return read_datatype(d, r, in);
+        case INPUT_NAME: return read_text(r, &s->name);
+        case INPUT_DATATYPE: return read_datatype(r, s);
         case INPUT_PARAMETERS: infer_read_tensor_parameter(r, &wire->parameters); return NULL;
         case INPUT_CONTENTS: wire->has_contents = true; break;
         default: break;
@@ -163,20 +149,46 @@ static struct error *add_wire_input(struct infer_reading *d) {
         return NULL;
 }
 
+static struct error *keep_shape(struct infer_reading *d, const struct input_scan *s) {
+        size_t   bytes = s->in->n_dims * sizeof(s->dims[0]);
+        int64_t *dims;
+
+        if (bytes == 0)
+                return NULL;
+        dims = arena_try_alloc(d->source->arena, bytes);
+        if (!dims)
+                return infer_no_memory();
+        memcpy(dims, s->dims, bytes);
+        s->in->shape = dims;
+        return NULL;
+}
+
+/* All of it was read. */
+static struct error *finish_input(struct infer_reading *d, const struct input_scan *s) {
+        TRY(keep_shape(d, s));
+        TRY(keep_text(d, s->name, &s->in->name));
+        if (LIKELY(s->in->datatype != TRITONSERVER_TYPE_INVALID)) {
+                s->in->datatype_name = datatype_name(s->in->datatype);
+                return NULL;
+        }
+        return keep_text(d, s->datatype, &s->in->datatype_name);
+}
+
 static struct error *read_input(struct infer_reading *d, struct pb_reader *outer) {
         struct infer_request *q = &d->wire->request;
         struct pb_reader      r = pb_read_message(outer);
-        struct infer_input   *in;
+        struct input_scan     s;
         struct pb_tag         tag;
 
         TRY(add_wire_input(d));
-        TRY(infer_request_add_input(q, d->source->arena, &in));
-        in->name = in->datatype_name = "";
+        TRY(infer_request_add_input(q, d->source->arena, &s.in));
+        s.name = s.datatype = str_range("", 0); /* and no dimension is looked at that was not read */
+        s.in->name = s.in->datatype_name = "";
         d->inputs[q->n_inputs - 1] =
                 (struct wire_input){ .body = str_range((const char *)r.at, pb_left(&r)) };
         while (pb_next(&r, &tag))
-                TRY(read_input_field(d, &r, tag, in));
-        return pb_failed(&r) ? infer_malformed() : NULL;
+                TRY(read_input_field(d, &r, tag, &s));
+        return pb_failed(&r) ? infer_malformed() : finish_input(d, &s);
 }
 
 /* ---- where the bytes of inputs are ---- */
@@ -261,6 +273,7 @@ static struct error *read_output(struct infer_reading *d, struct pb_reader *oute
         struct wire_tensor_parameters  parameters = { 0 };
         struct pb_reader               r = pb_read_message(outer);
         struct infer_requested_output *out;
+        struct str                     name = STR_LIT("");
         struct pb_tag                  tag;
 
         TRY(infer_request_add_output(&d->wire->request, d->source->arena, &out));
@@ -268,7 +281,7 @@ static struct error *read_output(struct infer_reading *d, struct pb_reader *oute
         out->is_binary = true;
         while (pb_next(&r, &tag)) {
                 if (tag.wire == PB_WIRE_BYTES && tag.number == OUTPUT_NAME)
-                        TRY(read_text(d, &r, &out->name));
+                        TRY(read_text(&r, &name));
                 else if (tag.wire == PB_WIRE_BYTES && tag.number == OUTPUT_PARAMETERS)
                         infer_read_tensor_parameter(&r, &parameters);
                 else
@@ -276,6 +289,7 @@ static struct error *read_output(struct infer_reading *d, struct pb_reader *oute
         }
         if (pb_failed(&r))
                 return infer_malformed();
+        TRY(keep_text(d, name, &out->name));
         return place_output(d, &parameters, out);
 }
 
@@ -296,16 +310,14 @@ static struct error *read_raw(struct infer_reading *d, struct pb_reader *r) {
 }
 
 static struct error *read_field(struct infer_reading *d, struct pb_reader *r, struct pb_tag tag) {
-        struct infer_wire *w = d->wire;
-
         if (tag.wire != PB_WIRE_BYTES) {
                 pb_skip(r, tag);
                 return NULL;
         }
         switch (tag.number) {
-        case REQUEST_MODEL_NAME: return read_text(d, r, &w->model_name);
-        case REQUEST_MODEL_VERSION: return read_text(d, r, &w->model_version);
-        case REQUEST_ID: return read_text(d, r, &w->request.id);
+        case REQUEST_MODEL_NAME: return read_text(r, &d->model_name);
+        case REQUEST_MODEL_VERSION: return read_text(r, &d->model_version);
+        case REQUEST_ID: return read_text(r, &d->id);
         case REQUEST_PARAMETERS: return infer_read_parameter(d, r);
         case REQUEST_INPUTS: return read_input(d, r);
         case REQUEST_OUTPUTS: return read_output(d, r);
@@ -315,7 +327,8 @@ static struct error *read_field(struct infer_reading *d, struct pb_reader *r, st
 }
 
 static struct error *read_message(struct infer_reading *d) {
-        struct infer_request *q = &d->wire->request;
+        struct infer_wire    *w = d->wire;
+        struct infer_request *q = &w->request;
         struct pb_reader      r;
         struct pb_tag         tag;
 
@@ -324,20 +337,46 @@ static struct error *read_message(struct infer_reading *d) {
                 TRY(read_field(d, &r, tag));
         if (pb_failed(&r))
                 return infer_malformed();
+        TRY(keep_text(d, d->model_name, &w->model_name));
+        TRY(keep_text(d, d->model_version, &w->model_version));
+        TRY(keep_text(d, d->id, &q->id));
         TRY(infer_drop_repeated(d));
         for (uint32_t i = 0; i < q->n_inputs; i++)
                 TRY(place_input(d, &d->inputs[i], &q->inputs[i]));
         return NULL;
 }
 
+/* Messages have a field for each tensor and a few more. */
+#define MAX_COUNTED_FIELDS 256
+
+size_t infer_message_work(struct str message) {
+        size_t           work = message.len;
+        struct pb_reader r;
+        struct pb_tag    tag;
+
+        pb_reader_init(&r, message.ptr, message.len);
+        for (unsigned i = 0; pb_next(&r, &tag); i++) {
+                if (i == MAX_COUNTED_FIELDS)
+                        return message.len;
+                if (tag.number == REQUEST_RAW_INPUTS && tag.wire == PB_WIRE_BYTES)
+                        work -= pb_read_bytes(&r).len;
+                else
+                        pb_skip(&r, tag);
+        }
+        return work;
+}
+
 struct error *infer_decode(const struct infer_source *source, struct infer_wire *ret) {
         struct infer_reading d = { .source = source, .wire = ret };
         struct error        *err;
+        size_t               max;
 
         *ret = (struct infer_wire){ .model_name = "", .model_version = "" };
         infer_request_init(&ret->request);
         ret->request.is_binary_by_default = true;
+        infer_arena_limit(source->arena, source->message.len, &max);
         err = read_message(&d);
+        infer_arena_release(source->arena, max);
         infer_keep_first(&ret->tensor_fault, d.data_fault);
         infer_keep_first(&ret->tensor_fault, d.output_fault);
         return err;

@@ -51,6 +51,7 @@ struct infer_answer_parts {
         struct grpc_part *parts; /* in arena; each holds a reference on its buf */
         size_t            n_parts;
         size_t            bytes;
+        bool              is_packed; /* compressed already; then there is one part */
 };
 
 /* INVALID_ARG "Response has byte size <n> which exceeds gRPC's byte size limit 2147483647." */

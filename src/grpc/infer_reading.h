@@ -49,6 +49,7 @@ struct infer_reading {
         struct wire_input         *inputs; /* in arena; one for each of the request's inputs */
         struct str                *raws;   /* in arena; raw_input_contents */
         uint32_t                   n_raws, next_raw;
+        struct str                 model_name, model_version, id; /* borrowed: the last of each */
         struct error              *data_fault, *output_fault; /* owned */
 };
 
@@ -63,7 +64,6 @@ static inline void infer_keep_first(struct error **kept, struct error *err) {
 }
 
 struct error *infer_malformed(void) COLD;
-struct error *infer_no_memory(void) COLD;
 
 /* A NUL-terminated copy in the arena. A NUL inside is refused: the C API would cut there. */
 struct error *infer_copy_text(struct infer_reading *d, struct str text, const char **ret) NODISCARD;

@@ -5,6 +5,7 @@
 #include "frontend/header_forward.h"
 #include "grpc/grpc_trace.h"
 #include "grpc/rpc_inference.h"
+#include "net/loop.h"
 
 struct grpc_infer {
         struct infer_core     core;
@@ -46,12 +47,34 @@ const struct header_forward *rpc_infer_header_forward(const struct grpc_infer *s
 
 /* ---- ModelInfer ---- */
 
-static struct error *make_answer(struct rpc_inference *i, struct infer_answer_parts *ret) {
-        static const struct rpc_inference_framing framing = { .is_streamed = false };
-        struct TRITONSERVER_InferenceResponse    *response;
+/* What would hold the loop for too long is done by another thread, which has the inference meanwhile;
+ * its memory is here, since the call's arena stays the loop's. */
+struct long_work {
+        struct loop_work          work;
+        struct rpc_infer         *r;       /* borrowed: holds this */
+        struct str                message; /* to be read; empty: it has been */
+        struct buf               *owner;   /* ref: of the message */
+        struct error             *err;     /* owned */
+        struct trace_record      *trace;   /* borrowed: the call's when it is back */
+        struct infer_answer_parts parts;
+        struct arena              arena;
+};
+
+/* One call; in its arena. */
+struct rpc_infer {
+        struct rpc_inference inference;
+        struct long_work    *memory; /* NULL = everything is in the call's arena */
+        bool                 is_away; /* the other thread has it */
+};
+
+static const struct rpc_inference_framing framing = { .is_streamed = false };
+
+static struct error *make_answer(struct rpc_inference *i, struct infer_answer_parts *ret,
+                                 bool *ret_is_long) {
+        struct TRITONSERVER_InferenceResponse *response;
 
         TRY(infer_call_get_response(&i->call, &response));
-        return rpc_inference_encode(i, response, &framing, i->arena, ret);
+        return rpc_inference_encode(i, response, &framing, i->arena, ret, ret_is_long);
 }
 
 /* Takes the error. An overloaded server says as well when to come back. */
@@ -61,30 +84,90 @@ static void fail(struct grpc_call *grpc, struct error *err) {
         grpc_call_fail(grpc, err);
 }
 
-static void on_done(struct infer_call *c) {
-        struct rpc_inference     *i = c->options.owner;
-        struct grpc_call         *grpc = i->grpc;
-        struct infer_answer_parts parts;
-        struct error             *err;
-
-        if (grpc_call_is_aborted(grpc))
-                err = error_new_text(ERR_CANCELLED, "the client has gone");
-        else
-                err = make_answer(i, &parts);
-        /* What is copied of the outputs is copied by now, the rest is held by the parts. */
-        rpc_inference_done(i);
-        if (err)
-                fail(grpc, err);
-        else
-                grpc_call_reply(grpc, parts.parts, parts.n_parts);
+static struct error *client_has_gone(void) {
+        return error_new_text(ERR_CANCELLED, "the client has gone");
 }
 
-static struct error *prepare(struct rpc_inference *i, struct str message, struct buf *owner) {
+/* Ends the call; takes the error. */
+static void answer(struct rpc_infer *r, struct error *err, const struct infer_answer_parts *parts) {
+        struct grpc_call *grpc = r->inference.grpc;
+        struct arena      memory = { 0 };
+
+        if (r->memory)
+                memory = r->memory->arena;
+        /* What is copied of the outputs is copied by now, the rest is held by the parts. */
+        rpc_inference_done(&r->inference);
+        if (err)
+                fail(grpc, err);
+        else if (parts->is_packed)
+                grpc_call_reply_packed(grpc, parts->parts);
+        else
+                grpc_call_reply(grpc, parts->parts, parts->n_parts);
+        arena_done(&memory);
+}
+
+static struct long_work *long_work(struct rpc_infer *r) {
+        if (!r->memory) {
+                r->memory = ARENA_NEW(&r->inference.grpc->arena, struct long_work);
+                r->memory->r = r;
+                arena_init(&r->memory->arena, NULL, 0, 0);
+                arena_set_budget(&r->memory->arena,
+                                 buf_pool_budget(grpc_call_buf_pool(r->inference.grpc)));
+        }
+        return r->memory;
+}
+
+static void send_away(struct long_work *w, loop_work_fn run, loop_work_fn done) {
+        struct rpc_infer *r = w->r;
+
+        w->work.run = run;
+        w->work.done = done;
+        r->inference.arena = &w->arena;
+        r->is_away = true;
+        grpc_call_compute(r->inference.grpc, &w->work);
+}
+
+static void run_answer(struct loop_work *work) {
+        struct long_work                      *w = CONTAINER_OF(work, struct long_work, work);
+        struct rpc_inference                  *i = &w->r->inference;
+        struct TRITONSERVER_InferenceResponse *response;
+
+        w->err = infer_call_get_response(&i->call, &response);
+        if (!w->err)
+                w->err = rpc_inference_encode_long(i, response, &framing, &w->arena, &w->parts);
+}
+
+static void on_answer(struct loop_work *work) {
+        struct long_work *w = CONTAINER_OF(work, struct long_work, work);
+
+        w->r->is_away = false;
+        if (work->is_cancelled)
+                w->err = client_has_gone();
+        answer(w->r, w->err, &w->parts);
+}
+
+static void on_done(struct infer_call *c) {
+        struct rpc_infer         *r = c->options.owner;
+        struct infer_answer_parts parts;
+        struct error             *err;
+        bool                      is_long = false;
+
+        if (grpc_call_is_aborted(r->inference.grpc))
+                err = client_has_gone();
+        else
+                err = make_answer(&r->inference, &parts, &is_long);
+        if (UNLIKELY(is_long))
+                send_away(long_work(r), run_answer, on_answer);
+        else
+                answer(r, err, &parts);
+}
+
+static struct error *read_message(struct rpc_inference *i, struct str message, struct buf *owner) {
         TRY(rpc_inference_read(i, message, owner));
         if (i->is_decoupled)
                 return error_new_text(ERR_UNSUPPORTED, "ModelInfer RPC doesn't support models with "
                                                        "decoupled transaction policy");
-        return rpc_inference_fill(i);
+        return NULL;
 }
 
 /* Takes the error, whose text it is. */
@@ -94,34 +177,112 @@ static void refuse_access(struct grpc_call *grpc, enum access_verdict verdict, s
         grpc_call_finish(grpc, grpc_code_of_access(verdict), gone->message);
 }
 
-static struct trace_record *start_trace(const struct rpc_inference *i) {
-        struct grpc_call *grpc = i->grpc;
+static struct grpc_trace_read trace_read(const struct rpc_inference *i) {
+        return (struct grpc_trace_read){ i->wire.model_name, i->grpc->recv_start_ns,
+                                         i->grpc->recv_end_ns };
+}
 
-        return grpc_trace_start(grpc, &(struct grpc_trace_read){ i->wire.model_name,
-                                                                 grpc->recv_start_ns,
-                                                                 grpc->recv_end_ns });
+static struct trace_record *start_trace(const struct rpc_inference *i) {
+        struct grpc_trace_read read = trace_read(i);
+
+        return grpc_trace_start(i->grpc, &read);
+}
+
+/* A request that was not started; takes the error. */
+static void refuse(struct rpc_infer *r, struct error *err) {
+        struct grpc_call   *grpc = r->inference.grpc;
+        enum access_verdict verdict = r->inference.verdict;
+        struct arena        memory = { 0 };
+
+        if (r->memory)
+                memory = r->memory->arena;
+        rpc_inference_done(&r->inference);
+        if (verdict == ACCESS_GRANTED)
+                fail(grpc, err);
+        else
+                refuse_access(grpc, verdict, err);
+        arena_done(&memory);
+}
+
+static struct error *submit(struct long_work *w) {
+        struct rpc_inference  *i = &w->r->inference;
+        struct grpc_trace_read read;
+
+        if (w->message.len > 0)
+                TRY(read_message(i, w->message, w->owner));
+        TRY(rpc_inference_fill(i));
+        read = trace_read(i);
+        w->trace = grpc_trace_begin(i->grpc, &read);
+        return infer_call_submit(&i->call, w->trace);
+}
+
+static void run_reading(struct loop_work *work) {
+        struct long_work *w = CONTAINER_OF(work, struct long_work, work);
+
+        w->err = submit(w);
+}
+
+static void on_reading(struct loop_work *work) {
+        struct long_work *w = CONTAINER_OF(work, struct long_work, work);
+        struct rpc_infer *r = w->r;
+
+        r->is_away = false;
+        buf_unref(STEAL(w->owner));
+        grpc_trace_attach(r->inference.grpc, w->trace);
+        if (work->is_cancelled)
+                w->err = client_has_gone();
+        if (w->err) {
+                refuse(r, w->err);
+                return;
+        }
+        if (grpc_call_is_aborted(r->inference.grpc))
+                infer_call_cancel(&r->inference.call);
+        infer_call_submitted(&r->inference.call);
+}
+
+/* `owner` is NULL when the message has been read. */
+static void read_elsewhere(struct rpc_infer *r, struct str message, struct buf *owner) {
+        struct long_work *w = long_work(r);
+
+        w->message = message;
+        w->owner = owner;
+        if (owner)
+                buf_ref(owner);
+        send_away(w, run_reading, on_reading);
 }
 
 void rpc_infer(struct grpc_call *grpc, struct str message, struct buf *owner) {
-        struct rpc_inference *i = arena_alloc(&grpc->arena, sizeof(*i));
+        struct rpc_infer     *r = arena_alloc(&grpc->arena, sizeof(*r));
+        struct rpc_inference *i = &r->inference;
         struct error         *err;
 
-        rpc_inference_init(i, grpc, &grpc->arena, i, on_done);
-        grpc->pending = i;
-        err = prepare(i, message, owner);
+        rpc_inference_init(i, grpc, &grpc->arena, r, on_done);
+        r->memory = NULL;
+        r->is_away = false;
+        grpc->pending = r;
+        if (UNLIKELY(rpc_inference_is_long(message))) {
+                read_elsewhere(r, message, owner);
+                return;
+        }
+        err = read_message(i, message, owner);
+        if (!err && UNLIKELY(rpc_inference_has_long_tensors(i))) {
+                read_elsewhere(r, STR_LIT(""), NULL);
+                return;
+        }
+        if (!err)
+                err = rpc_inference_fill(i);
         if (!err)
                 err = infer_call_start(&i->call, start_trace(i));
-        if (!err)
-                return; /* it may have been answered already */
-        rpc_inference_done(i);
-        if (i->verdict == ACCESS_GRANTED)
-                fail(grpc, err);
-        else
-                refuse_access(grpc, i->verdict, err);
+        if (err)
+                refuse(r, err);
+        /* Otherwise it may have been answered already. */
 }
 
 void rpc_infer_cancel(struct grpc_call *grpc) {
-        struct rpc_inference *i = grpc->pending;
+        struct rpc_infer *r = grpc->pending;
 
-        infer_call_cancel(&i->call);
+        if (r->is_away)
+                grpc_call_compute_cancel(grpc, &r->memory->work);
+        else
+                infer_call_cancel(&r->inference.call);
 }

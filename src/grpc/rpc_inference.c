@@ -7,6 +7,7 @@
 #include "frontend/model_version.h"
 #include "grpc/grpc_service.h"
 #include "grpc/rpc_infer.h"
+#include "net/loop.h"
 
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
@@ -131,31 +132,28 @@ static void print_version(int64_t version, char ret[VERSION_BYTES]) {
         snprintf(ret, VERSION_BYTES, "%" PRId64, version);
 }
 
-struct error *rpc_inference_encode(const struct rpc_inference            *i,
-                                   struct TRITONSERVER_InferenceResponse *response,
-                                   const struct rpc_inference_framing *framing, struct arena *arena,
-                                   struct infer_answer_parts *ret) {
+static struct error *encode(const struct rpc_inference            *i,
+                            struct TRITONSERVER_InferenceResponse *response,
+                            const struct rpc_inference_framing *framing, struct infer_response *r,
+                            struct arena *arena, struct infer_answer_parts *ret) {
         struct infer_answer_memory memory = { arena, grpc_call_buf_pool(i->grpc) };
         char                       version[VERSION_BYTES];
         struct infer_classes       classes;
-        struct infer_response      r;
         struct error              *err;
 
-        TRY(infer_call_check_regions(&i->call));
-        TRY(infer_response_read(response, &i->wire.request, arena, &r));
         infer_classes_init(&classes);
-        err = infer_classes_replace(&classes, i->grpc->core, response, &r, arena);
-        print_version(r.model_version, version);
+        err = infer_classes_replace(&classes, i->grpc->core, response, r, arena);
+        print_version(r->model_version, version);
         if (!err)
                 err = infer_encode(
                         &(struct infer_answer){
-                                .model_name = r.model_name,
+                                .model_name = r->model_name,
                                 .model_version = version,
-                                .id = r.id,
-                                .parameters = r.parameters,
-                                .outputs = r.outputs,
-                                .n_parameters = r.n_parameters,
-                                .n_outputs = r.n_outputs,
+                                .id = r->id,
+                                .parameters = r->parameters,
+                                .outputs = r->outputs,
+                                .n_parameters = r->n_parameters,
+                                .n_outputs = r->n_outputs,
                                 .is_streamed = framing->is_streamed,
                                 .has_final = framing->is_streamed,
                                 .is_final = framing->is_final,
@@ -163,4 +161,60 @@ struct error *rpc_inference_encode(const struct rpc_inference            *i,
                         &memory, ret);
         infer_classes_done(&classes);
         return err;
+}
+
+/* Nothing of a gRPC answer is JSON: only its classes take work. */
+static bool is_long(const struct rpc_inference *i, const struct infer_response *r) {
+        return infer_response_work(r) > LOOP_MAX_WORK_BYTES ||
+               (UNLIKELY(grpc_call_wants_packing(i->grpc)) &&
+                infer_response_bytes(r) > LOOP_MAX_WORK_BYTES);
+}
+
+static struct error *read_response(const struct rpc_inference            *i,
+                                   struct TRITONSERVER_InferenceResponse *response,
+                                   struct arena *arena, struct infer_response *ret) {
+        TRY(infer_call_check_regions(&i->call));
+        return infer_response_read(response, &i->wire.request, arena, ret);
+}
+
+struct error *rpc_inference_encode(const struct rpc_inference            *i,
+                                   struct TRITONSERVER_InferenceResponse *response,
+                                   const struct rpc_inference_framing *framing, struct arena *arena,
+                                   struct infer_answer_parts *ret, bool *ret_is_long) {
+        struct infer_response r;
+
+        *ret_is_long = false;
+        TRY(read_response(i, response, arena, &r));
+        if (UNLIKELY(is_long(i, &r))) {
+                *ret_is_long = true;
+                return NULL;
+        }
+        return encode(i, response, framing, &r, arena, ret);
+}
+
+struct error *rpc_inference_encode_long(const struct rpc_inference            *i,
+                                        struct TRITONSERVER_InferenceResponse *response,
+                                        const struct rpc_inference_framing    *framing,
+                                        struct arena                          *arena,
+                                        struct infer_answer_parts             *ret) {
+        struct infer_response r;
+        struct grpc_part      packed;
+
+        TRY(read_response(i, response, arena, &r));
+        TRY(encode(i, response, framing, &r, arena, ret));
+        if (grpc_call_pack(i->grpc, ret->parts, ret->n_parts, &packed)) {
+                ret->parts[0] = packed;
+                ret->n_parts = 1;
+                ret->is_packed = true;
+        }
+        return NULL;
+}
+
+bool rpc_inference_is_long(struct str message) {
+        return message.len > LOOP_MAX_WORK_BYTES &&
+               infer_message_work(message) > LOOP_MAX_WORK_BYTES;
+}
+
+bool rpc_inference_has_long_tensors(const struct rpc_inference *i) {
+        return infer_request_work(&i->wire.request) > LOOP_MAX_WORK_BYTES;
 }

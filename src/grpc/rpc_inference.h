@@ -6,7 +6,7 @@
  *
  * Ownership.  It lives in memory of its method; what it reads goes into the arena given, which
  * must last until done(). done() may be called whenever init() was.
- * Threads.  The call's loop.
+ * Threads.  One at a time: the call's loop, or one that the loop has given it to meanwhile.
  */
 #pragma once
 
@@ -46,8 +46,19 @@ struct rpc_inference_framing {
         bool is_final;
 };
 
-/* A response as a message, in `arena`; the failure it carries, if it does. */
+/* A response as a message, in `arena`; the failure it carries, if it does. What takes a loop too long
+ * is not begun: *ret_is_long. */
 struct error *rpc_inference_encode(const struct rpc_inference            *i,
                                    struct TRITONSERVER_InferenceResponse *response,
                                    const struct rpc_inference_framing *framing, struct arena *arena,
-                                   struct infer_answer_parts *ret) NODISCARD;
+                                   struct infer_answer_parts *ret, bool *ret_is_long) NODISCARD;
+/* The same for any thread: however long it takes, and compressed if the call wants that. */
+struct error *rpc_inference_encode_long(const struct rpc_inference            *i,
+                                        struct TRITONSERVER_InferenceResponse *response,
+                                        const struct rpc_inference_framing    *framing,
+                                        struct arena                          *arena,
+                                        struct infer_answer_parts             *ret) NODISCARD;
+/* Whether reading, or what the core does with it then, takes a loop too long. Before and after
+ * rpc_inference_read(). */
+bool rpc_inference_is_long(struct str message);
+bool rpc_inference_has_long_tensors(const struct rpc_inference *i);

@@ -3,11 +3,13 @@
 
 #include "base/list.h"
 #include "base/mem.h"
+#include "base/reserve.h"
 #include "base/clock.h"
 #include "frontend/tracer.h"
 #include "grpc/grpc_service.h"
 #include "grpc/grpc_trace.h"
 #include "grpc/rpc_inference.h"
+#include "net/loop.h"
 
 #include "triton/core/tritonserver.h"
 
@@ -21,19 +23,35 @@ struct stream {
         struct list       active;  /* struct stream_request, all */
         struct list       ordered; /* those that answer in order, oldest first */
         struct list       idle;    /* struct stream_request, owned, for reuse */
+        struct stream_request *reading; /* its message is read elsewhere: the next one waits */
         struct arena      scratch; /* of one response */
         struct infer_call_response *first_kept; /* owned; not yet with the socket, oldest first */
         struct infer_call_response *last_kept;
-        struct error     *failure; /* owned; the stream ends with it */
         size_t            n_users; /* active requests, callbacks that are running */
         size_t            n_active;
         size_t            n_idle;
         size_t            n_bytes;          /* of the messages of active requests */
+        size_t            n_away;           /* answers that another thread makes */
         uint64_t          waiting_since_ns; /* for traces: of the next message */
         bool              ends_with_errors; /* triton_grpc_error */
         bool              is_half_closed;
         bool              is_over; /* aborted or failed: nothing more is started or sent */
         bool              is_paused;
+};
+
+#define MAX_AWAY 4 /* answers of a stream made elsewhere: more requests are not read meanwhile */
+
+/* What another thread does for a request that takes long: reading it, or making an answer. It has the
+ * inference and the arena of the request meanwhile; a decoupled model's responses still come in. */
+struct elsewhere {
+        struct loop_work            work;
+        struct str                  message; /* to be read; empty: it has been */
+        struct buf                 *owner;   /* ref: of the message */
+        struct infer_call_limits    limits;  /* should the model be decoupled */
+        struct infer_call_response *response; /* owned; decoupled: to be told */
+        struct infer_answer_parts   parts;    /* decoupled; in arena */
+        struct arena                arena;
+        struct error               *err; /* owned */
 };
 
 struct stream_request {
@@ -43,7 +61,14 @@ struct stream_request {
         size_t                    n_bytes;
         bool                      is_ordered;
         bool                      is_ready;  /* ordered: `answer` can be sent */
+        bool                      is_done;   /* the model has no more to say */
         bool                      was_final; /* decoupled: the last response said so */
+        bool                      is_away;   /* `elsewhere` is under way */
+        bool                      has_early; /* ordered: a first response came while it was read */
+        struct elsewhere          elsewhere;
+        struct infer_call_response *first_waiting; /* owned; decoupled: behind one that is made
+                                                    * elsewhere, oldest first */
+        struct infer_call_response *last_waiting;
         struct infer_answer_parts answer;    /* ordered; in arena */
         struct trace_record      *trace;     /* ref; NULL = not traced */
         struct rpc_inference      inference;
@@ -69,9 +94,11 @@ static struct stream_request *take_request(struct stream *s) {
         } else {
                 r = mem_alloc(sizeof(*r));
                 arena_init(&r->arena, r->first, sizeof(r->first), 0);
+                arena_set_budget(&r->arena, buf_pool_budget(grpc_call_buf_pool(s->call)));
         }
         r->stream = s;
-        r->is_ordered = r->is_ready = r->was_final = false;
+        r->is_ordered = r->is_ready = r->is_done = r->was_final = r->is_away = r->has_early = false;
+        r->first_waiting = r->last_waiting = NULL;
         r->trace = NULL;
         r->answer = (struct infer_answer_parts){ 0 };
         list_append(&s->active, &r->by_stream);
@@ -108,11 +135,8 @@ static void release(struct stream_request *r) {
 
 /* ---- responses that are not written yet ---- */
 
-/* In on_response(), after the response was sent. `mark`: where its last byte is in all of the
- * stream's. */
-static void keep_response(struct stream *s, struct infer_call *c) {
-        struct infer_call_response *r = infer_call_keep_response(c);
-
+/* After the response was sent. `mark`: where its last byte is in all of the stream's. */
+static void keep_response(struct stream *s, struct infer_call_response *r) {
         r->mark = grpc_call_written_bytes(s->call) + grpc_call_unsent_bytes(s->call);
         r->next = NULL;
         if (s->first_kept)
@@ -141,24 +165,27 @@ static void cancel_all(struct stream *s) {
         s->is_over = true;
         drop_kept(s, UINT64_MAX);
         LIST_FOR_EACH(&s->active, node) {
-                infer_call_cancel(
-                        &LIST_ENTRY(node, struct stream_request, by_stream)->inference.call);
+                struct stream_request *r = LIST_ENTRY(node, struct stream_request, by_stream);
+
+                if (r->is_away)
+                        grpc_call_compute_cancel(s->call, &r->elsewhere.work);
+                if (r != s->reading)
+                        infer_call_cancel(&r->inference.call);
         }
 }
 
-/* The first failure counts; takes it. */
+/* The first failure counts: the client has its status at once, and what is still in flight is
+ * cancelled. Takes the error. */
 static void fail_stream(struct stream *s, struct error *err) {
-        if (s->is_over) {
-                error_free(err);
-                return;
+        if (!s->is_over) {
+                grpc_call_conclude(s->call, grpc_code_of_error(err->code), err->message);
+                cancel_all(s);
         }
-        s->failure = err;
-        cancel_all(s);
+        error_free(err);
 }
 
 static void finish(struct stream *s) {
         struct grpc_call *call = s->call;
-        struct error     *failure = s->failure;
         bool              is_over = s->is_over;
 
         LIST_FOR_EACH(&s->idle, node) {
@@ -167,10 +194,7 @@ static void finish(struct stream *s) {
         drop_kept(s, UINT64_MAX);
         arena_done(&s->scratch);
         call->on_written = NULL;
-        if (failure)
-                grpc_call_fail(call, failure);
-        else
-                grpc_call_finish(call, is_over ? GRPC_CANCELLED : GRPC_OK, NULL);
+        grpc_call_finish(call, is_over ? GRPC_CANCELLED : GRPC_OK, NULL);
 }
 
 /* When all streams together have too much in flight, each may have one request: then the end of
@@ -182,16 +206,20 @@ static bool is_full(const struct stream *s) {
         return s->n_active >= RPC_STREAM_MAX_REQUESTS || s->n_bytes >= RPC_STREAM_MAX_BYTES;
 }
 
+static bool must_wait(const struct stream *s) {
+        return s->reading || s->n_away >= MAX_AWAY || is_full(s);
+}
+
 /* The end of each callback, which counts as a user while it runs: the stream may be gone
  * afterwards. */
 static void leave(struct stream *s) {
         s->n_users--;
         if (s->n_users == 0 && (s->is_over || s->is_half_closed)) {
                 finish(s);
-        } else if (s->is_paused && !is_full(s)) {
+        } else if (s->is_paused && !must_wait(s)) {
                 s->is_paused = false;
                 grpc_call_resume(s->call); /* may call back before it returns */
-        } else if (!s->is_paused && !s->is_half_closed && is_full(s)) {
+        } else if (!s->is_paused && !s->is_half_closed && must_wait(s)) {
                 s->is_paused = true;
                 grpc_call_pause(s->call);
         }
@@ -210,6 +238,8 @@ static void send_parts(struct stream_request *r, struct infer_answer_parts *part
         trace_point(r, TRACE_POINT_GRPC_SEND_START);
         if (s->is_over)
                 infer_answer_parts_done(parts);
+        else if (parts->is_packed)
+                grpc_call_send_packed(s->call, parts->parts);
         else
                 grpc_call_send(s->call, parts->parts, parts->n_parts);
         parts->n_parts = 0;
@@ -226,7 +256,8 @@ static void flush_ordered(struct stream *s) {
                         return;
                 list_remove(&r->in_order);
                 send_parts(r, &r->answer);
-                release(r);
+                if (LIKELY(r->is_done))
+                        release(r);
         }
 }
 
@@ -292,6 +323,7 @@ static void tell_failure(struct stream_request *r, struct error *err, bool is_fi
 static void tell_refusal(struct stream_request *r, struct error *err) {
         bool is_ordered = r->is_ordered;
 
+        r->is_done = true;
         tell(r, &(struct infer_answer){
                         .model_name = "",
                         .model_version = "",
@@ -320,46 +352,267 @@ static void tell_empty_final(struct stream_request *r) {
 
 /* ---- from the core ---- */
 
-static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceResponse *response) {
-        struct stream_request       *r = c->options.owner;
-        struct stream               *s = r->stream;
-        struct rpc_inference_framing framing = { .is_streamed = true,
-                                                 .is_final = c->is_final_response };
-        struct infer_answer_parts    parts;
-        struct error                *err;
-
-        r->was_final = framing.is_final;
-        if (s->is_over)
-                return;
-        err = rpc_inference_encode(&r->inference, response, &framing, &s->scratch, &parts);
-        if (err) {
-                arena_reset(&s->scratch);
-                tell_failure(r, err, framing.is_final);
-                return;
-        }
-        send_parts(r, &parts);
-        arena_reset(&s->scratch);
-        if (!s->is_over && grpc_call_unsent_bytes(s->call) > 0)
-                keep_response(s, c);
+static void send_away(struct stream_request *r, loop_work_fn run, loop_work_fn done) {
+        r->elsewhere.work.run = run;
+        r->elsewhere.work.done = done;
+        r->elsewhere.err = NULL;
+        r->is_away = true;
+        r->stream->n_away++;
+        grpc_call_compute(r->stream->call, &r->elsewhere.work);
 }
 
-static void end_ordered(struct stream_request *r) {
-        static const struct rpc_inference_framing framing = { .is_streamed = true,
-                                                              .is_final = true };
-        struct TRITONSERVER_InferenceResponse    *response;
-        struct error *err = infer_call_get_response(&r->inference.call, &response);
+static struct rpc_inference_framing framing_of(bool is_final) {
+        return (struct rpc_inference_framing){ .is_streamed = true, .is_final = is_final };
+}
 
-        if (!err)
-                err = rpc_inference_encode(&r->inference, response, &framing, &r->arena,
-                                           &r->answer);
+/* Tells a response of a decoupled model. False, and nothing is done, when that takes long. */
+static bool tell_response(struct stream_request *r, struct TRITONSERVER_InferenceResponse *response,
+                          bool is_final) {
+        struct rpc_inference_framing framing = framing_of(is_final);
+        struct stream               *s = r->stream;
+        struct infer_answer_parts    parts = { 0 };
+        struct error                *err;
+        bool                         is_long;
+
+        err = rpc_inference_encode(&r->inference, response, &framing, &s->scratch, &parts,
+                                   &is_long);
+        if (!err && !is_long)
+                send_parts(r, &parts);
+        arena_reset(&s->scratch);
+        if (err)
+                tell_failure(r, err, is_final);
+        return !is_long;
+}
+
+static void keep_or_free(struct stream *s, struct infer_call_response *response) {
+        if (!s->is_over && grpc_call_unsent_bytes(s->call) > 0)
+                keep_response(s, response);
+        else
+                infer_call_response_free(response);
+}
+
+static void wait_in_line(struct stream_request *r, struct infer_call_response *response) {
+        response->next = NULL;
+        if (r->first_waiting)
+                r->last_waiting->next = response;
+        else
+                r->first_waiting = response;
+        r->last_waiting = response;
+}
+
+static struct infer_call_response *take_waiting(struct stream_request *r) {
+        struct infer_call_response *response = r->first_waiting;
+
+        r->first_waiting = response->next;
+        return response;
+}
+
+static void run_response(struct loop_work *work) {
+        struct elsewhere      *e = CONTAINER_OF(work, struct elsewhere, work);
+        struct stream_request *r = CONTAINER_OF(e, struct stream_request, elsewhere);
+        struct rpc_inference_framing framing = framing_of(e->response->is_final);
+
+        e->err = rpc_inference_encode_long(&r->inference, e->response->response, &framing,
+                                           &e->arena, &e->parts);
+}
+
+static void end_decoupled(struct stream_request *r) {
+        if (r->inference.wire.wants_empty_final && !r->was_final)
+                tell_empty_final(r);
+        release(r);
+}
+
+static void tell_waiting(struct stream_request *r);
+
+static void on_made(struct loop_work *work) {
+        struct elsewhere      *e = CONTAINER_OF(work, struct elsewhere, work);
+        struct stream_request *r = CONTAINER_OF(e, struct stream_request, elsewhere);
+        struct stream         *s = r->stream;
+        bool                   is_final = e->response->is_final;
+
+        s->n_users++;
+        r->is_away = false;
+        s->n_away--;
+        if (e->err)
+                tell_failure(r, STEAL(e->err), is_final);
+        else
+                send_parts(r, &e->parts);
+        arena_done(&e->arena);
+        keep_or_free(s, STEAL(e->response));
+        tell_waiting(r);
+        leave(s);
+}
+
+/* Those that came meanwhile, up to the next that takes long. The request may be gone afterwards. */
+static void tell_waiting(struct stream_request *r) {
+        struct stream *s = r->stream;
+
+        while (r->first_waiting) {
+                struct infer_call_response *response = take_waiting(r);
+
+                if (!s->is_over && !tell_response(r, response->response, response->is_final)) {
+                        arena_init(&r->elsewhere.arena, NULL, 0, 0);
+                        arena_set_budget(&r->elsewhere.arena,
+                                         buf_pool_budget(grpc_call_buf_pool(s->call)));
+                        r->elsewhere.parts = (struct infer_answer_parts){ 0 };
+                        r->elsewhere.response = response;
+                        send_away(r, run_response, on_made);
+                        return;
+                }
+                keep_or_free(s, response);
+        }
+        if (r->is_done)
+                end_decoupled(r);
+}
+
+static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceResponse *response) {
+        struct stream_request *r = c->options.owner;
+        struct stream         *s = r->stream;
+
+        r->was_final = c->is_final_response;
+        if (s->is_over)
+                return;
+        if (UNLIKELY(r->is_away)) {
+                wait_in_line(r, infer_call_keep_response(c));
+        } else if (UNLIKELY(!tell_response(r, response, c->is_final_response))) {
+                wait_in_line(r, infer_call_keep_response(c));
+                tell_waiting(r);
+        } else if (!s->is_over && grpc_call_unsent_bytes(s->call) > 0) {
+                keep_response(s, infer_call_keep_response(c));
+        }
+}
+
+/* It may have to wait, and needs no longer what it was made from. Takes the error. */
+static void answer_ordered(struct stream_request *r, struct error *err) {
         if (err) {
                 tell_failure(r, err, true);
                 return;
         }
-        /* It may have to wait, and needs no longer what it was made from. */
         rpc_inference_done(&r->inference);
         r->is_ready = true;
         flush_ordered(r->stream);
+}
+
+/* Takes the error. The model may say more, which is dropped. */
+static void answer_early(struct stream_request *r, struct error *err) {
+        if (err)
+                tell_failure(r, err, false);
+        else
+                r->is_ready = true;
+        flush_ordered(r->stream);
+}
+
+/* Ends a request whose early answer still waits for its turn, or was sent. */
+static void end_early(struct stream_request *r) {
+        if (list_is_linked(&r->in_order))
+                rpc_inference_done(&r->inference);
+        else
+                release(r);
+}
+
+static void run_early(struct loop_work *work) {
+        struct elsewhere            *e = CONTAINER_OF(work, struct elsewhere, work);
+        struct stream_request       *r = CONTAINER_OF(e, struct stream_request, elsewhere);
+        struct rpc_inference_framing framing = framing_of(false);
+        uint32_t                     n;
+
+        e->err = rpc_inference_encode_long(&r->inference,
+                                           infer_call_first_response(&r->inference.call, &n),
+                                           &framing, &r->arena, &r->answer);
+}
+
+static void on_early_made(struct loop_work *work) {
+        struct elsewhere      *e = CONTAINER_OF(work, struct elsewhere, work);
+        struct stream_request *r = CONTAINER_OF(e, struct stream_request, elsewhere);
+        struct stream         *s = r->stream;
+        bool                   was_done = r->is_done;
+
+        s->n_users++;
+        r->is_away = false;
+        s->n_away--;
+        r->is_done = false; /* sending must not release it: end_early() does */
+        answer_early(r, STEAL(e->err));
+        if ((r->is_done = was_done))
+                end_early(r);
+        leave(s);
+}
+
+/* The first response goes out in its turn although the model has not ended; what follows it is
+ * dropped. */
+static void tell_early(struct stream_request *r) {
+        struct rpc_inference_framing framing = framing_of(false);
+        bool                         is_long = false;
+        uint32_t                     n;
+        struct infer_call           *c = &r->inference.call;
+        struct error *err = rpc_inference_encode(&r->inference, infer_call_first_response(c, &n),
+                                                 &framing, &r->arena, &r->answer, &is_long);
+
+        if (UNLIKELY(is_long))
+                send_away(r, run_early, on_early_made);
+        else
+                answer_early(r, err);
+}
+
+static void on_early(struct infer_call *c) {
+        struct stream_request *r = c->options.owner;
+        struct stream         *s = r->stream;
+
+        if (s->is_over)
+                return;
+        s->n_users++;
+        if (UNLIKELY(r->is_away)) /* it is still being submitted: on_reading() goes on with it */
+                r->has_early = true;
+        else
+                tell_early(r);
+        leave(s);
+}
+
+static void run_answer(struct loop_work *work) {
+        struct elsewhere      *e = CONTAINER_OF(work, struct elsewhere, work);
+        struct stream_request *r = CONTAINER_OF(e, struct stream_request, elsewhere);
+        struct rpc_inference_framing           framing = framing_of(true);
+        struct TRITONSERVER_InferenceResponse *response;
+
+        e->err = infer_call_get_response(&r->inference.call, &response);
+        if (!e->err)
+                e->err = rpc_inference_encode_long(&r->inference, response, &framing, &r->arena,
+                                                   &r->answer);
+}
+
+static void on_answer(struct loop_work *work) {
+        struct elsewhere      *e = CONTAINER_OF(work, struct elsewhere, work);
+        struct stream_request *r = CONTAINER_OF(e, struct stream_request, elsewhere);
+        struct stream         *s = r->stream;
+
+        s->n_users++;
+        r->is_away = false;
+        s->n_away--;
+        answer_ordered(r, STEAL(e->err));
+        leave(s);
+}
+
+static void end_ordered(struct stream_request *r) {
+        struct rpc_inference_framing           framing = framing_of(true);
+        struct TRITONSERVER_InferenceResponse *response;
+        struct error *err = infer_call_get_response(&r->inference.call, &response);
+        bool          is_long = false;
+
+        if (!err)
+                err = rpc_inference_encode(&r->inference, response, &framing, &r->arena,
+                                           &r->answer, &is_long);
+        if (UNLIKELY(is_long))
+                send_away(r, run_answer, on_answer);
+        else
+                answer_ordered(r, err);
+}
+
+static void end_request(struct stream_request *r) {
+        if (!r->is_ordered)
+                end_decoupled(r);
+        else if (r->is_ready)
+                end_early(r);
+        else
+                end_ordered(r);
 }
 
 static void on_done(struct infer_call *c) {
@@ -367,13 +620,10 @@ static void on_done(struct infer_call *c) {
         struct stream         *s = r->stream;
 
         s->n_users++;
-        if (r->is_ordered) {
-                end_ordered(r);
-        } else {
-                if (r->inference.wire.wants_empty_final && !r->was_final)
-                        tell_empty_final(r);
-                release(r);
-        }
+        r->is_done = true;
+        /* What is under way elsewhere ends it otherwise. */
+        if (LIKELY(!r->is_away))
+                end_request(r);
         leave(s);
 }
 
@@ -389,17 +639,26 @@ static struct infer_call_limits get_limits(const struct stream *s) {
         };
 }
 
-static struct error *prepare(struct stream_request *r, struct str message, struct buf *owner) {
+/* On any thread. */
+static struct error *read_message(struct stream_request *r, struct str message, struct buf *owner,
+                                  const struct infer_call_limits *limits) {
         struct error *err = rpc_inference_read(&r->inference, message, owner);
 
         if (r->inference.is_decoupled) {
                 r->inference.call.options.on_response = on_response;
-                r->inference.call.options.limits = get_limits(r->stream);
+                r->inference.call.options.limits = *limits;
         } else {
-                r->is_ordered = true;
-                list_append(&r->stream->ordered, &r->in_order);
+                r->inference.call.options.on_early = on_early;
         }
-        return err ? err : rpc_inference_fill(&r->inference);
+        return err;
+}
+
+/* Once it is known whether the model is decoupled. */
+static void put_in_line(struct stream_request *r) {
+        if (r->inference.is_decoupled)
+                return;
+        r->is_ordered = true;
+        list_append(&r->stream->ordered, &r->in_order);
 }
 
 /* What was waited for since the message before it. */
@@ -416,15 +675,82 @@ static struct trace_record *start_trace(struct stream_request *r) {
         return r->trace;
 }
 
+static struct error *submit(struct stream_request *r) {
+        struct elsewhere *e = &r->elsewhere;
+
+        if (e->message.len > 0)
+                TRY(read_message(r, e->message, e->owner, &e->limits));
+        TRY(rpc_inference_fill(&r->inference));
+        return infer_call_submit(&r->inference.call, start_trace(r));
+}
+
+static void run_reading(struct loop_work *work) {
+        struct elsewhere *e = CONTAINER_OF(work, struct elsewhere, work);
+
+        e->err = submit(CONTAINER_OF(e, struct stream_request, elsewhere));
+}
+
+static void on_reading(struct loop_work *work) {
+        struct elsewhere      *e = CONTAINER_OF(work, struct elsewhere, work);
+        struct stream_request *r = CONTAINER_OF(e, struct stream_request, elsewhere);
+        struct stream         *s = r->stream;
+
+        s->n_users++;
+        s->reading = NULL;
+        r->is_away = false;
+        s->n_away--;
+        buf_unref(STEAL(e->owner));
+        if (work->is_cancelled)
+                e->err = error_new_text(ERR_CANCELLED, "the client has gone");
+        if (e->message.len > 0)
+                put_in_line(r);
+        if (e->err) {
+                tell_refusal(r, STEAL(e->err));
+        } else {
+                if (s->is_over)
+                        infer_call_cancel(&r->inference.call);
+                if (r->first_waiting) /* the model was quicker; it is not done before this: */
+                        tell_waiting(r);
+                if (r->has_early && !s->is_over)
+                        tell_early(r);
+                infer_call_submitted(&r->inference.call);
+        }
+        leave(s);
+}
+
+/* `owner` is NULL when the message has been read. */
+static void read_elsewhere(struct stream_request *r, struct str message, struct buf *owner) {
+        r->elsewhere.message = message;
+        r->elsewhere.owner = owner;
+        r->elsewhere.limits = get_limits(r->stream);
+        if (owner)
+                buf_ref(owner);
+        r->stream->reading = r;
+        send_away(r, run_reading, on_reading);
+}
+
 static void start(struct stream *s, struct str message, struct buf *owner) {
-        struct stream_request *r = take_request(s);
-        struct error          *err;
+        struct infer_call_limits limits;
+        struct stream_request   *r = take_request(s);
+        struct error            *err;
 
         r->n_bytes = message.len;
         s->n_bytes += message.len;
         in_flight.n_bytes += message.len;
         rpc_inference_init(&r->inference, s->call, &r->arena, r, on_done);
-        err = prepare(r, message, owner);
+        if (UNLIKELY(rpc_inference_is_long(message))) {
+                read_elsewhere(r, message, owner);
+                return;
+        }
+        limits = get_limits(s);
+        err = read_message(r, message, owner, &limits);
+        put_in_line(r);
+        if (!err && UNLIKELY(rpc_inference_has_long_tensors(&r->inference))) {
+                read_elsewhere(r, STR_LIT(""), NULL);
+                return;
+        }
+        if (!err)
+                err = rpc_inference_fill(&r->inference);
         if (!err)
                 err = infer_call_start(&r->inference.call, start_trace(r));
         if (err)
@@ -450,6 +776,8 @@ void rpc_stream_read(struct grpc_call *call, struct str message, struct buf *own
         struct stream *s = call->pending;
 
         s->n_users++;
+        if (UNLIKELY(reserve_is_short()))
+                fail_stream(s, infer_no_memory());
         if (!s->is_over)
                 start(s, message, owner);
         leave(s);

@@ -2,12 +2,13 @@
 /* ModelStreamInfer: any number of requests and responses on one call ("decoupled models").
  *
  * Each message starts an inference at once. Models that are not decoupled answer in the order of
- * their requests: an answer that is ready early waits for those before it. Responses of decoupled
- * models go out as they come.
+ * their requests: an answer that is ready early waits for those before it. It is the first response;
+ * one that comes before the model has ended goes out as soon as it is its turn, and is not the final
+ * one then. Responses of decoupled models go out as they come.
  *
  * A request that fails is told in its turn, as a message with `error_message`, and the stream goes
  * on; with the metadata `triton_grpc_error: true` a failure of the model ends the stream with its
- * status instead, once the other requests, which are cancelled, have ended.
+ * status instead, at once: the other requests are cancelled, and end after their client.
  *
  * What is in flight is bounded: beyond, no further message is read. What decoupled models have
  * answered and the client has not taken is bounded, too: each response is kept until it is with the

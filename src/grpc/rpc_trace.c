@@ -92,16 +92,11 @@ struct error *rpc_trace_setting(struct grpc_call *call, const ProtobufCMessage *
         const Inference__TraceSettingRequest *q =
                 RPC_REQUEST(Inference__TraceSettingRequest, request);
         const char *model = *q->model_name != '\0' ? q->model_name : NULL;
-        struct error *err = tracer_check_model(call->core, model);
-        bool        is_known = !err;
 
-        /* A model that is not there: an empty answer, as the reference gives. */
-        if (err && err->code != ERR_NOT_FOUND)
-                return err;
-        error_free(err);
-        if (is_known && q->n_settings > 0)
+        TRY(tracer_check_model(call->core, model));
+        if (q->n_settings > 0)
                 TRY(change_settings(call, q, model));
         TRY(pb_message_new(&inference__trace_setting_response__descriptor, &call->arena,
                            ret_answer));
-        return is_known ? fill_answer(call, model, (void *)*ret_answer) : NULL;
+        return fill_answer(call, model, (void *)*ret_answer);
 }

@@ -7,12 +7,16 @@
 #include "codec/gzip.h"
 #include "http/http_conn.h"
 #include "http/http_encoding.h"
+#include "http/http_head.h"
+#include "http/http_message.h"
 #include "http/http_status.h"
 
 #include <string.h>
 
 /* Parts up to this many need no allocation. */
 #define INLINE_PARTS 15
+/* Further headers of an answer, beside those that each has. */
+#define MAX_GATHERED_HEADERS 4
 
 /* ---- the head ---- */
 
@@ -192,42 +196,52 @@ enum conn_write http_answer_write(struct http_conn *c, const struct http_reply *
 }
 
 /* The parts as one compressed buffer; false (and nothing has changed) when it cannot be had. */
-static bool compress(struct http_conn *c, const struct http_reply *reply, enum gzip_format format,
-                     struct buf **ret) {
-        struct iovec *iov = arena_alloc(&c->call.arena, (reply->n_parts + 1) * sizeof(*iov));
+static bool compress(struct http_call *call, const struct http_part *parts, size_t n_parts,
+                     enum http_encoding encoding, struct http_part *ret) {
+        enum gzip_format format =
+                encoding == HTTP_ENCODING_GZIP ? GZIP_FORMAT_GZIP : GZIP_FORMAT_ZLIB;
+        struct iovec    *iov = arena_try_alloc(&call->arena, (n_parts + 1) * sizeof(*iov));
+        struct buf      *packed;
 
-        for (size_t i = 0; i < reply->n_parts; i++)
-                iov[i] = (struct iovec){ (void *)(uintptr_t)reply->parts[i].ptr,
-                                         reply->parts[i].len };
-        return gzip_deflate_buf(format, iov, reply->n_parts, http_call_buf_pool(&c->call), ret) ==
-               GZIP_OK;
+        if (!iov)
+                return false;
+        for (size_t i = 0; i < n_parts; i++)
+                iov[i] = (struct iovec){ (void *)(uintptr_t)parts[i].ptr, parts[i].len };
+        if (gzip_deflate_buf(format, iov, n_parts, http_call_buf_pool(call), &packed) != GZIP_OK)
+                return false;
+        for (size_t i = 0; i < n_parts; i++)
+                buf_unref(parts[i].buf);
+        *ret = (struct http_part){ packed->bytes, packed->len, packed };
+        return true;
 }
 
-static enum conn_write write_compressed(struct http_conn *c, const struct http_reply *reply,
-                                        enum http_encoding encoding) {
+/* The parts are compressed; the head says so. */
+static enum conn_write write_packed(struct http_conn *c, const struct http_reply *reply,
+                                    const char *encoding) {
         struct http_reply   dressed = *reply;
         struct http_header *headers;
-        struct http_part    part;
-        struct buf         *packed;
 
-        if (!compress(c, reply,
-                      encoding == HTTP_ENCODING_GZIP ? GZIP_FORMAT_GZIP : GZIP_FORMAT_ZLIB,
-                      &packed))
-                return http_answer_write(c, reply, false);
         headers = arena_alloc(&c->call.arena, (reply->n_headers + 1) * sizeof(*headers));
         if (reply->n_headers > 0)
                 memcpy(headers, reply->headers, reply->n_headers * sizeof(*headers));
         headers[reply->n_headers] = (struct http_header){
-                STR_LIT("Content-Encoding"), str_of(http_encoding_name(encoding))
+                STR_LIT("Content-Encoding"), str_of(encoding)
         };
-        part = (struct http_part){ packed->bytes, packed->len, packed };
         dressed.headers = headers;
         dressed.n_headers = reply->n_headers + 1;
+        return http_answer_write(c, &dressed, false);
+}
+
+static enum conn_write write_compressed(struct http_conn *c, const struct http_reply *reply,
+                                        enum http_encoding encoding) {
+        struct http_reply dressed = *reply;
+        struct http_part  part;
+
+        if (!compress(&c->call, reply->parts, reply->n_parts, encoding, &part))
+                return http_answer_write(c, reply, false);
         dressed.parts = &part;
         dressed.n_parts = 1;
-        for (size_t i = 0; i < reply->n_parts; i++)
-                buf_unref(reply->parts[i].buf);
-        return http_answer_write(c, &dressed, false);
+        return write_packed(c, &dressed, http_encoding_name(encoding));
 }
 
 /* The whole body as one chunk, and the end behind it. */
@@ -256,25 +270,151 @@ static enum conn_write write_plain(struct http_conn *c, const struct http_reply 
         return http_answer_write(c, reply, false);
 }
 
-static enum http_encoding accepted_encoding(const struct http_call *call) {
-        struct str accept = http_call_find(call, HTTP_NAME_ACCEPT_ENCODING);
+/* ---- what a call holds while its answer is written ---- */
 
-        return accept.len > 0 ? http_encoding_choose(accept) : HTTP_ENCODING_IDENTITY;
+/* Of an arena, or of a body's own buffer, that stays as it is until the client has read the answer. */
+#define KEPT_BYTES ((size_t)64 << 10)
+
+static bool holds_much(const struct http_conn *c) {
+        const struct http_call *call = &c->call;
+
+        return call->arena.used_bytes > KEPT_BYTES ||
+               (call->body_buf && call->body_buf->cap > KEPT_BYTES);
+}
+
+/* An answer whose parts and headers lie in buffers of their own. */
+struct gathered {
+        struct http_reply  reply;
+        struct buf        *holder; /* ref, and another one of each part in it */
+        struct http_part   parts[INLINE_PARTS];
+        struct http_header headers[MAX_GATHERED_HEADERS];
+};
+
+static size_t measure_gathered(const struct http_reply *reply) {
+        size_t bytes = 0;
+
+        for (size_t i = 0; i < reply->n_parts; i++)
+                bytes += reply->parts[i].buf ? 0 : reply->parts[i].len;
+        for (size_t i = 0; i < reply->n_headers; i++)
+                bytes += reply->headers[i].name.len + reply->headers[i].value.len;
+        return bytes;
+}
+
+static const char *move_to(struct buf *b, const void *bytes, size_t len) {
+        char *at = b->bytes + b->len;
+
+        if (len > 0)
+                memcpy(at, bytes, len);
+        b->len += len;
+        return at;
+}
+
+/* Copies what lies in the call's memory. False without memory for it, or when there are many parts:
+ * then nothing has changed. */
+static bool gather(struct http_conn *c, const struct http_reply *reply, struct gathered *ret) {
+        struct buf *b;
+
+        if (reply->n_parts > INLINE_PARTS || reply->n_headers > MAX_GATHERED_HEADERS)
+                return false;
+        b = buf_new(http_call_buf_pool(&c->call), measure_gathered(reply));
+        if (!b)
+                return false;
+        ret->reply = *reply;
+        ret->reply.parts = ret->parts;
+        ret->reply.headers = ret->headers;
+        ret->reply.is_brief = false;
+        for (size_t i = 0; i < reply->n_parts; i++) {
+                ret->parts[i] = reply->parts[i];
+                if (ret->parts[i].buf)
+                        continue;
+                ret->parts[i].ptr = move_to(b, reply->parts[i].ptr, reply->parts[i].len);
+                ret->parts[i].buf = b;
+                buf_ref(b);
+        }
+        for (size_t i = 0; i < reply->n_headers; i++) {
+                struct str name = reply->headers[i].name, value = reply->headers[i].value;
+
+                ret->headers[i].name = str_range(move_to(b, name.ptr, name.len), name.len);
+                ret->headers[i].value = str_range(move_to(b, value.ptr, value.len), value.len);
+        }
+        ret->holder = b;
+        return true;
+}
+
+/* What the handler has needed goes before the client has read its answer. */
+static COLD const struct http_reply *shed(struct http_conn *c, const struct http_reply *reply,
+                                          struct gathered *memory, struct buf **ret_holder) {
+        struct http_call *call = &c->call;
+
+        if (!gather(c, reply, memory))
+                return reply;
+        arena_reset(&call->arena);
+        call->headers = NULL;
+        call->pending = NULL;
+        if (call->body_buf != c->in) {
+                buf_unref(STEAL(call->body_buf));
+                call->body = (struct str){ 0 };
+        }
+        *ret_holder = memory->holder; /* of headers, until they are printed */
+        return &memory->reply;
+}
+
+static enum http_encoding accepted_encoding(const struct http_call *call) {
+        const struct http_message  *m = call->conn->message;
+        struct http_encoding_choice choice = { 0 };
+
+        if (!call->head || m->known[HTTP_NAME_ACCEPT_ENCODING] == 0)
+                return HTTP_ENCODING_IDENTITY;
+        for (size_t i = m->known[HTTP_NAME_ACCEPT_ENCODING] - 1; i < m->n_fields; i++) {
+                struct http_header h = http_message_header(m, call->head, i);
+
+                if (http_head_find_name(h.name) == HTTP_NAME_ACCEPT_ENCODING)
+                        http_encoding_consider(&choice, h.value);
+        }
+        return choice.best;
+}
+
+bool http_call_wants_packing(const struct http_call *call) {
+        return accepted_encoding(call) != HTTP_ENCODING_IDENTITY;
+}
+
+const char *http_call_pack(struct http_call *call, struct http_part *parts, size_t *n_parts) {
+        enum http_encoding encoding = accepted_encoding(call);
+        struct http_part   packed;
+
+        if (encoding == HTTP_ENCODING_IDENTITY || *n_parts == 0 ||
+            !compress(call, parts, *n_parts, encoding, &packed))
+                return NULL;
+        parts[0] = packed;
+        *n_parts = 1;
+        return http_encoding_name(encoding);
+}
+
+static enum conn_write write_answer(struct http_conn *c, const struct http_reply *reply) {
+        enum http_encoding encoding = HTTP_ENCODING_IDENTITY;
+
+        if (reply->packed_as)
+                return write_packed(c, reply, reply->packed_as);
+        if (reply->is_compressible)
+                encoding = accepted_encoding(&c->call);
+        return encoding == HTTP_ENCODING_IDENTITY ? write_plain(c, reply)
+                                                  : write_compressed(c, reply, encoding);
 }
 
 void http_call_reply(struct http_call *call, const struct http_reply *reply) {
-        enum http_encoding encoding = HTTP_ENCODING_IDENTITY;
-        struct http_conn  *c = call->conn;
-        enum conn_write    rc;
+        struct http_conn *c = call->conn;
+        struct gathered   memory; /* mostly untouched */
+        struct buf       *holder = NULL;
+        enum conn_write   rc;
 
         call->send_start_ns = clock_now_ns();
         c->out.status = reply->status;
         c->out.close = c->out.close || reply->close || c->must_linger || c->home->net.is_draining ||
                        c->has_ended;
-        if (reply->is_compressible)
-                encoding = accepted_encoding(call);
-        rc = encoding == HTTP_ENCODING_IDENTITY ? write_plain(c, reply)
-                                                : write_compressed(c, reply, encoding);
+        if (UNLIKELY(holds_much(c)))
+                reply = shed(c, reply, &memory, &holder);
+        rc = write_answer(c, reply);
+        buf_unref(holder);
         if (rc == CONN_WRITE_PENDING) {
                 http_conn_enter(c, HTTP_CONN_WRITE, HTTP_PHASE_WRITE, call->send_start_ns);
                 return;

@@ -14,21 +14,38 @@ static struct error *inflate_error(const struct http_call *call, enum gzip_statu
                                  call->service->max_input_bytes);
         if (status == GZIP_NO_MEMORY)
                 return error_new(ERR_UNAVAILABLE, "out of memory");
+        if (status == GZIP_OVER_BUDGET)
+                return error_new(ERR_UNAVAILABLE, "unable to decompress the request body: %s",
+                                 gzip_status_text(status));
         return error_new(ERR_INVALID_ARG, "unable to decompress the request body: %s",
                          gzip_status_text(status));
 }
 
 struct error *http_body_decode(struct http_call *call) {
-        struct str       encoding = http_call_find(call, HTTP_NAME_CONTENT_ENCODING);
-        struct buf      *plain;
-        enum gzip_status status;
+        bool unused;
 
+        return http_body_try_decode(call, SIZE_MAX, &unused);
+}
+
+struct error *http_body_try_decode(struct http_call *call, size_t max_bytes, bool *ret_is_more) {
+        struct str       encoding = http_call_find(call, HTTP_NAME_CONTENT_ENCODING);
+        size_t           max_input_bytes = call->service->max_input_bytes;
+        enum gzip_status status = GZIP_TOO_LARGE;
+        struct buf      *plain;
+
+        *ret_is_more = false;
         if (encoding.len == 0 || str_is(encoding, "identity"))
                 return NULL;
         if (!str_is(encoding, "gzip") && !str_is(encoding, "deflate"))
                 return error_new(ERR_UNSUPPORTED, "Unsupported compression type");
-        status = gzip_inflate_buf(call->body, call->service->max_input_bytes,
-                                  http_call_buf_pool(call), &plain);
+        /* What is long as it came is not tried. */
+        if (call->body.len <= max_bytes)
+                status = gzip_inflate_buf(call->body, MIN(max_bytes, max_input_bytes),
+                                          http_call_buf_pool(call), &plain);
+        if (status == GZIP_TOO_LARGE && max_bytes < max_input_bytes) {
+                *ret_is_more = true;
+                return NULL;
+        }
         if (status != GZIP_OK)
                 return inflate_error(call, status);
         buf_unref(call->body_buf);

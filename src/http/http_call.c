@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_call.h"
 
+#include "base/buf.h"
 #include "base/strbuf.h"
 #include "codec/json_writer.h"
 #include "http/http_conn.h"
@@ -12,6 +13,8 @@
 
 /* Error texts name tensors, keys and versions; more than this is no message. */
 #define MAX_ERROR_BYTES ((size_t)1 << 20)
+/* A larger text of an answer has a buffer of its own. */
+#define MAX_TEXT_IN_ARENA ((size_t)4 << 10)
 
 struct str http_call_find(const struct http_call *call, enum http_name name) {
         const struct http_message *m = call->conn->message;
@@ -51,8 +54,24 @@ const char *http_call_model(struct http_call *call) {
         return arena_str(&call->arena, call->model);
 }
 
+/* Large texts have a buffer, which is counted and can be refused. False without memory. */
+static bool keep_text(struct http_call *call, struct str text, struct http_part *ret) {
+        struct buf *holder;
+
+        if (text.len <= MAX_TEXT_IN_ARENA) {
+                *ret = (struct http_part){ arena_str(&call->arena, text), text.len, NULL };
+                return true;
+        }
+        holder = buf_new(http_call_buf_pool(call), text.len);
+        if (!holder)
+                return false;
+        memcpy(holder->bytes, text.ptr, text.len);
+        *ret = (struct http_part){ holder->bytes, text.len, holder };
+        return true;
+}
+
 void http_call_reply_text(struct http_call *call, const char *content_type, struct str text) {
-        const struct http_part  part = { arena_str(&call->arena, text), text.len, NULL };
+        struct http_part        part;
         const struct http_reply reply = {
                 .status = 200,
                 .content_type = content_type,
@@ -60,7 +79,12 @@ void http_call_reply_text(struct http_call *call, const char *content_type, stru
                 .n_parts = text.len > 0 ? 1 : 0,
         };
 
-        http_call_reply(call, &reply);
+        if (keep_text(call, text, &part))
+                http_call_reply(call, &reply);
+        else
+                http_call_reply_refusal(call, 503,
+                                        buf_pool_shortage(http_call_buf_pool(call), text.len),
+                                        content_type);
 }
 
 void http_call_reply_empty(struct http_call *call, unsigned status) {
@@ -79,8 +103,10 @@ struct str http_call_print_error(struct http_call *call, const char *message) {
         json_key(&w, "error");
         json_put_string(&w, message);
         json_end_object(&w);
-        if (text.overflowed)
-                return STR_LIT("{\"error\":\"the error message is too long\"}");
+        if (UNLIKELY(text.overflowed)) /* a character takes six at most */
+                return strlen(message) > MAX_ERROR_BYTES / 8
+                               ? STR_LIT("{\"error\":\"the error message is too long\"}")
+                               : STR_LIT("{\"error\":\"out of memory\"}");
         return str_range(arena_str(&call->arena, strbuf_str(&text)), text.len);
 }
 
@@ -154,4 +180,8 @@ struct http_infer_memo *http_call_infer_memo(const struct http_call *call) {
 
 void http_call_offload(struct http_call *call, struct loop_work *work) {
         loop_offload(call->conn->home->net.loop, work);
+}
+
+void http_call_compute(struct http_call *call, struct loop_work *work) {
+        loop_compute(call->conn->home->net.loop, work);
 }

@@ -74,7 +74,7 @@ struct http_call {
         enum http_method method;
         bool             is_aborted; /* the client has gone */
         struct str       path;       /* not percent-decoded, without the query */
-        struct str       model;      /* from the route's pattern; empty when it has none */
+        struct str       model;      /* from the route's pattern, decoded; empty when it has none */
         struct str       version;    /* digits only; empty = not given */
 
         struct str  body;     /* range in body_buf; changed by http_body_decode() */
@@ -134,6 +134,8 @@ struct http_reply {
         bool                      is_brief; /* parts without `buf` hold during the call only: they
                                              * are copied when they are not sent by then */
         bool                      is_compressible; /* Accept-Encoding is honoured */
+        const char               *packed_as;  /* static: the parts are compressed already, by
+                                               * http_call_pack(); NULL = they are not */
         bool                      is_chunked; /* a body as one chunk; not when compressed */
         bool                      close;           /* end the connection after this answer */
 };
@@ -170,6 +172,12 @@ struct str http_call_print_error(struct http_call *call, const char *message);
 
 #define HTTP_JSON "application/json"
 
+/* For answers that take long to compress: does it now, on any thread that has the call. The parts
+ * become one, with a buf of its own; NULL, and nothing has changed, when the client does not ask for
+ * it or memory is short. Otherwise the reply's `packed_as`. */
+const char *http_call_pack(struct http_call *call, struct http_part *parts, size_t *n_parts);
+bool        http_call_wants_packing(const struct http_call *call);
+
 /* An answer in pieces (Transfer-Encoding: chunked; for HTTP/1.0 until the connection closes).
  * `begin` sends status and headers with the first part(s), `send` queues one more chunk and takes
  * the part's buf, `end` ends the call as http_call_reply() does. What the client has not yet read
@@ -193,6 +201,9 @@ bool            http_call_is_on_loop(const struct http_call *call);
  * any later answer. */
 struct loop_work;
 void            http_call_offload(struct http_call *call, struct loop_work *work);
+/* Runs work that computes for long beside the loop, see loop_compute(), then `done` on it. Meanwhile
+ * the call and its arena are the work's. */
+void            http_call_compute(struct http_call *call, struct loop_work *work);
 /* The pool of the call's loop, for buffers of the answer. */
 struct buf_pool *http_call_buf_pool(const struct http_call *call);
 /* What infer requests on the call's loop decoded to; the loop's. */
@@ -203,6 +214,10 @@ struct http_infer_memo *http_call_infer_memo(const struct http_call *call);
  * "Unsupported compression type". An UNSUPPORTED error must be answered with
  * http_call_reply_encoding_error(). Bounded by max_input_bytes. */
 struct error *http_body_decode(struct http_call *call) NODISCARD;
+/* The same for what becomes at most max_bytes: of more than that nothing is changed, and *ret_is_more
+ * is set. */
+struct error *http_body_try_decode(struct http_call *call, size_t max_bytes, bool *ret_is_more)
+        NODISCARD;
 /* 501 with the header "Accept-Encoding: gzip, deflate" for UNSUPPORTED, else as reply_error. */
 void http_call_reply_encoding_error(struct http_call *call, struct error *err,
                                     const char *content_type);

@@ -89,11 +89,6 @@ static bool has_unseen(const struct http_conn *c) {
         return list_is_linked(&c->intake.node);
 }
 
-void http_conn_drain(struct http_conn *c) {
-        if (c->state == HTTP_CONN_HEAD && c->pace.phase == HTTP_PHASE_IDLE && !has_unseen(c))
-                http_conn_close(c);
-}
-
 void http_conn_abort_call(struct http_conn *c) {
         http_call_fn on_abort = c->call.on_abort;
 
@@ -167,9 +162,31 @@ static void linger(struct http_conn *c) {
         http_conn_enter(c, HTTP_CONN_LINGER, HTTP_PHASE_LINGER, c->now_ns);
 }
 
-void http_conn_end_call(struct http_conn *c) {
-        bool close = c->out.close || c->has_ended || c->home->net.is_draining;
+static bool is_idle(const struct http_conn *c) {
+        return c->state == HTTP_CONN_HEAD && c->pace.phase == HTTP_PHASE_IDLE && !has_unseen(c);
+}
 
+void http_conn_leave(struct http_conn *c) {
+        if (!c->net || conn_is_closing(c->net) || !is_idle(c) || conn_has_unread(c->net))
+                return;
+        c->now_ns = clock_now_ns();
+        if (conn_is_shaking_hands(c->net))
+                http_conn_close(c);
+        else
+                linger(c);
+}
+
+void http_conn_give_up(struct http_conn *c) {
+        if (is_idle(c) || (c->state == HTTP_CONN_LINGER && !c->must_linger))
+                http_conn_close(c);
+}
+
+/* Requests behind an answer that was the last, which the client has sent before it knew. */
+static bool has_more(const struct http_conn *c) {
+        return c->in_at < c->in_len || conn_has_unread(c->net);
+}
+
+void http_conn_end_call(struct http_conn *c) {
         c->call.is_aborted = c->call.is_aborted || !c->net || conn_is_closing(c->net);
         if (c->call.on_sent)
                 c->call.on_sent(&c->call);
@@ -183,9 +200,9 @@ void http_conn_end_call(struct http_conn *c) {
         c->in_at = c->next_at;
         if (!c->net || conn_is_closing(c->net))
                 return;
-        if (c->must_linger && !c->has_ended)
+        if (!c->has_ended && (c->must_linger || (c->out.close && has_more(c))))
                 linger(c);
-        else if (close && (c->in_at == c->in_len || c->out.close))
+        else if (c->out.close || (c->has_ended && c->in_at == c->in_len))
                 http_conn_close(c);
 }
 
@@ -284,7 +301,8 @@ static void on_closed(struct conn *net) {
         http_conn_run(c);
 }
 
-/* Bytes that moved in the phase the pace watches. */
+/* Bytes that moved in the phase the pace watches; of an answer they are those that the peer's system
+ * has acknowledged, since the socket takes megabytes for a peer that reads nothing. */
 static uint64_t moved_bytes(const struct http_conn *c) {
         switch (c->pace.phase) {
         case HTTP_PHASE_BODY:
@@ -294,7 +312,8 @@ static uint64_t moved_bytes(const struct http_conn *c) {
                         return c->message->body ? c->message->body->len : 0;
                 return c->in_len - c->in_at;
         case HTTP_PHASE_WRITE:
-                return c->out.bytes - conn_unwritten_bytes(c->net);
+                return c->out.bytes - conn_unwritten_bytes(c->net) -
+                       conn_unacknowledged_bytes(c->net);
         case HTTP_PHASE_IDLE:
         case HTTP_PHASE_HEAD:
         case HTTP_PHASE_HANDLER:
@@ -323,6 +342,7 @@ static void on_tick(struct conn *net, uint64_t now_ns) {
                 http_conn_refuse(c, 408, limit, "request body was received too slowly");
                 break;
         case HTTP_LIMIT_WRITE_STALL:
+        case HTTP_LIMIT_WRITE_RATE:
                 http_conn_count_rejected(c, limit);
                 http_conn_close(c);
                 break;
@@ -364,11 +384,12 @@ void http_conn_open(struct http_loop *home, int fd) {
         list_init(&c->out.sending);
         c->message = http_message_new(&home->server->options.limits, loop_buf_pool(home->net.loop));
         arena_init(&c->call.arena, c->arena_bytes, sizeof(c->arena_bytes), HTTP_MAX_ARENA_BYTES);
+        arena_set_budget(&c->call.arena, buf_pool_budget(loop_buf_pool(home->net.loop)));
         c->call.conn = c;
         c->call.service = &c->server->options.service;
         c->call.core = c->server->options.service.core;
         http_conn_enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, clock_now_ns());
-        if (home->net.is_draining)
+        if (home->is_leaving)
                 http_conn_close(c);
         else
                 conn_read_start(c->net);

@@ -10,12 +10,16 @@
  * CHUNKS  a chunked body arrives; the message collects it
  * CALL    the handler has the request and has not answered
  * WRITE   the answer waits for the socket
- * LINGER  a refusal is written; what the peer still sends is thrown away for a moment, because
- *         closing a socket with unread bytes would take the answer from the peer
+ * LINGER  a refusal, or the last answer, is written; what the peer still sends is thrown away for a
+ *         moment, because closing a socket with unread bytes would take the answer from the peer
  *
  * What one round of the loop finds in the sockets is read first and looked at then, connection by
  * connection: each of the two keeps its code in the cache that way. A buffer that is full is looked
  * at in between.
+ *
+ * A stopping server answers for a moment longer, with "Connection: close", because a keep-alive
+ * client may already have sent its next request. Then idle connections are closed, and each busy
+ * one is closed after its answer.
  *
  * While a request is handled the connection reads on, into what room its buffer has, to learn of
  * the peer's end; those bytes are the next request, which waits its turn. An idle connection holds
@@ -34,6 +38,7 @@
 #include "http/http_limits.h"
 #include "net/conn.h"
 #include "net/loop.h"
+#include "net/loop_timer.h"
 #include "net/net_server.h"
 
 #include <stdbool.h>
@@ -52,9 +57,9 @@ struct loop;
 #define HTTP_HELD_BUFS 11 /* fills a cache line */
 /* Of each connection's arena without an allocation; untouched pages cost nothing. */
 #define HTTP_ARENA_BYTES 8192
-/* Headers and what handlers put beside them: what they decode of a body is a few times its size
- * at most, and an arena at its end would end the process. */
-#define HTTP_MAX_ARENA_BYTES ((size_t)64 << 30)
+/* Headers and what handlers put beside them. What they decode of a body is bounded by its size on
+ * top of that (infer_arena_limit()). */
+#define HTTP_MAX_ARENA_BYTES ((size_t)1 << 30)
 
 /* What one server has on one loop. */
 struct http_loop {
@@ -65,6 +70,8 @@ struct http_loop {
         bool                has_secrets; /* headers or keys are asked for: nothing is remembered */
         struct http_infer_memo *memo; /* owned; NULL with secrets */
         struct http_head_memo heads;
+        struct loop_timer leave;      /* armed while the server stops */
+        bool              is_leaving; /* idle connections end */
 };
 
 enum http_conn_state {
@@ -141,8 +148,10 @@ void http_conn_open(struct http_loop *home, int fd);
 void http_conn_run(struct http_conn *c);
 /* Ends the socket; a call that a handler has stays until it is answered. */
 void http_conn_close(struct http_conn *c);
-/* An idle connection closes; another one does so after its answer. */
-void http_conn_drain(struct http_conn *c);
+/* An idle connection ends, gently: whatever it sent before is answered. Another one goes on. */
+void http_conn_leave(struct http_conn *c);
+/* One that left, and whose peer has not closed it. */
+void http_conn_give_up(struct http_conn *c);
 void http_conn_enter(struct http_conn *c, enum http_conn_state state, enum http_phase phase,
                      uint64_t now_ns);
 /* The answer is written or given up: makes ready for the next request. */

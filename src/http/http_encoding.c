@@ -47,10 +47,8 @@ static unsigned find_weight(struct str parameters) {
         return Q_ONE;
 }
 
-enum http_encoding http_encoding_choose(struct str accept) {
-        enum http_encoding best = HTTP_ENCODING_IDENTITY;
-        unsigned           best_weight = 0;
-        struct str         one, name;
+void http_encoding_consider(struct http_encoding_choice *choice, struct str accept) {
+        struct str one, name;
 
         while (accept.ptr) {
                 struct str parameters;
@@ -60,12 +58,11 @@ enum http_encoding http_encoding_choose(struct str accept) {
                 parameters = str_split(one, ';', &name);
                 weight = find_weight(parameters);
                 for (size_t i = 0; i < ARRAY_LEN(encoding_names); i++) {
-                        if (weight <= best_weight ||
+                        if (weight <= choice->weight ||
                             !str_equal_nocase(str_trim(name), str_of(encoding_names[i])))
                                 continue;
-                        best = (enum http_encoding)i;
-                        best_weight = weight;
+                        choice->best = (enum http_encoding)i;
+                        choice->weight = weight;
                 }
         }
-        return best;
 }

@@ -11,7 +11,13 @@ enum http_encoding {
         HTTP_ENCODING_DEFLATE,
 };
 
-/* Of an Accept-Encoding value: the one with the highest weight, the first of equals. Absent,
- * unknown or weightless names count for nothing. */
-enum http_encoding http_encoding_choose(struct str accept);
+/* { 0 } before the first field is considered. */
+struct http_encoding_choice {
+        enum http_encoding best;
+        unsigned           weight; /* thousandths */
+};
+
+/* The next Accept-Encoding field; several count as one list. The encoding with the highest weight is
+ * chosen, the first of equals. Absent, unknown or weightless names count for nothing. */
+void http_encoding_consider(struct http_encoding_choice *choice, struct str accept);
 const char        *http_encoding_name(enum http_encoding encoding);

@@ -14,6 +14,7 @@
 #include "http/http_service.h"
 #include "http/http_status.h"
 #include "http/http_trace.h"
+#include "net/loop.h"
 
 #include "triton/core/neso.h"
 
@@ -36,6 +37,12 @@ struct pending_generate {
         bool                 has_begun; /* a stream: status and headers are sent */
         struct infer_request request;
         struct infer_call    call;
+        /* A long body is read, and a long answer made, by another thread. */
+        struct loop_work     work;
+        bool                 is_reading; /* it has the request, to read it */
+        struct error        *err;        /* owned; what came of it */
+        struct http_part     answer;     /* the same */
+        unsigned             status;
         /* Responses whose text is not with the socket, oldest first. */
         struct infer_call_response *first_kept; /* owned */
         struct infer_call_response *last_kept;
@@ -189,25 +196,61 @@ static unsigned put_only_response(struct pending_generate *p) {
         return first ? status_of(first) : 200;
 }
 
-static void on_done(struct infer_call *c) {
-        struct pending_generate *p = c->options.owner;
-        struct http_call        *http = p->http;
-        struct http_part         part;
-        struct http_reply        reply = {
-                       .content_type = HTTP_JSON,
-                       .parts = &part,
-                       .n_parts = 1,
-                       .is_chunked = true,
-        };
-        struct error *err;
+/* Everything is printed. */
+static bool is_long(struct pending_generate *p) {
+        uint32_t              n;
+        struct infer_response r = { 0 };
+        AUTO_ERROR            err = NULL;
+        bool                  is_long;
 
-        reply.status = put_only_response(p);
-        err = take_text(p, &part);
+        if (!infer_call_first_response(&p->call, &n) || n != 1)
+                return false;
+        err = infer_response_read(infer_call_first_response(&p->call, &n), &p->request, &p->scratch,
+                                  &r);
+        is_long = !err && infer_response_bytes(&r) > LOOP_MAX_WORK_BYTES;
+        arena_reset(&p->scratch);
+        return is_long;
+}
+
+static void make_answer(struct loop_work *work) {
+        struct pending_generate *p = CONTAINER_OF(work, struct pending_generate, work);
+
+        p->status = put_only_response(p);
+        p->err = take_text(p, &p->answer);
+}
+
+static void send_answer(struct loop_work *work) {
+        struct pending_generate *p = CONTAINER_OF(work, struct pending_generate, work);
+        struct http_call        *http = p->http;
+        struct http_part         answer = p->answer;
+        struct error            *err = p->err;
+        const struct http_reply  reply = {
+                 .status = p->status,
+                 .content_type = HTTP_JSON,
+                 .parts = &answer,
+                 .n_parts = 1,
+                 .is_chunked = true,
+        };
+
         drop(p);
         if (err)
                 http_infer_reply_error(http, err, HTTP_JSON);
         else
                 http_call_reply(http, &reply);
+}
+
+/* An answer that is made elsewhere is made: its client may still read. */
+static void on_done(struct infer_call *c) {
+        struct pending_generate *p = c->options.owner;
+
+        if (UNLIKELY(is_long(p))) {
+                p->work.run = make_answer;
+                p->work.done = send_answer;
+                http_call_compute(p->http, &p->work);
+                return;
+        }
+        make_answer(&p->work);
+        send_answer(&p->work);
 }
 
 /* ---- the request ---- */
@@ -216,7 +259,10 @@ static void on_abort(struct http_call *http) {
         struct pending_generate *p = http->pending;
 
         drop_kept(p, UINT64_MAX);
-        infer_call_cancel(&p->call);
+        if (p->is_reading)
+                loop_compute_cancel(&p->work);
+        else
+                infer_call_cancel(&p->call);
 }
 
 static struct error *find_input(void *owner, const char *name, struct http_generate_input *ret) {
@@ -262,19 +308,61 @@ static struct error *read_request(struct pending_generate *p) {
         return infer_call_fill(&p->call, &p->request);
 }
 
-static struct error *start(struct pending_generate *p) {
+/* Answers a request that was not started; takes the error. */
+static void refuse(struct pending_generate *p, struct error *err) {
         struct http_call *http = p->http;
-        struct error     *err = read_request(p);
 
-        if (err)
-                return err;
+        http->on_abort = http->on_written = NULL;
+        drop(p);
+        http_infer_reply_error(http, err, HTTP_JSON);
+}
+
+static void run_reading(struct loop_work *work) {
+        struct pending_generate *p = CONTAINER_OF(work, struct pending_generate, work);
+        struct http_call        *http = p->http;
+
+        p->err = read_request(p);
+        if (!p->err)
+                p->err = infer_call_submit(&p->call,
+                                           http_trace_start(http, http_call_model(http)));
+}
+
+static void on_reading(struct loop_work *work) {
+        struct pending_generate *p = CONTAINER_OF(work, struct pending_generate, work);
+
+        p->is_reading = false;
+        if (work->is_cancelled)
+                p->err = error_new_text(ERR_CANCELLED, "the client has gone");
+        if (p->err) {
+                refuse(p, p->err);
+                return;
+        }
+        if (p->http->is_aborted)
+                infer_call_cancel(&p->call);
+        infer_call_submitted(&p->call);
+}
+
+static void start(struct pending_generate *p) {
+        struct http_call *http = p->http;
+        struct error     *err;
+
         http->pending = p;
         http->on_abort = on_abort;
         http->on_written = p->is_stream ? on_written : NULL;
-        err = infer_call_start(&p->call, http_trace_start(http, http_call_model(http)));
+        if (UNLIKELY(http->body.len > LOOP_MAX_WORK_BYTES)) {
+                p->work.run = run_reading;
+                p->work.done = on_reading;
+                p->err = NULL;
+                p->is_reading = true;
+                http_call_compute(http, &p->work);
+                return;
+        }
+        err = read_request(p);
+        if (!err)
+                err = infer_call_start(&p->call, http_trace_start(http, http_call_model(http)));
         if (err)
-                http->on_abort = http->on_written = NULL;
-        return err; /* without one it may have been answered already */
+                refuse(p, err);
+        /* Otherwise it may have been answered already. */
 }
 
 static void post(struct http_call *http, bool is_stream) {
@@ -289,21 +377,16 @@ static void post(struct http_call *http, bool is_stream) {
                 .owner = p,
                 .message_bytes = http->body.len,
         };
-        struct error *err;
 
         p->http = http;
         p->is_stream = is_stream;
-        p->has_begun = false;
+        p->has_begun = p->is_reading = false;
         p->first_kept = p->last_kept = NULL;
         strbuf_init(&p->text, 0);
         arena_init(&p->scratch, NULL, 0, 0);
         infer_request_init(&p->request);
         infer_call_init(&p->call, &options);
-        err = start(p);
-        if (!err)
-                return;
-        drop(p);
-        http_infer_reply_error(http, err, HTTP_JSON);
+        start(p);
 }
 
 void http_generate_post(struct http_call *call) {

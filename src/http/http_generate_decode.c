@@ -14,10 +14,6 @@ struct generate_reading {
         bool                               has_id;
 };
 
-static struct error *no_memory(void) {
-        return error_new(ERR_UNAVAILABLE, "out of memory for the request");
-}
-
 /* ---- shapes ---- */
 
 static struct error *refuse_shape(const struct infer_input *in) {
@@ -52,7 +48,7 @@ static struct error *make_shape(struct generate_reading *g, const struct http_ge
         int64_t *shape = arena_try_alloc(g->source->arena, (n_dims + 1) * sizeof(*shape));
 
         if (!shape)
-                return no_memory();
+                return infer_no_memory();
         shape[0] = -1;
         if (model->n_dims > 0)
                 memcpy(shape + model->is_batched, model->dims, model->n_dims * sizeof(*shape));
@@ -74,7 +70,7 @@ static struct error *open_array(struct generate_reading *g, struct str text,
         }
         copy = arena_try_alloc(g->source->arena, text.len + 2);
         if (!copy)
-                return no_memory();
+                return infer_no_memory();
         copy[0] = '[';
         memcpy(copy + 1, text.ptr, text.len);
         copy[text.len + 1] = ']';
@@ -249,6 +245,7 @@ struct error *http_generate_decode(const struct http_generate_source *source,
         struct generate_reading g = { .infer = { .source = &shared, .request = ret },
                                       .source = source };
         struct error           *err;
+        size_t                  max;
 
         infer_request_init(ret);
         if (source->body.len > source->max_input_bytes)
@@ -258,7 +255,9 @@ struct error *http_generate_decode(const struct http_generate_source *source,
                                  "limit.",
                                  source->body.len, source->max_input_bytes);
         json_reader_init(&g.infer.json, source->body);
+        infer_arena_limit(source->arena, source->body.len, &max);
         err = read_document(&g);
+        infer_arena_release(source->arena, max);
         if (json_failed(&g.infer.json)) {
                 error_free(err);
                 err = json_syntax_error(&g.infer.json);

@@ -180,7 +180,8 @@ static bool note_field(struct http_message *m, enum http_name name, struct str v
         bool is_first = m->known[name] == 0;
 
         switch (name) {
-        case HTTP_NAME_HOST: return is_first;
+        case HTTP_NAME_HOST:
+        case HTTP_NAME_INFER_JSON_LENGTH: return is_first;
         case HTTP_NAME_CONTENT_LENGTH: return is_first && read_length(value, &m->content_length);
         case HTTP_NAME_CONNECTION:
                 if (str_equal_nocase(value, STR_LIT("close")))
@@ -235,7 +236,7 @@ static bool take_head(struct http_message *m, const char *base, struct cursor *c
         if (!TAKE(c, "\r\n"))
                 return false;
         m->head_bytes = (size_t)(c->at - base);
-        return m->head_bytes <= m->limits->header_bytes;
+        return m->known[HTTP_NAME_HOST] > 0 && m->head_bytes <= m->limits->header_bytes;
 }
 
 bool http_head_read_plain(struct http_message *m, struct str bytes) {

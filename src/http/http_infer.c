@@ -11,6 +11,7 @@
 #include "http/http_infer_memo.h"
 #include "http/http_service.h"
 #include "http/http_trace.h"
+#include "net/loop.h"
 
 #include "triton/core/neso.h"
 
@@ -24,15 +25,39 @@ struct http_infer {
         struct header_forward forward;
 };
 
+/* How much of a request is read: what comes next. A fault is answered by where it was found. */
+enum stage {
+        STAGE_MODEL,
+        STAGE_BODY,    /* decompression */
+        STAGE_LENGTH,  /* of the JSON part */
+        STAGE_JSON,
+        STAGE_TENSORS, /* regions, and what the core looks at */
+        STAGE_READ,
+};
+
+struct long_work;
+
 /* One request on its way; in the arena of its http_call. */
 struct pending_infer {
         struct http_call    *http; /* borrowed: it holds this */
         const char          *model;
         int64_t              version;
+        enum stage           stage;
+        size_t               json_bytes;
+        struct long_work    *away; /* NULL = no other thread has the request */
         struct infer_request request;
         struct infer_call    call;
 
         struct http_infer_kept *kept; /* ref; what `request` shares; NULL = nothing */
+};
+
+/* What would hold the loop for too long is done by another thread, which has the call meanwhile. */
+struct long_work {
+        struct loop_work       work;
+        struct pending_infer  *p;       /* borrowed: it holds this */
+        struct error          *err;     /* owned; what came of it */
+        struct arena           scratch; /* an answer's */
+        struct http_infer_body body;
 };
 
 struct error *http_infer_new(const struct http_infer_options *o, struct http_infer **ret) {
@@ -107,6 +132,7 @@ static void send_answer(struct http_call *http, struct http_infer_body *body) {
                  .n_parts = body->n_parts,
                  .is_brief = body->is_brief,
                  .is_compressible = true,
+                 .packed_as = body->packed_as,
                  .headers = headers,
         };
 
@@ -120,8 +146,18 @@ static void send_answer(struct http_call *http, struct http_infer_body *body) {
         http_call_reply(http, &reply);
 }
 
-static struct error *make_answer(struct pending_infer *p, struct arena *scratch,
-                                 struct http_infer_body *ret) {
+static size_t answer_work(const struct http_call *http, const struct infer_response *r) {
+        size_t work = infer_response_work(r);
+
+        if (work > LOOP_MAX_WORK_BYTES || infer_response_bytes(r) <= LOOP_MAX_WORK_BYTES ||
+            !http_call_wants_packing(http))
+                return work;
+        return SIZE_MAX;
+}
+
+/* Nothing is made of what takes more work than that: *ret_is_more. */
+static struct error *make_answer(struct pending_infer *p, struct arena *scratch, size_t max_work,
+                                 struct http_infer_body *ret, bool *ret_is_more) {
         struct TRITONSERVER_InferenceResponse *core_response;
         struct http_call                      *http = p->http;
         const struct http_infer_room           room = { &http->arena, scratch,
@@ -133,6 +169,9 @@ static struct error *make_answer(struct pending_infer *p, struct arena *scratch,
         TRY(infer_call_get_response(&p->call, &core_response));
         TRY(infer_call_check_regions(&p->call));
         TRY(infer_response_read(core_response, &p->request, scratch, &response));
+        *ret_is_more = max_work < SIZE_MAX && answer_work(http, &response) > max_work;
+        if (*ret_is_more)
+                return NULL;
         infer_classes_init(&classes);
         err = infer_classes_replace(&classes, http->core, core_response, &response, scratch);
         if (!err)
@@ -148,29 +187,64 @@ static void drop(struct pending_infer *p) {
         http_infer_kept_unref(p->kept);
 }
 
-static void on_done(struct infer_call *c) {
-        _Alignas(ARENA_ALIGNMENT) char memory[SCRATCH_BYTES];
-        struct arena                   scratch;
-        struct pending_infer          *p = c->options.owner;
-        struct http_call              *http = p->http;
-        struct http_infer_body         body;
-        struct error                  *err;
+/* Ends the call; takes the error. */
+static void answer(struct pending_infer *p, struct error *err, struct http_infer_body *body) {
+        struct http_call *http = p->http;
 
-        arena_init(&scratch, memory, sizeof(memory), MAX_SCRATCH_BYTES);
-        /* Also for a client that has closed its half of the connection: it may still read. */
-        err = make_answer(p, &scratch, &body);
         drop(p);
         if (err)
                 http_infer_reply_error(http, err, HTTP_JSON);
         else
-                send_answer(http, &body);
+                send_answer(http, body);
+}
+
+static void send_away(struct pending_infer *p, loop_work_fn run, loop_work_fn done) {
+        struct long_work *w = ARENA_NEW(&p->http->arena, struct long_work);
+
+        w->work.run = run;
+        w->work.done = done;
+        w->p = p;
+        p->away = w;
+        http_call_compute(p->http, &w->work);
+}
+
+static void run_answer(struct loop_work *work) {
+        struct long_work       *w = CONTAINER_OF(work, struct long_work, work);
+        struct http_infer_body *body = &w->body;
+        bool                    is_more;
+
+        arena_init(&w->scratch, NULL, 0, MAX_SCRATCH_BYTES);
+        arena_set_budget(&w->scratch, buf_pool_budget(http_call_buf_pool(w->p->http)));
+        w->err = make_answer(w->p, &w->scratch, SIZE_MAX, body, &is_more);
+        if (!w->err)
+                body->packed_as = http_call_pack(w->p->http, body->parts, &body->n_parts);
+}
+
+static void on_answer(struct loop_work *work) {
+        struct long_work *w = CONTAINER_OF(work, struct long_work, work);
+        struct arena      scratch = w->scratch; /* the rest may be gone after the answer */
+
+        w->p->away = NULL;
+        answer(w->p, w->err, &w->body);
         arena_done(&scratch);
 }
 
-static void on_abort(struct http_call *http) {
-        struct pending_infer *p = http->pending;
+static void on_done(struct infer_call *c) {
+        _Alignas(ARENA_ALIGNMENT) char memory[SCRATCH_BYTES];
+        struct arena                   scratch;
+        struct pending_infer          *p = c->options.owner;
+        struct http_infer_body         body;
+        struct error                  *err;
+        bool                           is_more = false;
 
-        infer_call_cancel(&p->call);
+        arena_init(&scratch, memory, sizeof(memory), MAX_SCRATCH_BYTES);
+        /* Also for a client that has closed its half of the connection: it may still read. */
+        err = make_answer(p, &scratch, LOOP_MAX_WORK_BYTES, &body, &is_more);
+        if (UNLIKELY(is_more))
+                send_away(p, run_answer, on_answer);
+        else
+                answer(p, err, &body);
+        arena_done(&scratch);
 }
 
 /* The request. */
@@ -199,42 +273,108 @@ struct error *http_infer_forward_headers(struct http_call *http, struct infer_re
         return NULL;
 }
 
-static struct error *read_request(struct pending_infer *p, size_t json_bytes) {
+/* What is remembered is the loop's. */
+static struct error *read_json(struct pending_infer *p) {
         struct http_call        *http = p->http;
         struct http_infer_source source = {
                 .body = http->body,
-                .json_bytes = json_bytes,
+                .json_bytes = p->json_bytes,
                 .model_name = p->model,
                 .max_input_bytes = http->service->max_input_bytes,
                 .arena = &http->arena,
                 .pool = http_call_buf_pool(http),
         };
 
-        TRY(http_infer_memo_decode(http_call_infer_memo(http), &source, &p->request, &p->kept));
-        TRY(infer_call_find_regions(&p->call, &p->request, &http->arena));
-        TRY(http_infer_forward_headers(http, &p->request));
+        return http_infer_memo_decode(p->away ? NULL : http_call_infer_memo(http), &source,
+                                      &p->request, &p->kept);
+}
+
+static struct error *read_length(struct pending_infer *p) {
+        struct http_call *http = p->http;
+
+        return http_infer_read_json_bytes(http_call_find(http, HTTP_NAME_INFER_JSON_LENGTH),
+                                          http->body.len, &p->json_bytes);
+}
+
+static struct error *read_tensors(struct pending_infer *p) {
+        TRY(infer_call_find_regions(&p->call, &p->request, &p->http->arena));
+        TRY(http_infer_forward_headers(p->http, &p->request));
         return infer_call_fill(&p->call, &p->request);
 }
 
-/* Answers a request that was not started. */
-static void refuse(struct pending_infer *p, struct error *err, const char *content_type) {
-        struct http_call *http = p->http;
+/* Goes on from p->stage, up to one that takes more work than that, or to its end. */
+static struct error *read_request(struct pending_infer *p, size_t max_work) {
+        bool is_more;
 
+        if (p->stage == STAGE_BODY) {
+                TRY(http_body_try_decode(p->http, max_work, &is_more));
+                if (is_more)
+                        return NULL;
+                p->call.options.message_bytes = p->http->body.len; /* decompressed */
+                p->stage = STAGE_LENGTH;
+        }
+        if (p->stage == STAGE_LENGTH) {
+                TRY(read_length(p));
+                p->stage = STAGE_JSON;
+        }
+        if (p->stage == STAGE_JSON) {
+                if (p->json_bytes > max_work)
+                        return NULL;
+                TRY(read_json(p));
+                p->stage = STAGE_TENSORS;
+        }
+        if (infer_request_work(&p->request) > max_work)
+                return NULL;
+        TRY(read_tensors(p));
+        p->stage = STAGE_READ;
+        return NULL;
+}
+
+/* Answers a request that was not started; takes the error. */
+static void refuse(struct pending_infer *p, struct error *err) {
+        struct http_call *http = p->http;
+        enum stage        stage = p->stage;
+
+        http->on_abort = NULL;
         drop(p);
-        http_infer_reply_error(http, err, content_type);
+        if (stage == STAGE_BODY)
+                http_call_reply_encoding_error(http, err, NULL);
+        else
+                http_infer_reply_error(http, err, stage < STAGE_JSON ? NULL : HTTP_JSON);
 }
 
 static void start(struct pending_infer *p) {
-        struct http_call *http = p->http;
-        struct error     *err;
+        struct error *err = infer_call_start(&p->call, http_trace_start(p->http, p->model));
 
-        http->pending = p;
-        http->on_abort = on_abort;
-        err = infer_call_start(&p->call, http_trace_start(http, p->model));
-        if (!err)
-                return; /* it may have been answered already */
-        http->on_abort = NULL;
-        refuse(p, err, HTTP_JSON);
+        if (err)
+                refuse(p, err);
+        /* Otherwise it may have been answered already. */
+}
+
+/* The core goes over tensors as well: it gets the request from here. */
+static void run_reading(struct loop_work *work) {
+        struct long_work     *w = CONTAINER_OF(work, struct long_work, work);
+        struct pending_infer *p = w->p;
+
+        w->err = read_request(p, SIZE_MAX);
+        if (!w->err)
+                w->err = infer_call_submit(&p->call, http_trace_start(p->http, p->model));
+}
+
+static void on_reading(struct loop_work *work) {
+        struct long_work     *w = CONTAINER_OF(work, struct long_work, work);
+        struct pending_infer *p = w->p;
+
+        p->away = NULL;
+        if (work->is_cancelled)
+                w->err = error_new_text(ERR_CANCELLED, "the client has gone");
+        if (w->err) {
+                refuse(p, w->err);
+                return;
+        }
+        if (p->http->is_aborted)
+                infer_call_cancel(&p->call);
+        infer_call_submitted(&p->call);
 }
 
 static void init_pending(struct pending_infer *p, struct http_call *http) {
@@ -249,6 +389,8 @@ static void init_pending(struct pending_infer *p, struct http_call *http) {
         };
 
         p->http = http;
+        p->stage = STAGE_MODEL;
+        p->away = NULL;
         infer_request_init(&p->request);
         p->kept = NULL;
         infer_call_init(&p->call, &options);
@@ -263,32 +405,34 @@ static struct error *find_model(struct pending_infer *p) {
         return check_model(&p->call);
 }
 
+/* An answer that is made elsewhere is made: its client may still read. */
+static void on_abort(struct http_call *http) {
+        struct pending_infer *p = http->pending;
+
+        if (!p->away)
+                infer_call_cancel(&p->call);
+        else if (p->away->work.run == run_reading)
+                loop_compute_cancel(&p->away->work);
+}
+
 void http_infer_post(struct http_call *http) {
         struct pending_infer *p = arena_alloc(&http->arena, sizeof(*p));
         struct error         *err;
-        size_t                json_bytes;
 
         init_pending(p, http);
         err = find_model(p);
+        if (!err) {
+                p->stage = STAGE_BODY;
+                err = read_request(p, LOOP_MAX_WORK_BYTES);
+        }
         if (err) {
-                refuse(p, err, NULL);
+                refuse(p, err);
                 return;
         }
-        err = http_body_decode(http);
-        if (err) {
-                drop(p);
-                http_call_reply_encoding_error(http, err, NULL);
-                return;
-        }
-        err = http_infer_read_json_bytes(http_call_find(http, HTTP_NAME_INFER_JSON_LENGTH),
-                                         http->body.len, &json_bytes);
-        if (err) {
-                refuse(p, err, NULL);
-                return;
-        }
-        err = read_request(p, json_bytes);
-        if (err)
-                refuse(p, err, HTTP_JSON);
-        else
+        http->pending = p;
+        http->on_abort = on_abort;
+        if (LIKELY(p->stage == STAGE_READ))
                 start(p);
+        else
+                send_away(p, run_reading, on_reading);
 }

@@ -155,6 +155,7 @@ static struct error *decode_raw(const struct http_infer_source *s, struct infer_
 
 struct error *http_infer_decode(const struct http_infer_source *source, struct infer_request *ret) {
         struct error *err;
+        size_t        max;
 
         infer_request_init(ret);
         if (source->json_bytes == 0)
@@ -165,7 +166,9 @@ struct error *http_infer_decode(const struct http_infer_source *source, struct i
                                  "size of %zu bytes. Use --http-max-input-size to increase the "
                                  "limit.",
                                  source->json_bytes, source->max_input_bytes);
+        infer_arena_limit(source->arena, source->body.len, &max);
         err = decode_json(source, ret);
+        infer_arena_release(source->arena, max);
         if (err)
                 infer_request_done(ret);
         return err;

@@ -27,6 +27,7 @@ struct http_infer_body {
         size_t            json_bytes;
         bool              has_binary; /* a binary output that is not empty */
         bool              is_brief;   /* parts without a buf are in scratch, not in arena */
+        const char       *packed_as;  /* for the reply; NULL = as it is */
 };
 
 /* Where an answer is made. */

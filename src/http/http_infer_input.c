@@ -8,9 +8,21 @@
 
 #include "frontend/datatype.h"
 
+/* Members that mean something; bits of a set. */
+enum input_member {
+        MEMBER_OTHER = 0,
+        MEMBER_NAME = 1,
+        MEMBER_SHAPE = 2,
+        MEMBER_DATATYPE = 4,
+        MEMBER_PARAMETERS = 8,
+        MEMBER_DATA = 16,
+};
+
 /* What was seen of one input. */
 struct input_scan {
         struct infer_input *in;
+        unsigned            seen; /* of enum input_member */
+        struct http_infer_place place;
         bool                has_data, has_binary, has_region;
         bool                has_name, has_datatype, has_shape; /* each without a fault */
         bool                is_data_read;
@@ -37,23 +49,8 @@ static struct error *read_datatype(struct http_infer_reading *d, struct input_sc
         return NULL;
 }
 
-/* Most tensors have no more dimensions. */
-#define FEW_DIMS 8
-
-/* Room for all the dimensions there may be, with the FEW_DIMS that were read. */
-static COLD struct error *grow_dims(struct http_infer_reading *d, int64_t **dims) {
-        int64_t *grown = arena_try_alloc(d->source->arena, INFER_MAX_DIMS * sizeof(*grown));
-
-        if (!grown)
-                return error_new(ERR_UNAVAILABLE, "out of memory for the request");
-        memcpy(grown, *dims, FEW_DIMS * sizeof(*grown));
-        *dims = grown;
-        return NULL;
-}
-
-/* `dims` has room for FEW_DIMS. */
-static struct error *read_dims(struct http_infer_reading *d, int64_t *dims,
-                               struct infer_input *in) {
+/* `dims` has room for INFER_MAX_DIMS. */
+static struct error *read_dims(struct http_infer_reading *d, int64_t *dims, uint32_t *ret_n) {
         struct error *first = NULL;
         uint32_t      n = 0;
 
@@ -69,38 +66,40 @@ static struct error *read_dims(struct http_infer_reading *d, int64_t *dims,
                         first = error_new(ERR_INVALID_ARG,
                                           "Unable to parse 'shape': more than %d dimensions",
                                           INFER_MAX_DIMS);
-                else if (!first && n == FEW_DIMS)
-                        first = grow_dims(d, &dims);
                 if (!first)
                         dims[n++] = (int64_t)dim;
         }
-        in->shape = dims;
-        in->n_dims = n;
+        *ret_n = n;
         return first;
 }
 
+/* The dimensions are kept once their number is known. */
 static struct error *read_shape(struct http_infer_reading *d, struct input_scan *s) {
-        int64_t *dims = arena_try_alloc(d->source->arena, FEW_DIMS * sizeof(*dims));
+        int64_t  dims[INFER_MAX_DIMS], *kept;
+        uint32_t n;
 
-        if (!dims) {
-                json_skip(&d->json);
-                return error_new(ERR_UNAVAILABLE, "out of memory for the request");
-        }
         TRY(http_infer_enter(d, "shape", JSON_ARRAY));
-        TRY(read_dims(d, dims, s->in));
+        TRY(read_dims(d, dims, &n));
+        kept = arena_try_alloc(d->source->arena, (size_t)n * sizeof(*kept));
+        if (!kept)
+                return infer_no_memory();
+        for (uint32_t i = 0; i < n; i++)
+                kept[i] = dims[i];
+        s->in->shape = kept;
+        s->in->n_dims = n;
         s->has_shape = true;
         return NULL;
 }
 
 static struct error *read_input_parameter(struct http_infer_reading *d, struct input_scan *s,
                                           struct str key) {
-        if (STR_IS(key, "binary_data_size")) {
+        if (STR_IS(key, "binary_data_size") && !s->has_binary) {
                 s->has_binary = true;
                 return http_infer_read_u64(d, "binary_data_size", &s->binary_bytes);
         }
         if (STR_IS(key, "shared_memory_region"))
                 s->has_region = true;
-        return http_infer_read_place(d, key, &s->in->shared_memory);
+        return http_infer_read_place(d, key, &s->place, &s->in->shared_memory);
 }
 
 static struct error *read_input_parameters(struct http_infer_reading *d, struct input_scan *s) {
@@ -123,19 +122,35 @@ static struct error *read_data(struct http_infer_reading *d, struct input_scan *
         return NULL;
 }
 
-static void read_member(struct http_infer_reading *d, struct input_scan *s, struct str key) {
+static enum input_member find_member(struct str key) {
         if (STR_IS(key, "name"))
-                http_infer_keep_first(&s->name_error, read_name(d, s));
-        else if (STR_IS(key, "shape"))
-                http_infer_keep_first(&s->shape_error, read_shape(d, s));
-        else if (STR_IS(key, "datatype"))
-                http_infer_keep_first(&s->datatype_error, read_datatype(d, s));
-        else if (STR_IS(key, "parameters"))
-                http_infer_keep_first(&s->parameters_error, read_input_parameters(d, s));
-        else if (STR_IS(key, "data") && !s->has_data)
-                s->data_error = read_data(d, s);
-        else
+                return MEMBER_NAME;
+        if (STR_IS(key, "shape"))
+                return MEMBER_SHAPE;
+        if (STR_IS(key, "datatype"))
+                return MEMBER_DATATYPE;
+        if (STR_IS(key, "parameters"))
+                return MEMBER_PARAMETERS;
+        return STR_IS(key, "data") ? MEMBER_DATA : MEMBER_OTHER;
+}
+
+/* Of equal keys the first counts, as in the reference; what follows costs no memory. */
+static void read_member(struct http_infer_reading *d, struct input_scan *s, struct str key) {
+        enum input_member member = find_member(key);
+
+        if (member == MEMBER_OTHER || (s->seen & member) != 0) {
                 json_skip(&d->json);
+                return;
+        }
+        s->seen |= member;
+        switch (member) {
+        case MEMBER_NAME: s->name_error = read_name(d, s); break;
+        case MEMBER_SHAPE: s->shape_error = read_shape(d, s); break;
+        case MEMBER_DATATYPE: s->datatype_error = read_datatype(d, s); break;
+        case MEMBER_PARAMETERS: s->parameters_error = read_input_parameters(d, s); break;
+        case MEMBER_DATA: s->data_error = read_data(d, s); break;
+        case MEMBER_OTHER: break;
+        }
 }
 
 static struct error *check_one_source(const struct input_scan *s) {

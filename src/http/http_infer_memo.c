@@ -76,7 +76,7 @@ static struct error *copy_inputs(const struct http_infer_kept *k, const struct h
         struct infer_input *inputs = arena_try_alloc(s->arena, n * sizeof(*inputs));
 
         if (!inputs)
-                return error_new(ERR_UNAVAILABLE, "out of memory for the request");
+                return infer_no_memory();
         for (uint32_t i = 0; i < n; i++) {
                 inputs[i] = k->request.inputs[i];
                 inputs[i].bytes.ptr = at;

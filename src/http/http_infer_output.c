@@ -4,7 +4,8 @@
 
 struct output_scan {
         struct infer_requested_output *out;
-        bool                           has_name;
+        bool                           has_name, has_parameters, has_binary, has_classification;
+        struct http_infer_place        place;
 
         /* First faults, each NULL or to be freed. */
         struct error *name_error, *parameters_error;
@@ -26,33 +27,37 @@ static struct error *read_classification(struct http_infer_reading     *d,
         return NULL;
 }
 
-static struct error *read_output_parameter(struct http_infer_reading     *d,
-                                           struct infer_requested_output *out, struct str key) {
-        if (STR_IS(key, "binary_data"))
-                return http_infer_read_bool(d, "binary_data", &out->is_binary);
-        if (STR_IS(key, "classification"))
-                return read_classification(d, out);
-        return http_infer_read_place(d, key, &out->shared_memory);
+/* Of equal keys the first counts, as in the reference. */
+static struct error *read_output_parameter(struct http_infer_reading *d, struct output_scan *s,
+                                           struct str key) {
+        if (STR_IS(key, "binary_data") && !s->has_binary) {
+                s->has_binary = true;
+                return http_infer_read_bool(d, "binary_data", &s->out->is_binary);
+        }
+        if (STR_IS(key, "classification") && !s->has_classification) {
+                s->has_classification = true;
+                return read_classification(d, s->out);
+        }
+        return http_infer_read_place(d, key, &s->place, &s->out->shared_memory);
 }
 
-static struct error *read_output_parameters(struct http_infer_reading     *d,
-                                            struct infer_requested_output *out) {
+static struct error *read_output_parameters(struct http_infer_reading *d, struct output_scan *s) {
         struct error *first = NULL;
         struct str    key;
 
         TRY(http_infer_enter(d, "parameters", JSON_OBJECT));
         while (json_next_key(&d->json, d->source->arena, &key))
-                http_infer_keep_first(&first, read_output_parameter(d, out, key));
+                http_infer_keep_first(&first, read_output_parameter(d, s, key));
         return first;
 }
 
 static void read_member(struct http_infer_reading *d, struct output_scan *s, struct str key) {
-        if (STR_IS(key, "name")) {
-                http_infer_keep_first(&s->name_error,
-                                      http_infer_read_text(d, "name", &s->out->name));
+        if (STR_IS(key, "name") && !s->has_name) {
                 s->has_name = true;
-        } else if (STR_IS(key, "parameters")) {
-                http_infer_keep_first(&s->parameters_error, read_output_parameters(d, s->out));
+                s->name_error = http_infer_read_text(d, "name", &s->out->name);
+        } else if (STR_IS(key, "parameters") && !s->has_parameters) {
+                s->has_parameters = true;
+                s->parameters_error = read_output_parameters(d, s);
         } else {
                 json_skip(&d->json);
         }

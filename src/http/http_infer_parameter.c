@@ -7,11 +7,20 @@
 /* The reference's limit for a correlation id that is text. */
 #define MAX_SEQUENCE_NAME_BYTES 128
 
+/* A number, or else a name: the reference server says of any other number that it is no string. */
+static struct error *read_sequence_number(struct http_infer_reading *d) {
+        AUTO_ERROR err = http_infer_read_u64(d, "sequence_id", &d->request->sequence_id);
+
+        return err ? error_new(ERR_INVALID_ARG, "Unable to parse 'sequence_id': attempt to access "
+                                                "JSON non-string as string")
+                   : NULL;
+}
+
 static struct error *read_sequence_id(struct http_infer_reading *d) {
         struct infer_request *q = d->request;
 
         if (json_peek(&d->json) == JSON_NUMBER)
-                return http_infer_read_u64(d, "sequence_id", &q->sequence_id);
+                return read_sequence_number(d);
         TRY(http_infer_read_text(d, "sequence_id", &q->sequence_name));
         if (str_of(q->sequence_name).len > MAX_SEQUENCE_NAME_BYTES)
                 return error_new(ERR_UNSUPPORTED,

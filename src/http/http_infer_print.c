@@ -19,12 +19,13 @@ static NOINLINE void put_long_i64(struct strbuf *out, int64_t value) {
 }
 
 static ALWAYS_INLINE void put_i64(struct strbuf *out, int64_t value) {
-        const char digit = (char)('0' + value);
+        if (value >= 0 && value <= 9) {
+                const char digit = (char)('0' + value);
 
-        if (value >= 0 && value <= 9)
                 strbuf_put_few(out, &digit, 1);
-        else
+        } else {
                 put_long_i64(out, value);
+        }
 }
 
 static void put_type(struct strbuf *out, struct str name) {

@@ -31,7 +31,7 @@ static ALWAYS_INLINE struct error *copy_text(struct http_infer_reading *d, struc
                 copy = arena_try_str(d->source->arena, text);
         }
         if (UNLIKELY(!copy))
-                return error_new(ERR_UNAVAILABLE, "out of memory for the request");
+                return infer_no_memory();
         *ret = copy;
         return NULL;
 }
@@ -123,14 +123,23 @@ struct error *http_infer_read_list(struct http_infer_reading *d, const char *wha
         return first;
 }
 
+/* True the first time. */
+static bool is_first(bool *seen) {
+        bool was_seen = *seen;
+
+        *seen = true;
+        return !was_seen;
+}
+
 struct error *http_infer_read_place(struct http_infer_reading *d, struct str key,
-                                    struct infer_shared_memory *place) {
-        if (STR_IS(key, "shared_memory_region"))
-                return http_infer_read_text(d, "shared_memory_region", &place->region);
-        if (STR_IS(key, "shared_memory_offset"))
-                return http_infer_read_u64(d, "shared_memory_offset", &place->offset);
-        if (STR_IS(key, "shared_memory_byte_size"))
-                return http_infer_read_u64(d, "shared_memory_byte_size", &place->byte_size);
+                                    struct http_infer_place *seen,
+                                    struct infer_shared_memory *ret) {
+        if (STR_IS(key, "shared_memory_region") && is_first(&seen->has_region))
+                return http_infer_read_text(d, "shared_memory_region", &ret->region);
+        if (STR_IS(key, "shared_memory_offset") && is_first(&seen->has_offset))
+                return http_infer_read_u64(d, "shared_memory_offset", &ret->offset);
+        if (STR_IS(key, "shared_memory_byte_size") && is_first(&seen->has_size))
+                return http_infer_read_u64(d, "shared_memory_byte_size", &ret->byte_size);
         json_skip(&d->json);
         return NULL;
 }

@@ -52,9 +52,15 @@ struct error *http_infer_enter(struct http_infer_reading *d, const char *what,
 typedef struct error *(*http_infer_read_fn)(struct http_infer_reading *d);
 struct error *http_infer_read_list(struct http_infer_reading *d, const char *what,
                                    http_infer_read_fn read_one) NODISCARD;
+/* Which of the parameters below were seen: of equal ones the first counts. */
+struct http_infer_place {
+        bool has_region, has_offset, has_size;
+};
+
 /* One of the parameters that say where in shared memory a tensor is; any other is passed over. */
 struct error *http_infer_read_place(struct http_infer_reading *d, struct str key,
-                                    struct infer_shared_memory *place) NODISCARD;
+                                    struct http_infer_place *seen,
+                                    struct infer_shared_memory *ret) NODISCARD;
 
 /* One parameter that travels to the backend, whatever its name. */
 struct error *http_infer_read_free_parameter(struct http_infer_reading *d, struct str key)

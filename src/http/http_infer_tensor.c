@@ -66,7 +66,8 @@ static struct error *get_room(struct http_infer_reading *d, struct infer_input *
                 *ret = in->converted ? in->converted->bytes : NULL;
         }
         if (!*ret)
-                return error_new(ERR_UNAVAILABLE, "out of memory for input '%s'", in->name);
+                return error_new(ERR_UNAVAILABLE, "%s for input '%s'",
+                                 buf_pool_shortage(d->source->pool, bytes), in->name);
         return NULL;
 }
 

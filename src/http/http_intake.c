@@ -3,7 +3,10 @@
 #include "http/http_conn.h"
 
 #include "base/buf.h"
+#include "base/byte_budget.h"
+#include "base/reserve.h"
 #include "http/http_message.h"
+#include "http/http_model_name.h"
 #include "http/http_server_private.h"
 #include "net/loop.h"
 
@@ -19,7 +22,8 @@ void http_conn_refuse(struct http_conn *c, unsigned status, enum http_limit limi
         c->out.close = true;
         c->must_linger = true;
         http_conn_enter(c, HTTP_CONN_CALL, HTTP_PHASE_HANDLER, c->now_ns);
-        http_call_reply_refusal(&c->call, status, text, NULL);
+        http_call_reply_refusal(&c->call, status, text,
+                                c->call.route ? c->call.route->refusal_type : NULL);
 }
 
 /* "http://host/path" is as good as "/path" (RFC 9112, 3.2.2); the query is not ours. */
@@ -52,6 +56,17 @@ static void fill_call(struct http_conn *c) {
         call->n_headers = m->n_fields;
         call->method = m->method;
         call->path = path_of(http_message_target(m, base));
+}
+
+/* A head that is refused for the body it announces: the answer is typed as its route's are. */
+static void find_refused_route(struct http_conn *c) {
+        const struct http_route *row;
+        struct http_captures     found;
+
+        fill_call(c);
+        if (http_route_find(&c->server->options.routes, c->call.method, c->call.path, &row,
+                            &found) != HTTP_ROUTE_NOT_FOUND)
+                c->call.route = row;
 }
 
 static void refuse_method(struct http_conn *c, const struct http_route *row) {
@@ -126,6 +141,7 @@ static bool check_route(struct http_conn *c) {
         struct http_captures           found = { 0 };
         enum http_route_verdict        verdict;
         const struct http_route       *row = NULL;
+        AUTO_ERROR                     fault = NULL;
 
         verdict = http_route_find(table, call->method, call->path, &row, &found);
         if (verdict == HTTP_ROUTE_NOT_FOUND) {
@@ -138,10 +154,15 @@ static bool check_route(struct http_conn *c) {
         call->model = found.model;
         call->version = found.version;
         call->region = found.region;
+        fault = http_model_name_read(found.model, &call->arena, &call->model);
         if (!may_use(c, row->group, row->refusal_type))
                 return false;
         if (verdict == HTTP_ROUTE_WRONG_METHOD) {
                 refuse_method(c, row);
+                return false;
+        }
+        if (UNLIKELY(fault != NULL)) {
+                http_call_reply_error(call, STEAL(fault), row->refusal_type);
                 return false;
         }
         return true;
@@ -203,13 +224,22 @@ static bool fits_in_place(const struct http_conn *c) {
         return c->message->content_length <= c->in->cap - c->in_at - c->message->head_bytes;
 }
 
+/* The budget counts what it refuses itself. */
+static void refuse_memory(struct http_conn *c, size_t bytes) {
+        const struct buf_pool *pool = loop_buf_pool(c->home->net.loop);
+        bool                   fits = byte_budget_fits(buf_pool_budget(pool), bytes);
+
+        http_conn_refuse(c, 503, fits ? HTTP_LIMIT_MEMORY : HTTP_LIMIT_NONE,
+                         buf_pool_shortage(pool, bytes));
+}
+
 static bool begin_body(struct http_conn *c) {
         const struct http_message *m = c->message;
 
         bool is_waiting = m->expects_continue && c->in_len == c->in_at + m->head_bytes;
 
         if (!m->is_chunked && !fits_in_place(c) && !begin_large_body(c)) {
-                http_conn_refuse(c, 503, HTTP_LIMIT_MEMORY, "out of memory");
+                refuse_memory(c, m->content_length);
                 return true;
         }
         http_conn_enter(c, m->is_chunked ? HTTP_CONN_CHUNKS : HTTP_CONN_BODY, HTTP_PHASE_BODY,
@@ -225,6 +255,10 @@ static bool begin_body(struct http_conn *c) {
 static bool on_head(struct http_conn *c) {
         const struct http_message *m = c->message;
 
+        if (UNLIKELY(reserve_is_short())) {
+                http_conn_refuse(c, 503, HTTP_LIMIT_MEMORY, "out of memory");
+                return true;
+        }
         if (!is_body_here(c) && m->is_chunked && !http_input_make_room(c, MIN_CHUNK_ROOM)) {
                 http_conn_refuse(c, 503, HTTP_LIMIT_MEMORY, "out of memory");
                 return true;
@@ -268,8 +302,10 @@ bool http_intake_head(struct http_conn *c) {
 
         if (!c->in || c->in_at == c->in_len) {
                 http_input_drop(c);
-                if (c->home->net.is_draining || c->has_ended)
+                if (c->has_ended)
                         http_conn_close(c);
+                else if (c->home->is_leaving)
+                        http_conn_leave(c);
                 return false;
         }
         if (c->pace.phase == HTTP_PHASE_IDLE) {
@@ -282,6 +318,8 @@ bool http_intake_head(struct http_conn *c) {
         if (verdict == HTTP_PARSE_REFUSED) {
                 const struct http_refusal *r = &c->message->refusal;
 
+                if (r->limit == HTTP_LIMIT_BODY_BYTES)
+                        find_refused_route(c);
                 http_conn_refuse(c, r->status, r->limit, r->text);
                 return true;
         }

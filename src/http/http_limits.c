@@ -4,7 +4,6 @@
 #include "base/clock.h"
 
 #include <assert.h>
-#include <stdbool.h>
 
 #define KIB ((size_t)1024)
 
@@ -22,7 +21,9 @@ void http_limits_init(struct http_limits *l) {
                 .idle_time_ns = 75 * NS_PER_S,
                 .body_window_ns = 10 * NS_PER_S,
                 .body_window_bytes = 10 * KIB,
+                .write_window_bytes = 75 * KIB,
                 .linger_ns = 2 * NS_PER_S,
+                .leave_ns = 100 * NS_PER_MS,
         };
 }
 
@@ -38,6 +39,7 @@ const char *http_limit_name(enum http_limit limit) {
                 [HTTP_LIMIT_CHUNKS] = "chunks",
                 [HTTP_LIMIT_CHUNK_EXTENSION] = "chunk_extension_bytes",
                 [HTTP_LIMIT_WRITE_STALL] = "write_stall",
+                [HTTP_LIMIT_WRITE_RATE] = "write_rate",
                 [HTTP_LIMIT_UNSENT_BYTES] = "unsent_bytes",
                 [HTTP_LIMIT_MEMORY] = "memory",
         };
@@ -50,6 +52,7 @@ void http_pace_enter(struct http_pace *p, enum http_phase phase, uint64_t now_ns
         p->phase = phase;
         p->since_ns = now_ns;
         p->bytes = 0;
+        p->is_based = false;
 }
 
 /* At least `bytes` more than when the window began, once in each window. */
@@ -59,6 +62,28 @@ static bool is_moving(struct http_pace *p, uint64_t now_ns, uint64_t moved, uint
         p->since_ns = now_ns;
         p->bytes = moved;
         return gained >= bytes;
+}
+
+/* What is with the socket from earlier answers is taken first, so `moved` begins where it is found.
+ * It may go back by a little: records of TLS are larger than what is in them. */
+static enum http_limit check_write(struct http_pace *p, const struct http_limits *l,
+                                   uint64_t now_ns, uint64_t age_ns, uint64_t moved) {
+        int64_t gained = (int64_t)(moved - p->bytes);
+
+        if (!p->is_based) {
+                p->is_based = true;
+                p->bytes = moved;
+                gained = 0;
+        }
+        if (age_ns < l->idle_time_ns)
+                return HTTP_LIMIT_NONE;
+        if (gained <= 0)
+                return HTTP_LIMIT_WRITE_STALL;
+        if ((uint64_t)gained < l->write_window_bytes)
+                return HTTP_LIMIT_WRITE_RATE;
+        p->since_ns = now_ns;
+        p->bytes = moved;
+        return HTTP_LIMIT_NONE;
 }
 
 enum http_limit http_pace_check(struct http_pace *p, const struct http_limits *l, uint64_t now_ns,
@@ -76,9 +101,7 @@ enum http_limit http_pace_check(struct http_pace *p, const struct http_limits *l
                         return HTTP_LIMIT_NONE;
                 return HTTP_LIMIT_BODY_RATE;
         case HTTP_PHASE_WRITE:
-                if (age_ns < l->idle_time_ns || is_moving(p, now_ns, moved, 1))
-                        return HTTP_LIMIT_NONE;
-                return HTTP_LIMIT_WRITE_STALL;
+                return check_write(p, l, now_ns, age_ns, moved);
         case HTTP_PHASE_LINGER:
                 return age_ns >= l->linger_ns ? HTTP_LIMIT_IDLE_TIME : HTTP_LIMIT_NONE;
         case HTTP_PHASE_HANDLER:

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,7 @@ enum http_limit {
         HTTP_LIMIT_CHUNKS,
         HTTP_LIMIT_CHUNK_EXTENSION,
         HTTP_LIMIT_WRITE_STALL,
+        HTTP_LIMIT_WRITE_RATE,
         HTTP_LIMIT_UNSENT_BYTES,
         HTTP_LIMIT_MEMORY,
         N_HTTP_LIMITS,
@@ -40,7 +42,10 @@ struct http_limits {
         uint64_t idle_time_ns;          /* between requests, and a write without progress; 75 s */
         uint64_t body_window_ns;        /* 10 s */
         size_t   body_window_bytes;     /* that must come in each window; 1 KiB per second of it */
+        size_t   write_window_bytes;    /* of an answer, that the peer must take in idle_time_ns;
+                                         * 1 KiB per second of it */
         uint64_t linger_ns;             /* reading on after a refusal so that it arrives; 2 s */
+        uint64_t leave_ns;              /* of a server that stops: for requests on their way; 0.1 s */
 };
 
 void        http_limits_init(struct http_limits *l); /* the defaults above */
@@ -57,12 +62,13 @@ enum http_phase {
 
 struct http_pace {
         enum http_phase phase;
+        bool            is_based; /* WRITE: `bytes` was set since the phase began */
         uint64_t        since_ns; /* start of the phase or of the current window */
         uint64_t        bytes;    /* moved when the window began */
 };
 
 void http_pace_enter(struct http_pace *p, enum http_phase phase, uint64_t now_ns);
-/* `moved`: bytes of the body received, or of the answer taken by the peer, since the phase
- * began. HTTP_LIMIT_NONE while the peer is fast enough. */
+/* `moved`: bytes of the body received since the phase began; or of answers that the peer has taken,
+ * counted from anywhere. HTTP_LIMIT_NONE while the peer is fast enough. */
 enum http_limit http_pace_check(struct http_pace *p, const struct http_limits *l, uint64_t now_ns,
                                 uint64_t moved);

@@ -27,6 +27,16 @@ struct error *http_members_read_nested(struct json_reader *r, struct arena *aren
         return json_syntax_error(r);
 }
 
+struct error *http_members_read_lenient(struct str body, struct arena *arena, http_member_fn read,
+                                        void *owner) {
+        struct json_reader r;
+
+        TRY(check_text(body));
+        json_reader_init(&r, body);
+        return json_peek(&r) == JSON_OBJECT ? http_members_read_nested(&r, arena, read, owner)
+                                            : NULL;
+}
+
 struct error *http_members_read(struct str body, struct arena *arena, http_member_fn read,
                                 void *owner) {
         struct json_reader r;

@@ -18,6 +18,9 @@ typedef struct error *(*http_member_fn)(void *owner, struct json_reader *r, stru
 /* Ends with the first member that is refused. */
 struct error *http_members_read(struct str body, struct arena *arena, http_member_fn read,
                                 void *owner) NODISCARD;
+/* The same; any other JSON counts as an object without members. */
+struct error *http_members_read_lenient(struct str body, struct arena *arena, http_member_fn read,
+                                        void *owner) NODISCARD;
 /* The same for an object that is a value in another. */
 struct error *http_members_read_nested(struct json_reader *r, struct arena *arena,
                                        http_member_fn read, void *owner) NODISCARD;

@@ -2,6 +2,7 @@
 #include "http/http_message.h"
 
 #include "base/buf.h"
+#include "base/byte_budget.h"
 #include "base/mem.h"
 #include "http/http_head.h"
 
@@ -64,8 +65,6 @@ static int on_field_name(llhttp_t *native, const char *at, size_t len) {
         struct http_message *m = message_of(native);
         struct http_field   *f;
 
-        if (m->in_chunks) /* a trailer: counted, not kept */
-                return 0;
         if (m->name_is_complete || m->n_fields == 0) {
                 if (m->n_fields == m->limits->header_fields)
                         return refuse_fields(m);
@@ -80,8 +79,6 @@ static int on_field_name(llhttp_t *native, const char *at, size_t len) {
 static int on_field_name_complete(llhttp_t *native) {
         struct http_message *m = message_of(native);
 
-        if (m->in_chunks)
-                return ++m->n_trailers > m->limits->header_fields ? refuse_fields(m) : 0;
         /* The parser lets an empty name pass, and then there was no piece of it. */
         if (m->n_fields == 0 || m->name_is_complete || m->fields[m->n_fields - 1].name_len == 0)
                 return refuse_syntax(m, "empty header name");
@@ -93,8 +90,6 @@ static int on_field_value(llhttp_t *native, const char *at, size_t len) {
         struct http_message *m = message_of(native);
         struct http_field   *f;
 
-        if (m->in_chunks)
-                return 0;
         f = &m->fields[m->n_fields - 1]; /* a name came before */
         if (f->value_at == 0)
                 f->value_at = offset_of(m, at);
@@ -125,14 +120,12 @@ static size_t room_for_body(const struct http_message *m) {
 }
 
 /* The size is known before the bytes come. */
-static int on_chunk_header(llhttp_t *native) {
-        struct http_message *m = message_of(native);
-
+static int on_chunk_size(struct http_message *m, uint64_t size) {
         m->extension_bytes = 0;
         m->framing_bytes = 0;
-        if (native->content_length > room_for_body(m))
+        if (size > room_for_body(m))
                 return refuse_body(m);
-        if (native->content_length > 0 && ++m->n_chunks > m->limits->chunks)
+        if (size > 0 && ++m->n_chunks > m->limits->chunks)
                 return refuse(m, 400, HTTP_LIMIT_CHUNKS,
                               mem_printf("Chunked request body exceeds maximum of %zu non-empty "
                                          "chunks. Send fewer or larger HTTP chunks.",
@@ -140,9 +133,7 @@ static int on_chunk_header(llhttp_t *native) {
         return 0;
 }
 
-static int on_chunk_extension(llhttp_t *native, const char *at UNUSED, size_t len) {
-        struct http_message *m = message_of(native);
-
+static int on_chunk_extension(struct http_message *m, size_t len) {
         m->extension_bytes += len;
         if (m->extension_bytes > m->limits->chunk_extension_bytes)
                 return refuse(m, 400, HTTP_LIMIT_CHUNK_EXTENSION,
@@ -164,8 +155,11 @@ static int grow_body(struct http_message *m, size_t len) {
                 return 0;
         cap = MAX(MAX(used * 2, used + len), FIRST_BODY_BYTES); /* used + len <= max */
         larger = buf_new(m->pool, MIN(cap, MAX(max, FIRST_BODY_BYTES)));
-        if (!larger)
-                return refuse(m, 503, HTTP_LIMIT_MEMORY, mem_strdup("out of memory"));
+        if (!larger) /* the budget counts what it refuses itself */
+                return refuse(m, 503,
+                              byte_budget_fits(buf_pool_budget(m->pool), cap) ? HTTP_LIMIT_MEMORY
+                                                                              : HTTP_LIMIT_NONE,
+                              mem_strdup(buf_pool_shortage(m->pool, cap)));
         if (m->body)
                 memcpy(larger->bytes, m->body->bytes, used);
         larger->len = used;
@@ -174,19 +168,18 @@ static int grow_body(struct http_message *m, size_t len) {
         return 0;
 }
 
-static int on_body(llhttp_t *native, const char *at, size_t len) {
-        struct http_message *m = message_of(native);
-
+static int on_chunk_bytes(struct http_message *m, struct str bytes) {
         m->framing_bytes = 0;
-        if (grow_body(m, len) != 0)
+        if (grow_body(m, bytes.len) != 0)
                 return -1;
-        memcpy(m->body->bytes + m->body->len, at, len);
-        m->body->len += len;
+        memcpy(m->body->bytes + m->body->len, bytes.ptr, bytes.len);
+        m->body->len += bytes.len;
         return 0;
 }
 
-static int on_message_complete(llhttp_t *native UNUSED) {
-        return HPE_PAUSED;
+/* Counted, not kept. */
+static int on_trailer(struct http_message *m) {
+        return ++m->n_trailers > m->limits->header_fields ? refuse_fields(m) : 0;
 }
 
 static const llhttp_settings_t callbacks = {
@@ -195,11 +188,6 @@ static const llhttp_settings_t callbacks = {
         .on_header_field_complete = on_field_name_complete,
         .on_header_value = on_field_value,
         .on_headers_complete = on_headers_complete,
-        .on_chunk_header = on_chunk_header,
-        .on_chunk_extension_name = on_chunk_extension,
-        .on_chunk_extension_value = on_chunk_extension,
-        .on_body = on_body,
-        .on_message_complete = on_message_complete,
 };
 
 struct http_message *http_message_new(const struct http_limits *limits, struct buf_pool *pool) {
@@ -232,6 +220,7 @@ static void reset_parser(struct http_message *m) {
         m->base = NULL;
         m->n_chunks = m->extension_bytes = m->framing_bytes = m->n_trailers = 0;
         m->name_is_complete = m->in_chunks = false;
+        m->chunks = (struct http_chunk_reader){ 0 };
         m->fed_bytes = 0;
 }
 
@@ -299,6 +288,14 @@ static void check_transfer_encoding(struct http_message *m, struct str value, bo
         *seen = true;
 }
 
+/* It says where the tensors begin, so two readers must not differ about it. */
+static void check_json_length(struct http_message *m, struct str value) {
+        uint32_t first = m->known[HTTP_NAME_INFER_JSON_LENGTH];
+
+        if (first > 0 && !str_equal(http_message_header(m, m->base, first - 1).value, value))
+                refuse_syntax(m, "two Inference-Header-Content-Length that differ");
+}
+
 /* The fields that decide where the request ends and how it is answered. */
 static void check_fields(struct http_message *m) {
         bool has_coding = false;
@@ -309,6 +306,8 @@ static void check_fields(struct http_message *m) {
 
                 if (name == HTTP_NAME_HOST && m->known[name] > 0)
                         refuse_syntax(m, "more than one Host");
+                if (name == HTTP_NAME_INFER_JSON_LENGTH)
+                        check_json_length(m, h.value);
                 if (m->known[name] == 0)
                         m->known[name] = (uint32_t)i + 1;
                 if (name == HTTP_NAME_TRANSFER_ENCODING) {
@@ -321,6 +320,8 @@ static void check_fields(struct http_message *m) {
                         m->expects_continue = !m->is_http10;
                 }
         }
+        if (!m->is_http10 && m->known[HTTP_NAME_HOST] == 0)
+                refuse_syntax(m, "no Host, which HTTP/1.1 requires");
         if (m->is_chunked && !has_coding)
                 refuse_syntax(m, "inconsistent Transfer-Encoding");
 }
@@ -425,16 +426,47 @@ enum http_parse http_message_parse_head(struct http_message *m, struct str bytes
         return m->refusal.status ? HTTP_PARSE_REFUSED : verdict;
 }
 
+/* DONE at the end of the body, with *in what follows it. */
+static enum http_parse read_chunks(struct http_message *m, struct str *in) {
+        struct str bytes;
+        int        rc = 0;
+
+        while (rc == 0) {
+                switch (http_chunk_reader_next(&m->chunks, in, &bytes)) {
+                case HTTP_CHUNK_MORE:
+                        return HTTP_PARSE_MORE;
+                case HTTP_CHUNK_SIZE:
+                        rc = on_chunk_size(m, m->chunks.left);
+                        break;
+                case HTTP_CHUNK_EXTENSION:
+                        rc = on_chunk_extension(m, bytes.len);
+                        break;
+                case HTTP_CHUNK_BYTES:
+                        rc = on_chunk_bytes(m, bytes);
+                        break;
+                case HTTP_CHUNK_TRAILER:
+                        rc = on_trailer(m);
+                        break;
+                case HTTP_CHUNK_END:
+                        return HTTP_PARSE_DONE;
+                case HTTP_CHUNK_MALFORMED:
+                        rc = refuse_syntax(m, m->chunks.reason);
+                        break;
+                }
+        }
+        return HTTP_PARSE_REFUSED;
+}
+
 enum http_parse http_message_parse_chunks(struct http_message *m, struct str bytes,
                                           size_t *ret_used) {
-        const char     *end = bytes.ptr + bytes.len;
+        struct str      rest = bytes;
         enum http_parse verdict;
 
         assert(m->in_chunks);
         /* Sizes with endless leading zeros and endless trailers count as framing, too. */
         m->framing_bytes += bytes.len;
-        verdict = feed(m, bytes.ptr, bytes.len, &end);
-        *ret_used = (size_t)(end - bytes.ptr);
+        verdict = read_chunks(m, &rest);
+        *ret_used = bytes.len - rest.len;
         if (verdict == HTTP_PARSE_MORE && m->framing_bytes > m->limits->header_bytes) {
                 refuse(m, 431, HTTP_LIMIT_HEADER_BYTES,
                        mem_printf("chunk sizes and trailers exceed the maximum of %zu bytes",

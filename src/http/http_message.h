@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Bytes into an HTTP/1.x request: the head, and a body that comes in chunks. No socket, no clock.
  *
- * llhttp reads the grammar, strictly; this adds what it leaves open, because two readers that
+ * llhttp reads the head, strictly; this adds what it leaves open, because two readers that
  * disagree about where a request ends can be played against each other: folded header lines, any
  * line that does not end in CRLF, transfer codings other than "chunked", "chunked" on HTTP/1.0 and
  * a second Host are refused. Names and values are kept as offsets, not copied, so the caller may
@@ -21,6 +21,7 @@
 #include "base/compiler.h"
 #include "base/str.h"
 #include "http/http_call.h"
+#include "http/http_chunk_reader.h"
 #include "http/http_limits.h"
 
 #include <stdbool.h>
@@ -63,6 +64,7 @@ struct http_message {
         size_t              n_trailers;
         bool                name_is_complete;
         bool                in_chunks;
+        struct http_chunk_reader chunks;
 
         /* After the head. */
         _Alignas(CACHE_LINE_BYTES) size_t head_bytes; /* request line, fields, blank line */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "frontend/core_error.h"
+#include "frontend/memory_metrics.h"
 #include "http/http_handlers.h"
 #include "http/http_server.h"
+#include "http/http_service.h"
 
 #include "triton/core/tritonserver.h"
 
@@ -14,6 +16,7 @@ static void on_metrics(struct http_call *call) {
         size_t                       len = 0;
         struct error                *err;
 
+        memory_metrics_refresh(call->service->memory_metrics);
         err = core_error_take(TRITONSERVER_ServerMetrics(call->core, &metrics));
         if (!err)
                 err = core_error_take(TRITONSERVER_MetricsFormatted(

@@ -90,8 +90,11 @@ static struct error *read_index_member(void *owner, struct json_reader *r, struc
 
 void http_repository_index(struct http_call *call) {
         struct http_question question = { .ask = ask_index };
-        struct error        *err = read_body(call, read_index_member, &question);
+        struct error        *err = NULL;
 
+        if (call->body.len > 0)
+                err = http_members_read_lenient(call->body, &call->arena, read_index_member,
+                                                &question);
         if (err)
                 http_call_reply_error(call, err, HTTP_JSON);
         else

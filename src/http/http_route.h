@@ -3,9 +3,9 @@
  *
  * A pattern is literal text with captures that each match one path segment: "{m}" a model, "{v}" a
  * version (digits only, else the pattern does not match), "{r}" a shared memory region, "{*}"
- * anything. The whole path must match; nothing is percent-decoded. The first row wins whose
- * pattern matches and whose method is the request's, so rows are in the order of evaluation, with
- * the hottest in front where that changes nothing.
+ * anything. The whole path must match; nothing is percent-decoded here (http_model_name.h). The
+ * first row wins whose pattern matches and whose method is the request's, so rows are in the order
+ * of evaluation, with the hottest in front where that changes nothing.
  *
  * Ownership.  Tables are static. Captures are ranges of the path.
  * Threads.  Any.

@@ -2,6 +2,7 @@
 #include "http/http_server.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "frontend/endpoint.h"
 #include "http/http_conn.h"
@@ -18,11 +19,37 @@ static struct http_loop *http_home(struct net_home *home) {
         return CONTAINER_OF(home, struct http_loop, net);
 }
 
+static void arm(struct http_loop *home) {
+        uint64_t leave_ns = home->server->options.limits.leave_ns;
+
+        if (!loop_timer_arm(home->net.loop, &home->leave, clock_now_ns() + leave_ns))
+                home->leave.fire(&home->leave); /* memory is short: no moment, then */
+}
+
+/* Twice: for requests on their way, and for clients that do not close an idle connection. */
+static void on_leave(struct loop_timer *t) {
+        struct http_loop *home = CONTAINER_OF(t, struct http_loop, leave);
+        bool              is_second = home->is_leaving;
+
+        home->is_leaving = true;
+        LIST_FOR_EACH(&home->net.conns, node) {
+                struct http_conn *c = LIST_ENTRY(node, struct http_conn, node);
+
+                if (is_second)
+                        http_conn_give_up(c);
+                else
+                        http_conn_leave(c);
+        }
+        if (!is_second)
+                arm(home);
+}
+
 static void on_home(struct net_home *net, void *owner) {
         struct http_loop   *home = http_home(net);
         struct http_server *server = owner;
 
         home->server = server;
+        loop_timer_init(&home->leave, on_leave);
         home->has_secrets = !endpoint_policy_is_open(server->options.service.policy);
         home->memo = home->has_secrets ? NULL : http_infer_memo_new();
 }
@@ -40,11 +67,11 @@ static void on_accept(struct net_home *home, int fd) {
 }
 
 static void on_drain(struct net_home *home) {
-        LIST_FOR_EACH(&home->conns, node)
-                http_conn_drain(LIST_ENTRY(node, struct http_conn, node));
+        arm(http_home(home));
 }
 
 static void on_kill(struct net_home *home) {
+        loop_timer_cancel(&http_home(home)->leave);
         LIST_FOR_EACH(&home->conns, node)
                 http_conn_close(LIST_ENTRY(node, struct http_conn, node));
 }
@@ -70,6 +97,7 @@ struct error *http_server_new(const struct http_server_options *o, struct http_s
                 .max_connections_per_address = o->limits.connections_per_address,
                 .owner = s,
                 .tls = o->tls,
+                .budget = o->budget,
                 .handshake_time_ns = o->limits.header_time_ns,
                 .on_rejected = o->on_rejected,
                 .rejected_owner = o->owner,

@@ -26,6 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct byte_budget;
 struct tls_context;
 
 /* One finished request, for the access log. Ranges hold during the call. */
@@ -47,6 +48,7 @@ struct http_server_options {
         bool        reuse_port;
         size_t      n_threads;  /* 0 = one per core */
         struct tls_context *tls; /* borrowed; NULL = plain */
+        struct byte_budget *budget; /* borrowed; NULL = memory is not counted */
         struct http_limits      limits;
         struct http_route_table routes;  /* rows borrowed: static */
         struct http_service     service;

@@ -13,6 +13,7 @@
 struct TRITONSERVER_Server;
 struct endpoint_policy;
 struct http_infer;
+struct memory_metrics;
 struct shared_memory;
 struct tracer;
 
@@ -22,5 +23,6 @@ struct http_service {
         struct http_infer            *infer;            /* borrowed; state of the infer handlers */
         struct shared_memory         *shared_memory;   /* borrowed; NULL = none, and no changes */
         size_t                        max_input_bytes; /* --http-max-input-size */
+        struct memory_metrics        *memory_metrics;  /* borrowed; NULL = not on this page */
         struct tracer                *tracer;          /* borrowed; NULL = nothing is traced */
 };

@@ -26,6 +26,10 @@ struct executor {
         const char                *name;       /* borrowed: the instance's name */
         bool                       may_inline; /* may run on the submitting thread */
         bool                       is_passive; /* never scheduled */
+        uint32_t                   group;      /* of the model's configuration, from 0 */
+        uint32_t                   index;      /* in its group: the number in its name */
+        uint32_t                   min_rows;   /* of a batch that it takes; 1 */
+        uint32_t                   max_rows;   /* max_batch_size, or 1 without batching */
         const struct placement    *place;      /* borrowed: where its thread runs; NULL: anywhere */
         bool                       is_bound;   /* to that place: it runs nowhere else */
         int                        device;     /* where it runs; 0 for one of the CPU */

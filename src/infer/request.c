@@ -241,8 +241,11 @@ bool request_is_cancelled(const struct request *req) {
 }
 
 void request_release(struct request *req, uint32_t flags) {
-        struct model *model = req->model;
+        struct model     *model = req->model;
+        struct scheduler *s = model->scheduler; /* NULL while a model is warmed up */
 
+        if (UNLIKELY(s != NULL && s->ops->released != NULL) && s->ops->released(s, req, flags))
+                return;
         response_slot_unref(STEAL(req->slot));
         if (UNLIKELY(req->trace != NULL)) {
                 trace_report(req->trace, TRACE_REQUEST_END, clock_now_ns());
@@ -256,8 +259,9 @@ void request_release(struct request *req, uint32_t flags) {
 void request_refuse(struct request *req, const struct error *why, enum failure_reason reason) {
         struct response *response;
 
-        model_stats_failure(req->model->stats, reason,
-                            clock_now_ns() - req->times.request_start_ns);
+        if (!request_is_null(req))
+                model_stats_failure(req->model->stats, reason,
+                                    clock_now_ns() - req->times.request_start_ns);
 
         struct error *err = response_new(req, &response);
 

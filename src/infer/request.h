@@ -37,6 +37,7 @@ struct model_io;
 struct request;
 struct response;
 struct response_slot;
+struct sequence;
 struct trace;
 
 /* Limits of what a request may name; generous, they only bound memory. */
@@ -179,6 +180,8 @@ struct request {
         uint32_t                 n_outputs;
         bool                     has_spares;
         bool                     is_not_kept; /* see NESO_InferenceRequestSetCacheable() */
+        bool                     is_inner;    /* made by the server: see infer/inner_request.h */
+        bool                     has_sequence;
         struct requested_output *first_output; /* none = all of the model's */
         struct parameter_list    parameters;
         struct correlation_id    correlation;
@@ -188,7 +191,14 @@ struct request {
         /* Two inputs fit. */
         char                  first_memory[576] __attribute__((aligned(16)));
         struct request_spares spares; /* valid with has_spares, see request_spares() */
+        /* Borrowed: its scheduler's; NULL: a null request, which fills the slot of a sequence that
+         * has nothing to run. Valid with has_sequence. */
+        struct sequence *sequence;
 };
+
+static inline bool request_is_null(const struct request *req) {
+        return UNLIKELY(req->has_sequence) && req->sequence == NULL;
+}
 
 /* Takes a reference to the model. NULL when memory is short. */
 struct request *request_new(struct model *model);
@@ -249,7 +259,8 @@ static inline bool request_is_in_use(const struct request *req) {
         return state == REQUEST_PENDING || state == REQUEST_EXECUTING;
 }
 
-/* Back to the front end. flags: REQUEST_RELEASE_ALL. */
+/* Back to the front end, or to the scheduler if it runs it again. flags: enum
+ * request_release_flag; RESCHEDULE only where the scheduler takes it. */
 void request_release(struct request *req, uint32_t flags);
 /* Answers with a final error response, then releases: for requests that no backend will see.
  * Takes neither the error's ownership nor changes its text. Counts the failure. */

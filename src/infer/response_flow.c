@@ -3,7 +3,7 @@
 
 #include "base/lock.h"
 #include "base/mem.h"
-#include "infer/response_burst.h"
+#include "infer/submitter.h"
 #include "infer/response_keeper.h"
 
 struct response_window {
@@ -123,7 +123,7 @@ void response_flow_enter(struct response_flow *f, uint64_t n_bytes, bool may_wai
         if (LIKELY(w == NULL))
                 return;
         if (may_wait && !may_not_wait)
-                response_burst_flush(); /* or the reader, not yet woken, would wait for us */
+                submitter_flush_row(); /* or the reader, not yet woken, would wait for us */
         MUTEX_GUARD(&w->lock);
         if (may_wait && !may_not_wait) {
                 /* Told first, then looked at; who leaves does it the other way round. */

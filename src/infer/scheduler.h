@@ -7,11 +7,15 @@
  * Executors come and go while it works, when a model's instance groups are changed: those that
  * stay keep running.
  *
- * Threads.  submit() and cancel() may be called from any thread; of the rest one at a time.
+ * Threads.  submit(), cancel() and released() may be called from any thread; of the rest one at a
+ * time.
  */
 #pragma once
 
 #include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 struct executor;
 struct request;
@@ -21,14 +25,19 @@ struct scheduler;
 struct scheduler_ops {
         struct error *(*submit)(struct scheduler *s, struct request *req);
         void (*cancel)(struct scheduler *s, struct request *req);
+        /* A request of the model was released, perhaps one that this scheduler never had (an answer
+         * of the cache); the front end has not heard of it. True: the scheduler keeps it and runs it
+         * again (REQUEST_RELEASE_RESCHEDULE). NULL: of no interest. */
+        bool (*released)(struct scheduler *s, struct request *req, uint32_t flags);
         /* One more that may run batches; borrowed until it is removed or the scheduler freed. On
          * error (no thread to be had) it is not used. */
         struct error *(*add_executor)(struct scheduler *s, struct executor *e);
         /* Returns when it has run its last batch. What is queued is left to the others: one at
          * least must be there when requests are to be served. */
         void (*remove_executor)(struct scheduler *s, struct executor *e);
-        /* No new requests from now on; what is queued still runs. */
-        void (*stop)(struct scheduler *s);
+        /* No new requests of clients from now on. What is queued still runs, and so does what the
+         * server itself submits for requests that are under way (struct request, is_inner). */
+        void (*drain)(struct scheduler *s);
         /* Waits for instances to end; nothing may be queued or running. */
         void (*free)(struct scheduler *s);
 };
@@ -36,4 +45,5 @@ struct scheduler_ops {
 struct scheduler {
         const struct scheduler_ops *ops;
         struct response_order      *order; /* the scheduler's; NULL unless preserve_ordering */
+        bool                        may_reschedule; /* released() takes RESCHEDULE */
 };

@@ -9,9 +9,11 @@
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -290,6 +292,18 @@ size_t conn_unwritten_bytes(const struct conn *c) {
         if (c->tls)
                 return conn_tls_unwritten_bytes(c);
         return c->cork.bytes + uv_stream_get_write_queue_size(conn_stream(c));
+}
+
+size_t conn_unacknowledged_bytes(const struct conn *c) {
+        int n;
+
+        return ioctl(c->fd, SIOCOUTQ, &n) == 0 ? (size_t)n : 0; /* fails unless it is a TCP socket */
+}
+
+bool conn_has_unread(const struct conn *c) {
+        int n;
+
+        return ioctl(c->fd, FIONREAD, &n) == 0 && n > 0;
 }
 
 void conn_shutdown(struct conn *c) {

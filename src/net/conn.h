@@ -97,5 +97,10 @@ size_t          conn_unwritten_bytes(const struct conn *c); /* of the pending wr
 /* A TLS handshake has not ended: nobody has said anything yet. */
 bool conn_is_shaking_hands(const struct conn *c);
 
+/* What the socket has taken and the peer has not acknowledged: it is slow when that stays. */
+size_t conn_unacknowledged_bytes(const struct conn *c);
+/* Something came that was not read: closing the socket now would take from the peer what it was
+ * sent and has not read. */
+bool conn_has_unread(const struct conn *c);
 /* Sends FIN once what is queued is written; reading goes on. */
 void conn_shutdown(struct conn *c);

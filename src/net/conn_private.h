@@ -50,9 +50,8 @@ struct conn {
         uv_shutdown_t          shutdown;
 };
 
+/* What follows in the handle is libuv's own business. */
 _Static_assert(offsetof(struct conn, tcp) == CACHE_LINE_BYTES, "one line before the handle");
-_Static_assert(offsetof(struct conn, tcp.io_watcher) + sizeof(uv__io_t) <= 4 * CACHE_LINE_BYTES,
-               "what a read touches of the handle is in front");
 
 static inline uv_stream_t *conn_stream(const struct conn *c) {
         return (uv_stream_t *)&c->tcp;

@@ -86,6 +86,13 @@ static int accept_one(struct listener *ln) {
         return accept4(ln->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
 
+/* Another thread may have taken the descriptor that was given up; then the first one that is free
+ * again is the spare one, before any connection. */
+static void open_spare(struct listener *ln) {
+        if (ln->spare_fd < 0)
+                ln->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 /* Out of descriptors: the spare one is given up to accept and close, so that the peer learns of it
  * and the backlog does not stay readable for ever. False when even that failed. */
 static bool refuse_one(struct listener *ln) {
@@ -94,10 +101,11 @@ static bool refuse_one(struct listener *ln) {
         if (ln->spare_fd < 0)
                 return false;
         close(ln->spare_fd);
+        ln->spare_fd = -1;
         fd = accept_one(ln);
         if (fd >= 0)
                 close(fd);
-        ln->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        open_spare(ln);
         return fd >= 0;
 }
 
@@ -116,8 +124,10 @@ static void take_rest(struct listener *ln) {
 
 /* False when there is nothing more to accept for now. */
 static bool accept_next(struct listener *ln) {
-        int fd = accept_one(ln);
+        int fd;
 
+        open_spare(ln);
+        fd = accept_one(ln);
         if (fd >= 0) {
                 if (ln->options.can_accept && !ln->options.can_accept(ln->options.owner))
                         close(fd);
@@ -180,6 +190,9 @@ static void on_close(struct mail *m) {
                 set_closed(ln);
                 return;
         }
+        /* Who is in the backlog has connected, and may have sent a request: it would be reset. */
+        for (int i = 0; i < BACKLOG && accept_next(ln); i++)
+                ;
         ln->n_open = 2;
         ln->poll.data = ln;
         ln->rest.data = ln;
@@ -235,6 +248,8 @@ static struct error *bind_address(const struct listener_options *o, int *ret_fd)
                 failure = errno;
         }
         freeaddrinfo(found);
+        if (fd < 0 && failure == EADDRINUSE) /* the reference server's text */
+                return error_new(ERR_UNAVAILABLE, "Socket '%s:%s' already in use", address, port);
         if (fd < 0)
                 return error_new(ERR_UNAVAILABLE, "unable to listen at %s:%s: %s", address, port,
                                  strerror(failure));
@@ -252,7 +267,8 @@ struct error *listener_open(const struct listener_options *o, struct listener **
         ln->options.address = NULL;
         ln->loop = loop_group_get(o->loops, 0);
         ln->fd = fd;
-        ln->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        ln->spare_fd = -1;
+        open_spare(ln);
         ln->port = bound_port(fd);
         ln->start.deliver = on_start;
         ln->close.deliver = on_close;

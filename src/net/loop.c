@@ -3,10 +3,13 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/lock.h"
 #include "base/mem.h"
+#include "base/reserve.h"
 #include "net/uv_types.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* What a loop's pool keeps of freed buffers: one body of the default maximum. */
 #define POOL_KEPT_BYTES ((size_t)64 << 20)
@@ -20,8 +23,9 @@
 #define MAX_IDLE_TICKS 16
 
 struct loop_group {
-        size_t      n_loops;
-        struct loop loops[];
+        struct work_pool *workers; /* owned */
+        size_t            n_loops;
+        struct loop       loops[];
 };
 
 static _Thread_local struct loop *current_loop;
@@ -101,24 +105,52 @@ void loop_conn_removed(struct loop *l) {
         atomic_fetch_sub_explicit(&l->n_conns, 1, memory_order_relaxed);
 }
 
+/* ---- libuv's memory ---- */
+
+static void *uv_malloc(size_t size) {
+        void *memory = try_alloc(size);
+
+        return LIKELY(memory != NULL) ? memory : reserve_take(size);
+}
+
+static void *uv_calloc(size_t n, size_t size) {
+        size_t bytes;
+        void  *memory = size_mul(n, size, &bytes) ? uv_malloc(bytes) : NULL;
+
+        return memory ? memset(memory, 0, bytes) : NULL;
+}
+
+static void *uv_realloc(void *old, size_t size) {
+        void *memory = try_realloc(old, size);
+
+        if (LIKELY(memory != NULL))
+                return memory;
+        return reserve_move(old, size);
+}
+
+void loop_use_reserve(void) {
+        uv_replace_allocator(uv_malloc, uv_realloc, uv_calloc, free);
+}
+
 static void on_stop(struct mail *m) {
         struct loop *l = CONTAINER_OF(m, struct loop, stop);
 
         uv_close((uv_handle_t *)&l->tick, NULL);
         uv_close((uv_handle_t *)&l->prepare, NULL);
+        loop_discard_close(l);
         loop_timers_close(l);
         mailbox_close(&l->mailbox);
 }
 
-/* Returns when the last handle of the loop is closed. */
-static void run(void *arg) {
-        struct loop *l = arg;
+/* How the threads of a group tell that their loops are open. */
+struct opening {
+        struct mutex  lock; /* rank LOCK_MAILBOX; guards what follows */
+        struct cond   changed;
+        size_t        n_left;
+        struct error *err; /* the first failure */
+};
 
-        current_loop = l;
-        uv_run(&l->uv, UV_RUN_DEFAULT);
-}
-
-static struct error *loop_init(struct loop *l, const char *name, size_t index) {
+static struct error *open_native(struct loop *l) {
         int           rc = uv_loop_init(&l->uv);
         struct error *err;
 
@@ -135,6 +167,51 @@ static struct error *loop_init(struct loop *l, const char *name, size_t index) {
         uv_prepare_init(&l->uv, &l->prepare);
         uv_prepare_start(&l->prepare, on_prepare);
         loop_timers_init(l);
+        loop_discard_init(l);
+        l->is_open = true;
+        return NULL;
+}
+
+static void on_opened(struct opening *o, struct error *err) {
+        MUTEX_GUARD(&o->lock);
+
+        o->n_left--;
+        if (!o->err)
+                o->err = err;
+        else
+                error_free(err);
+        cond_signal(&o->changed);
+}
+
+static struct error *wait_until_open(struct opening *o) {
+        MUTEX_GUARD(&o->lock);
+
+        while (o->n_left > 0)
+                cond_wait(&o->changed, &o->lock);
+        return o->err;
+}
+
+/* Opens the native loop, runs it until the last of its handles is closed, and closes it: on one
+ * thread, since libuv may give a loop an io_uring (1.45 and later do), and when that is closed the
+ * kernel interrupts the calls that wait in every thread that has opened or used it. */
+static void run(void *arg) {
+        struct loop    *l = arg;
+        struct opening *o = STEAL(l->opening);
+        struct error   *err = open_native(l);
+        int             rc;
+
+        current_loop = l;
+        on_opened(o, err);
+        if (!l->is_open)
+                return;
+        loop_discard_begin(l);
+        uv_run(&l->uv, UV_RUN_DEFAULT);
+        rc = uv_loop_close(&l->uv);
+        assert(rc == 0);
+        (void)rc;
+}
+
+static void loop_init(struct loop *l, const char *name, size_t index, struct opening *o) {
         list_init(&l->leaving);
         list_init(&l->chores);
         list_init(&l->conns);
@@ -144,20 +221,11 @@ static struct error *loop_init(struct loop *l, const char *name, size_t index) {
         l->index = index;
         l->name = mem_printf("%s-%zu", name, index);
         l->stop.deliver = on_stop;
-        return NULL;
+        l->opening = o;
 }
 
-/* The thread has ended, or never began: then the handles are closed here. */
-static void loop_done(struct loop *l, bool has_run) {
-        int rc;
-
-        if (!has_run) {
-                on_stop(&l->stop);
-                uv_run(&l->uv, UV_RUN_DEFAULT);
-        }
-        rc = uv_loop_close(&l->uv);
-        assert(rc == 0);
-        (void)rc;
+/* Its thread has ended, or never began. */
+static void loop_done(struct loop *l) {
         loop_offload_done(l);
         loop_timers_done(l);
         buf_pool_unref(l->pool);
@@ -166,21 +234,43 @@ static void loop_done(struct loop *l, bool has_run) {
         free(l->name);
 }
 
+/* All at the same time. The error of a thread that cannot start, or of a loop that cannot open. */
+static struct error *open_all(struct loop_group *g, struct opening *o) {
+        struct error *err = NULL, *failure;
+
+        for (size_t i = 0; !err && i < g->n_loops; i++) {
+                mutex_lock(&o->lock);
+                o->n_left++;
+                mutex_unlock(&o->lock);
+                err = thread_start(&g->loops[i].thread, g->loops[i].name, run, &g->loops[i]);
+                if (err)
+                        on_opened(o, NULL);
+        }
+        failure = wait_until_open(o);
+        if (!err)
+                return failure;
+        error_free(failure);
+        return err;
+}
+
 struct error *loop_group_new(const char *name, size_t n_loops, struct loop_group **ret) {
+        struct opening     opening = { 0 };
         struct loop_group *g;
-        struct error      *err = NULL;
+        struct error      *err;
 
         assert(n_loops > 0);
         g = mem_zalloc(sizeof(*g) + n_loops * sizeof(g->loops[0]));
-        while (!err && g->n_loops < n_loops) {
-                struct loop *l = &g->loops[g->n_loops];
-
-                err = loop_init(l, name, g->n_loops);
-                if (err)
-                        break;
-                g->n_loops++;
-                err = thread_start(&l->thread, l->name, run, l);
+        g->workers = work_pool_new("neso-compute", MAX(thread_cpu_count() / 2, 1));
+        g->n_loops = n_loops;
+        mutex_init(&opening.lock, LOCK_MAILBOX);
+        cond_init(&opening.changed);
+        for (size_t i = 0; i < n_loops; i++) {
+                loop_init(&g->loops[i], name, i, &opening);
+                g->loops[i].workers = g->workers;
         }
+        err = open_all(g, &opening);
+        cond_done(&opening.changed);
+        mutex_done(&opening.lock);
         if (err) {
                 loop_group_free(g);
                 return err;
@@ -192,16 +282,20 @@ struct error *loop_group_new(const char *name, size_t n_loops, struct loop_group
 void loop_group_free(struct loop_group *g) {
         if (!g)
                 return;
+        work_pool_free(g->workers); /* its threads post to the loops */
         for (size_t i = 0; i < g->n_loops; i++)
-                if (g->loops[i].thread.is_started)
+                if (g->loops[i].is_open)
                         mailbox_post(&g->loops[i].mailbox, &g->loops[i].stop);
         for (size_t i = 0; i < g->n_loops; i++) {
-                bool has_run = g->loops[i].thread.is_started;
-
                 thread_join(&g->loops[i].thread);
-                loop_done(&g->loops[i], has_run);
+                loop_done(&g->loops[i]);
         }
         free(g);
+}
+
+void loop_group_set_budget(struct loop_group *g, struct byte_budget *budget) {
+        for (size_t i = 0; i < g->n_loops; i++)
+                buf_pool_set_budget(g->loops[i].pool, budget);
 }
 
 size_t loop_group_size(const struct loop_group *g) {

@@ -17,22 +17,35 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "net/mailbox.h"
+#include "net/work_pool.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct buf_pool;
+struct byte_budget;
 struct loop;
 struct loop_group;
 
+/* What a loop computes for one request at a time, in bytes that are gone over one by one: parsed,
+ * printed, sorted, compressed. It takes a few milliseconds, which all connections of the loop wait.
+ * Beyond, it goes to loop_compute(). */
+#define LOOP_MAX_WORK_BYTES ((size_t)256 << 10)
+
 /* How often connections are ticked: time-outs are late by at most this. */
 #define LOOP_TICK_NS UINT64_C(500000000)
+
+/* Has libuv take from the reserve (base/reserve.h) when the allocator has nothing: it ends the process
+ * where a list of its own cannot grow. Before any other use of a loop. */
+void loop_use_reserve(void);
 
 /* The threads are called "<name>-0", "<name>-1", ... */
 struct error    *loop_group_new(const char *name, size_t n_loops,
                                 struct loop_group **ret) NODISCARD;
 void             loop_group_free(struct loop_group *g); /* NULL is fine */
+/* Charges the buffers of all loops to it; before the first connection. Borrowed. */
+void             loop_group_set_budget(struct loop_group *g, struct byte_budget *budget);
 size_t           loop_group_size(const struct loop_group *g);
 struct loop     *loop_group_get(struct loop_group *g, size_t i);
 struct loop     *loop_group_least_busy(struct loop_group *g); /* fewest connections */
@@ -73,6 +86,22 @@ struct loop_work {
         bool         gives_way;  /* to threads that serve: it computes for long (thread_give_way()) */
         bool         steps_back; /* as well: it starts no threads (thread_step_back()) */
         void        *native;     /* owned by the loop until `done` */
+
+        /* Of loop_compute(): the loop's until `done`. */
+        struct loop *loop;
+        struct work  queued;
+        struct mail  back;
+        bool         is_cancelled; /* in `done`: it was never run */
 };
 
 void loop_offload(struct loop *l, struct loop_work *w);
+
+/* Runs CPU-bound work that takes milliseconds or seconds (decompressing, decoding or printing large
+ * bodies) on a worker thread. The loops of a group share a pool of at most one thread for each two
+ * CPUs, at a lower priority than the loops; it runs work in the order of submission. When no worker
+ * thread can be started, the work runs on the calling thread. `gives_way` and `steps_back` are
+ * ignored. */
+void loop_compute(struct loop *l, struct loop_work *w);
+/* Cancels work whose result is not needed any more: it is not run if it has not begun. `done` follows
+ * in either case, later. Call on the loop, between loop_compute() and `done`. */
+void loop_compute_cancel(struct loop_work *w);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "base/reserve.h"
 #include "base/thread.h"
 #include "net/conn.h"
 #include "net/listener.h"
@@ -41,15 +42,18 @@ void net_home_conn_gone(struct net_home *home) {
 
 static bool can_accept(void *owner) {
         struct net_server *s = owner;
-        bool               is_room;
+        const char        *limit = "connections";
+        bool               is_room = !reserve_is_short();
 
+        if (!is_room)
+                limit = "memory";
         mutex_lock(&s->lock);
-        is_room = s->n_conns < s->options.max_connections;
+        is_room = is_room && s->n_conns < s->options.max_connections;
         if (is_room)
                 s->n_conns++;
         mutex_unlock(&s->lock);
         if (!is_room && s->options.on_rejected)
-                s->options.on_rejected(s->options.rejected_owner, "connections");
+                s->options.on_rejected(s->options.rejected_owner, limit);
         return is_room;
 }
 
@@ -159,6 +163,8 @@ struct error *net_server_new(const struct net_server_options *o, const struct ne
         mutex_init(&s->lock, LOCK_MAILBOX);
         cond_init(&s->changed);
         err = loop_group_new(o->name, n_threads, &s->loops);
+        if (!err && o->budget)
+                loop_group_set_budget(s->loops, o->budget);
         if (!err) {
                 init_homes(s);
                 err = open_listener(s, o->address);

@@ -30,6 +30,7 @@ struct conn;
 struct conn_ops;
 struct loop;
 struct net_server;
+struct byte_budget;
 struct tls_context;
 
 /* What one server has on one loop. */
@@ -63,6 +64,7 @@ struct net_server_options {
         void       *owner;           /* borrowed: of on_home() */
         struct tls_context *tls;     /* borrowed; NULL = plain */
         uint64_t    handshake_time_ns; /* that a TLS handshake may take */
+        struct byte_budget *budget;  /* borrowed; NULL = memory is not counted */
 
         /* NULL = nobody counts. Must not block. */
         void (*on_rejected)(void *owner, const char *limit);

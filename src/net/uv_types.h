@@ -17,7 +17,9 @@
 #include <stdint.h>
 #include <uv.h>
 
+struct discarded;
 struct loop_tls;
+struct opening;
 
 /* Small writes that wait for each other: a row of a hundred answers. */
 #define LOOP_CORK_BYTES ((size_t)32 << 10)
@@ -38,6 +40,7 @@ struct loop {
         bool             was_busy;     /* when memory was last looked after */
         uv_prepare_t     prepare;      /* before each wait: what follows */
         struct list      leaving;      /* see offload.c: threads whose work is done */
+        struct work_pool *workers;     /* borrowed: the group's; see compute.c */
         struct list      chores;       /* struct loop_chore, in the order they were put off */
         void (*before_wait)(void);     /* NULL until somebody asks; after the chores */
         struct wake_moderation moderation;
@@ -53,10 +56,15 @@ struct loop {
         _Atomic size_t   n_conns;      /* length of `conns` */
         _Atomic size_t   n_dealt;      /* on their way here as a mail */
         struct buf_pool *pool;         /* ref */
+        struct discarded *discarded;   /* owned: blocks that are freed piece by piece */
+        size_t           discarded_bytes; /* of them, what is not given back */
+        uv_idle_t        discarder;    /* runs while there are some */
         struct loop_tls *tls;          /* owned: see conn_tls.c; NULL until needed */
         size_t           index;
         char            *name;         /* owned */
         struct thread    thread;
+        struct opening  *opening;      /* borrowed: until the thread has opened the loop */
+        bool             is_open;      /* set by the thread, before anybody may post */
         struct mail      stop;
 };
 
@@ -67,6 +75,11 @@ void          mailbox_wait(struct mailbox *box, uint64_t timeout_ns);
 
 /* Waits for threads that are about to end; the loop's own has ended. */
 void loop_offload_done(struct loop *l);
+
+/* See loop_discard.c. Begin: on the loop's thread, which frees large blocks so from then on. */
+void loop_discard_init(struct loop *l);
+void loop_discard_begin(struct loop *l);
+void loop_discard_close(struct loop *l); /* on the loop */
 
 void loop_timers_init(struct loop *l);
 void loop_timers_close(struct loop *l); /* on the loop */

@@ -14,6 +14,7 @@
 
 #include "observe/metric.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -42,6 +43,7 @@ struct model_stats_options {
         size_t                     n_tags;
         bool                       has_cache;    /* cache families are printed */
         bool                       is_decoupled; /* response_stats, first-response histogram */
+        bool                       has_sequences; /* families of sequences are printed */
         /* Bounds in ms of nv_inference_first_response_histogram_ms (model configuration:
          * model_metrics), ascending; NULL: 100, 500, 2000, 5000. */
         const double *first_response_ms;
@@ -76,6 +78,19 @@ void model_stats_cache_miss(struct model_stats *s, uint64_t lookup_insert_ns);
 void model_stats_pending(struct model_stats *s, int change);
 /* A request executed on the submitting thread (true) or after a hop (false). */
 void model_stats_path(struct model_stats *s, bool was_inline);
+
+/* What the scheduler of a model with sequences has counted; it stores, the page loads. */
+enum { N_SEQUENCE_REASONS = 4 };
+struct sequence_counts {
+        _Atomic uint64_t n_active;  /* with a slot */
+        _Atomic uint64_t n_backlog; /* without one */
+        _Atomic uint64_t n_slots;
+        _Atomic uint64_t n_started;
+        _Atomic uint64_t n_ended[N_SEQUENCE_REASONS]; /* end, idle, cancelled, timeout */
+};
+
+/* NULL without has_sequences. */
+struct sequence_counts *model_stats_sequences(struct model_stats *s);
 
 /* Decoupled models: the index-th response (0, 1, …) of a request; those past 4095 are not kept. */
 enum response_outcome { RESPONSE_SUCCESS, RESPONSE_FAIL, RESPONSE_EMPTY, RESPONSE_CANCEL };

@@ -88,6 +88,10 @@ struct model_stats {
         char               *failure_labels[4]; /* with reason="…" */
         char               *path_labels[2];    /* with path="…": inline, queued */
 
+        struct sequence_counts *sequences;      /* owned; NULL: the model has none */
+        char                   *ended_labels[N_SEQUENCE_REASONS]; /* with reason="…" */
+        char                   *slot_labels[2]; /* with state="…": used, free */
+
         struct stats_slot     *slots;        /* N_SHARDS, aligned within slots_memory */
         void                  *slots_memory; /* owned */
         struct stats_responses responses;

@@ -88,6 +88,20 @@ static char *labels_with(struct metric_label *labels, size_t n, const char *name
         return strbuf_take(&text);
 }
 
+static void make_sequences(struct model_stats *s, struct metric_label *labels, size_t n) {
+        static const char *const ends[] = { "end", "idle", "cancelled", "timeout" };
+
+        s->sequences = mem_zalloc(sizeof(*s->sequences));
+        for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+                s->ended_labels[i] = labels_with(labels, n, "reason", ends[i]);
+        s->slot_labels[0] = labels_with(labels, n, "state", "used");
+        s->slot_labels[1] = labels_with(labels, n, "state", "free");
+}
+
+struct sequence_counts *model_stats_sequences(struct model_stats *s) {
+        return s->sequences;
+}
+
 static void make_labels(struct model_stats *s, const struct model_stats_options *o) {
         AUTO_CHARS           version = mem_printf("%lld", (long long)o->version);
         struct metric_label *labels = mem_alloc((o->n_tags + N_OWN_LABELS) * sizeof(*labels));
@@ -102,6 +116,8 @@ static void make_labels(struct model_stats *s, const struct model_stats_options 
                 s->failure_labels[why] = labels_with(labels, n, "reason", reasons[why]);
         s->path_labels[0] = labels_with(labels, n, "path", "inline");
         s->path_labels[1] = labels_with(labels, n, "path", "queued");
+        if (o->has_sequences)
+                make_sequences(s, labels, n);
         for (size_t i = 0; i < n_tags; i++)
                 free((char *)labels[i].name);
         free(labels);
@@ -168,6 +184,11 @@ void model_stats_free(struct model_stats *s) {
                 free(s->failure_labels[i]);
         for (size_t i = 0; i < ARRAY_LEN(s->path_labels); i++)
                 free(s->path_labels[i]);
+        for (size_t i = 0; i < ARRAY_LEN(s->ended_labels); i++)
+                free(s->ended_labels[i]);
+        for (size_t i = 0; i < ARRAY_LEN(s->slot_labels); i++)
+                free(s->slot_labels[i]);
+        free(s->sequences);
         free(s);
 }
 

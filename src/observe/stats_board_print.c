@@ -224,6 +224,66 @@ static void print_paths(const struct page *p) {
         }
 }
 
+struct sequence_family {
+        const char      *name;
+        const char      *help;
+        enum metric_kind kind;
+        void (*print)(struct strbuf *out, const char *name, const struct model_stats *s);
+};
+
+static double load(const _Atomic uint64_t *count) {
+        return (double)atomic_load_explicit(count, memory_order_relaxed);
+}
+
+static void print_active(struct strbuf *out, const char *name, const struct model_stats *s) {
+        prometheus_sample(out, name, s->labels, load(&s->sequences->n_active));
+}
+
+static void print_backlog(struct strbuf *out, const char *name, const struct model_stats *s) {
+        prometheus_sample(out, name, s->labels, load(&s->sequences->n_backlog));
+}
+
+static void print_started(struct strbuf *out, const char *name, const struct model_stats *s) {
+        prometheus_sample(out, name, s->labels, load(&s->sequences->n_started));
+}
+
+static void print_ended(struct strbuf *out, const char *name, const struct model_stats *s) {
+        for (size_t i = 0; i < N_SEQUENCE_REASONS; i++)
+                prometheus_sample(out, name, s->ended_labels[i], load(&s->sequences->n_ended[i]));
+}
+
+/* Read one after the other: never more used ones than there are. */
+static void print_slots(struct strbuf *out, const char *name, const struct model_stats *s) {
+        double used = load(&s->sequences->n_active);
+        double all = load(&s->sequences->n_slots);
+
+        prometheus_sample(out, name, s->slot_labels[0], used);
+        prometheus_sample(out, name, s->slot_labels[1], MAX(all - used, 0));
+}
+
+static const struct sequence_family sequence_families[] = {
+        { "neso_sequences_active", "Sequences with a slot", METRIC_GAUGE, print_active },
+        { "neso_sequences_backlog", "Sequences that wait for a slot", METRIC_GAUGE, print_backlog },
+        { "neso_sequences_started_total", "Sequences begun", METRIC_COUNTER, print_started },
+        { "neso_sequences_ended_total", "Sequences ended, by what ended them", METRIC_COUNTER,
+          print_ended },
+        { "neso_sequence_slots", "Slots for sequences, of all instances of a model", METRIC_GAUGE,
+          print_slots },
+};
+
+static void print_sequences(const struct page *p, const struct sequence_family *f) {
+        bool has_head = false;
+
+        for (size_t i = 0; i < p->n_rows; i++) {
+                if (p->rows[i].stats->sequences == NULL)
+                        continue;
+                if (!has_head)
+                        prometheus_head(p->out, f->name, f->help, f->kind);
+                has_head = true;
+                f->print(p->out, f->name, p->rows[i].stats);
+        }
+}
+
 /* Counters, gauges, histograms, as the reference server groups them; then what is ours. */
 static void print_page(const struct page *p) {
         print_counters(p, &success_family, false);
@@ -243,6 +303,8 @@ static void print_page(const struct page *p) {
                 print_latency(p, (enum phase)phase);
         print_batch_sizes(p);
         print_paths(p);
+        for (size_t i = 0; i < ARRAY_LEN(sequence_families); i++)
+                print_sequences(p, &sequence_families[i]);
 }
 
 /* While a version is reloaded, the old one and the new one are both shown: a line may be there

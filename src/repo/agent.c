@@ -44,15 +44,13 @@ static struct error *call(struct agent *a, agent_life_fn function, const char *n
         return (struct error *)function((TRITONREPOAGENT_Agent *)a);
 }
 
+/* After a failure as well agent_close() calls TRITONREPOAGENT_Finalize: an agent may have kept what
+ * it had until it failed. */
 static struct error *start(struct agent *a) {
-        struct error *err;
-
         if (a->entry.initialize == NULL)
                 return NULL;
-        err = call(a, a->entry.initialize, "TRITONREPOAGENT_Initialize");
-        if (err != NULL)
-                a->entry.finalize = NULL; /* what did not start is not ended */
-        return error_wrap(err, "failed to initialize '%s' (repository agent API %d.%d)", a->path,
+        return error_wrap(call(a, a->entry.initialize, "TRITONREPOAGENT_Initialize"),
+                          "failed to initialize '%s' (repository agent API %d.%d)", a->path,
                           TRITONREPOAGENT_API_VERSION_MAJOR, TRITONREPOAGENT_API_VERSION_MINOR);
 }
 

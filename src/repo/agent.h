@@ -3,8 +3,8 @@
  * model_repository_agents, seen from the host's side of their ABI. Each is opened once.
  *
  * The library of the agent "x" is <directory>/x/libtritonrepoagent_x.so. Opening looks up the
- * entry points and calls TRITONREPOAGENT_Initialize; one that failed is tried again by the next
- * load.
+ * entry points and calls TRITONREPOAGENT_Initialize; one that failed gets TRITONREPOAGENT_Finalize at
+ * once, and is tried again by the next load.
  *
  * Ownership.  The registry owns its agents until it is freed, when each gets
  * TRITONREPOAGENT_Finalize and its library is unloaded: all models that use one must have ended.

@@ -48,6 +48,7 @@ static struct error *start(struct agent_model *m, const struct agent_turn *turn)
         TRY(model_config_copy(turn->config, &m->config));
         /* The only place from which an agent can learn the model's name. */
         TRY(config_edit_text(m->config, &m->config->pb->name, "", turn->model));
+        m->is_started = true;
         if (initialize == NULL)
                 return NULL;
         return call(m, initialize, "TRITONREPOAGENT_ModelInitialize");
@@ -64,14 +65,14 @@ struct error *agent_model_init(struct agent_model *m, const struct agent_turn *t
         copy_parameters(m, turn->wanted);
         err = start(m, turn);
         if (err != NULL)
-                free_parts(m);
+                agent_model_done(m);
         return err;
 }
 
 void agent_model_done(struct agent_model *m) {
         agent_model_fn finalize = m->agent->entry.model_finalize;
 
-        if (finalize != NULL) {
+        if (m->is_started && finalize != NULL) {
                 AUTO_ERROR err = call(m, finalize, "TRITONREPOAGENT_ModelFinalize");
 
                 if (err != NULL)

@@ -39,6 +39,7 @@ struct agent_model {
         struct agent_parameter *parameters; /* owned; in the order of the configuration */
         size_t                  n_parameters;
         void                   *state;      /* the agent's own */
+        bool                    is_started; /* to be finalised, initialised or not */
         bool                    is_loading; /* LOAD is at work */
         bool                    has_ended;  /* LOAD_FAIL or UNLOAD_COMPLETE was told */
 };
@@ -53,7 +54,8 @@ struct agent_turn {
         struct override_store                         *places; /* outlives the agent model */
 };
 
-/* Ends with TRITONREPOAGENT_ModelInitialize; its error, after which there is nothing to be done. */
+/* Ends with TRITONREPOAGENT_ModelInitialize; returns its error, after TRITONREPOAGENT_ModelFinalize:
+ * nothing is left to be done then. */
 struct error *agent_model_init(struct agent_model *m, const struct agent_turn *turn) NODISCARD;
 /* TRITONREPOAGENT_ModelFinalize. */
 void          agent_model_done(struct agent_model *m);

@@ -55,7 +55,7 @@ static void print_lines(struct listed_model *m) {
 
         m->texts = NULL; /* also for listed_model_entry() below */
         strbuf_init(&texts, 0);
-        if (m->is_duplicate || m->n_versions == 0)
+        if (m->is_duplicate || (m->n_versions == 0 && !m->is_versionless))
                 m->line = index_line_append(&texts, &itself);
         for (size_t i = 0; i < m->n_versions; i++) {
                 const struct repo_index_entry e = listed_model_entry(m, &m->versions[i]);
@@ -73,6 +73,7 @@ struct listed_model *listed_model_new(const struct repo_entry *e) {
         m->name = put_text(&texts, e->name);
         m->namespace = put_text(&texts, e->namespace);
         m->is_duplicate = e->is_duplicate;
+        m->is_versionless = e->is_versionless && e->n_versions == 0;
         m->n_versions = e->n_versions;
         m->line = (struct index_line){ 0 };
         for (size_t i = 0; i < e->n_versions; i++)

@@ -28,6 +28,7 @@ struct listed_model {
         const char           *name;      /* borrowed: in the same block */
         const char           *namespace; /* likewise */
         bool                  is_duplicate;
+        bool                  is_versionless; /* without a line, unless it is a duplicate */
         char                 *texts; /* owned; the lines of the index, as JSON; may be NULL */
         struct index_line     line;  /* of the model itself; empty: it has versions instead */
         size_t                n_versions;

@@ -18,6 +18,7 @@
 
 struct agent_list;
 struct batch_strategy;
+struct model_runner_ops;
 struct override_files;
 
 /* A configuration that came later than the model and differs in its instance groups. */
@@ -31,11 +32,13 @@ struct loaded_instance {
         struct backend_instance *backend; /* owned */
         struct group_config     *config;  /* ref: its group lives there; NULL: in the model's */
         size_t                   group;   /* index there */
+        uint32_t                 index;   /* in the group: the number in its name */
         size_t                   n_checks; /* threads that ask whether it is ready */
 };
 
 struct loaded_model {
         struct model             model;
+        const struct model_runner_ops *runner;  /* what runs it */
         const struct repo_parts *parts;     /* borrowed: the server */
         char                    *name;      /* owned */
         char                    *namespace; /* owned */
@@ -58,4 +61,13 @@ struct loaded_model {
 
 static inline struct loaded_model *loaded_model_of(struct model *model) {
         return model->owner;
+}
+
+/* Of the configuration that the instance was made with. */
+static inline const Inference__ModelInstanceGroup *
+loaded_instance_group(const struct loaded_model *l, const struct loaded_instance *in) {
+        const struct model_config *config = in->config != NULL ? in->config->shown
+                                                               : l->model.config;
+
+        return config->pb->instance_group[in->group];
 }

@@ -9,6 +9,7 @@
 #include "config/config_normalize.h"
 #include "repo/agent_list.h"
 #include "repo/override.h"
+#include "repo/sent_code.h"
 #include "repo/repo_parts.h"
 
 #include <string.h>
@@ -51,10 +52,13 @@ static struct error *read_file(const struct repo_parts *parts, const char *direc
 
 static struct error *read_config(const struct repo_parts *parts, const struct model_source *source,
                                  struct model_config **ret) {
-        if (source->config_json != NULL)
-                return error_wrap(model_config_read_json(str_of(source->config_json), ret),
-                                  "Invalid config override");
-        return read_file(parts, source->directory, ret);
+        if (source->config_json == NULL)
+                return read_file(parts, source->directory, ret);
+        TRY(error_wrap(model_config_read_json(str_of(source->config_json), ret),
+                       "Invalid config override"));
+        if (parts->allows_sent_code)
+                return NULL;
+        return sent_code_check_config(*ret, source->key.name, source->directory);
 }
 
 /* One agent's turn. What it put in the model's place is what is read from now on. */
@@ -167,7 +171,8 @@ static struct error *read_all(const struct repo_parts *parts, const struct model
         TRY(model_files_print_essence(f->config, &f->settled));
         if (!parts->auto_complete)
                 TRY(model_config_check_io(f->config));
-        return version_policy_pick(f->config, scan, &f->versions);
+        f->no_version = version_policy_pick(f->config, scan, &f->versions);
+        return NULL;
 }
 
 struct error *model_files_read(const struct repo_parts *parts, const struct model_source *source,
@@ -194,6 +199,7 @@ struct error *model_files_read(const struct repo_parts *parts, const struct mode
 
 void model_files_done(struct model_files *f) {
         version_pick_done(&f->versions);
+        error_free(f->no_version);
         model_config_free(f->config);
         agent_list_unref(f->agents);
         override_files_unref(f->override);

@@ -9,6 +9,7 @@
 #include "repo/model_key.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct agent_list;
 struct override_files;
@@ -20,6 +21,7 @@ struct model_source {
         const char            *repository;  /* its path; "" when files were sent */
         const char            *directory;   /* of the model there, or where the override is */
         const char            *config_json; /* instead of the file's; NULL: the file's */
+        uint64_t               config_mark; /* with it: of the file, see struct model_mark */
         struct override_files *override;    /* borrowed: what was sent; NULL when nothing was */
         bool                   must_be_still; /* what serves is not replaced when files changed
                                                  while they were read: it may be half of them */
@@ -37,6 +39,7 @@ struct model_files {
         char                *settled; /* owned; the same once it is filled and normalised */
         struct model_config *config;    /* owned; filled, normalised, checked */
         struct version_pick  versions;  /* owned; under the version policy */
+        struct error        *no_version; /* owned; why there is none; NULL: there are */
 };
 
 /* Reads `<directory>/config.pbtxt` (or the named one), lets the agents that it names have their

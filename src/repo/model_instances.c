@@ -7,9 +7,9 @@
 #include "config/config_check.h"
 #include "config/config_normalize.h"
 #include "infer/scheduler.h"
+#include "repo/instance_start.h"
 #include "repo/loaded_model.h"
-#include "repo/model_load.h"
-#include "repo/warmup.h"
+#include "repo/model_runner.h"
 
 #include <string.h>
 
@@ -20,6 +20,12 @@ struct model_update {
         struct loaded_instance **instances; /* owned array: those that there will be */
         size_t                   n_instances;
         size_t                   n_kept; /* of those, at the start of the array */
+};
+
+/* Those that are to be made. */
+struct start_list {
+        struct instance_start *starts; /* owned, and what they hold; an instance NULL: taken */
+        size_t                 n_starts;
 };
 
 static void group_config_unref(struct group_config *g) {
@@ -34,32 +40,6 @@ static void instance_free(struct loaded_instance *in) {
         backend_instance_free(in->backend);
         group_config_unref(in->config);
         free(in);
-}
-
-static const Inference__ModelInstanceGroup *group_of(const struct loaded_model *l,
-                                                     const struct loaded_instance *in) {
-        const struct model_config *config = in->config ? in->config->shown : l->model.config;
-
-        return config->pb->instance_group[in->group];
-}
-
-static bool name_is_used(struct loaded_instance *const *in, size_t n, const char *name) {
-        for (size_t i = 0; i < n; i++)
-                if (strcmp(in[i]->backend->name, name) == 0)
-                        return true;
-        return false;
-}
-
-/* "<group>_<n>" with the first n from `index` on that nobody has. */
-static char *free_name(struct loaded_instance *const *others, size_t n_others, const char *group,
-                       int index) {
-        char *name = mem_printf("%s_%d", group, index);
-
-        while (name_is_used(others, n_others, name)) {
-                free(name);
-                name = mem_printf("%s_%d", group, ++index);
-        }
-        return name;
 }
 
 static const struct placement *place_of(const struct loaded_model          *l,
@@ -82,55 +62,6 @@ const struct placement *model_instances_place(const struct loaded_model *l) {
         return first;
 }
 
-struct start {
-        struct loaded_model    *model;
-        struct loaded_instance *instance;
-        const char             *name;
-        const char             *policy;
-        const struct placement *place;
-        struct error           *error;
-};
-
-static struct error *make_and_warm_up(const struct start *s) {
-        const struct host_policies *policies = s->model->parts->policies;
-        struct loaded_instance     *in = s->instance;
-        AUTO_STRBUF                 json = { 0 };
-
-        strbuf_init(&json, 0);
-        host_policies_print(policies, s->policy, &json);
-        TRY(backend_instance_new(
-                &(struct backend_instance_options){
-                        .model = &s->model->backend,
-                        .name = s->name,
-                        .group = group_of(s->model, in),
-                        .host_policy_json = strbuf_str(&json),
-                        .place = s->place,
-                        .is_bound = host_policies_has(policies, s->policy) },
-                &in->backend));
-        return warmup_run(&s->model->model, s->model->directory, &in->backend->executor);
-}
-
-static void start_main(void *arg) {
-        struct start *s = arg;
-
-        s->error = make_and_warm_up(s);
-}
-
-/* Makes and warms up one, where it will run; `in` has its configuration and the index of its
- * group. */
-static struct error *start_instance(struct loaded_model *l, struct loaded_instance *in,
-                                    const char *name) {
-        AUTO_CHARS   policy = host_policy_name(group_of(l, in), 0);
-        struct start s = { .model = l,
-                           .instance = in,
-                           .name = name,
-                           .policy = policy,
-                           .place = host_policies_place(l->parts->policies, policy) };
-
-        TRY(error_wrap(placement_run(s.place, name, start_main, &s), "host policy '%s'", policy));
-        return s.error;
-}
-
 /* It may be a typing error, or a model that was made for another machine. */
 static void warn_of_unknown_policy(const struct loaded_model          *l,
                                    const Inference__ModelInstanceGroup *group) {
@@ -141,33 +72,50 @@ static void warn_of_unknown_policy(const struct loaded_model          *l,
                          l->label, group->name, group->host_policy);
 }
 
-static struct error *add_instance(struct loaded_model *l, size_t group, int index) {
+/* ---- instances that are to be made --------------------------------------------------------- */
+
+static void add_start(struct start_list *list, size_t group, struct group_config *config,
+                      const char *group_name, uint32_t index) {
         struct loaded_instance *in = mem_zalloc(sizeof(*in));
-        AUTO_CHARS              name = NULL;
-        struct error           *err;
+        char                   *name = mem_printf("%s_%u", group_name, index);
 
         in->group = group;
-        name = mem_printf("%s_%d", group_of(l, in)->name, index);
-        err = start_instance(l, in, name);
-        if (err != NULL) {
-                instance_free(in);
-                return err;
+        in->index = index;
+        in->config = config;
+        if (config != NULL)
+                ref_get(&config->ref);
+        list->starts = mem_realloc(list->starts, (list->n_starts + 1) * sizeof(*list->starts));
+        list->starts[list->n_starts++] = (struct instance_start){ .instance = in, .name = name };
+}
+
+/* With the instances that nobody has taken. */
+static void start_list_done(struct start_list *list) {
+        for (size_t i = 0; i < list->n_starts; i++) {
+                if (list->starts[i].instance != NULL)
+                        instance_free(list->starts[i].instance);
+                free(list->starts[i].name);
         }
-        l->instances = mem_realloc(l->instances,
-                                   (l->n_instances + 1) * sizeof(struct loaded_instance *));
-        l->instances[l->n_instances++] = in;
-        return NULL;
+        free(list->starts);
 }
 
 struct error *model_instances_make(struct loaded_model *l) {
         const Inference__ModelConfig *pb = l->model.config->pb;
+        struct start_list             list = { 0 };
+        struct error                 *err;
 
         for (size_t g = 0; g < pb->n_instance_group; g++) {
                 warn_of_unknown_policy(l, pb->instance_group[g]);
                 for (int i = 0; i < pb->instance_group[g]->count; i++)
-                        TRY(add_instance(l, g, i));
+                        add_start(&list, g, NULL, pb->instance_group[g]->name, (uint32_t)i);
         }
-        return NULL;
+        err = instances_start(l, list.starts, list.n_starts);
+        if (err == NULL) {
+                l->instances = mem_zalloc((list.n_starts + 1) * sizeof(struct loaded_instance *));
+                for (size_t i = 0; i < list.n_starts; i++)
+                        l->instances[l->n_instances++] = STEAL(list.starts[i].instance);
+        }
+        start_list_done(&list);
+        return err;
 }
 
 void model_instances_free(struct loaded_model *l) {
@@ -177,13 +125,12 @@ void model_instances_free(struct loaded_model *l) {
         group_config_unref(l->groups);
 }
 
-bool model_instances_are_ready(struct model *model) {
-        struct loaded_model     *l = loaded_model_of(model);
+bool model_instances_are_ready(struct loaded_model *l) {
         struct loaded_instance **asked;
         size_t                   n;
         bool                     all = true;
 
-        if (!model->may_be_unready)
+        if (!l->model.may_be_unready)
                 return true;
         mutex_lock(&l->lock);
         n = l->n_instances;
@@ -242,7 +189,7 @@ static struct error *group_config_new(struct loaded_model *l, const struct model
         if (err == NULL)
                 err = model_config_copy(l->model.config, &g->shown);
         if (err == NULL)
-                err = model_load_normalize_groups(l, g->given);
+                err = l->runner->normalize(l, g->given);
         if (err != NULL) {
                 group_config_unref(g);
                 return err;
@@ -284,7 +231,7 @@ static struct loaded_instance *find_fitting(const struct model_update *u, size_t
 
         for (size_t i = 0; i < l->n_instances; i++)
                 if (!is_in(u->instances, u->n_instances, l->instances[i]) &&
-                    is_same_group(group_of(l, l->instances[i]),
+                    is_same_group(loaded_instance_group(l, l->instances[i]),
                                   u->config->shown->pb->instance_group[group]))
                         return l->instances[i];
         return NULL;
@@ -311,38 +258,58 @@ static void keep_fitting(struct model_update *u, int *missing) {
         u->n_kept = u->n_instances;
 }
 
-static struct error *make_one(struct model_update *u, size_t group, int index) {
-        struct loaded_model    *l = u->model;
-        struct scheduler       *s = l->model.scheduler;
-        struct loaded_instance *in = mem_zalloc(sizeof(*in));
-        AUTO_CHARS              name = NULL;
-        struct error           *err;
+static bool name_is_used(const struct model_update *u, const struct start_list *list,
+                         const char *name) {
+        for (size_t i = 0; i < u->n_instances; i++)
+                if (strcmp(u->instances[i]->backend->name, name) == 0)
+                        return true;
+        for (size_t i = 0; i < list->n_starts; i++)
+                if (strcmp(list->starts[i].name, name) == 0)
+                        return true;
+        return false;
+}
 
-        in->group = group;
-        in->config = u->config;
-        ref_get(&u->config->ref);
-        name = free_name(u->instances, u->n_instances, group_of(l, in)->name, index);
-        err = start_instance(l, in, name);
-        if (err == NULL)
-                err = s->ops->add_executor(s, &in->backend->executor);
-        if (err != NULL) {
-                instance_free(in);
-                return err;
+/* The first n such that no other instance is called "<group>_<n>". */
+static uint32_t free_index(const struct model_update *u, const struct start_list *list,
+                           const char *group) {
+        for (uint32_t index = 0;; index++) {
+                AUTO_CHARS name = mem_printf("%s_%u", group, index);
+
+                if (!name_is_used(u, list, name))
+                        return index;
         }
-        append(u, in);
+}
+
+/* When all are made they may run. */
+static struct error *let_run(struct model_update *u, struct start_list *list) {
+        struct scheduler *s = u->model->model.scheduler;
+
+        for (size_t i = 0; i < list->n_starts; i++) {
+                TRY(s->ops->add_executor(s, &list->starts[i].instance->backend->executor));
+                append(u, STEAL(list->starts[i].instance));
+        }
         return NULL;
 }
 
 static struct error *make_missing(struct model_update *u, const int *missing) {
         const Inference__ModelConfig *pb = u->config->shown->pb;
+        struct start_list             list = { 0 };
+        struct error                 *err;
 
         for (size_t g = 0; g < pb->n_instance_group; g++) {
                 if (missing[g] > 0)
                         warn_of_unknown_policy(u->model, pb->instance_group[g]);
-                for (int i = 0; i < missing[g]; i++)
-                        TRY(make_one(u, g, i));
+                for (int i = 0; i < missing[g]; i++) {
+                        const char *name = pb->instance_group[g]->name;
+
+                        add_start(&list, g, u->config, name, free_index(u, &list, name));
+                }
         }
-        return NULL;
+        err = instances_start(u->model, list.starts, list.n_starts);
+        if (err == NULL)
+                err = let_run(u, &list);
+        start_list_done(&list);
+        return err;
 }
 
 static struct error *prepare(struct model_update *u) {
@@ -356,14 +323,14 @@ static struct error *prepare(struct model_update *u) {
         return err;
 }
 
-struct error *model_update_prepare(struct model *model, const struct model_config *config,
+struct error *model_update_prepare(struct loaded_model *l, const struct model_config *config,
                                    struct model_update **ret) {
         struct model_update *u = mem_zalloc(sizeof(*u));
         bool                 unchanged = false;
         struct error        *err;
 
         *ret = NULL;
-        u->model = loaded_model_of(model);
+        u->model = l;
         err = group_config_new(u->model, config, &u->config);
         if (err == NULL)
                 err = is_unchanged(u->model, u->config, &unchanged);

@@ -29,12 +29,12 @@ struct error *model_instances_make(struct loaded_model *l) NODISCARD;
 void          model_instances_free(struct loaded_model *l);
 
 /* Are all instances able to serve (TRITONBACKEND_ModelInstanceReady)? */
-bool model_instances_are_ready(struct model *model);
+bool model_instances_are_ready(struct loaded_model *l);
 
 /* What it would take to have the groups of `config` (not yet normalised for the backend): makes
  * the instances that are missing, and lets them run. *ret is NULL when nothing differs. */
 struct model_update;
-struct error *model_update_prepare(struct model *model, const struct model_config *config,
+struct error *model_update_prepare(struct loaded_model *l, const struct model_config *config,
                                    struct model_update **ret) NODISCARD;
 /* Either ends it. commit() waits for the last batch of each instance that goes. NULL is fine. */
 void model_update_commit(struct model_update *u);

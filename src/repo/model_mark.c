@@ -12,7 +12,7 @@
 #define MAX_DEPTH 16
 
 /* FNV-1a, 64 bits: the offset basis and the prime. Nobody gains by a collision here. */
-#define HASH_START UINT64_C(0xcbf29ce484222325)
+#define HASH_START MODEL_MARK_NO_CONFIG
 #define HASH_PRIME UINT64_C(0x100000001b3)
 
 static uint64_t mix(uint64_t hash, const void *bytes, size_t n) {

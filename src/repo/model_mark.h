@@ -17,6 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* `config` of a directory without a configuration. */
+#define MODEL_MARK_NO_CONFIG UINT64_C(0xcbf29ce484222325)
+
 struct version_mark {
         int64_t  number;
         uint64_t files;

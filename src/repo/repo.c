@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "infer/model.h"
 #include "repo/loader_crew.h"
-#include "repo/model_instances.h"
+#include "repo/model_runner.h"
 #include "repo/override.h"
 #include "repo/repo_catalog.h"
 #include "repo/repo_inside.h"
@@ -104,6 +104,14 @@ struct error *repo_remove_path(struct repo *r, const char *path) {
         r->n_paths--;
         r->n_path_changes++;
         return NULL;
+}
+
+bool repo_is_readable(struct repo *r) {
+        MUTEX_GUARD(&r->table.lock);
+        for (size_t i = 0; i < r->n_paths; i++)
+                if (!r->paths[i].is_unreadable)
+                        return true;
+        return r->n_paths == 0;
 }
 
 /* The end of a model that was being unloaded. */
@@ -219,7 +227,7 @@ bool repo_all_ready(struct repo *r) {
                 add_all_ready_locked(&asked, r, true);
         mutex_unlock(&r->table.lock);
         for (size_t i = 0; i < asked.n_models; i++) {
-                all = all && model_instances_are_ready(asked.models[i]);
+                all = all && model_is_ready(asked.models[i]);
                 model_unref(asked.models[i]);
         }
         free(asked.models);

@@ -56,6 +56,8 @@ void repo_free(struct repo *r);
 /* Can every path be read? NOT_FOUND and the like "failed to read model repository '<path>': ..." of
  * the first that cannot. */
 struct error *repo_check_paths(struct repo *r) NODISCARD;
+/* Could one of its paths, if it has any, be read when somebody looked last? */
+bool repo_is_readable(struct repo *r);
 /* Loads every model of every path; INTERNAL "failed to load all models" when one failed, or a path
  * could not be read: the others serve. */
 struct error *repo_load_all(struct repo *r) NODISCARD;

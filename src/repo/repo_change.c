@@ -10,6 +10,7 @@
 #include "repo/model_files.h"
 #include "repo/model_instances.h"
 #include "repo/model_load.h"
+#include "repo/model_runner.h"
 #include "repo/model_mark.h"
 
 #include <string.h>
@@ -180,7 +181,7 @@ static struct error *prepare_updates(struct change *c) {
         c->updates = mem_zalloc((c->n_kept + 1) * sizeof(struct model_update *));
         for (size_t i = 0; i < c->n_kept; i++) {
                 struct model_update *u;
-                struct error        *err = model_update_prepare(c->kept[i], c->files.config, &u);
+                struct error        *err = model_update(c->kept[i], c->files.config, &u);
 
                 if (err != NULL)
                         return not_updated(c, c->kept[i], err);
@@ -273,6 +274,7 @@ static struct model **swap_locked(struct change *c, size_t *ret_n) {
                         old[n++] = repo_version_set_locked(v, VERSION_UNLOADING, NULL, NULL);
         }
         forget_failed_locked(c);
+        repo_entry_set_versionless_locked(e, false);
         *ret_n = n;
         return old;
 }
@@ -297,7 +299,9 @@ static void take_over(struct change *c, const struct model_source *source,
         e->repository = mem_strdup(source->repository);
         model_mark_free(e->mark);
         e->mark = mark;
-        e->is_override = source->config_json != NULL;
+        free(e->sent_config);
+        e->sent_config = mem_strdup(source->config_json);
+        e->sent_over = source->config_mark;
         mutex_unlock(&c->repo->table.lock);
         for (size_t i = 0; i < n_old; i++)
                 model_hide(old[i]);
@@ -352,6 +356,16 @@ static struct error *run(struct change *c, const struct model_source *source,
         return prepare_updates(c);
 }
 
+/* The model is known from now on, with nothing to serve. One that serves goes on. */
+static struct error *refuse_without_version(struct change *c) {
+        log_error("failed to load '%s': %s", c->entry->label, c->files.no_version->message);
+        mutex_lock(&c->repo->table.lock);
+        repo_entry_set_versionless_locked(c->entry, true);
+        mutex_unlock(&c->repo->table.lock);
+        return error_new(ERR_INVALID_ARG, "load failed for model '%s': %s\n", c->entry->label,
+                         c->files.no_version->message);
+}
+
 struct error *repo_change_load(struct repo *r, struct repo_entry *e,
                                const struct model_source *source, struct model_mark *mark) {
         struct change c = { .repo = r, .entry = e };
@@ -359,7 +373,7 @@ struct error *repo_change_load(struct repo *r, struct repo_entry *e,
 
         if (err != NULL)
                 return err;
-        err = run(&c, source, mark);
+        err = c.files.no_version != NULL ? refuse_without_version(&c) : run(&c, source, mark);
         if (err != NULL)
                 give_up(&c);
         else
@@ -385,8 +399,10 @@ void repo_change_unload(struct repo *r, struct repo_entry *e) {
         e->essence = NULL;
         model_mark_free(e->mark);
         e->mark = NULL;
-        e->is_override = false;
+        free(e->sent_config);
+        e->sent_config = NULL;
         repo_entry_set_wanted_locked(e, false);
+        repo_entry_set_versionless_locked(e, false);
         mutex_unlock(&r->table.lock);
         repo_tell_changed(r);
         agent_list_unload(agents);
@@ -410,6 +426,11 @@ static bool all_ready_locked(const struct repo_entry *e) {
 
 bool repo_entry_is_current(struct repo *r, struct repo_entry *e, const struct model_mark *mark) {
         MUTEX_GUARD(&r->table.lock);
-        return !e->is_override && e->mark != NULL && model_mark_equal(e->mark, mark) &&
-               all_ready_locked(e);
+        return e->mark != NULL && model_mark_equal(e->mark, mark) && all_ready_locked(e);
+}
+
+char *repo_entry_copy_kept_config(struct repo *r, struct repo_entry *e,
+                                  const struct model_mark *mark) {
+        MUTEX_GUARD(&r->table.lock);
+        return e->sent_over == mark->config ? mem_strdup(e->sent_config) : NULL;
 }

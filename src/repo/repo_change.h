@@ -32,3 +32,8 @@ void          repo_change_unload(struct repo *r, struct repo_entry *e);
 
 /* Does what serves agree with files that look like this? */
 bool repo_entry_is_current(struct repo *r, struct repo_entry *e, const struct model_mark *mark);
+/* The configuration that came with an earlier load and still holds for files that look like this:
+ * until the model is unloaded, or its configuration file is another one. Owned by the caller; NULL:
+ * the file's holds. */
+char *repo_entry_copy_kept_config(struct repo *r, struct repo_entry *e,
+                                  const struct model_mark *mark);

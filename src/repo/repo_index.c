@@ -46,7 +46,7 @@ static void add_model(struct repo_index *index, const struct listed_model *m, bo
 
         if (is_duplicate == m->is_duplicate)
                 line.line = index_line_find(m->texts, m->line);
-        if (is_duplicate || m->n_versions == 0)
+        if (is_duplicate || (m->n_versions == 0 && !m->is_versionless))
                 add(index, &line);
         add_versions(index, m, false);
 }

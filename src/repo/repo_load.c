@@ -12,8 +12,12 @@
 #include "repo/override.h"
 #include "repo/repo_change.h"
 #include "repo/repo_scan.h"
+#include "repo/sent_code.h"
 
 #include <string.h>
+
+/* As the reference server's log has it. */
+#define NOT_FOUND_TEXT "model not found in any model repository."
 
 /* ---- one model by request -------------------------------------------------------------------- */
 
@@ -58,8 +62,7 @@ static struct error *check_found(struct repo *r, const struct repo_scan *scan) {
         if (scan->n_models == 0)
                 return scan->n_failures > 0
                                ? error_copy(scan->failures[0].error)
-                               : error_new_text(ERR_NOT_FOUND,
-                                                "no repository has a directory of that name");
+                               : error_new_text(ERR_NOT_FOUND, NOT_FOUND_TEXT);
         for (size_t i = 0; i < scan->n_models; i++) {
                 const struct error *obstacle = find_obstacle(r, scan, &scan->models[i]);
 
@@ -95,6 +98,17 @@ static struct error *load_marked(struct repo *r, struct repo_entry *e,
         return NULL;
 }
 
+/* With the configuration that an earlier load came with, as long as that one holds. */
+static struct error *load_changed(struct repo *r, struct repo_entry *e,
+                                  const struct model_source *source, struct model_mark **mark) {
+        AUTO_CHARS          kept = repo_entry_copy_kept_config(r, e, *mark);
+        struct model_source with = *source;
+
+        with.config_json = kept;
+        with.config_mark = (*mark)->config;
+        return load_marked(r, e, &with, mark);
+}
+
 static struct error *load_from_files(struct repo *r, const struct model_source *source) {
         struct model_mark *mark = NULL;
         struct repo_entry *e;
@@ -103,22 +117,26 @@ static struct error *load_from_files(struct repo *r, const struct model_source *
         TRY(repo_change_begin(r, source, &e));
         err = model_mark_read(source->directory, &mark);
         if (err == NULL && !repo_entry_is_current(r, e, mark))
-                err = load_marked(r, e, source, &mark);
+                err = load_changed(r, e, source, &mark);
         model_mark_free(mark);
         repo_change_end(r, e);
         return tell(r, &source->key, err);
 }
 
+/* One with a configuration that came along. */
 static struct error *load_source(struct repo *r, const struct model_source *source) {
-        struct model_mark *mark = NULL;
-        struct repo_entry *e;
-        struct error      *err = NULL;
+        struct model_source with = *source;
+        struct model_mark  *mark = NULL;
+        struct repo_entry  *e;
+        struct error       *err = NULL;
 
         TRY(repo_change_begin(r, source, &e));
         if (source->override == NULL)
                 err = model_mark_read(source->directory, &mark);
+        if (mark != NULL)
+                with.config_mark = mark->config;
         if (err == NULL)
-                err = load_marked(r, e, source, &mark);
+                err = load_marked(r, e, &with, &mark);
         model_mark_free(mark);
         repo_change_end(r, e);
         return tell(r, &source->key, err);
@@ -155,9 +173,29 @@ static struct error *choose_namespace(struct repo *r, const char *name, char **r
         return err;
 }
 
+/* Of the configuration in the repository, whose place the sent one takes. */
+static uint64_t read_config_mark(struct repo *r, const struct model_key *key) {
+        struct repo_scan          scan;
+        const struct found_model *found;
+        struct model_mark        *mark = NULL;
+        uint64_t                  config = MODEL_MARK_NO_CONFIG;
+        AUTO_ERROR                err = NULL;
+
+        repo_scan_read_one(r, key->name, &scan);
+        found = repo_scan_find(&scan, key);
+        if (found != NULL)
+                err = model_mark_read(found->directory, &mark);
+        if (mark != NULL)
+                config = mark->config;
+        model_mark_free(mark);
+        repo_scan_done(&scan);
+        return config;
+}
+
 static struct error *load_sent_files(struct repo *r, const char *name,
                                      const struct repo_override *o) {
         AUTO_CHARS             namespace = NULL;
+        struct model_source    source = { .repository = "", .config_json = o->config_json };
         struct override_files *files;
         struct error          *err;
 
@@ -166,13 +204,15 @@ static struct error *load_sent_files(struct repo *r, const char *name,
                                       error_new_text(ERR_INVALID_ARG,
                                                      "Load parameter 'config' must be specified "
                                                      "for model file override"));
+        if (!r->parts.allows_sent_code)
+                TRY(sent_code_check_files(name, o->files, o->n_files));
         TRY(choose_namespace(r, name, &namespace));
         TRY(override_files_write(r->overrides, o->files, o->n_files, &files));
-        err = load_source(r, &(struct model_source){ .key = { namespace, name },
-                                                     .repository = "",
-                                                     .directory = override_files_directory(files),
-                                                     .config_json = o->config_json,
-                                                     .override = files });
+        source.key = (struct model_key){ namespace, name };
+        source.directory = override_files_directory(files);
+        source.config_mark = read_config_mark(r, &source.key);
+        source.override = files;
+        err = load_source(r, &source);
         override_files_unref(files);
         return err;
 }
@@ -363,9 +403,7 @@ static bool choose(const struct repo_scan *scan, char *const *names, size_t n_na
                 for (size_t k = 0; k < n_found; k++)
                         (*ret)[n++] = &found[k];
                 if (found == NULL)
-                        log_error("failed to poll model '%s': no repository has a directory of "
-                                  "that name",
-                                  names[i]);
+                        log_error("failed to poll model '%s': " NOT_FOUND_TEXT, names[i]);
                 all = all && found != NULL;
         }
         *ret_n = n;
@@ -426,7 +464,7 @@ void repo_stop_all(struct repo *r) {
         size_t         n = repo_ready_models(r, NULL, &models);
 
         for (size_t i = 0; i < n; i++) {
-                models[i]->scheduler->ops->stop(models[i]->scheduler);
+                models[i]->scheduler->ops->drain(models[i]->scheduler);
                 model_unref(models[i]);
         }
         free(models);

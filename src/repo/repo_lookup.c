@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "infer/model.h"
-#include "repo/model_instances.h"
+#include "repo/model_runner.h"
 #include "repo/repo_inside.h"
 
 #include <string.h>
@@ -23,6 +23,8 @@ struct error *repo_ambiguous_name(size_t n, const char *name) {
 
 /* Where there are namespaces, a model that was unloaded leaves its name to the others. */
 static bool is_identified(const struct repo_entry *e) {
+        if (e->n_versions == 0)
+                return e->is_versionless;
         for (size_t i = 0; i < e->n_versions; i++) {
                 const struct repo_version *v = &e->versions[i];
 
@@ -58,7 +60,7 @@ static struct error *resolve_locked(struct repo *r, const char *name, struct rep
         if (r->has_namespaces)
                 return resolve_among_namespaces(r, name, ret);
         *ret = repo_table_first_locked(&r->table, name);
-        if (*ret == NULL || (*ret)->n_versions == 0)
+        if (*ret == NULL || ((*ret)->n_versions == 0 && !(*ret)->is_versionless))
                 return unknown_model(ERR_NOT_FOUND, name);
         return NULL;
 }
@@ -139,7 +141,7 @@ bool repo_version_is_ready(struct repo *r, const char *name, int64_t version) {
         if (err != NULL)
                 return false;
 
-        bool is_ready = model_instances_are_ready(model);
+        bool is_ready = model_is_ready(model);
 
         model_unref(model);
         return is_ready;

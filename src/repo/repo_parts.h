@@ -29,6 +29,7 @@ struct repo_parts {
         struct notice           *ready;             /* told of changed states; NULL = nobody cares */
         void                    *server;            /* TRITONSERVER_Server, for backends */
         bool                     auto_complete;     /* configurations may be absent or partial */
+        bool                     allows_sent_code;  /* what a load brings along may be executed */
         struct override_store   *places;            /* set by the repository: for agents */
         const char              *config_name;       /* --model-config-name; "" = config.pbtxt */
         /* A model has ended, only its name, version and address are left; on the reaper's thread.

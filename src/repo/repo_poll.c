@@ -158,6 +158,7 @@ static void forget_locked(struct repo *r, struct repo_entry *e) {
         model_mark_free(e->tried);
         e->seen = e->tried = NULL;
         repo_entry_set_wanted_locked(e, false);
+        repo_entry_set_versionless_locked(e, false);
         repo_entry_set_duplicate_locked(e, false);
         repo_forget_locked(r, e);
 }

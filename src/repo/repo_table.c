@@ -21,7 +21,8 @@ void repo_table_init(struct repo_table *t) {
 /* Strict readiness, as repo_all_ready() says it. */
 static bool is_unready(const struct repo_entry *e) {
         if (e->n_versions == 0)
-                return e->is_wanted; /* it could not even be read; others were never asked for */
+                return e->is_wanted /* it could not even be read; others were never asked for */ ||
+                       e->is_versionless;
         for (size_t i = 0; i < e->n_versions; i++) {
                 const struct repo_version *v = &e->versions[i];
 
@@ -68,6 +69,7 @@ static void entry_free(struct repo_entry *e) {
         }
         free(e->versions);
         free(e->essence);
+        free(e->sent_config);
         agent_list_unref(e->agents);
         model_mark_free(e->mark);
         model_mark_free(e->seen);
@@ -184,6 +186,13 @@ void repo_entry_set_wanted_locked(struct repo_entry *e, bool is_wanted) {
         review(e);
 }
 
+void repo_entry_set_versionless_locked(struct repo_entry *e, bool is_versionless) {
+        if (e->is_versionless == is_versionless)
+                return;
+        e->is_versionless = is_versionless;
+        review(e);
+}
+
 struct model_key repo_entry_key(const struct repo_entry *e) {
         return (struct model_key){ .namespace = e->namespace, .name = e->name };
 }
@@ -240,7 +249,7 @@ static void unlink_locked(struct repo_table *t, struct repo_entry *e) {
 void repo_table_forget_locked(struct repo_table *t, struct repo_entry *e) {
         assert(mutex_is_held(&t->lock));
         if (e->n_versions > 0 || e->is_busy || e->is_planned || e->is_wanted || e->is_duplicate ||
-            e->n_waiting > 0 || e->seen != NULL || e->tried != NULL)
+            e->is_versionless || e->n_waiting > 0 || e->seen != NULL || e->tried != NULL)
                 return;
         unlink_locked(t, e);
         erase(t, e);

@@ -41,9 +41,13 @@ struct repo_entry {
         bool                 is_duplicate; /* two repositories have it; set by the function below */
         bool                 is_busy;   /* it is being loaded or unloaded: one such step at a time */
         bool                 is_planned; /* a poll has found something to do about it */
-        bool                 is_override; /* the configuration came with a request, not from a file */
+        char                *sent_config; /* owned; came with a load, later ones keep it; NULL: the
+                                           * file's serves */
+        uint64_t             sent_over; /* the file whose place it took: struct model_mark's config */
         bool                 is_wanted;   /* since the start: the server is not ready without it;
                                            * set by the function below */
+        bool                 is_versionless; /* there was no version of it to load: it is known, the
+                                              * index leaves it out; set by the function below */
         unsigned             n_waiting;   /* for their turn, while it is busy */
         char                *essence;   /* owned; of what serves, see model_files.h; NULL = nothing */
         struct agent_list   *agents;    /* ref; of what serves; NULL: it has none */
@@ -84,12 +88,13 @@ struct model_key   repo_entry_key(const struct repo_entry *e); /* borrows from i
 
 void                 repo_entry_set_duplicate_locked(struct repo_entry *e, bool is_duplicate);
 void                 repo_entry_set_wanted_locked(struct repo_entry *e, bool is_wanted);
+void                 repo_entry_set_versionless_locked(struct repo_entry *e, bool is_versionless);
 struct repo_version *repo_entry_add_version_locked(struct repo_entry *e, int64_t number);
 struct repo_version *repo_entry_find_version_locked(struct repo_entry *e, int64_t number);
 /* One that has no model. */
 void repo_entry_remove_version_locked(struct repo_entry *e, int64_t number);
 /* Removes and frees an entry that nobody uses and of which there is nothing to tell: no version,
- * no directory that was seen, no failure to remember. Any other stays. */
+ * no directory that was seen, no failure to remember (that it had no version is one). Any other stays. */
 void repo_table_forget_locked(struct repo_table *t, struct repo_entry *e);
 /* Because somebody wanted it to go, not because it failed. */
 bool repo_version_was_unloaded(const struct repo_version *v);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "repo/warmup.h"
 
-#include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
 #include "config/model_config.h"
 #include "infer/executor.h"
+#include "infer/inner_request.h"
 #include "infer/model.h"
-#include "infer/request_check.h"
+#include "infer/request.h"
 #include "infer/response.h"
 #include "repo/warmup_input.h"
 
@@ -22,10 +22,10 @@ struct warmup {
         const char                   *directory;
         const Inference__ModelWarmup *sample;
         struct warmup_bytes          *bytes;    /* owned; one per input */
-        struct request              **requests; /* owned */
+        struct inner_request        **requests; /* owned */
         struct mutex                  lock;     /* rank LOCK_MAILBOX; guards the two below */
         struct cond                   ended;
-        uint32_t                      n_open; /* responses and releases still to come */
+        uint32_t                      n_running;
         struct error                 *error;  /* owned; the first failure */
 };
 
@@ -35,57 +35,20 @@ static void keep_error(struct warmup *w, const struct error *why) {
                 w->error = error_copy(why);
 }
 
-static void end_one(struct warmup *w) {
-        MUTEX_GUARD(&w->lock);
-        w->n_open--;
-        cond_signal(&w->ended);
-}
-
-static void on_response(struct response *response, uint32_t flags, void *userp) {
-        struct warmup *w = userp;
-
+static void on_response(struct inner_request *r, struct response *response, uint32_t flags) {
+        (void)flags;
         /* A decoupled model may fail before its final response. */
         if (response != NULL && response->error != NULL)
-                keep_error(w, response->error);
+                keep_error(r->owner, response->error);
         response_free(response);
-        if ((flags & RESPONSE_FINAL) != 0)
-                end_one(w);
 }
 
-static void on_release(struct request *req, uint32_t flags, void *userp) {
-        (void)req;
-        (void)flags;
-        end_one(userp);
-}
+static void on_end(struct inner_request *r) {
+        struct warmup *w = r->owner;
 
-/* The signature of allocator_alloc_fn. */
-static struct error *allocate(struct response_allocator *allocator, const char *tensor,
-                              size_t byte_size, enum memory_type type, int64_t id, void *userp,
-                              void **buffer, void **buffer_userp, enum memory_type *actual_type,
-                              int64_t *actual_id) {
-        (void)allocator;
-        (void)type;
-        (void)id;
-        (void)userp;
-        *buffer = byte_size > 0 ? try_alloc(byte_size) : NULL;
-        *buffer_userp = NULL;
-        *actual_type = MEMORY_CPU;
-        *actual_id = 0;
-        if (*buffer == NULL && byte_size > 0)
-                return error_new(ERR_UNAVAILABLE, "out of memory for output '%s'", tensor);
-        return NULL;
-}
-
-static struct error *give_back(struct response_allocator *allocator, void *buffer,
-                               void *buffer_userp, size_t byte_size, enum memory_type type,
-                               int64_t id) {
-        (void)allocator;
-        (void)buffer_userp;
-        (void)byte_size;
-        (void)type;
-        (void)id;
-        free(buffer);
-        return NULL;
+        MUTEX_GUARD(&w->lock);
+        w->n_running--;
+        cond_signal(&w->ended);
 }
 
 static struct error *add_input(struct warmup *w, struct request *req, size_t index) {
@@ -107,56 +70,73 @@ static struct error *add_input(struct warmup *w, struct request *req, size_t ind
         return request_append_bytes(req, name, w->bytes[index].bytes, &attributes, NULL);
 }
 
-static struct error *make_request(struct warmup *w, struct request **ret) {
-        static const struct response_allocator allocator = { .alloc = allocate,
-                                                             .release = give_back };
-        struct request                        *req = request_new(w->model);
-        struct error                          *err = NULL;
+/* An input that the server adds to requests of sequences, and that a sample may give instead: there
+ * is no sequence. */
+static bool is_control(const struct warmup *w, const char *name) {
+        const Inference__ModelConfig *pb = w->model->config->pb;
 
-        if (req == NULL)
-                return error_new(ERR_UNAVAILABLE, "out of memory for a warmup request");
-        *ret = req;
-        for (size_t i = 0; i < w->sample->n_inputs && err == NULL; i++)
-                err = add_input(w, req, i);
-        TRY(err);
-        req->allocator = &allocator;
-        req->on_response = on_response;
-        req->on_response_userp = w;
-        req->on_release = on_release;
-        req->on_release_userp = w;
-        TRY(request_prepare(req));
-        req->times.request_start_ns = req->times.queue_start_ns = clock_now_ns();
-        atomic_fetch_add(&w->model->n_in_flight, 1);
-        atomic_store(&req->state, REQUEST_EXECUTING);
-        w->n_open += 2; /* its final response and its release */
+        if (pb->scheduling_choice_case !=
+            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
+                return false;
+        for (size_t i = 0; i < pb->sequence_batching->n_control_input; i++)
+                if (strcmp(pb->sequence_batching->control_input[i]->name, name) == 0)
+                        return true;
+        return false;
+}
+
+static struct error *add_inputs(struct warmup *w, struct request *req, bool are_controls) {
+        for (size_t i = 0; i < w->sample->n_inputs; i++)
+                if (is_control(w, w->sample->inputs[i]->key) == are_controls)
+                        TRY(add_input(w, req, i));
         return NULL;
+}
+
+static struct error *make_request(struct warmup *w, struct inner_request **ret) {
+        static const struct inner_request_ops ops = { .on_response = on_response,
+                                                      .on_end = on_end };
+        struct inner_request                 *r = inner_request_new(w->model, &ops, w);
+
+        if (r == NULL)
+                return error_new(ERR_UNAVAILABLE, "out of memory for a warmup request");
+        *ret = r;
+        TRY(add_inputs(w, r->request, false));
+        TRY(inner_request_prepare(r));
+        return add_inputs(w, r->request, true); /* no inputs of the model: nothing to check */
+}
+
+/* The n requests as one batch. */
+static struct error *execute(struct warmup *w, struct executor *executor, struct request **batch,
+                             uint32_t n) {
+        for (uint32_t i = 0; i < n; i++) {
+                inner_request_begin(w->requests[i]);
+                batch[i] = w->requests[i]->request;
+        }
+        w->n_running = n;
+        executor->ops->execute(executor, batch, n);
+        MUTEX_GUARD(&w->lock);
+        while (w->n_running > 0)
+                cond_wait(&w->ended, &w->lock);
+        return STEAL(w->error);
 }
 
 /* All requests of the sample as one batch. */
 static struct error *run_once(struct warmup *w, struct executor *executor) {
-        uint32_t      n = w->sample->batch_size;
-        uint32_t      n_made = 0;
-        struct error *err = NULL;
+        uint32_t         n = w->sample->batch_size;
+        uint32_t         n_made = 0;
+        struct request **batch = try_alloc((size_t)n * sizeof(struct request *));
+        struct error    *err = NULL;
 
-        w->requests = try_zalloc(((size_t)n + 1) * sizeof(*w->requests));
-        if (w->requests == NULL)
-                return error_new(ERR_UNAVAILABLE, "out of memory for %u warmup requests", n);
+        w->requests = try_zalloc((size_t)n * sizeof(struct inner_request *));
+        if (batch == NULL || w->requests == NULL)
+                err = error_new(ERR_UNAVAILABLE, "out of memory for %u warmup requests", n);
         while (n_made < n && err == NULL)
                 err = make_request(w, &w->requests[n_made++]);
-        if (err == NULL) {
-                executor->ops->execute(executor, w->requests, n);
-                mutex_lock(&w->lock);
-                while (w->n_open > 0)
-                        cond_wait(&w->ended, &w->lock);
-                err = STEAL(w->error);
-                mutex_unlock(&w->lock);
-        } else {
-                atomic_fetch_sub(&w->model->n_in_flight, w->n_open / 2);
-                w->n_open = 0;
-        }
+        if (err == NULL)
+                err = execute(w, executor, batch, n);
         for (uint32_t i = 0; i < n_made; i++)
-                request_free(w->requests[i]);
+                inner_request_free(w->requests[i]);
         free(STEAL(w->requests));
+        free(batch);
         return err;
 }
 

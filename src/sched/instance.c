@@ -8,10 +8,10 @@
 #include "infer/trace.h"
 #include "sched/rate_limiter.h"
 
-struct instance *instance_new(struct pull_scheduler *s, struct executor *executor) {
+struct instance *instance_new(struct pull_engine *e, struct executor *executor) {
         struct instance *in = mem_zalloc(sizeof(*in));
 
-        in->scheduler = s;
+        in->engine = e;
         in->executor = executor;
         cond_init(&in->wake);
         list_node_init(&in->idle_node);

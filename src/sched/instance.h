@@ -10,8 +10,8 @@
  *
  * With a rate limiter it needs a turn to leave IDLE, and gives it back afterwards.
  *
- * Ownership.  Owned by its scheduler; borrows its executor from the loader.
- * Threads.  Fields are guarded by the scheduler's lock, but for what only the runner touches.
+ * Ownership.  Owned by its engine; borrows its executor from the loader.
+ * Threads.  Fields are guarded by the engine's lock, except what only the runner touches.
  */
 #pragma once
 
@@ -24,27 +24,30 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct pull_scheduler;
+struct pull_engine;
 struct rate_claim;
 struct request;
 
+enum instance_turn { TURN_NONE, TURN_GIVEN, TURN_EXECUTED };
+
 struct instance {
-        struct pull_scheduler *scheduler; /* borrowed: the owner */
+        struct pull_engine    *engine;    /* borrowed: the owner */
         struct executor       *executor;  /* borrowed: the loader's */
         struct thread          thread;
         struct cond            wake;
         struct list_node       idle_node; /* linked while idle */
         bool                   is_borrowed;
-        bool                   is_leaving; /* runs nothing more */
-        bool                   has_turn;   /* of the rate limiter, not used yet */
-        struct rate_claim     *claim;      /* owned; NULL: nothing is limited */
-        uint64_t               watch_until_ns; /* while it is the scheduler's watcher */
+        bool                   is_continuing; /* its thread runs what was put off */
+        bool                   is_leaving;    /* runs nothing more */
+        enum instance_turn     turn;          /* of the rate limiter */
+        struct rate_claim     *claim;         /* owned; NULL: nothing is limited */
+        uint64_t               watch_until_ns; /* while it is the engine's watcher */
 
         struct request **batch; /* owned array; the runner's */
         uint32_t         cap_batch;
 };
 
-struct instance *instance_new(struct pull_scheduler *s, struct executor *executor);
+struct instance *instance_new(struct pull_engine *e, struct executor *executor);
 void             instance_free(struct instance *in); /* its thread must have ended; no lock held */
 
 /* Runs the n requests linked by queued.next on the calling thread; returns how long it took. */

@@ -174,10 +174,14 @@ void rate_claim_end(struct rate_claim *c, enum rate_turn_use use) {
         pick_all_locked(l);
 }
 
+bool rate_limiter_has_turns(const struct rate_limiter *l) {
+        return atomic_load(&l->n_untold) > 0;
+}
+
 void rate_limiter_deliver(struct rate_limiter *l) {
         struct list_node *node;
 
-        if (atomic_load(&l->n_untold) == 0)
+        if (!rate_limiter_has_turns(l))
                 return;
         mutex_lock(&l->lock);
         while ((node = list_first(&l->turns)) != NULL) {

@@ -71,5 +71,7 @@ void rate_group_withdraw(struct rate_group *g);
 enum rate_turn_use { RATE_TURN_UNUSED, RATE_TURN_EXECUTED };
 void rate_claim_end(struct rate_claim *c, enum rate_turn_use use);
 
+/* Whether there are turns that deliver would tell of. */
+bool rate_limiter_has_turns(const struct rate_limiter *l);
 /* Calls on_turn() for those whose turn it has become. Without any, costs one load. */
 void rate_limiter_deliver(struct rate_limiter *l);

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sched/sched_setup.h"
 
-#include "base/clock.h"
 #include "config/model_config.h"
 #include "infer/model.h"
-#include "sched/pull_scheduler.h"
+#include "sched/policy.h"
+#include "sched/pull_engine.h"
 #include "sched/sched_options.h"
 
 struct error *sched_default_new(const struct sched_setup *setup, struct scheduler **ret) {
-        struct batch_policy policy = { .max_batch_size = setup->model->io->max_batch_size };
-        struct pull_options options = { .policy = &policy, .one_by_one = true };
+        struct pull_options options = { .policy = policy_single_new() };
 
         TRY(sched_options_read(setup, &options));
-        return pull_scheduler_new(&options, ret);
+        return pull_engine_new(&options, ret);
 }
 
 /* What the configuration chooses and this build does not have, or NULL. */
 static const char *find_missing(const struct model_config *config) {
         switch (config->pb->scheduling_choice_case) {
         case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING:
-                return "sequence_batching";
+                return config->pb->sequence_batching->n_state > 0 ? "sequence_batching.state" : NULL;
         case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING:
                 return "ensemble_scheduling";
         default: return NULL;
@@ -40,8 +39,11 @@ struct error *sched_new(const struct sched_setup *setup, struct scheduler **ret)
         const struct model *model = setup->model;
 
         TRY(sched_check(model->name, model->config));
-        if (model->config->pb->scheduling_choice_case ==
-            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)
+        switch (model->config->pb->scheduling_choice_case) {
+        case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:
                 return sched_dynamic_new(setup, ret);
-        return sched_default_new(setup, ret);
+        case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING:
+                return sched_sequence_new(setup, ret);
+        default: return sched_default_new(setup, ret);
+        }
 }

@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sched/sched_setup.h"
 
-#include "base/clock.h"
+#include "config/batch_policy.h"
 #include "infer/model.h"
-#include "sched/pull_scheduler.h"
+#include "sched/policy.h"
+#include "sched/pull_engine.h"
 #include "sched/sched_options.h"
 
 struct error *sched_dynamic_new(const struct sched_setup *setup, struct scheduler **ret) {
-        struct batch_policy policy;
-        struct pull_options options = { .policy = &policy, .filter = setup->filter };
+        const struct model           *model = setup->model;
+        struct batch_policy           batching;
+        struct pull_options           options = { 0 };
+        struct policy_dynamic_options rules = {
+                .batching = &batching,
+                .filter = setup->filter,
+                .equal_shapes = model->needs_equal_shapes,
+        };
 
         TRY(sched_options_read(setup, &options));
-        TRY(batch_policy_init(&policy, setup->model->config));
-        struct error *err = pull_scheduler_new(&options, ret);
-
-        batch_policy_done(&policy); /* moved out of on success */
-        return err;
+        TRY(sched_options_read_delay(&rules.n_delayed));
+        TRY(batch_policy_init(&batching, model->config));
+        options.policy = policy_dynamic_new(&rules);
+        return pull_engine_new(&options, ret);
 }

@@ -5,8 +5,10 @@
 #include "base/str.h"
 #include "config/model_config.h"
 #include "infer/model.h"
-#include "sched/pull_scheduler.h"
+#include "sched/pull_engine.h"
 #include "sched/sched_setup.h"
+
+#include <stdlib.h>
 
 #define MAX_INLINE_LIMIT_US UINT64_C(1000000)
 
@@ -59,6 +61,26 @@ struct error *sched_options_check(const char *model, const struct model_config *
                                       read_inline_execution(model, config, &when)));
         return model_config_at_parameter(config, "inline_limit_us",
                                          read_inline_limit(model, config, &limit_ns));
+}
+
+static struct error *read_n_requests(const char *variable, uint64_t *ret_n_requests) {
+        const char *value = getenv(variable);
+        uint64_t    n = 0;
+
+        if (value != NULL && !str_to_u64(str_of(value), &n))
+                return error_new(ERR_INVALID_ARG,
+                                 "environment variable %s must be a number of requests, got '%s'",
+                                 variable, value);
+        *ret_n_requests = n;
+        return NULL;
+}
+
+struct error *sched_options_read_delay(uint64_t *ret_n_requests) {
+        return read_n_requests("TRITONSERVER_DELAY_SCHEDULER", ret_n_requests);
+}
+
+struct error *sched_options_read_backlog_delay(uint64_t *ret_n_requests) {
+        return read_n_requests("TRITONSERVER_BACKLOG_DELAY_SCHEDULER", ret_n_requests);
 }
 
 struct error *sched_options_read(const struct sched_setup *setup, struct pull_options *ret) {

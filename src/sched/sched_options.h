@@ -3,10 +3,19 @@
  *
  *   inline_execution     auto (default), never, always: run to completion on the submitting thread
  *   inline_limit_us      auto: only while executions take less than this on average (default 50)
+ *
+ * and, as in the reference server, for tests that want a full queue:
+ *
+ *   TRITONSERVER_DELAY_SCHEDULER=n   in the environment: a dynamic batcher forms no batch before n
+ *                                    requests are queued, once after each load of a model; of
+ *                                    sequences, the strategy `direct` counts those of all slots
+ *   TRITONSERVER_BACKLOG_DELAY_SCHEDULER=n   and `direct` waits for n requests in the backlog, too
  */
 #pragma once
 
 #include "base/error.h"
+
+#include <stdint.h>
 
 struct model_config;
 struct pull_options;
@@ -14,6 +23,11 @@ struct sched_setup;
 
 /* INVALID_ARG names the parameter and the values allowed. */
 struct error *sched_options_check(const char *model, const struct model_config *config) NODISCARD;
+
+/* TRITONSERVER_DELAY_SCHEDULER, 0 without it. INVALID_ARG names the variable and what it says. */
+struct error *sched_options_read_delay(uint64_t *ret_n_requests) NODISCARD;
+/* TRITONSERVER_BACKLOG_DELAY_SCHEDULER, as above. */
+struct error *sched_options_read_backlog_delay(uint64_t *ret_n_requests) NODISCARD;
 
 /* Fills in all but the policy. Errors as above. */
 struct error *sched_options_read(const struct sched_setup *setup, struct pull_options *ret);

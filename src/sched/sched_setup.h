@@ -29,6 +29,10 @@ struct error *sched_default_new(const struct sched_setup *setup, struct schedule
 /* Batches by preferred size and delay, priorities, queue policies: dynamic_batching. */
 struct error *sched_dynamic_new(const struct sched_setup *setup, struct scheduler **ret);
 
+/* Requests of a sequence one after the other on one instance: sequence_batching, see
+ * sched/sequence.h. */
+struct error *sched_sequence_new(const struct sched_setup *setup, struct scheduler **ret);
+
 /* Whether sched_new() can serve a model of that configuration, before anything is made of it.
  * UNSUPPORTED names a choice that this build lacks, INVALID_ARG a parameter. */
 struct error *sched_check(const char *model, const struct model_config *config) NODISCARD;

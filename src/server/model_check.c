@@ -16,18 +16,78 @@
 
 #include <string.h>
 
+/* What says which backend a model has. */
+#define BACKEND_FIELDS "platform backend runtime default_model_filename"
+
 /* The file, or the directory when there is no file. */
 static const char *place_of(const struct model_check *c) {
         return c->config_path != NULL ? c->config_path : c->directory;
 }
 
 /* Takes `err`, which may be NULL; false if it was one. */
-static bool note(struct model_check *c, struct error *err) {
-        bool       is_fine = err == NULL;
+static bool add(struct model_check *c, struct error *err) {
         struct str text = c->config_path != NULL ? strbuf_str(&c->text) : str_range(NULL, 0);
 
-        problem_list_add(&c->problems, place_of(c), text, err);
-        return is_fine;
+        if (err == NULL)
+                return true;
+        if (c->problems.n_errors < MODEL_CHECK_MAX_ERRORS) {
+                problem_list_add(&c->problems, place_of(c), text, pb_recovery_patches(&c->recovery),
+                                 err);
+                return false;
+        }
+        error_free(err);
+        c->recovery.is_cut = true;
+        return false;
+}
+
+static bool is_doubtful(const struct model_check *c, struct str path) {
+        return pb_doubts_touch(&c->recovery.doubts, path);
+}
+
+static bool has_doubts(const struct model_check *c) {
+        return c->recovery.n_errors > 0;
+}
+
+/* What the check of one field found that also depends on `others`, paths with blanks between them.
+ * As add(); true when nothing can be said. */
+static bool note_field(struct model_check *c, const char *others, struct error *err) {
+        struct str path, rest = str_of(others);
+
+        if (err == NULL || !has_doubts(c))
+                return add(c, err);
+        if (is_doubtful(c, err->field != NULL ? str_of(err->field) : STR_LIT(""))) {
+                error_free(err);
+                return true;
+        }
+        while (rest.len > 0) {
+                rest = str_split(rest, ' ', &path);
+                if (!is_doubtful(c, path))
+                        continue;
+                error_free(err);
+                return true;
+        }
+        return add(c, err);
+}
+
+/* The same, and depends on all that the field is in: "input[0]". */
+static bool note_with(struct model_check *c, const char *others, struct error *err) {
+        struct str whole;
+
+        if (err == NULL || err->field == NULL)
+                return note_field(c, others, err);
+        str_split(str_of(err->field), '.', &whole);
+        if (!is_doubtful(c, whole))
+                return note_field(c, others, err);
+        error_free(err);
+        return true;
+}
+
+static bool note(struct model_check *c, struct error *err) {
+        return note_with(c, "", err);
+}
+
+static void on_mistake(void *owner, struct error *err) {
+        add(owner, err);
 }
 
 static struct error *read_config(struct model_check *c) {
@@ -39,7 +99,7 @@ static struct error *read_config(struct model_check *c) {
                 return NULL;
         }
         TRY(file_read(c->config_path, MODEL_CONFIG_TEXT_MAX_BYTES, &c->text));
-        return model_config_read_text(strbuf_str(&c->text), NULL, &c->config);
+        return model_config_read_all(&c->recovery, strbuf_str(&c->text), &c->config);
 }
 
 /* The directory has one of each name. Takes `err`. */
@@ -92,8 +152,7 @@ static void check_agents(struct model_check *c) {
         for (size_t i = 0; agents != NULL && i < agents->n_agents; i++) {
                 const char   *name = agents->agents[i]->name;
                 AUTO_CHARS    path = NULL;
-                struct error *err =
-                        agent_registry_find(c->options->agents, name, c->name, &path);
+                struct error *err = agent_registry_find(c->options->agents, name, c->name, &path);
 
                 if (err != NULL)
                         err = suggest(c->options->agent_directory, name, err);
@@ -104,7 +163,8 @@ static void check_agents(struct model_check *c) {
 static void check_batching_library(struct model_check *c) {
         /* Agents may put the model elsewhere. */
         if (c->config->pb->model_repository_agents == NULL)
-                note(c, batch_strategy_check(c->config, c->directory));
+                note_with(c, "dynamic_batching model_repository_agents",
+                          batch_strategy_check(c->config, c->directory));
 }
 
 /* Without the backend's own preferences, which only an open one has. */
@@ -117,20 +177,32 @@ static struct error *check_groups(struct model_check *c) {
 
 static struct error *assume_complete(const struct model_check *c, struct model_config **ret) {
         TRY(model_config_copy(c->config, ret));
-        return c->options->auto_complete ? model_config_assume_complete(*ret) : NULL;
+        if (c->options->auto_complete || is_doubtful(c, STR_LIT("input")) ||
+            is_doubtful(c, STR_LIT("output")))
+                return model_config_assume_complete(*ret);
+        return NULL;
+}
+
+/* A dimension is wrong whatever else is; of the rest one field is checked against another. */
+static void note_tensor(struct model_check *c, struct error *err) {
+        if (err != NULL && err->field != NULL &&
+            (strstr(err->field, "].dims") != NULL || strstr(err->field, "].data_type") != NULL))
+                note_field(c, "", err);
+        else
+                note_with(c, "max_batch_size platform backend", err);
 }
 
 /* What the backend may complete is not missed. */
 static void check_io(struct model_check *c) {
         AUTO_MODEL_CONFIG assumed = NULL;
 
-        if (!note(c, assume_complete(c, &assumed)))
+        if (!add(c, assume_complete(c, &assumed)))
                 return;
         for (size_t i = 0; i < assumed->pb->n_input; i++)
-                note(c, model_config_check_input(assumed, i));
+                note_tensor(c, model_config_check_input(assumed, i));
         for (size_t i = 0; i < assumed->pb->n_output; i++)
-                note(c, model_config_check_output(assumed, i));
-        note(c, model_config_check_batch_io(assumed));
+                note_tensor(c, model_config_check_output(assumed, i));
+        note_with(c, "input output", model_config_check_batch_io(assumed));
 }
 
 static struct error *check_labels(const struct model_check *c) {
@@ -165,7 +237,7 @@ static struct error *check_warmup_files(const struct model_check *c) {
 static void check_warmup(struct model_check *c) {
         /* A sample with a wrong shape has no right size of its file. */
         if (note(c, model_config_check_warmup(c->config)) &&
-            note(c, model_config_review_warmup(c->config)))
+            note_with(c, "input", model_config_review_warmup(c->config)))
                 note(c, check_warmup_files(c));
 }
 
@@ -175,34 +247,64 @@ static void pick_versions(struct model_check *c, struct version_scan *scan) {
                 problem_list_warn(&c->problems, c->directory, scan->warnings[i]);
 }
 
+/* The fields that the rules of batching look at besides the one that they name. */
+static const char *scheduling_fields(const struct model_check *c) {
+        if (c->config->pb->scheduling_choice_case ==
+            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)
+                return "max_batch_size dynamic_batching.priority_levels "
+                       "dynamic_batching.default_priority_level dynamic_batching.preserve_ordering "
+                       "dynamic_batching.default_queue_policy "
+                       "dynamic_batching.priority_queue_policy";
+        return "max_batch_size platform backend input output instance_group optimization "
+               "model_warmup sequence_batching ensemble_scheduling";
+}
+
+static bool check_rules(struct model_check *c) {
+        const struct model_config *config = c->config;
+
+        return note_with(c, BACKEND_FIELDS, model_config_check_platform(config)) &&
+               note(c, model_config_check_general(config)) &&
+               note_field(c, scheduling_fields(c), model_config_check_scheduling(config)) &&
+               note_with(c, "model_transaction_policy sequence_batching",
+                         model_config_check_cache(config)) &&
+               note(c, model_config_check_metrics(config));
+}
+
 static void check_config(struct model_check *c, struct version_scan *scan) {
-        bool is_general = note(c, model_config_check(c->config));
+        bool is_general = check_rules(c);
         bool has_backend = !model_config_is_ensemble(c->config);
 
         note(c, model_config_check_name(c->config, c->name));
         pick_versions(c, scan);
         if (is_general)
-                note(c, sched_check(c->name, c->config));
+                note_with(c, "max_batch_size " BACKEND_FIELDS, sched_check(c->name, c->config));
         if (config_text_is_set(c->config->pb->backend) || (is_general && has_backend))
-                note(c, check_backend(c));
+                note_with(c, BACKEND_FIELDS, check_backend(c));
         check_agents(c);
         check_batching_library(c);
-        note(c, check_groups(c));
+        note_with(c, BACKEND_FIELDS, check_groups(c));
         check_io(c);
         note(c, model_config_review_names(c->config));
-        note(c, model_config_check_states(c->config));
+        note_with(c, "instance_group", model_config_check_states(c->config));
         check_warmup(c);
-        note(c, check_labels(c));
+        note_field(c, "", check_labels(c));
+}
+
+/* The text itself, and what is made of it. */
+static bool fill_config(struct model_check *c, const char *first_file) {
+        if (!add(c, read_config(c)) || c->config == NULL)
+                return false;
+        return note_with(c, BACKEND_FIELDS, model_files_fill(c->config, c->name, first_file)) &&
+               note(c, model_config_normalize(c->config));
 }
 
 static void run(struct model_check *c, struct version_scan *scan) {
         AUTO_CHARS first = NULL;
 
-        if (!note(c, model_files_scan(c->directory, scan, &first)))
+        if (!add(c, model_files_scan(c->directory, scan, &first)))
                 return;
         c->config_path = model_files_find_config(c->options->config_name, c->directory);
-        if (note(c, read_config(c)) && note(c, model_files_fill(c->config, c->name, first)) &&
-            note(c, model_config_normalize(c->config)))
+        if (fill_config(c, first))
                 check_config(c, scan);
 }
 
@@ -210,16 +312,28 @@ void model_check_run(struct model_check *c) {
         struct version_scan scan;
 
         strbuf_init(&c->text, MODEL_CONFIG_TEXT_MAX_BYTES);
+        pb_recovery_init(&c->recovery, on_mistake, c);
         version_scan_init(&scan);
         run(c, &scan);
         problem_list_sort(&c->problems);
+        if (c->recovery.is_cut)
+                problem_list_add(&c->problems, place_of(c), str_range(NULL, 0),
+                                 pb_recovery_patches(&c->recovery),
+                                 error_new(ERR_INVALID_ARG,
+                                           "there may be more mistakes: the check ended early"));
         version_scan_done(&scan);
+}
+
+void model_check_refuse(struct model_check *c, struct error *err) {
+        note(c, err);
+        problem_list_sort(&c->problems);
 }
 
 void model_check_done(struct model_check *c) {
         version_pick_done(&c->versions);
         problem_list_done(&c->problems);
         model_config_free(c->config);
+        pb_recovery_done(&c->recovery);
         strbuf_done(&c->text);
         free(c->config_path);
 }

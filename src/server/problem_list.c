@@ -2,7 +2,6 @@
 #include "server/problem_list.h"
 
 #include "base/mem.h"
-#include "codec/pb_text_lexer.h"
 #include "config/model_config.h"
 
 void problem_list_done(struct problem_list *l) {
@@ -38,7 +37,7 @@ static const char *read_place(const char *message, struct pb_place *ret) {
 }
 
 void problem_list_add(struct problem_list *l, const char *file, struct str text,
-                      struct error *err) {
+                      struct pb_patches patches, struct error *err) {
         struct pb_place place = { 0, 0 };
         const char     *message;
         struct problem *p;
@@ -47,7 +46,7 @@ void problem_list_add(struct problem_list *l, const char *file, struct str text,
                 return;
         message = read_place(err->message, &place);
         if (message == NULL && err->field != NULL && text.ptr != NULL &&
-            !model_config_find_place(text, err->field, &place))
+            !model_config_find_place(text, patches, err->field, &place))
                 place = (struct pb_place){ 0, 0 };
         p = add(l, file, message != NULL ? message : err->message);
         p->line = place.line;

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "codec/json_writer.h"
+#include "codec/pb_text_lexer.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,10 +31,11 @@ struct problem_list {
 
 void problem_list_done(struct problem_list *l);
 
-/* `text` is that of `file`, to find where the field of the error stands; ptr NULL when there is
- * none. An error of pb_text_read() without a file name tells its place itself. Takes `err`; NULL
- * adds nothing. */
-void problem_list_add(struct problem_list *l, const char *file, struct str text, struct error *err);
+/* `text` is that of `file`, to find where the field of the error stands, and `patches` those that
+ * it was read with; ptr NULL when there is none. An error of pb_text_read() without a file name
+ * has its place in its message. Takes `err`; NULL adds nothing. */
+void problem_list_add(struct problem_list *l, const char *file, struct str text,
+                      struct pb_patches patches, struct error *err);
 void problem_list_warn(struct problem_list *l, const char *file, const char *message);
 
 /* In the order of their places; what is about files as a whole comes last. */

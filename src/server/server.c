@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/reserve.h"
 #include "base/timer.h"
 #include "cache/cache_library.h"
 #include "cache/response_cache.h"
@@ -94,6 +95,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                            .ready = &s->ready,
                            .server = s,
                            .auto_complete = !o->strict_model_config,
+                           .allows_sent_code = o->allow_uploaded_backends,
                            .config_name = o->model_config_name },
                 .paths = (const char *const *)o->repository_paths.items,
                 .n_paths = o->repository_paths.n_items,
@@ -170,10 +172,19 @@ static struct error *load_models(struct server *s, const struct server_options *
         return err;
 }
 
+static enum server_state state_after_start(struct server *s) {
+        if (repo_is_readable(s->repo))
+                return SERVER_READY;
+        log_error("no model repository can be read: the server serves no models until it is "
+                  "started again");
+        return SERVER_FAILED;
+}
+
 struct error *server_new(const struct server_options *o, struct server **ret) {
         struct server *s = mem_zalloc(sizeof(*s));
         struct error  *err;
 
+        reserve_open();
         atomic_init(&s->state, SERVER_INITIALIZING);
         notice_init(&s->ready);
         s->id = mem_strdup(o->id);
@@ -192,7 +203,7 @@ struct error *server_new(const struct server_options *o, struct server **ret) {
                 return err;
         }
         error_free(err);
-        atomic_store(&s->state, SERVER_READY);
+        atomic_store(&s->state, state_after_start(s));
         notice_announce(&s->ready);
         *ret = s;
         return NULL;
@@ -260,6 +271,13 @@ void server_free(struct server *s) {
         notice_done(&s->ready);
         free(s->id);
         free(s);
+        reserve_close();
+}
+
+struct error *server_no_memory(void) {
+        static struct error full = ERROR_STATIC(ERR_UNAVAILABLE, "out of memory");
+
+        return &full;
 }
 
 bool server_is_live(const struct server *s) {
@@ -272,9 +290,24 @@ bool server_is_ready(struct server *s) {
         return !s->strict_readiness || repo_all_ready(s->repo);
 }
 
+static COLD struct error *not_ready(void) {
+        return error_new_text(ERR_UNAVAILABLE, "Server not ready");
+}
+
+struct error *server_check_serving(const struct server *s) {
+        if (LIKELY(atomic_load_explicit(&s->state, memory_order_relaxed) == SERVER_READY))
+                return NULL;
+        return not_ready();
+}
+
+struct error *server_check_started(const struct server *s) {
+        return atomic_load(&s->state) == SERVER_FAILED ? not_ready() : NULL;
+}
+
 struct error *server_get_model(struct server *s, const char *name, int64_t version,
                                struct model **ret) {
-        if (UNLIKELY(atomic_load_explicit(&s->state, memory_order_relaxed) != SERVER_READY))
-                return error_new(ERR_UNAVAILABLE, "Server not ready");
+        TRY(server_check_serving(s));
+        if (UNLIKELY(reserve_is_short()))
+                return server_no_memory();
         return repo_get(s->repo, name, version, ret);
 }

@@ -2,6 +2,10 @@
 /* The object that owns everything in the core: TRITONSERVER_Server.
  *
  *     INITIALIZING -> READY -> EXITING -> (freed)
+ *                '--> FAILED ----^
+ *
+ * FAILED: the server was to go on although it could read no repository. It says who it is and that it
+ * is neither live nor ready; anything about models is refused.
  *
  * Ownership.  Owns the repository, the backends, metrics, timers; freed in the reverse order of
  * their creation. Threads.  Any, but for server_new(), server_stop() and server_free().
@@ -34,7 +38,7 @@ struct stats_board;
 struct timer_thread;
 struct trace;
 
-enum server_state { SERVER_INITIALIZING, SERVER_READY, SERVER_EXITING };
+enum server_state { SERVER_INITIALIZING, SERVER_READY, SERVER_FAILED, SERVER_EXITING };
 
 struct server {
         _Atomic int              state; /* enum server_state */
@@ -56,8 +60,8 @@ struct server {
         struct repo             *repo;     /* owned */
 };
 
-/* Blocks until the models are loaded. With exit_on_error, a model that failed is an error:
- * INTERNAL "failed to load all models". */
+/* Blocks until the models are loaded. With exit_on_error, a model that failed is an error: INTERNAL
+ * "failed to load all models"; without it a server that can read no repository is FAILED. */
 struct error *server_new(const struct server_options *options, struct server **ret) NODISCARD;
 /* Refuses new requests, waits for those in flight up to the exit timeout, unloads all models.
  * INTERNAL "Exit timeout expired. Exiting immediately." when it took longer. */
@@ -66,6 +70,10 @@ void          server_free(struct server *s);
 
 bool server_is_live(const struct server *s);
 bool server_is_ready(struct server *s);
+/* UNAVAILABLE "Server not ready" before and after the server's life, and when it is FAILED. */
+struct error *server_check_serving(const struct server *s) NODISCARD;
+/* The same for what is answered while the server exits, too: refused when it is FAILED alone. */
+struct error *server_check_started(const struct server *s) NODISCARD;
 
 /* A request against its model, then to its scheduler. The caller keeps it on error. */
 struct error *server_infer(struct server *s, struct request *req) NODISCARD;
@@ -74,6 +82,9 @@ struct error *server_infer(struct server *s, struct request *req) NODISCARD;
 struct error *server_infer_traced(struct server *s, struct request *req, struct trace *t) NODISCARD;
 
 /* A new reference. UNAVAILABLE "Server not ready" before and after the server's life. */
+/* Static, for when the memory of the process is used up. */
+struct error *server_no_memory(void);
+
 struct error *server_get_model(struct server *s, const char *name, int64_t version,
                                struct model **ret) NODISCARD;
 
@@ -91,8 +102,8 @@ struct error *server_model_index(struct server *s, bool only_ready, struct messa
 /* Names of models in requests: what file systems take. */
 #define MODEL_NAME_MAX_BYTES 255
 
-/* Mode EXPLICIT only, else UNAVAILABLE; see repo_load() and repo_unload(). INVALID_ARG for a name
- * that is none. `o` may be NULL. Block until it is done. */
+/* Mode EXPLICIT only, else UNAVAILABLE; see repo_load() and repo_unload(). Loading answers INVALID_ARG
+ * for a name that is none. `o` may be NULL. Block until it is done. */
 struct error *server_load_model(struct server *s, const char *name, const struct repo_override *o)
         NODISCARD;
 struct error *server_unload_model(struct server *s, const char *name) NODISCARD;

@@ -4,10 +4,12 @@
 #include "backend/backend_registry.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "config/model_config.h"
 #include "config/version_policy.h"
 #include "infer/message.h"
 #include "repo/agent.h"
 #include "repo/model_files.h"
+#include "repo/model_graph.h"
 #include "server/model_check.h"
 #include "server/server_options.h"
 
@@ -15,6 +17,7 @@
 
 struct check_run {
         struct model_check_options options;
+        struct model_graph        *graph; /* owned; of the models that were checked so far */
         struct json_writer         writer;
 };
 
@@ -55,11 +58,33 @@ static struct error *is_model(const struct check_run *r, const char *directory, 
         return NULL;
 }
 
+/* The models of an ensemble's steps; with the last model of a cycle, the cycle is found. */
+static struct error *check_steps(struct check_run *r, const struct model_check *c) {
+        const Inference__ModelConfig *pb = c->config != NULL ? c->config->pb : NULL;
+        struct model_order            order;
+        const char                  **needs;
+        struct error                 *err;
+
+        if (pb == NULL ||
+            pb->scheduling_choice_case !=
+                    INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING)
+                return NULL;
+        needs = mem_alloc((pb->ensemble_scheduling->n_step + 1) * sizeof(const char *));
+        for (size_t i = 0; i < pb->ensemble_scheduling->n_step; i++)
+                needs[i] = pb->ensemble_scheduling->step[i]->model_name;
+        model_graph_set(r->graph, c->name, needs, pb->ensemble_scheduling->n_step);
+        free(needs);
+        err = model_graph_order(r->graph, &c->name, 1, &order);
+        model_order_done(&order);
+        return error_at(err, "ensemble_scheduling");
+}
+
 static struct error *check_model(struct check_run *r, const char *directory, const char *name) {
         struct model_check check = { .options = &r->options, .name = name, .directory = directory };
         struct error      *err;
 
         model_check_run(&check);
+        model_check_refuse(&check, check_steps(r, &check));
         err = model_check_print(&check, &r->writer);
         model_check_done(&check);
         return err;
@@ -135,8 +160,10 @@ struct error *server_check_models(const struct server_options *options, const ch
         struct error    *err;
 
         strbuf_init(&json, 0);
+        r.graph = model_graph_new();
         json_writer_init(&r.writer, &json);
         err = check_path(&r, path);
+        model_graph_free(r.graph);
         agent_registry_free(agents);
         backend_registry_free(backends);
         TRY(err);

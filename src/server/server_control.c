@@ -3,13 +3,13 @@
  */
 #include "server/server.h"
 
+#include "base/reserve.h"
 #include "base/str.h"
 #include "repo/repo.h"
 
 /* As the reference server's, for the modes "none" and "poll" alike. */
 static struct error *check_explicit(const struct server *s) {
-        if (atomic_load(&s->state) != SERVER_READY)
-                return error_new_text(ERR_UNAVAILABLE, "Server not ready");
+        TRY(server_check_serving(s));
         if (s->control_mode != MODEL_CONTROL_EXPLICIT)
                 return error_new_text(ERR_UNAVAILABLE,
                                       "explicit model load / unload is not allowed if polling is "
@@ -18,7 +18,9 @@ static struct error *check_explicit(const struct server *s) {
 }
 
 static bool may_leave_directory(struct str name) {
-        if (str_is(name, ".") || str_starts(name, STR_LIT("..")))
+        struct str bare = str_trim(name);
+
+        if (str_is(bare, ".") || str_is(bare, ".."))
                 return true;
         for (size_t i = 0; i < name.len; i++)
                 if (name.ptr[i] == '/' || name.ptr[i] == '\\' || (unsigned char)name.ptr[i] < ' ')
@@ -26,10 +28,12 @@ static bool may_leave_directory(struct str name) {
         return name.len > MODEL_NAME_MAX_BYTES;
 }
 
+/* Of a model that is to be loaded. Unloading needs no such check: no model that is there has such a
+ * name, and unloading one that is not there succeeds. */
 static struct error *check_name(const char *name) {
         struct str s = str_of(name);
 
-        if (s.len == 0)
+        if (str_trim(s).len == 0)
                 return error_new_text(ERR_INVALID_ARG, "Model name cannot be empty. Please enter a "
                                                        "valid name to deploy.");
         if (may_leave_directory(s))
@@ -44,21 +48,20 @@ struct error *server_load_model(struct server *s, const char *name,
                                 const struct repo_override *o) {
         TRY(check_explicit(s));
         TRY(check_name(name));
+        if (reserve_is_short())
+                return server_no_memory();
         return repo_load(s->repo, name, o);
 }
 
 struct error *server_unload_model(struct server *s, const char *name) {
         TRY(check_explicit(s));
-        TRY(check_name(name));
         return repo_unload(s->repo, name);
 }
 
 static struct error *check_poll(const struct server *s) {
         if (s->control_mode != MODEL_CONTROL_POLL)
                 return error_new_text(ERR_UNAVAILABLE, "polling is disabled");
-        if (atomic_load(&s->state) != SERVER_READY)
-                return error_new_text(ERR_UNAVAILABLE, "Server not ready");
-        return NULL;
+        return server_check_serving(s);
 }
 
 struct error *server_poll(struct server *s) {
@@ -75,6 +78,7 @@ struct error *server_start_poll(struct server *s) {
 
 struct error *server_register_repository(struct server *s, const char *path,
                                          const struct repo_name *names, size_t n_names) {
+        TRY(server_check_serving(s));
         if (s->control_mode != MODEL_CONTROL_EXPLICIT)
                 return error_new_text(ERR_UNSUPPORTED,
                                       "repository registration is not allowed if model control "
@@ -83,6 +87,7 @@ struct error *server_register_repository(struct server *s, const char *path,
 }
 
 struct error *server_unregister_repository(struct server *s, const char *path) {
+        TRY(server_check_serving(s));
         if (s->control_mode != MODEL_CONTROL_EXPLICIT)
                 return error_new_text(ERR_UNSUPPORTED,
                                       "repository unregistration is not allowed if model control "

@@ -83,6 +83,7 @@ struct server_options {
         bool                    model_namespacing;
         unsigned                model_load_threads;
         unsigned                model_load_retries;
+        bool                    allow_uploaded_backends; /* and other code of a load request */
         bool                    load_reasons; /* are in errors, not in the log alone */
 
         /* life */

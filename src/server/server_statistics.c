@@ -114,6 +114,7 @@ struct error *server_model_statistics(struct server *s, const char *name, int64_
         struct model     **models;
         size_t             n, n_printed = 0;
 
+        TRY(server_check_started(s));
         TRY(repo_check_name(s->repo, name));
         n = repo_ready_models(s->repo, *name != '\0' ? name : NULL, &models);
         strbuf_init(&out, 0);

@@ -131,6 +131,7 @@ struct error *server_model_index(struct server *s, bool only_ready, struct messa
         AUTO_STRBUF       out = { 0 };
         struct repo_index index;
 
+        TRY(server_check_started(s));
         strbuf_init(&out, 0);
         repo_index_read(s->repo, only_ready, &index);
         repo_index_print(&index, &out);

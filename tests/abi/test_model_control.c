@@ -92,6 +92,23 @@ static void begin(struct place *p, TRITONSERVER_ModelControlMode mode, const cha
         assert_ok(TRITONSERVER_ServerOptionsDelete(options));
 }
 
+/* A server whose only repository is not there, and which is to go on nevertheless. */
+static void begin_unreadable(struct place *p) {
+        struct TRITONSERVER_ServerOptions *options;
+        char                               path[256];
+
+        make_repositories(p);
+        snprintf(path, sizeof(path), "%s/nowhere", p->root);
+        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
+        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, path));
+        assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
+        assert_ok(TRITONSERVER_ServerOptionsSetModelControlMode(
+                options, TRITONSERVER_MODEL_CONTROL_EXPLICIT));
+        assert_ok(TRITONSERVER_ServerOptionsSetExitOnError(options, false));
+        assert_ok(TRITONSERVER_ServerNew(&p->server, options));
+        assert_ok(TRITONSERVER_ServerOptionsDelete(options));
+}
+
 static void end(struct place *p) {
         assert_ok(TRITONSERVER_ServerStop(p->server));
         assert_ok(TRITONSERVER_ServerDelete(p->server));
@@ -144,9 +161,49 @@ static void test_explicit(void **state) {
         end(&p);
 }
 
+/* What can be no model's name is refused with the reason; three dots are a name like others, which
+ * no repository has. Unloading what is not there succeeds, whatever it is called. */
+static void test_names(void **state) {
+        static const char *const blank[] = { "", " ", "  ", "\t" };
+        static const char *const leading_out[] = { ".", "..", " ..", ".. ", "../etc", "a/b",
+                                                   "a\\b", "a\nb" };
+        static const char *const unknown[] = { "...", "..m", " m", "nobody" };
+        struct place             p;
+
+        (void)state;
+        begin(&p, TRITONSERVER_MODEL_CONTROL_EXPLICIT, NULL);
+        for (size_t i = 0; i < sizeof(blank) / sizeof(*blank); i++) {
+                assert_error(TRITONSERVER_ServerLoadModel(p.server, blank[i]),
+                             TRITONSERVER_ERROR_INVALID_ARG,
+                             "Model name cannot be empty. Please enter a valid name to deploy.");
+                assert_ok(TRITONSERVER_ServerUnloadModel(p.server, blank[i]));
+        }
+        for (size_t i = 0; i < sizeof(leading_out) / sizeof(*leading_out); i++) {
+                char text[128];
+
+                snprintf(text, sizeof(text),
+                         "invalid model name '%s', model name must not contain path traversal "
+                         "characters",
+                         leading_out[i]);
+                assert_error(TRITONSERVER_ServerLoadModel(p.server, leading_out[i]),
+                             TRITONSERVER_ERROR_INVALID_ARG, text);
+                assert_ok(TRITONSERVER_ServerUnloadModel(p.server, leading_out[i]));
+        }
+        for (size_t i = 0; i < sizeof(unknown) / sizeof(*unknown); i++) {
+                char text[128];
+
+                snprintf(text, sizeof(text),
+                         "failed to load '%s', failed to poll from model repository", unknown[i]);
+                assert_error(TRITONSERVER_ServerLoadModel(p.server, unknown[i]),
+                             TRITONSERVER_ERROR_INTERNAL, text);
+                assert_ok(TRITONSERVER_ServerUnloadModel(p.server, unknown[i]));
+        }
+        end(&p);
+}
+
 static void test_sent_files(void **state) {
         struct place                         p;
-        struct TRITONSERVER_Parameter       *config, *file, *bad, *odd;
+        struct TRITONSERVER_Parameter       *config, *file, *bad, *odd, *code;
         const struct TRITONSERVER_Parameter *both[2];
 
         (void)state;
@@ -154,6 +211,7 @@ static void test_sent_files(void **state) {
         config = TRITONSERVER_ParameterNew("config", TRITONSERVER_PARAMETER_STRING, sent_config);
         file = TRITONSERVER_ParameterBytesNew("file:7/model", "bytes", 5);
         bad = TRITONSERVER_ParameterBytesNew("file:../7/model", "bytes", 5);
+        code = TRITONSERVER_ParameterBytesNew("file:7/model", "\x7f" "ELF", 4);
         odd = TRITONSERVER_ParameterNew("file:7/model", TRITONSERVER_PARAMETER_STRING, "text");
         both[0] = config;
         both[1] = file;
@@ -170,6 +228,11 @@ static void test_sent_files(void **state) {
                      TRITONSERVER_ERROR_INVALID_ARG,
                      "Invalid file parameter 'file:../7/model', the path must stay within model "
                      "directory.");
+        both[1] = code;
+        assert_error(TRITONSERVER_ServerLoadModelWithParameters(p.server, "m", both, 2),
+                     TRITONSERVER_ERROR_UNSUPPORTED,
+                     "Uploaded code is disabled: 'file:7/model' of model 'm' is a shared object. "
+                     "Start the server with '--allow-uploaded-backends=true' to enable.");
         both[1] = odd;
         assert_error(TRITONSERVER_ServerLoadModelWithParameters(p.server, "m", both, 2),
                      TRITONSERVER_ERROR_INVALID_ARG,
@@ -183,6 +246,7 @@ static void test_sent_files(void **state) {
         TRITONSERVER_ParameterDelete(file);
         TRITONSERVER_ParameterDelete(bad);
         TRITONSERVER_ParameterDelete(odd);
+        TRITONSERVER_ParameterDelete(code);
         end(&p);
 }
 
@@ -214,6 +278,38 @@ static void test_repositories(void **state) {
 }
 
 /* The program decides when to look. */
+static void test_unreadable(void **state) {
+        static const char            not_ready[] = "Server not ready";
+        struct TRITONSERVER_Message *message = NULL;
+        struct place                 p;
+        bool                         is_live = true, is_ready_now = true;
+
+        (void)state;
+        begin_unreadable(&p);
+        assert_ok(TRITONSERVER_ServerIsLive(p.server, &is_live));
+        assert_ok(TRITONSERVER_ServerIsReady(p.server, &is_ready_now));
+        assert_false(is_live);
+        assert_false(is_ready_now);
+        assert_false(is_ready(&p, "m", -1));
+        assert_ok(TRITONSERVER_ServerMetadata(p.server, &message));
+        assert_ok(TRITONSERVER_MessageDelete(message));
+        assert_error(TRITONSERVER_ServerModelIndex(p.server, 0, &message),
+                     TRITONSERVER_ERROR_UNAVAILABLE, not_ready);
+        assert_error(TRITONSERVER_ServerModelStatistics(p.server, "", -1, &message),
+                     TRITONSERVER_ERROR_UNAVAILABLE, not_ready);
+        assert_error(TRITONSERVER_ServerModelMetadata(p.server, "m", -1, &message),
+                     TRITONSERVER_ERROR_UNAVAILABLE, not_ready);
+        assert_error(TRITONSERVER_ServerLoadModel(p.server, "m"), TRITONSERVER_ERROR_UNAVAILABLE,
+                     not_ready);
+        assert_error(TRITONSERVER_ServerUnloadModel(p.server, "m"), TRITONSERVER_ERROR_UNAVAILABLE,
+                     not_ready);
+        assert_error(TRITONSERVER_ServerRegisterModelRepository(p.server, p.root, NULL, 0),
+                     TRITONSERVER_ERROR_UNAVAILABLE, not_ready);
+        assert_error(TRITONSERVER_ServerUnregisterModelRepository(p.server, p.root),
+                     TRITONSERVER_ERROR_UNAVAILABLE, not_ready);
+        end(&p);
+}
+
 static void test_poll(void **state) {
         struct place p;
 
@@ -313,9 +409,11 @@ static void test_none(void **state) {
 
 int main(int argc, char **argv) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_explicit), cmocka_unit_test(test_sent_files),
-                cmocka_unit_test(test_repositories), cmocka_unit_test(test_poll),
+                cmocka_unit_test(test_explicit), cmocka_unit_test(test_names),
+                cmocka_unit_test(test_sent_files), cmocka_unit_test(test_repositories),
+                cmocka_unit_test(test_poll),
                 cmocka_unit_test(test_none), cmocka_unit_test(test_namespaces),
+                cmocka_unit_test(test_unreadable),
         };
 
         if (argc != 2) {

@@ -14,7 +14,8 @@ from grpc_stubs import Client, open_channel
 
 EXPLICIT = ("--model-control-mode=explicit",)
 SECONDS = 20
-NAMES = {400: "INVALID_ARGUMENT", 404: "NOT_FOUND", 500: "INTERNAL", 503: "UNAVAILABLE"}
+NAMES = {400: "INVALID_ARGUMENT", 404: "NOT_FOUND", 500: "INTERNAL", 501: "UNIMPLEMENTED",
+         503: "UNAVAILABLE"}
 
 
 def model_text(backend="testing", count=1, parameters=None, labels=None, form="text", name=None):

@@ -100,8 +100,10 @@ MISTAKES = [
     ("label file outside", "  dims: [ 2, 3 ]\n}\ndynamic",
      '  dims: [ 2, 3 ]\n  label_filename: "../labels.txt"\n}\ndynamic', "13:3",
      "label file path '../labels.txt' for output 'A' in model 'm' is outside model directory"),
-    ("sequences, which are not there yet", "dynamic_batching {\n  preferred_batch_size: [ 4, 8 ]\n}",
-     "sequence_batching { }", "14:1", "model 'm': sequence_batching is not supported yet"),
+    ("states of sequences, which are not there yet",
+     "dynamic_batching {\n  preferred_batch_size: [ 4, 8 ]\n}",
+     "sequence_batching {\n  state { input_name: \"I\" output_name: \"O\" data_type: TYPE_FP32 dims: 1 }\n}",
+     "15:3", "model 'm': sequence_batching.state is not supported yet"),
     ("inline execution of no such kind", None,
      'parameters { key: "a" value { string_value: "b" } }\n'
      'parameters { key: "inline_execution" value { string_value: "soon" } }\n', "21:1",
@@ -349,6 +351,33 @@ model_repository_agents {
     assert err.startswith(f"{tmp_path}/m: failed to load 'm', failed to poll from model repository: "
                           "repository agent 'checksum' does not let model 'm' be loaded: "), err
     assert "config.pbtxt" in err[len(f"{tmp_path}/m"):] and "0123" in err
+
+
+def ensemble_of(step):
+    tensor = 'data_type: TYPE_FP32 dims: [ -1 ] }'
+    return f"""platform: "ensemble"
+input {{ name: "X" {tensor}
+output {{ name: "Y" {tensor}
+ensemble_scheduling {{
+  step {{
+    model_name: "{step}" model_version: -1
+    input_map {{ key: "X" value: "X" }} output_map {{ key: "Y" value: "Y" }}
+  }}
+}}
+"""
+
+
+def test_ensembles_that_need_each_other(tmp_path):
+    """Told with the model that closes the circle."""
+    write_repository(tmp_path, {"a": ensemble_of("b"), "b": ensemble_of("c"),
+                                "c": ensemble_of("a"), "d": ensemble_of("a")})
+    code, _, err = check(tmp_path)
+    assert code == 1
+    circles = [line for line in err.splitlines() if "circular" in line]
+    assert circles[0] == (f"{tmp_path}/c/config.pbtxt:4:1: circular dependency between ensembles: "
+                          "c -> a -> b -> c")
+    assert [line.split(": ", 2)[1] for line in circles[1:]] == [
+        "circular dependency between ensembles"]  # d leads into it
 
 
 def test_ensembles_as_the_server(tmp_path):

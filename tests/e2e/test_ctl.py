@@ -127,6 +127,8 @@ def test_unload_of_what_is_not_loaded(ctl):
     """The server says yes to both."""
     assert ctl("load", "spare")[0] == DONE
     assert ctl("unload", "spare") == (DONE, "spare: unloaded\n", "")
+    while "UNLOADING" in ctl("index")[1]:  # its end may come after the answer
+        pass
     assert ctl("unload", "spare") == (DONE, "spare: was not loaded\n", "")
     for more in ([], ["--json"], ["--dependents"]):
         assert ctl("unload", "nobody", *more) == (
@@ -373,6 +375,48 @@ def test_no_answer_in_time():
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
         code, _, err = ctl_of(url, "ready", "--timeout=1")
     assert code == UNREACHABLE and "no answer from" in err
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LocalHost", "user@127.0.0.1"])
+def test_no_proxy_for_loopback_addresses(server, host):
+    """There is nothing at the proxy's port."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        proxy = {"http_proxy": f"http://127.0.0.1:{nobody.getsockname()[1]}", "no_proxy": ""}
+        assert ctl_of(f"http://{host}:{server.http_port}", "ready", "batched", environment=proxy) == (
+            DONE, "batched: ready\n", "")
+
+
+class Proxy(http.server.BaseHTTPRequestHandler):
+    """Answers every request itself."""
+
+    def do_GET(self):  # pylint: disable=invalid-name
+        self.server.asked.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_):  # pylint: disable=arguments-differ
+        pass
+
+
+def test_a_proxy_for_other_addresses():
+    """192.0.2.0/24 is nobody's (RFC 5737); 127.0.0.1 inside of a path or a name counts for nothing."""
+    require_build(())
+    with http.server.HTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        proxy.asked = []
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        through = {"http_proxy": f"http://127.0.0.1:{proxy.server_port}", "no_proxy": ""}
+        for host in ("192.0.2.1", "127.0.0.1@192.0.2.1", "127.0.0.1.invalid", "[2001:db8::1]"):
+            assert ctl_of(f"http://{host}/localhost", "ready", environment=through)[0] == DONE
+        through["no_proxy"] = "192.0.2.2"
+        assert ctl_of("http://192.0.2.1", "ready", environment=through)[0] == DONE
+        for host in ("127.200.0.1:1", "[::1]:1", "localhost:1"):  # nothing is there
+            assert ctl_of(f"http://{host}", "ready", environment=through)[0] == UNREACHABLE
+        proxy.shutdown()
+    ready = "/v2/health/ready"
+    assert proxy.asked == [f"http://192.0.2.1/localhost{ready}", f"http://192.0.2.1/localhost{ready}",
+                           f"http://127.0.0.1.invalid/localhost{ready}",
+                           f"http://[2001:db8::1]/localhost{ready}", f"http://192.0.2.1{ready}"]
 
 
 def test_without_libcurl(server, tmp_path):

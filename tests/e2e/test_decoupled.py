@@ -134,7 +134,7 @@ def test_many_requests_at_once(client):
 def test_a_request_that_cannot_be(client):
     got = list(client.stream([repeat(client, [1, 2], [0], id="1"), repeat(client, [1], id="2")]))
     assert sorted((m.infer_response.id, m.error_message) for m in got) == [
-        ("1", "expected IN and DELAY to have the same number of elements, got 2 and 1"), ("2", "")]
+        ("1", "expected IN and DELAY shape to match, got [2] and [1]"), ("2", "")]
 
 
 def test_unary_calls_are_refused(server, client):

@@ -455,6 +455,23 @@ def test_too_large(server):
                  "increase the limit.")
 
 
+MAX_BODY = MAX_INPUT + (1 << 20)  # with room for the JSON around tensors
+
+
+@pytest.mark.parametrize("path", ["generate", "generate_stream", "versions/1/generate"])
+@pytest.mark.parametrize("framing, size", [
+    (f"Content-Length: {MAX_BODY + 1}", f"request body of {MAX_BODY + 1} bytes"),
+    ("Transfer-Encoding: chunked", "request body")])
+def test_body_over_the_limit(server, path, framing, size):
+    """Refused before it is read, with the type of every error."""
+    head = f"POST /v2/models/echo_int32/{path} HTTP/1.1\r\nHost: test\r\n{framing}\r\n\r\n"
+    answer = exchange(server.http_port, head.encode(), b"%x\r\n" % (MAX_BODY + 1))
+    assert answer.status == 400 and answer.headers["content-type"] == "application/json"
+    assert json.loads(answer.body) == {
+        "error": f"{size} exceeds the maximum allowed input size of {MAX_INPUT} bytes. Use "
+                 "--http-max-input-size to increase the limit."}
+
+
 # ---- failures of the model ----------------------------------------------------------------------
 
 

@@ -13,8 +13,8 @@ import grpc
 import pytest
 
 from conftest import Server, require_build, write_repository
-from frames import (ACK, CALM, END_HEADERS, GOAWAY, HEADERS, INFER, PING, PREFACE, RST_STREAM,
-                    SETTINGS, STREAM_INFER, Raw, call, frame, head, says_status)
+from frames import (ACK, CALM, END_HEADERS, END_STREAM, GOAWAY, HEADERS, INFER, PING, PREFACE,
+                    RST_STREAM, SETTINGS, STREAM_INFER, Raw, call, frame, head, says_status)
 from gate import Gate, gated
 from grpc_stubs import SECONDS, Client, open_channel, stubs  # noqa: F401
 
@@ -28,7 +28,7 @@ SETTINGS_MAX_STREAMS = 3
 NOTICE = b"goodbye\0"  # the ping that comes with a first GOAWAY
 
 AGE = ("--grpc-max-connection-age=2000",)
-PINGS = ("--grpc-keepalive-time=1", *AGE)
+PINGS = ("--grpc-keepalive-time=1", "--grpc-infer-thread-count=1")
 WITHOUT_CALLS = "--grpc-keepalive-permit-without-calls=true"
 
 
@@ -64,30 +64,87 @@ def open_call(raw):
     raw.send(frame(HEADERS, END_HEADERS, 1, head(STREAM_INFER)))
 
 
+def answer_pings(raw, is_last):
+    """Up to the frame that is the last, how many there were."""
+    n_pings = 0
+    for kind, flags, stream, payload in raw.frames():
+        if kind == PING and not flags & ACK:
+            n_pings += 1
+            raw.send(frame(PING, ACK, 0, payload))
+        if is_last(kind, flags, stream):
+            return n_pings
+    raise AssertionError("the connection ended")
+
+
+def is_settings_ack(kind, flags, _):
+    return kind == SETTINGS and flags & ACK
+
+
+def pings_so_far(raw):
+    """Those that the server sent before it heard of this question."""
+    raw.send(frame(SETTINGS, 0, 0))
+    return answer_pings(raw, is_settings_ack)
+
+
+class Rounds:
+    """A connection that is pinged each time the server looks after connections: a call with an
+    answer allows another ping, and one call stays open."""
+
+    def __init__(self, raw):
+        self._raw = raw
+        self._stream = 1
+        open_call(raw)
+
+    def wait(self):
+        """Until there was one more. A connection that was opened before had its turn then."""
+        self._stream += 2
+        self._raw.send(call(self._stream))
+        answer_pings(self._raw, lambda kind, flags, stream: kind == HEADERS and
+                     flags & END_STREAM and stream == self._stream)
+        answer_pings(self._raw, lambda kind, flags, _: kind == PING and not flags & ACK)
+
+
 # ---- pings of the server ------------------------------------------------------------------------
 
 
+def test_no_keepalive(start):
+    """Not in less than two hours, unless the options say so."""
+    with Raw(start(*AGE)) as raw:
+        open_call(raw)
+        assert pings_until_it_is_old(raw, answers=True) == 0
+
+
 @pytest.mark.parametrize("options, has_call, expected", [
-    (AGE, True, 0),
     (PINGS, False, 0),
     (PINGS, True, 2),
     ((*PINGS, WITHOUT_CALLS), False, 2),
     ((*PINGS, WITHOUT_CALLS, "--grpc-http2-max-pings-without-data=1"), False, 1),
 ])
 def test_keepalive(start, options, has_call, expected):
-    """Within about 1.8 seconds; the default of pings in a row is 2."""
-    with Raw(start(*options)) as raw:
+    """So many are awaited; in the rounds after that there are no more. The default of pings in a
+    row is 2."""
+    server = start(*options)
+    with Raw(server) as raw, Raw(server) as other:
+        answer_pings(raw, is_settings_ack)
         if has_call:
             open_call(raw)
-        assert pings_until_it_is_old(raw, answers=True) == expected
+        rounds = Rounds(other)
+        n_pings = 0
+        while n_pings < expected:
+            rounds.wait()
+            n_pings += pings_so_far(raw)
+        for _ in range(3):
+            rounds.wait()
+            n_pings += pings_so_far(raw)
+        assert n_pings == expected
 
 
 def test_keepalive_without_end(start):
-    """0 pings in a row mean: as many as there is time for."""
-    server = start("--grpc-keepalive-time=1", "--grpc-max-connection-age=3000", WITHOUT_CALLS,
-                   "--grpc-http2-max-pings-without-data=0")
+    """0 pings in a row mean: they do not stop."""
+    server = start(*PINGS, WITHOUT_CALLS, "--grpc-http2-max-pings-without-data=0")
     with Raw(server) as raw:
-        assert pings_until_it_is_old(raw, answers=True) > 2
+        for _ in range(5):
+            answer_pings(raw, lambda kind, flags, _: kind == PING and not flags & ACK)
 
 
 def test_dead_peer(start):

@@ -66,6 +66,13 @@ def test_part_of_metadata_matches(client):  # noqa: F811
     assert [m.error_message for m in got] == ["by metadata"] * 2
 
 
+@pytest.mark.parametrize("value", ["ends in a blank ", " begins with one", " "])
+def test_blanks_at_the_ends_of_metadata(client, value):  # noqa: F811
+    """They belong to the value."""
+    got = list(client.stream([one(client, "testing")], [("fail", value)]))
+    assert [m.error_message for m in got] == [value]
+
+
 def test_sequence_names(client):  # noqa: F811
     client.ModelInfer(one(client, parameters={"sequence_id": "x" * 128}), timeout=SECONDS)
     client.ModelInfer(one(client, parameters={"sequence_id": -1}), timeout=SECONDS)

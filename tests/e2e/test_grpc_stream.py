@@ -190,7 +190,16 @@ def test_errors_as_status(client):
     assert [m.error_message for m in got] == ["Request for unknown model: 'nobody' is not found", ""]
 
 
-def test_a_status_waits_for_the_requests_it_cancels(server, client):
+def test_a_failure_among_several_responses_as_status(client, decoupled):
+    """It is not the final one; a third response would follow."""
+    stream = client.stream([one(client, decoupled, "x", parameters={
+        "responses": 3, "fail": "the second", "fail_at": 1})], [("triton_grpc_error", "true")])
+    with pytest.raises(grpc.RpcError) as caught:
+        list(stream)
+    assert (caught.value.code().name, caught.value.details()) == ("INTERNAL", "the second")
+
+
+def test_a_status_does_not_wait_for_the_requests_it_cancels(server, client):
     with Gate(server, "gated_once") as gate:
         requests = Requests()
         stream = client.stream(requests, [("triton_grpc_error", "true")])
@@ -198,10 +207,10 @@ def test_a_status_waits_for_the_requests_it_cancels(server, client):
         gate.wait()
         requests.send(one(client, "gated_once", "2"),
                       one(client, "failing", "3", parameters={"fail": "of three"}))
-        gate.open(2)  # the second is cancelled while it waits, or has just begun
         with pytest.raises(grpc.RpcError) as caught:
             list(stream)
         assert (caught.value.code().name, caught.value.details()) == ("INTERNAL", "of three")
+        gate.open(2)  # the second is cancelled while it waits, or has just begun
         requests.close()
 
 

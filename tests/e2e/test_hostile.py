@@ -178,6 +178,16 @@ def smuggling():
                   [b"Content-Length: 4\r\nContent-Length : 40"]):
         yield Case("smuggling", HEAD + b"\r\n".join(lines) + b"\r\n\r\n0\r\n\r\n" + inner,
                    (400, 501))
+    for end in (b"0\r\n\n", b"0\n\r\n", b"0\r\nA: b\n\r\n", b"0\r\nA: b\r\n\n", b"0;a\n\r\n", b"0\r\r\n",
+                b"0\r\nA: b\r\n c\r\n\r\n", b"0\r\n A: b\r\n\r\n",
+                b"0\r\nA: b\rB: c\r\n\r\n", b"0\r\n"):
+        yield Case("smuggling", chunked(chunk(b"x"), end=end + inner), 400,
+                   "malformed HTTP request: ", waits=False)
+    yield Case("smuggling", HEAD + b"Inference-Header-Content-Length: 3\r\n"
+               b"Inference-Header-Content-Length: 4\r\nContent-Length: 0\r\n\r\n", 400,
+               "malformed HTTP request: two Inference-Header-Content-Length that differ")
+    yield Case("smuggling", b"GET /v2 HTTP/1.1\r\nA: b\r\n\r\n", 400,
+               "malformed HTTP request: no Host, which HTTP/1.1 requires")
     yield Case("smuggling", b"POST /v2 HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
                (400, 501))
 

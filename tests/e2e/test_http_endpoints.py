@@ -437,7 +437,6 @@ def test_index_of_no_boolean(server, value):
 
 @pytest.mark.parametrize("body, text", [
     ("{", "failed to parse the request JSON buffer: Missing a name for object member. at 1"),
-    ("[]", "attempt to get members for non-object"),
     ('{"ready":tru}', "failed to parse the request JSON buffer: Invalid value. at 12"),
     ('{"ready":1} x', "failed to parse the request JSON buffer: The document root must not be "
      "followed by other values. at 12"),

@@ -9,6 +9,8 @@ import zlib
 import pytest
 import requests
 
+from wire import exchange, request
+
 BACKENDS = ("identity", "testing")
 MAX_INPUT = 4 << 20
 OPTIONS = (f"--http-max-input-size={MAX_INPUT}",
@@ -254,6 +256,18 @@ def test_accepted_encodings(server, accept, encoding):
     assert content[length:] == raw
 
 
+@pytest.mark.parametrize("fields, encoding", [
+    (["identity;q=0.5", "gzip"], "gzip"), (["br", "Deflate"], "deflate"),
+    (["gzip", "deflate"], "gzip"), (["gzip;q=0.1", "br", "deflate;q=0.2"], "deflate"),
+    (["identity", "gzip"], None), (["", "br"], None)])
+def test_several_fields_are_one_list(server, fields, encoding):
+    body = json.dumps(one([1])).encode()
+    answer = exchange(server.http_port, request(
+        "POST", "/v2/models/fp32/infer", body, "Accept-Encoding: " + fields[0], "X-Other: gzip",
+        *(f"accept-encoding: {field}" for field in fields[1:])))
+    assert (answer.status, answer.headers.get("content-encoding")) == (200, encoding)
+
+
 @pytest.mark.parametrize("encoding", ["identity", ""])
 def test_no_encoding(server, encoding):
     reply = infer(server, "fp32", one([1]), headers={"Content-Encoding": encoding})
@@ -268,12 +282,17 @@ def test_length_of_json_is_of_the_decompressed_body(server):
     assert reply.json()["outputs"][0]["data"] == [1.0, 2.0]
 
 
-def test_bodies_that_are_compressed_too_much(server):
-    """A tensor of zeros is nearly as dense as deflate can be; who sends one is told what is wrong."""
+def test_zeros_are_as_dense_as_can_be(server):
+    """A tensor of zeros comes to a thousandth of its size; it is as welcome as any other."""
     reply = infer(server, "fp32", gzip.compress(bytes(MAX_INPUT)), headers={
-        "Inference-Header-Content-Length": "0", "Content-Encoding": "gzip"})
-    assert refusal(reply) == (400, "unable to decompress the request body: it expands to more than "
-                                   "1000 times its size")
+        "Inference-Header-Content-Length": "0", "Content-Encoding": "gzip",
+        "Accept-Encoding": "gzip"})
+    assert reply.status_code == 200
+    length = int(reply.headers["Inference-Header-Content-Length"])
+    assert reply.content[length:] == bytes(MAX_INPUT)
+
+
+def test_bodies_that_are_compressed_too_much(server):
     reply = infer(server, "fp32", gzip.compress(bytes(range(256)) * (1 << 15)),
                   headers={"Content-Encoding": "gzip"})
     assert refusal(reply) == (400, "Decompressed data size exceeds the maximum allowed value of "
@@ -411,3 +430,64 @@ def test_order_of_faults(server):
     assert "reserved" in error()
     del headers["priority"]
     assert error() == "unexpected inference output 'OTHER' for model 'fp32'"
+
+
+# ---- what is answered with a text of our own, as the compatibility page says --------------------
+
+
+@pytest.mark.parametrize("body", [b"[]", b"null", b"3", b'"x"', b'[{"ready":true}]'])
+def test_index_of_something_else_than_an_object(server, body):
+    whole = exchange(server.http_port, request("POST", "/v2/repository/index"))
+    answer = exchange(server.http_port, request("POST", "/v2/repository/index", body))
+    assert (answer.status, answer.body) == (200, whole.body)
+    for path in ("/v2/logging", "/v2/trace/setting"):
+        answer = exchange(server.http_port, request("POST", path, body))
+        assert (answer.status, json.loads(answer.body)) == (
+            400, {"error": "attempt to get members for non-object"})
+
+
+def test_depth_of_other_bodies(server):
+    body = b'{"x":' + b"[" * 101 + b"]" * 101 + b"}"
+    for path in ("/v2/repository/index", "/v2/logging", "/v2/trace/setting"):
+        answer = exchange(server.http_port, request("POST", path, body))
+        assert (answer.status, json.loads(answer.body)) == (
+            400, {"error": "JSON nesting depth exceeds maximum allowed limit (100)"})
+
+
+@pytest.mark.parametrize("number", ["1.5", "-1", "1e3", "18446744073709551616", "true", "[]"])
+def test_sequence_ids_that_are_none(server, number):
+    body = json.dumps({**one([1]), "parameters": {"sequence_id": 0}}).replace(
+        '"sequence_id": 0', f'"sequence_id": {number}')
+    assert refusal(infer(server, "fp32", body)) == (
+        400, "Unable to parse 'sequence_id': attempt to access JSON non-string as string")
+
+
+def test_bytes_after_the_json(server):
+    body = json.dumps(one([1])).encode()
+    for more in (b"\0\0\0\0", b"x", b"{}"):
+        assert refusal(infer(server, "fp32", body + more)) == (
+            400, "failed to parse the request JSON buffer: The document root must not be followed "
+                 f"by other values. at {len(body)}")
+    assert infer(server, "fp32", body + b" \r\n").status_code == 200
+
+
+def test_raw_request_of_a_wrong_size(server):
+    assert refusal(infer(server, "fp32", bytes(6),
+                         headers={"Inference-Header-Content-Length": "0"})) == (
+        400, "[request id: <id_unknown>] input byte size mismatch for input 'INPUT0' for model "
+             "'fp32'. Expected 4, got 6")
+
+
+@pytest.mark.parametrize("length, text", [
+    ("{}", "inference header size should be in range (0, {}), got: {}"),
+    ("2147483647", "inference header size should be in range (0, {}), got: 2147483647"),
+    ("2147483648", "Unable to parse Inference-Header-Content-Length, value is out of range "
+                   "[ -2147483648, 2147483647 ], got: 2147483648")])
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_json_longer_than_the_body(server, encoding, length, text):
+    body = json.dumps(one([1])).encode()
+    length = length.format(len(body) + 1)
+    sent = gzip.compress(body) if encoding == "gzip" else body
+    assert refusal(infer(server, "fp32", sent, headers={
+        "Inference-Header-Content-Length": length, "Content-Encoding": encoding})) == (
+        400, text.format(len(body), length))

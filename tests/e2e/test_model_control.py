@@ -337,6 +337,9 @@ def test_only_instances_change_in_the_configuration_that_is_sent(explicit, name,
     assert control(explicit, way, "load", name, stubs, config=json.dumps(config)) is None
     two = serials(explicit, name, 2)
     assert len(two) == 2 and first.serial in two
+    assert control(explicit, way, "load", name, stubs) is None  # what was sent is kept
+    assert model_config(explicit, name)["instance_group"][0]["count"] == 2
+    write(explicit, f"{name}/config.pbtxt", model_text())
     assert control(explicit, way, "load", name, stubs) is None  # back to the file
     assert model_config(explicit, name)["instance_group"][0]["count"] == 1
     assert infer(explicit, name).executions > first.executions
@@ -357,7 +360,7 @@ def test_the_model_serves_while_instances_are_made(explicit, name):
 # ---- what a request brings along ----------------------------------------------------------------
 
 
-def test_sent_configuration_stays_until_a_plain_load(explicit, name, way, stubs):
+def test_sent_configuration_stays_until_the_file_is_newer(explicit, name, way, stubs):
     load(explicit, name)
     sent = model_config(explicit, name)
     sent["parameters"] = {"fail_execute": {"string_value": "as sent"}}
@@ -365,7 +368,24 @@ def test_sent_configuration_stays_until_a_plain_load(explicit, name, way, stubs)
     assert infer(explicit, name).error == "as sent"
     assert model_config(explicit, name)["parameters"] == sent["parameters"]
     assert control(explicit, way, "load", name, stubs) is None
+    assert model_config(explicit, name)["parameters"] == sent["parameters"]
+    write(explicit, f"{name}/1/model", "changed")  # loaded anew, as it was sent
+    assert control(explicit, way, "load", name, stubs) is None
+    assert infer(explicit, name).error == "as sent"
+    (explicit.repository / name / "config.pbtxt").touch()
+    assert control(explicit, way, "load", name, stubs) is None
     assert infer(explicit, name).status == 200
+    assert model_config(explicit, name)["parameters"] == {}
+
+
+def test_sent_configuration_stays_until_an_unload(explicit, name, way, stubs):
+    sent = model_text(parameters={"fail_execute": "as sent"}, form="json", name=name)
+    for _ in range(2):
+        assert control(explicit, way, "load", name, stubs, config=sent) is None
+        assert infer(explicit, name).error == "as sent"
+        assert control(explicit, way, "unload", name, stubs) is None
+        assert control(explicit, way, "load", name, stubs) is None
+        assert infer(explicit, name).status == 200
 
 
 def test_sent_configuration_that_is_broken(explicit, name, way, stubs):
@@ -388,8 +408,14 @@ def test_sent_files_replace_the_directory(explicit, name, way, stubs):
     assert infer(explicit, name, classes=1).classes == ["1.000000:0:sent"]
     # Not in the repository:
     assert sorted(os.listdir(explicit.repository / name)) == ["1", "config.pbtxt"]
+    # Files are not kept, the configuration is: it names labels.
+    write(explicit, f"{name}/labels.txt", "in the\nrepository\n")
     assert control(explicit, way, "load", name, stubs) is None
     wait_for_index(explicit, name, [("1", "READY", None), ("5", "UNAVAILABLE", "unloaded")])
+    assert infer(explicit, name, classes=1).classes == ["1.000000:0:in the"]
+    write(explicit, f"{name}/config.pbtxt", model_text())
+    assert control(explicit, way, "load", name, stubs) is None
+    assert model_config(explicit, name)["output"][0]["label_filename"] == ""
 
 
 def test_sent_files_make_a_model_that_no_repository_has(explicit, way, stubs):

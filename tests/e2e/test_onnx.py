@@ -383,6 +383,8 @@ BROKEN = {
                     "'outside_file' must stay within the model directory",
     "unknown_input": "Invalid argument: unexpected inference input 'INPUT2', allowed inputs are: "
                      "INPUT0, INPUT1",
+    "too_many_inputs": "Invalid argument: unable to load model 'too_many_inputs', configuration "
+                       "expects 3 inputs, model provides 2",
     "unknown_output": "Invalid argument: unexpected inference output 'OUTPUT2', allowed outputs "
                       "are: OUTPUT0, OUTPUT1",
     "wrong_type": "Invalid argument: unable to load model 'wrong_type', unexpected datatype "
@@ -398,9 +400,8 @@ BROKEN = {
         "dimension because max_batch_size > 0 followed by the explicit tensor shape, making "
         "complete shape [-1,4,4])",
     "no_batch_dimension":
-        "Invalid argument: model 'no_batch_dimension', tensor 'INPUT0': for the model to support "
-        "batching the shape should have at least 1 dimension and the first dimension must be -1; "
-        "but shape expected by the model is [1,16]",
+        "Invalid argument: autofill failed for model 'no_batch_dimension': model does not support "
+        "batching while non-zero max_batch_size is specified",
     "bad_parameter": "Invalid argument: model 'bad_parameter': parameter 'intra_op_thread_count' "
                      "must be an integer, got 'many'",
 }
@@ -416,6 +417,18 @@ def test_broken(broken, name):
         assert found["reason"] == expected
     else:
         assert expected.fullmatch(found["reason"]), found["reason"]
+
+
+def test_no_batch_dimension_without_completion(folder):
+    server = Server(folder / "broken", ("--exit-on-error=false", "--disable-auto-complete-config",
+                                        "--model-control-mode=explicit"))
+    reply = requests.post(f"{server.url}/v2/repository/models/no_batch_dimension/load", timeout=20)
+    assert reply.json() == {
+        "error": "load failed for model 'no_batch_dimension': version 1 is at UNAVAILABLE state: "
+                 "Invalid argument: model 'no_batch_dimension', tensor 'INPUT0': for the model to "
+                 "support batching the shape should have at least 1 dimension and the first "
+                 "dimension must be -1; but shape expected by the model is [1,16];\n"}
+    assert server.stop() == 0
 
 
 def test_all_that_is_broken_is_here(broken):

@@ -382,7 +382,10 @@ def test_instances_of_a_sent_configuration(way, tmp_path, stubs):
             assert place.load("m", config=model_text(count=count, form="json", name="m")) is None
             assert place.config("m")["instance_group"][0]["count"] == count
             assert place.infer("m").executions == n + 1
-        assert place.load("m") is None  # and back to what the repository has
+        assert place.load("m") is None  # and is kept until the file is a newer one
+        assert place.config("m")["instance_group"][0]["count"] == 2
+        write(place, "m/config.pbtxt", model_text())
+        assert place.load("m") is None
         assert place.config("m")["instance_group"][0]["count"] == 1
         assert place.infer("m").executions == 4
     finally:

@@ -259,7 +259,9 @@ def test_already_there(client, server):
     ("/triton_python_backend_shm_region_0", 400,
      "cannot register shared memory region 'r' with key '/triton_python_backend_shm_region_0' as "
      "the key contains the reserved prefix 'triton_python_backend_shm_region_'"),
-])
+    ("/" * 40_000_000 + "neso_e2e_nobody", 400, "cannot register shared memory region 'r': its key "
+     "has 40000015 bytes, at most 256 are allowed"),
+], ids=lambda value: str(value)[:40])
 def test_bad_keys(api, key, status, text):
     assert_refused(status, text, api.register, "r", key, 1)
 
@@ -437,7 +439,7 @@ def test_sizes_and_shapes(api):
             assert_refused(400, "[request id: <id_unknown>] input byte size mismatch for input "
                            f"'INPUT0' for model 'fixed'. Expected 64, got {n}", api.infer, "fixed",
                            "FP32", [16], ("r", 0, n))
-        assert_refused(500, "shared memory size specified with the request for output 'OUTPUT0' "
+        assert_refused(400, "shared memory size specified with the request for output 'OUTPUT0' "
                        "(63 bytes) should be at least 64 bytes to hold the results", api.infer,
                        "fixed", "FP32", [16], ("r", 0, 64), ("r", PAGE, 63))
         assert shm.read(PAGE, 64) == bytes(64)
@@ -470,7 +472,7 @@ def test_combinations(server):
             400, "Output can't set both 'shared_memory_region' and 'binary_data'")
         assert ask({"parameters": where}, {**where, "binary_data": False})[0] == 200
         assert ask({"data": [1.0]}, {"shared_memory_region": "r"})[:2] == (
-            500, "shared memory size specified with the request for output 'OUTPUT0' (0 bytes) "
+            400, "shared memory size specified with the request for output 'OUTPUT0' (0 bytes) "
             "should be at least 4 bytes to hold the results")
         Http(server).unregister()
 

@@ -211,8 +211,15 @@ def test_settings_over_grpc(one_server, rpc):
         rpc_told(t, trace_rate="9", trace_level=["TIMESTAMPS", "TENSORS"]))
     assert t.settings("one").json()["trace_rate"] == "9"
     assert rpc_settings(rpc, "one", trace_rate=[], trace_level=[], unknown=["1"]) == rpc_told(t)
-    assert rpc_settings(rpc, "nobody") == {}
-    assert rpc_settings(rpc, "nobody", trace_rate=["x"]) == {}
+
+
+@pytest.mark.parametrize("settings", [{}, {"trace_rate": ["5"]}, {"trace_rate": ["x"]}])
+def test_models_that_are_not_there_over_grpc(one_server, rpc, settings):
+    with pytest.raises(Exception) as caught:
+        rpc_settings(rpc, "nobody", **settings)
+    assert (caught.value.code().name, caught.value.details()) == (
+        "NOT_FOUND", "Request for unknown model: 'nobody' is not found")
+    assert one_server.settings().json() == as_told(one_server)
 
 
 @pytest.mark.parametrize("settings, code, text", [

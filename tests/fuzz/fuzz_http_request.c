@@ -69,6 +69,8 @@ static struct str copy_of(struct str bytes, char **ret_copy) {
 }
 
 static void look_at_fields(const struct http_message *m, const char *base, struct understood *u) {
+        struct http_encoding_choice choice = { 0 };
+
         u->hash = mix(u->hash, http_message_target(m, base));
         u->hash = mix(u->hash, str_of(m->method_text));
         u->hash = mix(u->hash, str_range((const char *)m->known, sizeof(m->known)));
@@ -83,7 +85,7 @@ static void look_at_fields(const struct http_message *m, const char *base, struc
                     memchr(h.value.ptr, '\r', h.value.len) || h.name.len == 0)
                         abort();
                 u->hash = mix(mix(u->hash, h.name), h.value);
-                http_encoding_choose(h.value);
+                http_encoding_consider(&choice, h.value);
         }
 }
 

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A configuration from any text, through everything that a load does with it: fill, normalise,
- * check, compile, print. What is printed must read back and print the same.
+ * check, compile, print. What is printed must read back and print the same. And from any text with
+ * mistakes, as `neso check` reads it.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/pb_text_recover.h"
 #include "config/batch_policy.h"
 #include "config/config_check.h"
 #include "config/config_complete.h"
 #include "config/config_fill.h"
 #include "config/config_normalize.h"
 #include "config/model_io.h"
+#include "config/config_review.h"
 #include "config/version_policy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
@@ -89,10 +92,35 @@ static void compile(const struct model_config *c) {
         pick_versions(c);
 }
 
+static void drop_error(void *owner, struct error *err) {
+        (void)owner;
+        error_free(err);
+}
+
+/* What was corrected is a configuration like any other. */
+static void review(struct str text) {
+        struct model_config *c = NULL;
+        struct pb_recovery   recovery;
+
+        pb_recovery_init(&recovery, drop_error, NULL);
+        if (is_fine(model_config_read_all(&recovery, text, &c)) && c != NULL) {
+                check_round_trip(c);
+                (void)is_loadable(c);
+                (void)is_fine(model_config_review_names(c));
+                (void)is_fine(model_config_review_warmup(c));
+                (void)is_fine(model_config_assume_complete(c));
+                for (size_t i = 0; i < c->pb->n_input; i++)
+                        (void)is_fine(model_config_check_input(c, i));
+        }
+        model_config_free(c);
+        pb_recovery_done(&recovery);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len) {
         struct model_config *c = NULL;
         struct model_config *copy = NULL;
 
+        review(str_range((const char *)bytes, len));
         if (!is_fine(model_config_read_text(str_range((const char *)bytes, len), "fuzz", &c)))
                 return 0;
         check_round_trip(c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Any bytes as config.pbtxt. What is read is printed as JSON; that JSON must be readable, and give
- * the same JSON again.
+ * the same JSON again. The same bytes are read to their end, mistakes or not.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -11,6 +11,7 @@
 #include "codec/pb_json.h"
 #include "codec/pb_text.h"
 #include "codec/pb_text_place.h"
+#include "codec/pb_text_recover.h"
 #include "model_config.pb-c.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -40,32 +41,67 @@ static void check_round_trip(const ProtobufCMessage *message, struct arena *aren
 }
 
 /* Also in texts that cannot be read: what is found lies within. */
-static void find_places(struct str text) {
+static void find_places(struct str text, struct pb_patches patches) {
         static const char *const paths[] = { "name", "input[0].dims[1]", "output[1].reshape.shape",
                                              "instance_group[0].kind", "parameters[2].value" };
         struct pb_place          place = { 1, 1 };
 
         for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
-                if (pb_text_find_place(TYPE, text, paths[i], &place) &&
+                if (pb_text_find_place(TYPE, text, patches, paths[i], &place) &&
                     (place.line == 0 || place.line > text.len + 1 || place.column == 0 ||
                      place.column > text.len + 1))
                         stop("a place outside of the text", NULL, &(struct strbuf){ .ptr = NULL });
 }
 
+static void on_error(void *owner, struct error *err) {
+        size_t *n_errors = owner;
+
+        ++*n_errors;
+        if (!str_is_utf8(str_of(err->message)))
+                stop("report is not UTF-8", err, &(struct strbuf){ .ptr = NULL });
+        error_free(err);
+}
+
+/* What is right without corrections is so with them, and the other way round. */
+static void read_all(struct str text, bool is_right) {
+        size_t             n_errors = 0;
+        struct pb_recovery recovery;
+        struct arena       arena;
+        ProtobufCMessage  *message = NULL;
+        struct error      *err;
+
+        arena_init(&arena, NULL, 0, 64u << 20);
+        pb_recovery_init(&recovery, on_error, &n_errors);
+        err = pb_text_read_all(&recovery, TYPE, text, "config.pbtxt", &arena, &message);
+        if (n_errors > PB_RECOVERY_MAX_ERRORS || n_errors != recovery.n_errors ||
+            recovery.n_patches > PB_RECOVERY_MAX_PATCHES ||
+            (err == NULL && (n_errors == 0) != is_right) ||
+            (err == NULL && message == NULL && !recovery.is_cut))
+                stop("recovery", err, &(struct strbuf){ .ptr = NULL });
+        if (message != NULL)
+                check_round_trip(message, &arena);
+        find_places(text, pb_recovery_patches(&recovery));
+        (void)pb_doubts_touch(&recovery.doubts, STR_LIT("input[0].dims[0]"));
+        error_free(err);
+        pb_recovery_done(&recovery);
+        arena_done(&arena);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+        struct str        text = str_range((const char *)bytes, size);
         struct arena      arena;
         ProtobufCMessage *message = NULL;
         struct error     *err;
 
         arena_init(&arena, NULL, 0, 64u << 20);
-        err = pb_text_read(TYPE, str_range((const char *)bytes, size), "config.pbtxt", &arena,
-                           &message);
+        err = pb_text_read(TYPE, text, "config.pbtxt", &arena, &message);
         if (err && !str_is_utf8(str_of(err->message)))
                 stop("error is not UTF-8", err, &(struct strbuf){ .ptr = NULL });
         if (!err)
                 check_round_trip(message, &arena);
+        read_all(text, err == NULL);
         error_free(err);
-        find_places(str_range((const char *)bytes, size));
+        find_places(text, (struct pb_patches){ NULL, 0 });
         arena_done(&arena);
         return 0;
 }

@@ -427,6 +427,12 @@ def make_outside_file(folder):
 @broken("unknown_input")
 def make_unknown_input(folder):
     write(folder, add_sub(TensorProto.INT32, None, 16),
+          add_sub_config(8, "TYPE_INT32", [16]).replace('"INPUT1"', '"INPUT2"'))
+
+
+@broken("too_many_inputs")
+def make_too_many_inputs(folder):
+    write(folder, add_sub(TensorProto.INT32, None, 16),
           add_sub_config(8, "TYPE_INT32", [16]) + tensor("input", "INPUT2", "TYPE_INT32", [16]))
 
 

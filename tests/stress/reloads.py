@@ -330,6 +330,7 @@ class Explicit:
         self.model.generation += 1
         self.load(self.model.generation, self.model.sent())
         self.model.write_file()
+        self.model.write_config()  # newer than the one that was sent, which is dropped
 
     def pause(self):
         self.due = max(self.due + INTERVAL_SECONDS, time.monotonic())

@@ -185,6 +185,17 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerStartPoll(
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerObserveKeyRefused(
         struct TRITONSERVER_Server *server, const char *key, const char *reason);
 
+/* Whether TRITONSERVER_ServerLoadModelWithParameters() takes code along with the other files: shared
+ * objects (a backend, custom batching, anything that begins as one) and Python programs, and, in
+ * the configuration that is given, libraries of operators outside of the model's directory. The
+ * reference server does, and whoever may load models then runs code as the server. Without it, as by
+ * default, such a load ends with UNSUPPORTED before a file is written. A program that loads
+ * only what it made itself may allow it; one that passes on what its clients send should not.
+ *
+ * INVALID_ARG when `options` is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetAllowUploadedBackends(
+        struct TRITONSERVER_ServerOptions *options, bool allow);
+
 /* Whether the error of a load of which no version was begun has its reason behind it:
  *
  *     failed to load 'm', failed to poll from model repository: repository agent ...

@@ -119,14 +119,14 @@ TRITONREPOAGENT_DECLSPEC TRITONSERVER_Error *TRITONREPOAGENT_SetState(
 /* The library was loaded. Optional. */
 TRITONREPOAGENT_ISPEC TRITONSERVER_Error *TRITONREPOAGENT_Initialize(TRITONREPOAGENT_Agent *agent);
 
-/* The library is about to be unloaded. Optional. */
+/* The library is about to be unloaded; also after an Initialize that failed. Optional. */
 TRITONREPOAGENT_ISPEC TRITONSERVER_Error *TRITONREPOAGENT_Finalize(TRITONREPOAGENT_Agent *agent);
 
 /* The agent is going to handle a model. Optional. */
 TRITONREPOAGENT_ISPEC TRITONSERVER_Error *TRITONREPOAGENT_ModelInitialize(
         TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model);
 
-/* The agent is done with a model. Optional. */
+/* The agent is done with a model; also after a ModelInitialize that failed. Optional. */
 TRITONREPOAGENT_ISPEC TRITONSERVER_Error *TRITONREPOAGENT_ModelFinalize(
         TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model);
 

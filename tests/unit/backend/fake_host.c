@@ -35,6 +35,7 @@ static unsigned       counts[FAKE_N_CALLS];
 static struct errand  errands[FAKE_N_CALLS];
 static struct failure failures[FAKE_N_CALLS];
 static unsigned       preferred_count;
+static bool           is_parallel;
 static const char    *complete_json;
 static bool           is_gate_closed;
 
@@ -44,6 +45,7 @@ void fake_host_reset(void) {
         memset(failures, 0, sizeof(failures));
         memset(errands, 0, sizeof(errands));
         preferred_count = 0;
+        is_parallel = false;
         complete_json = NULL;
         is_gate_closed = false;
         pthread_cond_broadcast(&changed);
@@ -69,6 +71,12 @@ void fake_host_fail(enum fake_call call, const char *name, TRITONSERVER_Error_Co
 void fake_host_prefer_instances(unsigned count) {
         pthread_mutex_lock(&lock);
         preferred_count = count;
+        pthread_mutex_unlock(&lock);
+}
+
+void fake_host_allow_parallel(void) {
+        pthread_mutex_lock(&lock);
+        is_parallel = true;
         pthread_mutex_unlock(&lock);
 }
 
@@ -175,10 +183,16 @@ static TRITONSERVER_Error *finalize(TRITONBACKEND_Backend *backend) {
 static TRITONSERVER_Error *get_attributes(TRITONBACKEND_Backend          *backend,
                                           TRITONBACKEND_BackendAttribute *attributes) {
         unsigned count;
+        bool     parallel;
 
         pthread_mutex_lock(&lock);
         count = preferred_count;
+        parallel = is_parallel;
         pthread_mutex_unlock(&lock);
+        if (parallel)
+                TRITONSERVER_ErrorDelete(
+                        TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(attributes,
+                                                                                      true));
         if (count > 0)
                 TRITONSERVER_ErrorDelete(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
                         attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, count, NULL, 0));

@@ -43,6 +43,9 @@ void fake_host_fail(enum fake_call call, const char *name, TRITONSERVER_Error_Co
  * that many instances on CPUs; 0: none. */
 void fake_host_prefer_instances(unsigned count);
 
+/* The library lets its instances be made side by side, in TRITONBACKEND_GetBackendAttribute(). */
+void fake_host_allow_parallel(void);
+
 /* JSON for TRITONBACKEND_ModelSetConfig() in each TRITONBACKEND_ModelInitialize(); NULL: it is not
  * called. Borrowed. */
 void fake_host_complete_config(const char *json);

@@ -99,6 +99,33 @@ static void test_search_order(void **state) {
                 fake_library_close(&libraries[i]);
 }
 
+/* A directory that came with a load has no say, whatever the library is named. */
+static void test_sent_library(void **state) {
+        static const char *const paths[] = { "models/m/3/libtriton_fake.so",
+                                             "models/m/libtriton_fake.so" };
+        struct place             p;
+        struct backend          *b = NULL;
+        struct backend_wanted    wanted = { "fake", "", "m", NULL, 3, true };
+        struct fake_library      own;
+
+        (void)state;
+        begin(&p);
+        wanted.model_directory = p.model;
+        own = fake_library_open(&p.tree, "fake_backend", "backends/fake/libtriton_fake.so");
+        for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+                temp_tree_write(&p.tree, paths[i], "not even a library");
+                assert_error(backend_registry_get(p.registry, &wanted, &b), ERR_UNSUPPORTED,
+                             "Uploaded code is disabled: the backend library 'libtriton_fake.so' "
+                             "of model 'm' came with its load. Start the server with "
+                             "'--allow-uploaded-backends=true' to enable.");
+                temp_tree_unlink(&p.tree, paths[i]);
+        }
+        assert_ok(backend_registry_get(p.registry, &wanted, &b), "the operator's own");
+        backend_unref(b);
+        end(&p);
+        fake_library_close(&own);
+}
+
 static void test_runtime_names_the_library(void **state) {
         static const char *const paths[] = { "models/m/3/libmine.so", "models/m/libmine.so",
                                              "backends/fake/libmine.so" };
@@ -426,6 +453,7 @@ static void test_one_that_hangs(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_search_order),
+                cmocka_unit_test(test_sent_library),
                 cmocka_unit_test(test_runtime_names_the_library),
                 cmocka_unit_test(test_names_that_escape),
                 cmocka_unit_test(test_configuration),

@@ -112,6 +112,7 @@ struct fake_faults {
         bool        fail_response_new;
         const char *fail_output;    /* OutputBuffer of this output fails */
         size_t      output_offset;  /* bytes that outputs lie off their alignment */
+        void       *output_at;      /* where all outputs lie, the test's; NULL: memory of their own */
         uint32_t    n_errors_alive; /* errors that were not deleted; counted, not set */
         uint32_t    n_messages_alive;
         uint32_t    n_rows;        /* of responses, begun and ended; counted */

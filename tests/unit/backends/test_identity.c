@@ -86,6 +86,32 @@ static void test_pairs_and_batches(void **state) {
         stop();
 }
 
+static void execute_within(char *base, size_t in, size_t out) {
+        add_bytes(0, "A", TRITONSERVER_TYPE_INT8, 100, base + in, 200);
+        requests[0].outputs[requests[0].n_outputs++] = "B";
+        fake.output_at = base + out;
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 1));
+        assert_true(requests[0].was_success);
+}
+
+/* A client may have put input and output into the same place of its shared memory. */
+static void test_output_over_the_input(void **state) {
+        char bytes[400], base[400];
+
+        (void)state;
+        for (int i = 0; i < 400; i++)
+                bytes[i] = (char)i;
+        for (size_t out = 0; out <= 200; out += 25) {
+                start("{\"max_batch_size\":0,\"input\":[{\"name\":\"A\",\"data_type\":\"TYPE_INT8\","
+                      "\"dims\":[-1,2]}],\"output\":[{\"name\":\"B\",\"data_type\":\"TYPE_INT8\","
+                      "\"dims\":[-1,2]}]}");
+                memcpy(base, bytes, sizeof(base));
+                execute_within(base, 100, out);
+                assert_memory_equal(base + out, bytes + 100, 200);
+                stop();
+        }
+}
+
 static void test_parameters(void **state) {
         const struct TRITONBACKEND_Response *response = &requests[0].responses[0];
 
@@ -154,6 +180,7 @@ static void test_inline_safe(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_pairs_and_batches), cmocka_unit_test(test_parameters),
+                cmocka_unit_test(test_output_over_the_input),
                 cmocka_unit_test(test_load_fails),        cmocka_unit_test(test_one_fails),
                 cmocka_unit_test(test_inline_safe),
         };

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fake_server.h"
+#include "onnxruntime/ort.h"
 
 #define N 4
 
@@ -592,13 +593,20 @@ static void test_refused_tensors(void **state) {
         (void)state;
         check_refused("good/simple",
                       "{\"max_batch_size\":8,\"input\":[{\"name\":\"INPUT2\",\"data_type\":"
+                      "\"TYPE_INT32\",\"dims\":[16]},{\"name\":\"INPUT0\",\"data_type\":"
                       "\"TYPE_INT32\",\"dims\":[16]}],\"output\":[]}",
                       "unexpected inference input 'INPUT2', allowed inputs are: INPUT0, INPUT1");
         check_refused("good/simple",
                       "{\"max_batch_size\":8,\"input\":[{\"name\":\"INPUT0\",\"data_type\":"
                       "\"TYPE_INT32\",\"dims\":[16]}],\"output\":[]}",
                       "unable to load model 'simple', configuration expects 1 inputs, model "
-                      "provides 2; not in the configuration: 'INPUT1'");
+                      "provides 2");
+        check_refused("good/simple",
+                      "{\"max_batch_size\":8,\"input\":[{\"name\":\"INPUT0\",\"data_type\":"
+                      "\"TYPE_INT32\",\"dims\":[16]},{\"name\":\"INPUT0\",\"data_type\":"
+                      "\"TYPE_INT32\",\"dims\":[16]}],\"output\":[]}",
+                      "unable to load model 'simple', input 'INPUT1' of the model is not in the "
+                      "configuration");
         check_refused("good/simple", "{\"max_batch_size\":8," SIMPLE_IO("TYPE_FP32", "[16]") "}",
                       "unable to load model 'simple', unexpected datatype TYPE_FP32 for input "
                       "'INPUT0', the model expects TYPE_INT32");
@@ -695,6 +703,28 @@ static void test_library_refused(void **state) {
         assert_null(other.state);
 }
 
+static void test_library_names(void **state) {
+        const char *const   absent[] = { "libnowhere.so.1.2", "libnowhere.so.1", NULL };
+        const char *const   found[] = { "libnowhere.so.1", ONNXRUNTIME_LIBRARIES, NULL };
+        void               *library = NULL;
+        const char         *name = NULL;
+        TRITONSERVER_Error *err = ort_load(absent, &library, &name);
+
+        (void)state;
+        assert_non_null(err);
+        assert_int_equal(TRITONSERVER_ErrorCode(err), TRITONSERVER_ERROR_UNAVAILABLE);
+        assert_string_equal(TRITONSERVER_ErrorMessage(err),
+                            "the onnxruntime backend cannot load ONNX Runtime: "
+                            "libnowhere.so.1.2: cannot open shared object file: No such file or "
+                            "directory; libnowhere.so.1: cannot open shared object file: No such "
+                            "file or directory");
+        TRITONSERVER_ErrorDelete(err);
+        assert_null(library);
+        assert_null(ort_load(found, &library, &name));
+        assert_non_null(library);
+        assert_string_equal(name, found[1]);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_single),
@@ -717,6 +747,7 @@ int main(void) {
                 cmocka_unit_test(test_gpu_refused),
                 cmocka_unit_test(test_options_are_accepted),
                 cmocka_unit_test(test_library_refused),
+                cmocka_unit_test(test_library_names),
         };
 
         return cmocka_run_group_tests(tests, open_backend, close_backend);

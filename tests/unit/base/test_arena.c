@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
+#include "base/byte_budget.h"
 #include "base/mem.h"
 
 #include <string.h>
@@ -113,6 +114,82 @@ static void test_allocation_failure(void **state) {
         arena_done(&a);
 }
 
+/* Blocks double up to a bound; then they are a quarter of all. */
+static void test_blocks_stop_doubling(void **state) {
+        (void)state;
+        struct arena a;
+        size_t       taken = 0;
+
+        arena_init(&a, NULL, 0, (size_t)64 << 20);
+        while (taken < (size_t)48 << 20) {
+                assert_non_null(arena_try_alloc(&a, 1000));
+                taken += 1008;
+                assert_true(a.used_bytes <= taken + taken / 100 + MAX((size_t)1 << 20, taken / 3));
+        }
+        arena_done(&a);
+}
+
+/* Without memory for a large block: one that is just large enough. */
+static void test_less_memory_than_a_block(void **state) {
+        (void)state;
+        struct byte_budget b;
+        struct arena       a;
+
+        byte_budget_init(&b, 3000);
+        arena_init(&a, NULL, 0, 0);
+        arena_set_budget(&a, &b);
+        assert_non_null(arena_try_alloc(&a, 1000));
+        assert_int_equal(a.used_bytes, 1008);
+        assert_non_null(arena_try_alloc(&a, 1900));
+        assert_null(arena_try_alloc(&a, 200));
+        assert_int_equal(byte_budget_used(&b), a.used_bytes);
+        arena_done(&a);
+        assert_int_equal(byte_budget_used(&b), 0);
+}
+
+/* The maximum is for peers. */
+static void test_own_things_go_beyond_the_maximum(void **state) {
+        (void)state;
+        struct arena a;
+
+        arena_init(&a, NULL, 0, 1000);
+        assert_non_null(arena_try_alloc(&a, 900));
+        assert_null(arena_try_alloc(&a, 200));
+        memset(arena_alloc(&a, 200), 1, 200);
+        memset(arena_alloc(&a, 100000), 1, 100000);
+        assert_null(arena_try_alloc(&a, 5000));
+        arena_done(&a);
+}
+
+static void test_cut(void **state) {
+        (void)state;
+        _Alignas(16) char   first[64];
+        struct arena        a;
+        char               *kept;
+        struct arena_block *newest;
+        size_t              used;
+
+        arena_init(&a, first, sizeof(first), 0);
+        assert_non_null(arena_strdup(&a, "in the first memory"));
+        kept = arena_alloc(&a, 3000);
+        strcpy(kept, "kept");
+        newest = a.blocks;
+        used = a.used_bytes;
+        arena_cut(&a, newest); /* nothing was added */
+        assert_ptr_equal(a.blocks, newest);
+        memset(arena_alloc(&a, 100000), 1, 100000);
+        memset(arena_alloc(&a, 2000000), 1, 2000000);
+        arena_cut(&a, newest);
+        assert_int_equal(a.used_bytes, used);
+        assert_string_equal(kept, "kept");
+        strcpy(arena_alloc(&a, 10), "more");
+        assert_string_equal(kept, "kept");
+        arena_cut(&a, NULL);
+        assert_int_equal(a.used_bytes, 0);
+        assert_string_equal(first, "in the first memory");
+        arena_done(&a);
+}
+
 static void test_text_beyond_the_maximum(void **state) {
         (void)state;
         static char  text[5000];
@@ -202,6 +279,10 @@ int main(void) {
                 cmocka_unit_test(test_maximum),
                 cmocka_unit_test(test_sizes_that_overflow),
                 cmocka_unit_test(test_allocation_failure),
+                cmocka_unit_test(test_blocks_stop_doubling),
+                cmocka_unit_test(test_less_memory_than_a_block),
+                cmocka_unit_test(test_own_things_go_beyond_the_maximum),
+                cmocka_unit_test(test_cut),
                 cmocka_unit_test(test_text_beyond_the_maximum),
                 cmocka_unit_test(test_texts),
                 cmocka_unit_test(test_room),

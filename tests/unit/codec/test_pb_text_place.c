@@ -26,6 +26,8 @@ struct row {
         unsigned    line, column; /* 0: not there */
 };
 
+static const struct pb_patches no_patches = { NULL, 0 };
+
 static const struct row rows[] = {
         { "name", 2, 1 },
         { "max_batch_size", 3, 1 },
@@ -62,7 +64,7 @@ static void test_places(void **state UNUSED) {
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct pb_place place = { 0, 0 };
                 bool found = pb_text_find_place(&inference__model_config__descriptor, str_of(text),
-                                                rows[i].path, &place);
+                                                no_patches, rows[i].path, &place);
 
                 if (found != (rows[i].line > 0) || place.line != rows[i].line ||
                     place.column != rows[i].column)
@@ -86,8 +88,9 @@ static void test_broken_texts(void **state UNUSED) {
 
         for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
                 struct pb_place place = { 1, 1 };
-                bool            found = pb_text_find_place(&inference__model_config__descriptor,
-                                                           str_of(texts[i]), "input[0].dims[9]", &place);
+                bool            found =
+                        pb_text_find_place(&inference__model_config__descriptor, str_of(texts[i]),
+                                           no_patches, "input[0].dims[9]", &place);
 
                 assert_true(!found || (place.line == 1 && place.column <= 9));
         }

@@ -81,7 +81,7 @@ static void test_full(void **state) {
 
         (void)state;
         while (arena_try_alloc(&c->arena, 16) != NULL)
-                c->arena.max_bytes = c->arena.used_bytes;
+                arena_set_max(&c->arena, c->arena.used_bytes);
         assert_outcome(model_config_complete(c, backend), ERR_INVALID_ARG,
                        "model configuration is too large", "");
         assert_int_equal(c->pb->max_batch_size, 1);

@@ -185,8 +185,8 @@ static void test_full(void **state) {
                 struct model_config  *c = config_of(text);
 
                 while (arena_try_alloc(&c->arena, 16) != NULL)
-                        c->arena.max_bytes = c->arena.used_bytes;
-                c->arena.max_bytes += room;
+                        arena_set_max(&c->arena, c->arena.used_bytes);
+                arena_set_max(&c->arena, c->arena.used_bytes + room);
                 err = model_config_normalize(c);
                 if (err == NULL)
                         err = model_config_normalize_groups(c, &devices);

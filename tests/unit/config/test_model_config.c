@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "codec/pb_text_recover.h"
 #include "config/config_edit.h"
 #include "config/model_config.h"
 
@@ -42,6 +43,40 @@ static void test_questions(void **state) {
         assert_string_equal(model_config_find_parameter(c, "b"), "");
         assert_null(model_config_find_parameter(c, "c"));
         model_config_free(c);
+}
+
+static void count_error(void *owner, struct error *err) {
+        ++*(size_t *)owner;
+        error_free(err);
+}
+
+/* What is right of a text with mistakes; nothing of one that has too many. */
+static void test_read_all(void **state) {
+        static const char    text[] = "nme: 'x' max_batch_size: 8 input { data_type: X dims: 2 }";
+        char                 many[4096];
+        struct model_config *c = NULL;
+        struct pb_recovery   recovery;
+        struct pb_place      place = { 0, 0 };
+        size_t               n_errors = 0;
+
+        (void)state;
+        pb_recovery_init(&recovery, count_error, &n_errors);
+        assert_null(model_config_read_all(&recovery, str_of(text), &c));
+        assert_int_equal(n_errors, 2);
+        assert_int_equal(c->pb->max_batch_size, 8);
+        assert_int_equal(c->pb->input[0]->dims[0], 2);
+        assert_true(model_config_find_place(str_of(text), pb_recovery_patches(&recovery),
+                                            "input[0].dims", &place));
+        assert_int_equal(place.column, 49);
+        model_config_free(c);
+        pb_recovery_done(&recovery);
+
+        memset(many, '}', sizeof(many));
+        pb_recovery_init(&recovery, count_error, &n_errors);
+        assert_null(model_config_read_all(&recovery, str_range(many, sizeof(many)), &c));
+        assert_null(c);
+        assert_true(recovery.is_cut);
+        pb_recovery_done(&recovery);
 }
 
 static void test_version(void **state) {
@@ -185,11 +220,11 @@ static void test_memory_short(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_new),          cmocka_unit_test(test_questions),
-                cmocka_unit_test(test_version),      cmocka_unit_test(test_overflow),
-                cmocka_unit_test(test_bad_text),     cmocka_unit_test(test_bad_json),
-                cmocka_unit_test(test_lenient_json), cmocka_unit_test(test_too_long),
-                cmocka_unit_test(test_memory_short),
+                cmocka_unit_test(test_new),      cmocka_unit_test(test_questions),
+                cmocka_unit_test(test_version),  cmocka_unit_test(test_read_all),
+                cmocka_unit_test(test_overflow), cmocka_unit_test(test_bad_text),
+                cmocka_unit_test(test_bad_json), cmocka_unit_test(test_lenient_json),
+                cmocka_unit_test(test_too_long), cmocka_unit_test(test_memory_short),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -227,6 +227,17 @@ static void on_streamed_keep(struct infer_call                     *c,
         f->kept = r;
 }
 
+/* Of a unary call: the first response, and the end is still to come. */
+static void on_early(struct infer_call *c) {
+        struct fixture *f = c->options.owner;
+        uint32_t        n;
+
+        assert_false(f->is_done);
+        assert_int_equal(infer_call_first_response(c, &n)->bytes, 100);
+        assert_true(n >= 1);
+        f->n_streamed++;
+}
+
 static void open_fixture(struct fixture *f, fake_run_fn run, infer_call_response_fn on_response) {
         struct infer_call_options options = { .core = &f->core,
                                               .mailbox = &f->box,
@@ -405,6 +416,37 @@ static void test_stream(void **state) {
         }
 }
 
+/* One that comes with the end is not early. */
+static void test_early(void **state) {
+        static const struct {
+                fake_run_fn run;
+                unsigned    n_early;
+                bool        has_thread;
+        } rows[] = {
+                { run_none, 0, false },           { run_release_last, 0, false },
+                { run_separate_final, 1, false }, { run_three, 1, false },
+                { run_thread_release_last, 0, true }, { run_thread_many, 1, true },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct fixture f;
+
+                open_fixture(&f, rows[i].run, NULL);
+                f.call.options.on_early = on_early;
+                assert_null(infer_call_open(&f.call, "model", -1));
+                assert_null(infer_call_fill(&f.call, &f.request));
+                assert_null(infer_call_start(&f.call, NULL));
+                while (!f.is_done)
+                        deliver_one(&f.box);
+                assert_int_equal(f.n_streamed, rows[i].n_early);
+                assert_null(f.box.first);
+                if (rows[i].has_thread)
+                        pthread_join(fake.thread, NULL);
+                close_fixture(&f);
+        }
+}
+
 /* A kept response outlives its call, until its keeper has written it. */
 static void test_keep(void **state) {
         struct fixture f;
@@ -571,7 +613,7 @@ static void test_output_memory(void **state) {
         assert_string_equal(err->message,
                             "shared memory size specified with the request for output 'shm' (64 "
                             "bytes) should be at least 65 bytes to hold the results");
-        assert_int_equal(err->code, ERR_INTERNAL);
+        assert_int_equal(err->code, ERR_INVALID_ARG);
         error_free(err);
 
         for (size_t i = 0; i < 4; i++)
@@ -652,6 +694,7 @@ int main(void) {
                 cmocka_unit_test(test_wake_up_is_put_off),
                 cmocka_unit_test(test_number_of_responses),
                 cmocka_unit_test(test_stream),
+                cmocka_unit_test(test_early),
                 cmocka_unit_test(test_keep),
                 cmocka_unit_test(test_cancel),
                 cmocka_unit_test(test_failures),

@@ -113,10 +113,51 @@ static void test_done(void **state) {
         arena_done(&arena);
 }
 
+#define MANY 1000000
+
+/* What is gone over element by element: strings, classes, JSON; binary tensors are not. */
+static void test_work(void **state) {
+        static const char    bytes[1];
+        static const int64_t rows[] = { 10, 100 };
+        struct infer_input   inputs[] = {
+                { .datatype = TRITONSERVER_TYPE_FP32, .bytes = { bytes, MANY } },
+                { .datatype = TRITONSERVER_TYPE_BYTES, .bytes = { bytes, 7 } },
+                { .datatype = TRITONSERVER_TYPE_BYTES,
+                  .shared_memory = { .region = "r", .byte_size = MANY } },
+        };
+        const struct infer_request q = { .inputs = inputs, .n_inputs = 3 };
+        struct infer_output        out = { .bytes = { bytes, 4 * MANY },
+                                           .form = INFER_OUTPUT_BINARY };
+        const struct infer_response r = { .outputs = &out, .n_outputs = 1 };
+
+        (void)state;
+        assert_int_equal(infer_request_work(&q), MANY + 7);
+        assert_int_equal(infer_response_work(&r), 0);
+        assert_int_equal(infer_response_bytes(&r), 4 * MANY);
+        out.form = INFER_OUTPUT_JSON;
+        assert_int_equal(infer_response_work(&r), 4 * MANY);
+        out.form = INFER_OUTPUT_SHARED_MEMORY;
+        assert_int_equal(infer_response_bytes(&r), 0);
+        out.n_classes = 5;
+        assert_int_equal(infer_response_work(&r), 0);
+
+        out.form = INFER_OUTPUT_BINARY;
+        out.bytes.len = 4000;
+        assert_int_equal(infer_response_work(&r), 4000 + 5 * 64);
+        out.shape = rows;
+        out.n_dims = 2;
+        assert_int_equal(infer_response_work(&r), 4000 + 10 * 5 * 64);
+        out.n_classes = UINT32_MAX; /* there are no more than elements */
+        assert_int_equal(infer_response_work(&r), 4000 + 4000 * 64);
+        inputs[2].shared_memory.byte_size = UINT64_MAX;
+        assert_true(infer_request_work(&q) == SIZE_MAX);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_growth),
                 cmocka_unit_test(test_limits),
+                cmocka_unit_test(test_work),
                 cmocka_unit_test(test_full_arena),
                 cmocka_unit_test(test_done),
         };

@@ -177,6 +177,36 @@ static void test_keys(void **state) {
         close_fixture(&f);
 }
 
+/* A key of so many slashes, and then the object's own without any. */
+static struct error *enter_behind_slashes(struct fixture *f, size_t n_slashes) {
+        const char      *bare = f->object.key + strspn(f->object.key, "/");
+        AUTO_CHARS       key = mem_zalloc(n_slashes + strlen(bare) + 1);
+        struct shm_place place = { "r", key, 0, 1 };
+
+        memset(key, '/', n_slashes);
+        strcpy(key + n_slashes, bare);
+        return shared_memory_register(f->memory, &place);
+}
+
+static void test_long_keys(void **state) {
+        struct fixture f;
+        size_t         n_slashes;
+
+        (void)state;
+        open_fixture(&f);
+        n_slashes = 256 - strlen(f.object.key + strspn(f.object.key, "/"));
+        assert_null(enter_behind_slashes(&f, n_slashes));
+        shared_memory_unregister_all(f.memory, SHARED_MEMORY_SYSTEM);
+        assert_refused(enter_behind_slashes(&f, n_slashes + 1), ERR_INVALID_ARG,
+                       "cannot register shared memory region 'r': its key has 257 bytes, at most "
+                       "256 are allowed");
+        assert_refused(enter_behind_slashes(&f, n_slashes + 1000000), ERR_INVALID_ARG,
+                       "cannot register shared memory region 'r': its key has 1000256 bytes, at "
+                       "most 256 are allowed");
+        assert_list(&f, "", "");
+        close_fixture(&f);
+}
+
 static void test_places(void **state) {
 #define ARGS "failed to register shared memory region 'r': invalid args"
         static const struct row {
@@ -238,8 +268,10 @@ static void test_no_object(void **state) {
 }
 
 static void test_names(void **state) {
-        struct fixture f;
-        AUTO_CHARS     name = mem_zalloc(SHARED_MEMORY_MAX_NAME + 2);
+#define TOO_LONG "name of a shared memory region has 4097 bytes, at most 4096 are allowed"
+        struct fixture     f;
+        struct shm_region *r;
+        AUTO_CHARS         name = mem_zalloc(SHARED_MEMORY_MAX_NAME + 2);
 
         (void)state;
         open_fixture(&f);
@@ -259,6 +291,11 @@ static void test_names(void **state) {
         assert_refused(enter(&f, name, 0, 1), ERR_INVALID_ARG,
                        "cannot register shared memory region: its name has 4097 bytes, at most "
                        "4096 are allowed");
+        assert_refused(list(&f, SHARED_MEMORY_SYSTEM, name), ERR_INVALID_ARG, TOO_LONG);
+        assert_refused(list(&f, SHARED_MEMORY_CUDA, name), ERR_INVALID_ARG, TOO_LONG);
+        assert_refused(shared_memory_take(f.memory, name, &r), ERR_INVALID_ARG, TOO_LONG);
+        assert_refused(shared_memory_take(NULL, name, &r), ERR_INVALID_ARG, TOO_LONG);
+        assert_refused(shared_memory_refuse_cuda(name), ERR_INVALID_ARG, TOO_LONG);
 
         shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("nobody"));
         shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("a"));
@@ -521,6 +558,7 @@ int main(void) {
                 cmocka_unit_test(test_places),
                 cmocka_unit_test(test_no_object),
                 cmocka_unit_test(test_names),
+                cmocka_unit_test(test_long_keys),
                 cmocka_unit_test(test_too_many),
                 cmocka_unit_test(test_ranges),
                 cmocka_unit_test(test_write),

@@ -91,7 +91,10 @@ void fake_call_run_work(void) {
         struct loop_work *w = STEAL(fake_call.work);
 
         assert_non_null(w);
-        w->run(w);
+        if (!w->is_cancelled)
+                w->run(w);
+        if (fake_call.delivers_first)
+                fake_call_deliver();
         w->done(w);
 }
 
@@ -146,6 +149,7 @@ void grpc_call_add_trailing(struct grpc_call *call, struct str name, struct str 
 void grpc_call_send(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts) {
         assert_ptr_equal(call, &fake_call.call);
         assert_int_equal(fake_call.n_finished, 0);
+        assert_false(fake_call.is_concluded);
         for (size_t i = 0; i < n_parts; i++) {
                 if (call->abort_reason == GRPC_ABORT_NONE)
                         strbuf_put(&fake_call.messages[fake_call.n_messages %
@@ -168,11 +172,24 @@ size_t grpc_call_unsent_bytes(const struct grpc_call *call) {
         return fake_call.n_sent - (size_t)grpc_call_written_bytes(call);
 }
 
+static void keep_status(enum grpc_code code, const char *message) {
+        if (fake_call.is_concluded)
+                return;
+        fake_call.code = code;
+        strbuf_puts(&fake_call.text, message ? message : "");
+}
+
+void grpc_call_conclude(struct grpc_call *call, enum grpc_code code, const char *message) {
+        assert_ptr_equal(call, &fake_call.call);
+        assert_int_equal(fake_call.n_finished, 0);
+        keep_status(code, message);
+        fake_call.is_concluded = true;
+}
+
 void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *message) {
         assert_ptr_equal(call, &fake_call.call);
         fake_call.n_finished++;
-        fake_call.code = code;
-        strbuf_puts(&fake_call.text, message ? message : "");
+        keep_status(code, message);
         /* As the transport does it: nothing of the call may be touched any more. */
         arena_done(&fake_call.call.arena);
 }
@@ -183,13 +200,7 @@ void grpc_call_reply(struct grpc_call *call, const struct grpc_part *parts, size
 }
 
 void grpc_call_fail(struct grpc_call *call, struct error *err) {
-        /* The codes of the protocol, by those of the errors. */
-        static const enum grpc_code codes[] = { GRPC_UNKNOWN,        GRPC_INTERNAL,
-                                                GRPC_NOT_FOUND,      GRPC_INVALID_ARGUMENT,
-                                                GRPC_UNAVAILABLE,    GRPC_UNIMPLEMENTED,
-                                                GRPC_ALREADY_EXISTS, GRPC_CANCELLED };
-
-        grpc_call_finish(call, codes[err->code], err->message);
+        grpc_call_finish(call, grpc_code_of_error(err->code), err->message);
         error_free(err);
 }
 
@@ -233,5 +244,33 @@ struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call UNUSED) {
 
 void grpc_call_offload(struct grpc_call *call UNUSED, struct loop_work *work) {
         assert_null(fake_call.work);
+        work->is_cancelled = false;
         fake_call.work = work;
+}
+
+void grpc_call_compute(struct grpc_call *call, struct loop_work *work) {
+        grpc_call_offload(call, work);
+}
+
+void grpc_call_compute_cancel(struct grpc_call *call UNUSED, struct loop_work *work) {
+        assert_ptr_equal(work, fake_call.work);
+        work->is_cancelled = true;
+}
+
+/* The transport's own; see test_grpc_call.c. */
+bool grpc_call_wants_packing(const struct grpc_call *call UNUSED) {
+        return fake_call.wants_packing;
+}
+
+bool grpc_call_pack(const struct grpc_call *call UNUSED, const struct grpc_part *parts UNUSED,
+                    size_t n_parts UNUSED, struct grpc_part *ret UNUSED) {
+        return false;
+}
+
+void grpc_call_send_packed(struct grpc_call *call, const struct grpc_part *packed) {
+        grpc_call_send(call, packed, 1);
+}
+
+void grpc_call_reply_packed(struct grpc_call *call, const struct grpc_part *packed) {
+        grpc_call_reply(call, packed, 1);
 }

@@ -19,7 +19,8 @@ struct fake_call {
         struct grpc_service service;
         struct strbuf       messages[64]; /* what was sent */
         size_t              n_messages;
-        unsigned            n_finished; /* must become 1 */
+        bool                is_concluded; /* the client has its status, the call goes on */
+        unsigned            n_finished;   /* must become 1 */
         enum grpc_code      code;
         struct strbuf       text;
         bool                asks_to_retry; /* the trailers have "retry-after" */
@@ -30,6 +31,8 @@ struct fake_call {
         size_t              n_sent;    /* bytes */
         size_t              n_written; /* of these, when it is slow; the test's to say */
         struct loop_work   *work;    /* offloaded and not yet run */
+        bool                wants_packing;
+        bool                delivers_first; /* what work has posted comes before its end */
         struct loop_timer  *timer;   /* the one that is armed */
         bool                has_no_timers; /* no memory for any */
 };

@@ -336,6 +336,31 @@ static void test_deadline(void **state UNUSED) {
         fixture_done(&f);
 }
 
+/* A deadline that is over when the call comes: no handler sees it. */
+static void test_no_time(void **state UNUSED) {
+        static const char *const rows[] = { "0n", "0H", "00000000m" };
+        struct fixture           f;
+        struct client            c;
+        struct answer            a;
+        uint32_t                 id = 1;
+
+        fixture_init(&f);
+        fixture_start(&f);
+        client_open(&c, &f, true);
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++, id += 2) {
+                client_call(&c, id, "/t.T/Echo", "grpc-timeout", rows[i], NULL);
+                client_message(&c, id, END_STREAM, "hi", 2);
+                client_answer(&c, id, &a);
+                assert_int_equal(a.code, GRPC_DEADLINE_EXCEEDED);
+                assert_string_equal(strbuf_cstr(&a.text), "Deadline Exceeded");
+                assert_int_equal(a.body.len, 0);
+                answer_done(&a);
+        }
+        client_expect(&c, id, "/t.T/Echo", "alive", 0, "alive");
+        client_close(&c);
+        fixture_done(&f);
+}
+
 /* Reset by the client; then the connection goes: both tell the handler once. */
 static void test_cancelled(void **state UNUSED) {
         struct fixture f;
@@ -390,6 +415,114 @@ static void test_overflow(void **state UNUSED) {
         fixture_done(&f);
 }
 
+/* ---- messages that are decompressed elsewhere ---- */
+
+#define LONG_BYTES (600 << 10)
+#define SHORT_BYTES 10
+
+/* Letters, compressed, behind a prefix. */
+static void pack(char letter, size_t bytes, struct strbuf *ret) {
+        char        *text = mem_alloc(bytes);
+        struct iovec part = { text, bytes };
+        char         prefix[5] = { 1, 0, 0 };
+        struct buf  *packed;
+
+        memset(text, letter, bytes);
+        assert_int_equal(gzip_deflate_buf(GZIP_FORMAT_GZIP, &part, 1, NULL, &packed), GZIP_OK);
+        assert_true(packed->len < 1 << 16);
+        prefix[3] = (char)(packed->len >> 8);
+        prefix[4] = (char)packed->len;
+        strbuf_init(ret, 0);
+        strbuf_put(ret, prefix, sizeof(prefix));
+        strbuf_put(ret, packed->bytes, packed->len);
+        buf_unref(packed);
+        free(text);
+}
+
+static void test_long_packed_message(void **state UNUSED) {
+        struct fixture f;
+        struct client  c;
+        struct answer  a;
+        struct strbuf  packed;
+
+        pack('z', LONG_BYTES, &packed);
+        fixture_init(&f);
+        fixture_start(&f);
+        client_open(&c, &f, true);
+        client_call(&c, 1, "/t.T/Echo", "grpc-encoding", "gzip", NULL);
+        client_frame(&c, FRAME_DATA, END_STREAM, 1, packed.ptr, packed.len);
+        client_answer(&c, 1, &a);
+        assert_int_equal(a.code, 0);
+        assert_int_equal(a.body.len, 5 + LONG_BYTES);
+        for (size_t i = 5; i < a.body.len; i++)
+                assert_int_equal(a.body.ptr[i], 'z');
+        answer_done(&a);
+        client_close(&c);
+        fixture_done(&f);
+        strbuf_done(&packed);
+}
+
+/* Those behind it wait, and the end does. */
+static void test_long_packed_message_in_stream(void **state UNUSED) {
+        struct fixture f;
+        struct client  c;
+        struct answer  a;
+        struct strbuf  lengthy, brief;
+        const size_t   n = 2 * (5 + LONG_BYTES) + 2 * (5 + SHORT_BYTES);
+
+        pack('a', LONG_BYTES, &lengthy);
+        pack('b', SHORT_BYTES, &brief);
+        fixture_init(&f);
+        fixture_start(&f);
+        client_open(&c, &f, true);
+        client_call(&c, 1, "/t.T/Chat", "grpc-encoding", "gzip", NULL);
+        client_frame(&c, FRAME_DATA, 0, 1, lengthy.ptr, lengthy.len);
+        client_frame(&c, FRAME_DATA, 0, 1, brief.ptr, brief.len);
+        client_frame(&c, FRAME_DATA, 0, 1, brief.ptr, brief.len);
+        client_frame(&c, FRAME_DATA, END_STREAM, 1, lengthy.ptr, lengthy.len);
+        client_answer(&c, 1, &a);
+        assert_int_equal(a.code, 0);
+        assert_int_equal(a.body.len, n);
+        assert_int_equal(a.body.ptr[5], 'a');
+        assert_int_equal(a.body.ptr[5 + LONG_BYTES + 5], 'b');
+        assert_int_equal(a.body.ptr[n - 1], 'a');
+        answer_done(&a);
+        client_close(&c);
+        fixture_done(&f);
+        strbuf_done(&lengthy);
+        strbuf_done(&brief);
+}
+
+/* Clients that leave meanwhile, each a little later than the one before. */
+static void test_long_packed_message_of_one_who_leaves(void **state UNUSED) {
+        static const char cancel[4] = { 0, 0, 0, 8 };
+        struct fixture    f;
+        struct client     c;
+        struct strbuf     packed;
+        uint32_t          id = 1;
+
+        pack('z', LONG_BYTES, &packed);
+        fixture_init(&f);
+        fixture_start(&f);
+        for (unsigned i = 0; i < 20; i++) {
+                client_open(&c, &f, true);
+                for (id = 1; id < 1 + 2 * i; id += 2) {
+                        client_call(&c, id, id % 4 == 1 ? "/t.T/Echo" : "/t.T/Chat",
+                                    "grpc-encoding", "gzip", NULL);
+                        client_frame(&c, FRAME_DATA, id % 4 == 1 ? END_STREAM : 0, id, packed.ptr,
+                                     packed.len);
+                        if (i % 2 == 0)
+                                client_frame(&c, FRAME_RST_STREAM, 0, id, cancel, sizeof(cancel));
+                }
+                client_close(&c);
+        }
+        client_open(&c, &f, true);
+        client_expect(&c, 1, "/t.T/Echo", "alive", 0, "alive");
+        client_close(&c);
+        fixture_done(&f);
+        strbuf_done(&packed);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_unary),
@@ -400,8 +533,12 @@ int main(void) {
                 cmocka_unit_test(test_chat),
                 cmocka_unit_test(test_paused),
                 cmocka_unit_test(test_compression),
+                cmocka_unit_test(test_long_packed_message),
+                cmocka_unit_test(test_long_packed_message_in_stream),
+                cmocka_unit_test(test_long_packed_message_of_one_who_leaves),
                 cmocka_unit_test(test_restricted),
                 cmocka_unit_test(test_deadline),
+                cmocka_unit_test(test_no_time),
                 cmocka_unit_test(test_cancelled),
                 cmocka_unit_test(test_overflow),
         };

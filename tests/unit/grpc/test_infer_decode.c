@@ -429,6 +429,51 @@ static void limits(void **state) {
         assert_true(str_is(f.wire.request.inputs[0].bytes, "x"));
 }
 
+/* The last of each counts, and is the only one that is copied. */
+static void repeated_strings_take_no_memory(void **state) {
+        static const char model[] = "\x0a\x14" "a model's name, long";
+        static const char version[] = "\x12\x14" "a version that is so";
+        static const char id[] = "\x1a\x14" "an id that is so long";
+        static const char name[] = "\x0a\x14" "the name of an input";
+        static const char datatype[] = "\x12\x14" "some datatype or else";
+        AUTO_STRBUF       input = { 0 };
+        const int         n = 100000;
+
+        (void)state;
+        strbuf_init(&input, 0);
+        for (int i = 0; i < n; i++) {
+                strbuf_put(&f.message, model, 22);
+                strbuf_put(&f.message, version, 22);
+                strbuf_put(&f.message, id, 22);
+                strbuf_put(&input, name, 22);
+                strbuf_put(&input, datatype, 22);
+        }
+        STRBUF_PUT_LIT(&input, "\x0a\x01I");
+        STRBUF_PUT_LIT(&f.message, "\x0a\x01m");
+        strbuf_putc(&f.message, 0x2a);
+        for (size_t left = input.len; left > 0; left >>= 7)
+                strbuf_putc(&f.message, (char)((left & 0x7f) | (left > 0x7f ? 0x80 : 0)));
+        strbuf_put(&f.message, input.ptr, input.len);
+        STRBUF_PUT_LIT(&f.message, "\x3a\x01x");
+        assert_decodes();
+        assert_string_equal(f.wire.model_name, "m");
+        assert_string_equal(f.wire.model_version, "a version that is so");
+        assert_string_equal(f.wire.request.inputs[0].name, "I");
+        assert_true(f.arena.used_bytes <= 8192);
+}
+
+/* 4096 inputs in two bytes each, and so on, are as much as there can be. */
+static void lists_take_bounded_memory(void **state) {
+        (void)state;
+        for (int i = 0; i < INFER_MAX_TENSORS; i++) {
+                STRBUF_PUT_LIT(&f.message, "\x2a\x00");
+                STRBUF_PUT_LIT(&f.message, "\x32\x00");
+                STRBUF_PUT_LIT(&f.message, "\x3a\x00");
+        }
+        assert_decodes();
+        assert_true(f.arena.used_bytes <= INFER_ARENA_BASE_BYTES);
+}
+
 /* The n-th allocation fails, for every n. */
 static void short_of_memory(void **state) {
         (void)state;
@@ -458,6 +503,8 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 DECODE_TEST(raw_input),
                 DECODE_TEST(empty_message),
+                DECODE_TEST(repeated_strings_take_no_memory),
+                DECODE_TEST(lists_take_bounded_memory),
                 DECODE_TEST(unknown_datatype_is_the_cores_to_refuse),
                 DECODE_TEST(typed_contents),
                 DECODE_TEST(large_contents_are_in_a_buffer),

@@ -8,192 +8,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/mem.h"
-#include "frontend/fake_core.h"
-#include "grpc/fake_call.h"
-#include "grpc/rpc_infer.h"
-#include "grpc/rpc_stream.h"
-#include "grpc_service.pb-c.h"
-
-/* ---- the core ---- */
-
-#define MAX_STARTED 2048
-
-static struct {
-        struct TRITONSERVER_InferenceRequest *started[MAX_STARTED]; /* in order */
-        size_t                                n_started;
-        bool                                  answers_at_once;
-        bool                                  is_exiting;
-} core;
-
-/* Models called "d..." are decoupled, "unknown" is none. */
-static struct TRITONSERVER_Error *find_model(const char *model_name, bool *ret_is_decoupled) {
-        if (core.is_exiting)
-                return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "not now");
-        if (strcmp(model_name, "unknown") == 0)
-                return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_NOT_FOUND, "unknown model");
-        *ret_is_decoupled = model_name[0] == 'd';
-        return NULL;
-}
-
-struct TRITONSERVER_Error *TRITONSERVER_ServerIsLive(struct TRITONSERVER_Server *server,
-                                                     bool                       *live) {
-        (void)server;
-        *live = !core.is_exiting;
-        return core.is_exiting
-                       ? TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "Server exiting")
-                       : NULL;
-}
-
-/* A response without bytes; `error` is its failure. */
-static void respond(size_t i, const char *error, uint32_t flags) {
-        struct TRITONSERVER_InferenceRequest  *request = core.started[i];
-        struct TRITONSERVER_InferenceResponse *r = mem_zalloc(sizeof(*r));
-
-        strcpy(r->output, "OUT");
-        r->allocator = request->allocator;
-        r->error = error;
-        fake.n_responses++;
-        request->on_response(r, flags, request->response_userp);
-}
-
-static void respond_flags_only(size_t i) {
-        core.started[i]->on_response(NULL, TRITONSERVER_RESPONSE_COMPLETE_FINAL,
-                                     core.started[i]->response_userp);
-}
-
-static void release(size_t i) {
-        core.started[i]->on_release(core.started[i], TRITONSERVER_REQUEST_RELEASE_ALL,
-                                    core.started[i]->release_userp);
-}
-
-/* One response, final, and the end. */
-static void answer(size_t i, const char *error) {
-        respond(i, error, TRITONSERVER_RESPONSE_COMPLETE_FINAL);
-        release(i);
-        fake_call_deliver();
-}
-
-static void on_run(struct TRITONSERVER_InferenceRequest *request) {
-        core.started[core.n_started++] = request;
-        if (core.answers_at_once) {
-                respond(core.n_started - 1, NULL, TRITONSERVER_RESPONSE_COMPLETE_FINAL);
-                release(core.n_started - 1);
-        }
-}
-
-/* ---- the client ---- */
-
-static void send_request(const char *model, const char *id, bool wants_empty_final,
-                         size_t padding) {
-        Inference__ModelInferRequest                  q = INFERENCE__MODEL_INFER_REQUEST__INIT;
-        Inference__ModelInferRequest__ParametersEntry entry =
-                INFERENCE__MODEL_INFER_REQUEST__PARAMETERS_ENTRY__INIT;
-        Inference__ModelInferRequest__ParametersEntry *entries[] = { &entry };
-        Inference__InferParameter                      value = INFERENCE__INFER_PARAMETER__INIT;
-        ProtobufCBinaryData                            surplus = { padding, mem_zalloc(padding) };
-        size_t                                         len;
-        uint8_t                                       *bytes;
-
-        q.model_name = (char *)model;
-        q.id = (char *)id;
-        entry.key = (char *)"triton_enable_empty_final_response";
-        entry.value = &value;
-        value.parameter_choice_case = INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM;
-        value.bool_param = 1;
-        q.parameters = entries;
-        q.n_parameters = wants_empty_final;
-        q.raw_input_contents = &surplus;
-        q.n_raw_input_contents = padding > 0;
-        len = inference__model_infer_request__get_packed_size(&q);
-        bytes = mem_alloc(len);
-        inference__model_infer_request__pack(&q, bytes);
-        fake_call_read(rpc_stream_read, str_range((char *)bytes, len));
-        free(bytes);
-        free(surplus.data);
-}
-
-static void send_one(const char *model, const char *id) {
-        send_request(model, id, false, 0);
-}
-
-struct expected {
-        const char *error, *model, *version, *id;
-        int         final; /* -1: no such parameter */
-        size_t      n_outputs;
-};
-
-/* The n-th message that was sent. */
-static void assert_message(size_t n, const struct expected *e) {
-        struct strbuf                       *sent = &fake_call.messages[n];
-        Inference__ModelStreamInferResponse *m;
-        Inference__ModelInferResponse       *r;
-        int                                  final = -1;
-
-        assert_true(fake_call.n_messages > n);
-        m = inference__model_stream_infer_response__unpack(NULL, sent->len,
-                                                           (const uint8_t *)strbuf_cstr(sent));
-        assert_non_null(m);
-        r = m->infer_response;
-        assert_non_null(r);
-        assert_string_equal(m->error_message, e->error);
-        assert_string_equal(r->model_name, e->model);
-        assert_string_equal(r->model_version, e->version);
-        assert_string_equal(r->id, e->id);
-        assert_int_equal(r->n_outputs, e->n_outputs);
-        assert_int_equal(r->n_raw_output_contents, e->n_outputs);
-        for (size_t i = 0; i < r->n_parameters; i++)
-                if (strcmp(r->parameters[i]->key, "triton_final_response") == 0) {
-                        assert_int_equal(i, r->n_parameters - 1); /* the last one */
-                        final = r->parameters[i]->value->bool_param;
-                }
-        assert_int_equal(final, e->final);
-        inference__model_stream_infer_response__free_unpacked(m, NULL);
-}
-
-/* The fake core's responses all look like this. */
-static void assert_response(size_t n, int final) {
-        assert_message(n, &(struct expected){ "", "model", "3", "the id", final, 1 });
-}
-
-static void assert_finished(enum grpc_code code, const char *text) {
-        assert_int_equal(fake_call.n_finished, 1);
-        assert_int_equal(fake_call.code, code);
-        assert_string_equal(strbuf_cstr(&fake_call.text), text);
-}
-
-static void abort_call(void) {
-        fake_call.call.abort_reason = GRPC_ABORT_CANCELLED;
-        rpc_stream_abort(&fake_call.call);
-}
-
-/* ---- the tests ---- */
-
-static int setup(void **state) {
-        (void)state;
-        memset(&fake, 0, sizeof(fake));
-        memset(&core, 0, sizeof(core));
-        strbuf_init(&fake.calls, 0);
-        fake.run = on_run;
-        fake.find_model = find_model;
-        fake_call_init();
-        assert_null(rpc_infer_new(&(struct rpc_infer_options){ 0 }, &fake_call.service.infer));
-        return 0;
-}
-
-static int teardown(void **state) {
-        (void)state;
-        rpc_infer_free(fake_call.service.infer);
-        fake_call_done();
-        strbuf_done(&fake.calls);
-        assert_int_equal(fake.n_requests, 0);
-        assert_int_equal(fake.n_responses, 0);
-        assert_int_equal(fake.n_errors, 0);
-        return 0;
-}
+#include "grpc/rpc_stream_lab.h"
 
 static void decoupled_responses_go_out_as_they_come(void **state) {
         (void)state;
@@ -349,21 +164,87 @@ static void decoupled_ones_wait_for_nobody(void **state) {
         assert_finished(GRPC_OK, "");
 }
 
-/* One response is due: two are told as a failure, and so is none. */
-static void more_or_less_than_one(void **state) {
+static void none_is_a_failure(void **state) {
+        (void)state;
+        rpc_stream_open(&fake_call.call);
+        send_one("m", "1");
+        respond_flags_only(0);
+        release(0);
+        fake_call_deliver();
+        assert_message(0, &(struct expected){ "expected a single response, got 0", "m", "", "1", 1,
+                                              0 });
+        rpc_stream_half_close(&fake_call.call);
+        assert_finished(GRPC_OK, "");
+}
+
+/* One response is due: the first goes out at once, and the others are dropped. */
+static void the_first_of_several(void **state) {
+        (void)state;
+        rpc_stream_open(&fake_call.call);
+        send_one("m", "1");
+        respond(0, NULL, 0);
+        fake_call_deliver();
+        assert_int_equal(fake_call.n_messages, 1);
+        assert_response(0, 0);
+        respond(0, NULL, 0);
+        respond(0, "too late", 0);
+        rpc_stream_half_close(&fake_call.call);
+        fake_call_deliver();
+        assert_int_equal(fake.n_responses, 1);
+        assert_int_equal(fake_call.n_finished, 0);
+        answer(0, NULL);
+        assert_int_equal(fake_call.n_messages, 1);
+        assert_finished(GRPC_OK, "");
+}
+
+/* Both ends come before the loop looks. */
+static void the_first_of_several_and_the_end(void **state) {
+        (void)state;
+        rpc_stream_open(&fake_call.call);
+        send_one("m", "1");
+        respond(0, NULL, 0);
+        answer(0, NULL);
+        assert_int_equal(fake_call.n_messages, 1);
+        assert_response(0, 0);
+        rpc_stream_half_close(&fake_call.call);
+        assert_finished(GRPC_OK, "");
+}
+
+/* "At once" is in its turn, and the turn of the next one does not wait for the end. */
+static void an_early_response_keeps_the_order(void **state) {
         (void)state;
         rpc_stream_open(&fake_call.call);
         send_one("m", "1");
         send_one("m", "2");
-        respond(0, NULL, 0);
+        send_one("m", "3");
+        respond(1, NULL, 0);
+        answer(2, "of three");
+        assert_int_equal(fake_call.n_messages, 0);
         answer(0, NULL);
-        respond_flags_only(1);
-        release(1);
+        assert_int_equal(fake_call.n_messages, 3);
+        assert_response(0, 1);
+        assert_response(1, 0);
+        assert_message(2, &(struct expected){ "of three", "m", "", "3", 1, 0 });
+        rpc_stream_half_close(&fake_call.call);
+        assert_int_equal(fake_call.n_finished, 0);
+        answer(1, NULL);
+        assert_finished(GRPC_OK, "");
+}
+
+/* The model ends while its early response waits for its turn. */
+static void an_early_response_that_waits(void **state) {
+        (void)state;
+        rpc_stream_open(&fake_call.call);
+        send_one("m", "1");
+        send_one("m", "2");
+        respond(1, "early", 0);
         fake_call_deliver();
-        assert_message(0, &(struct expected){ "expected a single response, got 2", "m", "", "1", 1,
-                                              0 });
-        assert_message(1, &(struct expected){ "expected a single response, got 0", "m", "", "2", 1,
-                                              0 });
+        answer(1, NULL);
+        assert_int_equal(fake.n_requests, 1);
+        assert_int_equal(fake.n_responses, 0);
+        answer(0, NULL);
+        assert_response(0, 1);
+        assert_message(1, &(struct expected){ "early", "m", "", "2", 0, 0 });
         rpc_stream_half_close(&fake_call.call);
         assert_finished(GRPC_OK, "");
 }
@@ -485,6 +366,7 @@ static void failures_as_status(void **state) {
         assert_int_equal(fake_call.n_messages, 1);
         respond(1, "the first failure", 0);
         fake_call_deliver();
+        assert_true(fake_call.is_concluded);
         assert_true(core.started[0]->is_cancelled);
         assert_true(core.started[2]->is_cancelled);
         send_one("m", "4"); /* comes too late */
@@ -495,6 +377,39 @@ static void failures_as_status(void **state) {
         answer(0, NULL);
         assert_int_equal(fake_call.n_messages, 1);
         assert_finished(GRPC_UNAVAILABLE, "the first failure");
+}
+
+static void an_early_failure_as_status(void **state) {
+        (void)state;
+        fake_call.call.metadata = &as_status;
+        fake_call.call.n_metadata = 1;
+        rpc_stream_open(&fake_call.call);
+        send_one("m", "1");
+        send_one("m", "2");
+        respond(1, "not the last word", 0);
+        fake_call_deliver();
+        assert_true(fake_call.is_concluded);
+        assert_int_equal(fake_call.n_finished, 0);
+        answer(1, NULL);
+        answer(0, NULL);
+        assert_int_equal(fake_call.n_messages, 0);
+        assert_finished(GRPC_UNAVAILABLE, "not the last word");
+}
+
+/* The transport says that the HTTP/2 stream is gone while what was cancelled still runs. */
+static void an_abort_after_the_status(void **state) {
+        (void)state;
+        fake_call.call.metadata = &as_status;
+        fake_call.call.n_metadata = 1;
+        rpc_stream_open(&fake_call.call);
+        send_one("d", "1");
+        respond(0, "failed", 0);
+        fake_call_deliver();
+        assert_true(fake_call.is_concluded);
+        abort_call();
+        assert_int_equal(fake_call.n_finished, 0);
+        answer(0, NULL);
+        assert_finished(GRPC_UNAVAILABLE, "failed");
 }
 
 static void requests_in_flight_are_bounded(void **state) {
@@ -548,7 +463,6 @@ static void waiting_answers_hold_no_request(void **state) {
         assert_finished(GRPC_OK, "");
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
 int main(void) {
         const struct CMUnitTest tests[] = {
@@ -560,7 +474,11 @@ int main(void) {
                 TEST(a_failure_among_decoupled_responses),
                 TEST(others_answer_in_order),
                 TEST(decoupled_ones_wait_for_nobody),
-                TEST(more_or_less_than_one),
+                TEST(none_is_a_failure),
+                TEST(the_first_of_several),
+                TEST(the_first_of_several_and_the_end),
+                TEST(an_early_response_keeps_the_order),
+                TEST(an_early_response_that_waits),
                 TEST(what_is_done_at_once),
                 TEST(the_core_refuses_to_start),
                 TEST(a_server_that_is_exiting),
@@ -570,6 +488,8 @@ int main(void) {
                 TEST(an_abort_while_sending),
                 TEST(an_abort_while_answering_at_once),
                 TEST(failures_as_status),
+                TEST(an_early_failure_as_status),
+                TEST(an_abort_after_the_status),
                 TEST(requests_in_flight_are_bounded),
                 TEST(bytes_in_flight_are_bounded),
                 TEST(waiting_answers_hold_no_request),

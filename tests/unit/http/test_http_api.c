@@ -127,6 +127,12 @@ static void test_repository(void **state UNUSED) {
                 { "POST /v2/repository/index", "{\"ready\": true, \"x\":[1]}", 200,
                   "[{\"flags\":1}]" },
                 { "POST /v2/repository/any/index", "{\"ready\":false}", 200, "[{\"flags\":0}]" },
+                { "POST /v2/repository/index", "[]", 200, "[{\"flags\":0}]" },
+                { "POST /v2/repository/index", "null", 200, "[{\"flags\":0}]" },
+                { "POST /v2/repository/index", "[{\"ready\":true}]", 200, "[{\"flags\":0}]" },
+                { "POST /v2/repository/index", "\"ready\" x", 400,
+                  "{\"error\":\"failed to parse the request JSON buffer: The document root must not "
+                  "be followed by other values. at 8\"}" },
                 { "POST /v2/repository/index", "{\"ready\":1}", 400,
                   "{\"error\":\"Invalid value for 'ready': expected a boolean\"}" },
                 { "POST /v2/repository/models/simple/load", NULL, 200, "" },
@@ -184,7 +190,8 @@ static void test_broken_json_names_the_place(void **state UNUSED) {
         start(&f);
         for (size_t i = 0; i < ARRAY_LEN(paths); i++)
                 for (size_t k = 0; k < ARRAY_LEN(bodies); k++) {
-                        AUTO_CHARS  text = mem_printf("POST %s HTTP/1.1\r\nConnection: close\r\n"
+                        AUTO_CHARS  text = mem_printf("POST %s HTTP/1.1\r\nHost: a\r\n"
+                                                      "Connection: close\r\n"
                                                       "Content-Length: %zu\r\n\r\n%s",
                                                       paths[i], strlen(bodies[k]), bodies[k]);
                         AUTO_STRBUF all;
@@ -276,7 +283,7 @@ static void test_metrics(void **state UNUSED) {
         f.options.routes = http_metrics_routes();
         fixture_start(&f);
         fd = client_open(&f);
-        client_say(fd, "GET /metrics HTTP/1.1\r\n\r\n");
+        client_say(fd, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
         client_expect(fd, "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n"
                           "Content-Length: 15\r\n\r\n# HELP a b\na 1\n");
         for (size_t i = 0; i < ARRAY_LEN(other); i++)
@@ -311,9 +318,9 @@ static void test_groups(void **state UNUSED) {
 
                 ask(fd, &x);
         }
-        client_say(fd, "GET /v2/health/live HTTP/1.1\r\n\r\n");
+        client_say(fd, "GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n");
         client_expect_answer(fd, 200, "");
-        client_say(fd, "POST /v2/repository/index HTTP/1.1\r\nK: v\r\n\r\n");
+        client_say(fd, "POST /v2/repository/index HTTP/1.1\r\nHost: a\r\nK: v\r\n\r\n");
         client_expect_answer(fd, 200, "[{\"flags\":0}]");
         close(fd);
         fixture_done(&f);

@@ -31,8 +31,8 @@ static void test_big_answer_to_a_slow_reader(void **state UNUSED) {
         strbuf_init(&all, 0);
         fd = client_open(&f);
         /* The second request waits until the first answer is taken. */
-        client_say(fd, "GET /big HTTP/1.1\r\n\r\n"
-                       "POST /v2/models/m/infer HTTP/1.1\r\nConnection: close\r\n\r\n");
+        client_say(fd, "GET /big HTTP/1.1\r\nHost: a\r\n\r\n"
+                       "POST /v2/models/m/infer HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         seen_wait(&f.seen, &f.seen.n_access, 0);
         client_read_all(fd, &all);
         assert_true(str_starts(strbuf_str(&all), STR_LIT("HTTP/1.1 200 OK\r\n")));
@@ -56,9 +56,10 @@ static void test_many_requests_behind_a_late_answer(void **state UNUSED) {
         fixture_init(&f);
         fixture_start(&f);
         strbuf_init(&text, 0);
-        strbuf_puts(&text, "GET /later HTTP/1.1\r\n\r\n");
+        strbuf_puts(&text, "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
         for (int i = 0; i < 2000; i++)
-                strbuf_printf(&text, "POST /echo HTTP/1.1\r\nContent-Length: 4\r\n\r\n%04d", i);
+                strbuf_printf(&text, "POST /echo HTTP/1.1\r\nHost: a\r\n"
+                                     "Content-Length: 4\r\n\r\n%04d", i);
         fd = client_open(&f);
         client_send(fd, text.ptr, text.len);
         fixture_answer_held(&f);
@@ -82,7 +83,7 @@ static void test_reader_goes_away(void **state UNUSED) {
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
-        client_say(fd, "GET /big HTTP/1.1\r\n\r\n");
+        client_say(fd, "GET /big HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_true(recv(fd, some, sizeof(some), 0) > 0);
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
         close(fd);
@@ -102,7 +103,7 @@ static void test_client_gone_before_the_answer(void **state UNUSED) {
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
-        client_say(fd, "GET /later HTTP/1.1\r\n\r\n");
+        client_say(fd, "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
         fixture_wait_held(&f);
         assert_int_equal(http_server_n_connections(f.server), 1);
         close(fd);
@@ -123,7 +124,7 @@ static void test_half_closed_client(void **state UNUSED) {
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
-        client_say(fd, INFER INFER "GET /later HTTP/1.1\r\n\r\n");
+        client_say(fd, INFER INFER "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
         shutdown(fd, SHUT_WR);
         client_expect_answer(fd, 200, "m -1 ");
         client_expect_answer(fd, 200, "m -1 ");
@@ -170,13 +171,15 @@ static void test_too_slow(void **state UNUSED) {
         fixture_start(&f);
         expect_end_after(client_open(&f), "GET / HT", "HTTP/1.1 408 Request Timeout\r\n");
         expect_end_after(client_open(&f), INFER "GET / HT", "HTTP/1.1 200 OK\r\n");
-        expect_end_after(client_open(&f), "POST /echo HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc",
+        expect_end_after(client_open(&f), "POST /echo HTTP/1.1\r\nHost: a\r\n"
+                                          "Content-Length: 9\r\n\r\nabc",
                          "HTTP/1.1 408 Request Timeout\r\n");
         expect_end_after(client_open(&f),
-                         "POST /echo HTTP/1.1\r\nContent-Length: 900000\r\n\r\nabc",
+                         "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\nabc",
                          "HTTP/1.1 408 Request Timeout\r\n");
         expect_end_after(client_open(&f),
-                         "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc",
+                         "POST /echo HTTP/1.1\r\nHost: a\r\n"
+                         "Transfer-Encoding: chunked\r\n\r\n3\r\nabc",
                          "HTTP/1.1 408 Request Timeout\r\n");
         http_server_stop(f.server);
         assert_int_equal(http_server_wait(f.server, SOON), 0);
@@ -194,11 +197,39 @@ static void test_stalled_reader(void **state UNUSED) {
         f.options.limits.idle_time_ns = NS_PER_S; /* in which the client has asked */
         fixture_start(&f);
         fd = client_open(&f);
-        client_say(fd, "GET /big HTTP/1.1\r\n\r\n");
+        client_say(fd, "GET /big HTTP/1.1\r\nHost: a\r\n\r\n");
         seen_wait(&f.seen, &f.seen.n_access, 1); /* nothing is read meanwhile */
         http_server_stop(f.server);
         assert_int_equal(http_server_wait(f.server, SOON), 0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected), "write_stall ");
+        close(fd);
+        fixture_done(&f);
+}
+
+static bool was_rejected(struct fixture *f) {
+        MUTEX_GUARD(&f->seen.lock);
+
+        return f->seen.rejected.len > 0;
+}
+
+/* One that reads byte by byte is given up, too: it makes progress, but not enough. */
+static void test_slow_reader(void **state UNUSED) {
+        struct fixture f;
+        char           c;
+        int            fd;
+
+        fixture_init(&f);
+        f.options.limits.idle_time_ns = NS_PER_S; /* in which the client has asked */
+        f.options.limits.write_window_bytes = (size_t)1 << 30;
+        fixture_start(&f);
+        fd = client_open(&f);
+        client_say(fd, "GET /big HTTP/1.1\r\nHost: a\r\n\r\n");
+        do
+                assert_int_equal(recv(fd, &c, 1, 0), 1);
+        while (!was_rejected(&f));
+        http_server_stop(f.server);
+        assert_int_equal(http_server_wait(f.server, SOON), 0);
+        assert_string_equal(strbuf_cstr(&f.seen.rejected), "write_rate ");
         close(fd);
         fixture_done(&f);
 }
@@ -212,7 +243,7 @@ static void test_stalled_reader_of_chunks(void **state UNUSED) {
         f.options.limits.idle_time_ns = NS_PER_S; /* in which the client has asked */
         fixture_start(&f);
         fd = client_open(&f);
-        client_say(fd, "GET /endless HTTP/1.1\r\n\r\n");
+        client_say(fd, "GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
         seen_wait(&f.seen, &f.seen.n_access, 1); /* nothing is read meanwhile */
         http_server_stop(f.server);
         assert_int_equal(http_server_wait(f.server, SOON), 0);
@@ -269,10 +300,10 @@ static void test_drain(void **state UNUSED) {
         client_expect_answer(idle, 200, "m -1 ");
         client_say(halfway, INFER);
         client_expect_answer(halfway, 200, "m -1 ");
-        client_say(halfway, "POST /echo HTTP/1.1\r\nExpect: 100-continue\r\n"
+        client_say(halfway, "POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
                             "Content-Length: 2\r\n\r\n");
         client_expect(halfway, "HTTP/1.1 100 Continue\r\n\r\n");
-        client_say(busy, "GET /later HTTP/1.1\r\n\r\n");
+        client_say(busy, "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
         fixture_wait_held(&f);
 
         http_server_stop(f.server);
@@ -294,6 +325,81 @@ static void test_drain(void **state UNUSED) {
         fixture_done(&f);
 }
 
+#define LAST(type) "HTTP/1.1 200 OK\r\nContent-Type: " type "\r\nConnection: close\r\n"
+
+/* Who asks again before it can know that the server stops is answered, and told. */
+static void test_request_on_its_way(void **state UNUSED) {
+        struct fixture f;
+        int            fd;
+
+        fixture_init(&f);
+        f.options.limits.leave_ns = 20 * NS_PER_S;
+        fixture_start(&f);
+        fd = client_open(&f);
+        client_say(fd, INFER);
+        client_expect_answer(fd, 200, "m -1 ");
+        http_server_stop(f.server);
+        client_say(fd, INFER);
+        client_expect(fd, LAST("application/json") "Content-Length: 5\r\n\r\nm -1 ");
+        client_expect_end(fd);
+        close(fd);
+        fixture_done(&f);
+}
+
+static void *stop(void *arg) {
+        struct fixture *f = arg;
+
+        http_server_stop(f->server);
+        return NULL;
+}
+
+/* So is one that has connected and was not accepted yet. */
+static void test_request_in_the_backlog(void **state UNUSED) {
+        struct fixture f;
+        pthread_t      stopping;
+        int            holder, fd;
+
+        fixture_init(&f);
+        f.options.n_threads = 1;
+        fixture_start(&f);
+        holder = client_open(&f);
+        client_say(holder, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+        fixture_wait_loop_held(&f);
+        fd = client_open(&f);
+        client_say_through(fd, INFER);
+        pthread_create(&stopping, NULL, stop, &f);
+        fixture_let_loop_go(&f);
+        client_expect_answer(holder, 200, "");
+        client_expect_answer(fd, 200, "m -1 ");
+        client_expect_end(fd);
+        pthread_join(stopping, NULL);
+        close(holder);
+        close(fd);
+        fixture_done(&f);
+}
+
+/* What comes behind the request of a last answer does not take that answer away. */
+static void test_requests_behind_the_last_answer(void **state UNUSED) {
+        static char    more[200000];
+        struct fixture f;
+        AUTO_STRBUF    all;
+        int            fd;
+
+        fixture_init(&f);
+        fixture_start(&f);
+        strbuf_init(&all, 0);
+        memset(more, 'x', sizeof(more));
+        fd = client_open(&f);
+        client_say(fd, "GET /later HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        fixture_wait_held(&f);
+        client_send(fd, more, sizeof(more));
+        fixture_answer_held(&f);
+        client_read_all(fd, &all); /* to its end, not to a reset */
+        assert_string_equal(strbuf_cstr(&all), LAST("text/plain") "Content-Length: 4\r\n\r\nlate");
+        close(fd);
+        fixture_done(&f);
+}
+
 /* A request that was read is answered, whatever the loop does before it looks at it; a connection
  * that is idle then is closed. */
 static void expect_answer_behind(const char *what) {
@@ -310,7 +416,7 @@ static void expect_answer_behind(const char *what) {
                 client_expect_answer(*fds[i], 200, "m -1 ");
         }
         /* What is said while the loop stands still is read in one round, in this order. */
-        client_say(holder, "GET /hold HTTP/1.1\r\n\r\n");
+        client_say(holder, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
         fixture_wait_loop_held(&f);
         client_say_through(first, what);
         client_say_through(asks, INFER);
@@ -325,11 +431,11 @@ static void expect_answer_behind(const char *what) {
 }
 
 static void test_drain_behind_a_read(void **state UNUSED) {
-        expect_answer_behind("GET /drain HTTP/1.1\r\n\r\n");
+        expect_answer_behind("GET /drain HTTP/1.1\r\nHost: a\r\n\r\n");
 }
 
 static void test_tick_behind_a_read(void **state UNUSED) {
-        expect_answer_behind("GET /tick HTTP/1.1\r\n\r\n");
+        expect_answer_behind("GET /tick HTTP/1.1\r\nHost: a\r\n\r\n");
 }
 
 /* free() ends connections that never would, tells their handlers, and waits for the answers. */
@@ -349,7 +455,7 @@ static void test_free_with_a_request_in_flight(void **state UNUSED) {
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
-        client_say(fd, "GET /later HTTP/1.1\r\n\r\n");
+        client_say(fd, "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
         fixture_wait_held(&f);
         pthread_create(&core, NULL, answer_when_aborted, &f);
         fixture_done(&f);
@@ -397,7 +503,7 @@ static void test_answer_in_chunks(void **state UNUSED) {
         strbuf_init(&all, 0);
         strbuf_init(&body, 0);
         fd = client_open(&f);
-        client_say(fd, "GET /chunks HTTP/1.1\r\nConnection: close\r\n\r\n");
+        client_say(fd, "GET /chunks HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         client_read_all(fd, &all);
         assert_true(str_starts(strbuf_str(&all), str_of(head)));
         assert_true(unchunk(str_range(all.ptr + strlen(head), all.len - strlen(head)), &body));
@@ -433,7 +539,7 @@ static void test_unsent_chunks_are_bounded(void **state UNUSED) {
         f.options.limits.unsent_bytes = 100000;
         fixture_start(&f);
         fd = client_open(&f);
-        client_say(fd, "GET /chunks HTTP/1.1\r\n\r\n");
+        client_say(fd, "GET /chunks HTTP/1.1\r\nHost: a\r\n\r\n");
         seen_wait(&f.seen, &f.seen.n_access, 1); /* nothing is read meanwhile */
         assert_string_equal(strbuf_cstr(&f.seen.rejected), "unsent_bytes ");
         assert_non_null(strstr(f.seen.access.ptr, " aborted\n"));
@@ -451,9 +557,13 @@ int main(void) {
                 cmocka_unit_test(test_idle),
                 cmocka_unit_test(test_too_slow),
                 cmocka_unit_test(test_stalled_reader),
+                cmocka_unit_test(test_slow_reader),
                 cmocka_unit_test(test_stalled_reader_of_chunks),
                 cmocka_unit_test(test_too_many_connections),
                 cmocka_unit_test(test_drain),
+                cmocka_unit_test(test_request_on_its_way),
+                cmocka_unit_test(test_request_in_the_backlog),
+                cmocka_unit_test(test_requests_behind_the_last_answer),
                 cmocka_unit_test(test_drain_behind_a_read),
                 cmocka_unit_test(test_tick_behind_a_read),
                 cmocka_unit_test(test_free_with_a_request_in_flight),

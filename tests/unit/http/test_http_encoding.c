@@ -44,15 +44,38 @@ static void test_choose(void **state UNUSED) {
         };
 
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-                enum http_encoding got = http_encoding_choose(str_of(rows[i].accept));
+                struct http_encoding_choice got = { 0 };
 
-                if (got != rows[i].want)
-                        fail_msg("'%s': %s", rows[i].accept, http_encoding_name(got));
+                http_encoding_consider(&got, str_of(rows[i].accept));
+                if (got.best != rows[i].want)
+                        fail_msg("'%s': %s", rows[i].accept, http_encoding_name(got.best));
+        }
+}
+
+/* Several fields are one list. */
+static void test_several(void **state UNUSED) {
+        static const struct {
+                const char        *accept[3];
+                enum http_encoding want;
+        } rows[] = {
+                { { "identity;q=0.5", "gzip" }, HTTP_ENCODING_GZIP },
+                { { "br", "", "deflate" }, HTTP_ENCODING_DEFLATE },
+                { { "gzip", "deflate" }, HTTP_ENCODING_GZIP },
+                { { "gzip;q=0.1, br", "x", "deflate;q=0.2" }, HTTP_ENCODING_DEFLATE },
+                { { "gzip;q=0", "deflate;q=0" }, HTTP_ENCODING_IDENTITY },
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct http_encoding_choice got = { 0 };
+
+                for (size_t k = 0; k < ARRAY_LEN(rows[i].accept); k++)
+                        http_encoding_consider(&got, str_of(rows[i].accept[k]));
+                assert_int_equal(got.best, rows[i].want);
         }
 }
 
 int main(void) {
-        const struct CMUnitTest tests[] = { cmocka_unit_test(test_choose) };
+        const struct CMUnitTest tests[] = { cmocka_unit_test(test_choose), cmocka_unit_test(test_several) };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

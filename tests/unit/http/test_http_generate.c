@@ -127,7 +127,8 @@ static int teardown(void **state) {
 }
 
 static void post(const char *kind, const char *body) {
-        AUTO_CHARS text = mem_printf("POST /v2/models/m/%s HTTP/1.1\r\nContent-Length: %zu\r\n\r\n"
+        AUTO_CHARS text = mem_printf("POST /v2/models/m/%s HTTP/1.1\r\nHost: a\r\n"
+                                     "Content-Length: %zu\r\n\r\n"
                                      "%s",
                                      kind, strlen(body), body);
 

@@ -117,6 +117,28 @@ static void test_json_data(void **state) {
         }
 }
 
+/* Any dimension may stand beside one of 0. */
+static void test_extreme_shapes(void **state) {
+        static const int64_t  shape[] = { INT64_MAX, 0, INT64_MIN, -1, 9, 10, INT64_MAX - 47 };
+        struct infer_output   output = { .name = "O",
+                                         .datatype = TRITONSERVER_TYPE_INT8,
+                                         .form = INFER_OUTPUT_JSON,
+                                         .shape = shape,
+                                         .n_dims = ARRAY_LEN(shape),
+                                         .bytes = STR_LIT("") };
+        struct infer_response r = response_of(&output, 1);
+        struct fixture        f;
+
+        (void)state;
+        encode(&f, &r);
+        assert_null(f.err);
+        assert_string_equal(strbuf_cstr(&f.sent),
+                            HEAD "{\"name\":\"O\",\"datatype\":\"INT8\",\"shape\":["
+                                 "9223372036854775807,0,-9223372036854775808,-1,9,10,"
+                                 "9223372036854775760],\"data\":[]}]}");
+        close_fixture(&f);
+}
+
 static void test_json_strings(void **state) {
         struct infer_output output = {
                 .name = "O",
@@ -396,6 +418,7 @@ int main(void) {
                 cmocka_unit_test(test_small_binary),  cmocka_unit_test(test_empty_binary),
                 cmocka_unit_test(test_large_binary),  cmocka_unit_test(test_longer_than_guessed),
                 cmocka_unit_test(test_large_json),    cmocka_unit_test(test_no_outputs),
+                cmocka_unit_test(test_extreme_shapes),
                 cmocka_unit_test(test_out_of_memory),
         };
 

@@ -67,14 +67,45 @@ static void test_body(void **state UNUSED) {
         check(HTTP_PHASE_BODY, stops, ARRAY_LEN(stops));
 }
 
-/* A reader may be slow, but not stand still. */
+/* A reader may be slow, 1 KiB/s averaged over 75 s, but neither stand still nor crawl. Where it was
+ * when the phase began does not matter, and the count may wrap. */
 static void test_write(void **state UNUSED) {
-        static const struct pace_row rows[] = {
-                { 74, 0, HTTP_LIMIT_NONE },  { 75, 1, HTTP_LIMIT_NONE },
-                { 149, 1, HTTP_LIMIT_NONE }, { 150, 1, HTTP_LIMIT_WRITE_STALL },
+        static const struct pace_row stops[] = {
+                { 0, 5, HTTP_LIMIT_NONE },   { 75, 76805, HTTP_LIMIT_NONE },
+                { 149, 76805, HTTP_LIMIT_NONE }, { 150, 76805, HTTP_LIMIT_WRITE_STALL },
+        };
+        static const struct pace_row crawls[] = {
+                { 0, 0, HTTP_LIMIT_NONE }, { 74, 76799, HTTP_LIMIT_NONE },
+                { 75, 76799, HTTP_LIMIT_WRITE_RATE },
+        };
+        static const struct pace_row steady[] = {
+                { 0, 1000000, HTTP_LIMIT_NONE },  { 75, 1076800, HTTP_LIMIT_NONE },
+                { 76, 1076800, HTTP_LIMIT_NONE }, { 150, 1153600, HTTP_LIMIT_NONE },
+                { 225, 1153601, HTTP_LIMIT_WRITE_RATE },
+        };
+        static const struct pace_row wraps[] = {
+                { 0, UINT64_MAX - 9, HTTP_LIMIT_NONE },  { 75, 76790, HTTP_LIMIT_NONE },
+                { 150, 76700, HTTP_LIMIT_WRITE_STALL },
         };
 
-        check(HTTP_PHASE_WRITE, rows, ARRAY_LEN(rows));
+        check(HTTP_PHASE_WRITE, stops, ARRAY_LEN(stops));
+        check(HTTP_PHASE_WRITE, crawls, ARRAY_LEN(crawls));
+        check(HTTP_PHASE_WRITE, steady, ARRAY_LEN(steady));
+        check(HTTP_PHASE_WRITE, wraps, ARRAY_LEN(wraps));
+}
+
+/* Without a rate one byte is enough. */
+static void test_write_without_a_rate(void **state UNUSED) {
+        struct http_limits l;
+        struct http_pace   p;
+
+        http_limits_init(&l);
+        l.write_window_bytes = 0;
+        http_pace_enter(&p, HTTP_PHASE_WRITE, START);
+        assert_int_equal(http_pace_check(&p, &l, START, 7), HTTP_LIMIT_NONE);
+        assert_int_equal(http_pace_check(&p, &l, START + 75 * NS_PER_S, 8), HTTP_LIMIT_NONE);
+        assert_int_equal(http_pace_check(&p, &l, START + 150 * NS_PER_S, 8),
+                         HTTP_LIMIT_WRITE_STALL);
 }
 
 static void test_handler_has_no_limit(void **state UNUSED) {
@@ -113,6 +144,7 @@ int main(void) {
                 cmocka_unit_test(test_head),
                 cmocka_unit_test(test_body),
                 cmocka_unit_test(test_write),
+                cmocka_unit_test(test_write_without_a_rate),
                 cmocka_unit_test(test_handler_has_no_limit),
                 cmocka_unit_test(test_clock_behind),
                 cmocka_unit_test(test_defaults_and_names),

@@ -14,6 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define POST_LINE "POST /v2 HTTP/1.1\r\nHost: a\r\n"
+#define CHUNKED "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+#define JSON_LENGTH "Inference-Header-Content-Length: "
+/* What a reader that is not strict would take for a second request. */
+#define NEXT "GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n"
+
 /* A request fed `step` bytes at a time, each time from memory of exactly that size, so that the
  * sanitizer sees any byte read beyond it, and moved between the calls. */
 struct run {
@@ -109,7 +115,8 @@ static void test_head_split_everywhere(void **state UNUSED) {
 }
 
 static void test_chunks_split_everywhere(void **state UNUSED) {
-        static const char text[] = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        static const char text[] = "POST / HTTP/1.1\r\nHost: a\r\n"
+                                   "Transfer-Encoding: chunked\r\n\r\n"
                                    "4;a=\"b\";c=d\r\nwiki\r\n0005\r\npedia\r\nA\r\n 0123\r\n789\r\n"
                                    "0\r\nX-Trailer: 1\r\n\r\nGET /next";
 
@@ -122,9 +129,51 @@ static void test_chunks_split_everywhere(void **state UNUSED) {
                 assert_int_equal(r.total, sizeof(text) - 1 - sizeof("GET /next") + 1);
                 assert_int_equal(r.m->body->len, 19);
                 assert_memory_equal(r.m->body->bytes, "wikipedia 0123\r\n789", 19);
-                assert_int_equal(r.m->n_fields, 1); /* a trailer is no header field */
+                assert_int_equal(r.m->n_fields, 2); /* a trailer is no header field */
                 run_done(&r);
         }
+}
+
+static void test_equal_json_lengths(void **state UNUSED) {
+        static const char text[] = "POST / HTTP/1.1\r\nHost: a\r\n"
+                                   "Inference-Header-Content-Length: 7\r\n"
+                                   "inference-header-content-length:  7 \r\n\r\n";
+
+        for (size_t step = 1; step < sizeof(text); step++) {
+                struct run r;
+
+                run(&r, str_of(text), step);
+                assert_int_equal(r.verdict, HTTP_PARSE_DONE);
+                assert_int_equal(r.m->known[HTTP_NAME_INFER_JSON_LENGTH], 2);
+                run_done(&r);
+        }
+}
+
+/* A chunked body with each byte changed: however it is cut, it is read the same way. */
+static void test_changed_chunks(void **state UNUSED) {
+        static const char head[] = CHUNKED;
+        static const char text[] = "2;a=b\r\nxy\r\n0\r\nA: b\r\n\r\n";
+        static const char others[] = "\r\n\0\t :;0aG";
+        char              all[sizeof(head) + sizeof(text)];
+        const size_t      at = sizeof(head) - 1, len = at + sizeof(text) - 1;
+
+        memcpy(all, head, sizeof(head));
+        for (size_t i = 0; i < sizeof(text) - 1; i++)
+                for (size_t k = 0; k < sizeof(others) - 1; k++) {
+                        struct run whole, pieces;
+
+                        memcpy(all + at, text, sizeof(text));
+                        all[at + i] = others[k];
+                        run(&whole, str_range(all, len), len);
+                        for (size_t step = 1; step < sizeof(text); step++) {
+                                run(&pieces, str_range(all, len), step);
+                                assert_int_equal(pieces.verdict, whole.verdict);
+                                if (whole.verdict == HTTP_PARSE_DONE)
+                                        assert_int_equal(pieces.total, whole.total);
+                                run_done(&pieces);
+                        }
+                        run_done(&whole);
+                }
 }
 
 struct keep_row {
@@ -136,17 +185,18 @@ struct keep_row {
 
 static void test_versions_and_connection(void **state UNUSED) {
         static const struct keep_row rows[] = {
-                { "GET / HTTP/1.1\r\n\r\n", true, false, false },
-                { "GET / HTTP/1.1\r\nConnection: close\r\n\r\n", false, false, false },
-                { "GET / HTTP/1.1\r\nConnection: x, CLOSE\r\n\r\n", false, false, false },
+                { "GET / HTTP/1.1\r\nHost: a\r\n\r\n", true, false, false },
+                { "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", false, false, false },
+                { "GET / HTTP/1.1\r\nHost: a\r\nConnection: x, CLOSE\r\n\r\n", false, false,
+                  false },
                 { "GET / HTTP/1.0\r\n\r\n", false, true, false },
                 { "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", true, true, false },
-                { "GET / HTTP/1.1\r\nExpect: 100-Continue\r\n\r\n", true, false, true },
+                { "GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue\r\n\r\n", true, false, true },
                 { "GET / HTTP/1.0\r\nExpect: 100-continue\r\n\r\n", false, true, false },
-                { "\r\nGET / HTTP/1.1\r\n\r\n", true, false, false },
-                { "GET / HTTP/1.1\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n", true, false,
-                  false },
-                { "CONNECT a:1 HTTP/1.1\r\n\r\n", false, false, false },
+                { "\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", true, false, false },
+                { "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n", true,
+                  false, false },
+                { "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", false, false, false },
         };
 
         for (size_t i = 0; i < ARRAY_LEN(rows); i++)
@@ -169,8 +219,6 @@ struct refusal_row {
         unsigned    status;
 };
 
-#define POST_LINE "POST /v2 HTTP/1.1\r\nHost: a\r\n"
-
 static const struct refusal_row refusals[] = {
         { "bare CR in a value", STR_LIT(POST_LINE "X: a\rb\r\n\r\n"), 400 },
         { "bare CR ends a line", STR_LIT(POST_LINE "X: a\rY: b\r\n\r\n"), 400 },
@@ -178,10 +226,11 @@ static const struct refusal_row refusals[] = {
         { "bare LF ends the request line", STR_LIT("GET /v2 HTTP/1.1\nHost: a\r\n\r\n"), 400 },
         { "bare LF as the blank line", STR_LIT(POST_LINE "X: a\r\n\n"), 400 },
         { "blank before the colon", STR_LIT(POST_LINE "Content-Length : 3\r\n\r\nabc"), 400 },
-        { "blank before the first name", STR_LIT("GET / HTTP/1.1\r\n X: 1\r\n\r\n"), 400 },
+        { "blank before the first name", STR_LIT("GET / HTTP/1.1\r\n X: 1\r\nHost: a\r\n\r\n"),
+          400 },
         { "no colon", STR_LIT(POST_LINE "nonsense\r\n\r\n"), 400 },
         { "empty name", STR_LIT(POST_LINE ": 1\r\n\r\n"), 400 },
-        { "empty first name", STR_LIT("GET / HTTP/1.1\r\n: 1\r\n\r\n"), 400 },
+        { "empty first name", STR_LIT("GET / HTTP/1.1\r\n: 1\r\nHost: a\r\n\r\n"), 400 },
         { "two equal lengths", STR_LIT(POST_LINE "Content-Length: 3\r\nContent-Length: 3\r\n\r\n"),
           400 },
         { "two lengths", STR_LIT(POST_LINE "Content-Length: 3\r\nContent-Length: 4\r\n\r\n"), 400 },
@@ -223,7 +272,7 @@ static const struct refusal_row refusals[] = {
           STR_LIT("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), 400 },
         { "NUL in a value", STR_LIT(POST_LINE "X: a\0b\r\n\r\n"), 400 },
         { "NUL in a name", STR_LIT(POST_LINE "X\0Y: a\r\n\r\n"), 400 },
-        { "NUL in the target", STR_LIT("GET /v2\0 HTTP/1.1\r\n\r\n"), 400 },
+        { "NUL in the target", STR_LIT("GET /v2\0 HTTP/1.1\r\nHost: a\r\n\r\n"), 400 },
         { "DEL in a value", STR_LIT(POST_LINE "X: a\177b\r\n\r\n"), 400 },
         { "two hosts", STR_LIT(POST_LINE "Host: b\r\n\r\n"), 400 },
         { "other expectation", STR_LIT(POST_LINE "Expect: cookies\r\n\r\n"), 417 },
@@ -231,12 +280,12 @@ static const struct refusal_row refusals[] = {
         { "HTTP/0.9", STR_LIT("GET / HTTP/0.9\r\n\r\n"), 505 },
         { "HTTP/1.2", STR_LIT("GET / HTTP/1.2\r\n\r\n"), 400 },
         { "no version", STR_LIT("GET /\r\n\r\n"), 505 },
-        { "lower case method", STR_LIT("get / HTTP/1.1\r\n\r\n"), 400 },
-        { "unknown method", STR_LIT("FETCH / HTTP/1.1\r\n\r\n"), 400 },
-        { "two blanks before the version", STR_LIT("GET /  HTTP/1.1\r\n\r\n"), 400 },
-        { "two blanks after the method", STR_LIT("GET  / HTTP/1.1\r\n\r\n"), 400 },
+        { "lower case method", STR_LIT("get / HTTP/1.1\r\nHost: a\r\n\r\n"), 400 },
+        { "unknown method", STR_LIT("FETCH / HTTP/1.1\r\nHost: a\r\n\r\n"), 400 },
+        { "two blanks before the version", STR_LIT("GET /  HTTP/1.1\r\nHost: a\r\n\r\n"), 400 },
+        { "two blanks after the method", STR_LIT("GET  / HTTP/1.1\r\nHost: a\r\n\r\n"), 400 },
         { "blank after the version", STR_LIT("GET / HTTP/1.1 \r\n\r\n"), 400 },
-        { "tab before the version", STR_LIT("GET /\tHTTP/1.1\r\n\r\n"), 400 },
+        { "tab before the version", STR_LIT("GET /\tHTTP/1.1\r\nHost: a\r\n\r\n"), 400 },
         { "TLS hello", STR_LIT("\x16\x03\x01\x02\x00\x01\x00"), 400 },
         { "chunk size with a sign",
           STR_LIT(POST_LINE "Transfer-Encoding: chunked\r\n\r\n+4\r\nabcd\r\n0\r\n\r\n"), 400 },
@@ -259,6 +308,39 @@ static const struct refusal_row refusals[] = {
           STR_LIT(POST_LINE "Transfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n"), 400 },
         { "LF in a chunk extension",
           STR_LIT(POST_LINE "Transfer-Encoding: chunked\r\n\r\n4;x\n\r\nabcd\r\n0\r\n\r\n"), 400 },
+        { "chunk extension ended by LF", STR_LIT(CHUNKED "4;x\nabcd\r\n0\r\n\r\n"), 400 },
+        { "CR in a chunk extension", STR_LIT(CHUNKED "4;x\r;\r\nabcd\r\n0\r\n\r\n"), 400 },
+        { "NUL in a chunk extension", STR_LIT(CHUNKED "4;x\0\r\nabcd\r\n0\r\n\r\n"), 400 },
+        { "blank after a chunk size", STR_LIT(CHUNKED "4 \r\nabcd\r\n0\r\n\r\n"), 400 },
+        { "chunk size ended by CR", STR_LIT(CHUNKED "4\rabcd\r\n0\r\n\r\n"), 400 },
+        { "chunk ended by CR", STR_LIT(CHUNKED "4\r\nabcd\r0\r\n\r\n"), 400 },
+        { "chunk ended by LF CR", STR_LIT(CHUNKED "4\r\nabcd\n\r0\r\n\r\n"), 400 },
+        { "chunk shorter than its size", STR_LIT(CHUNKED "5\r\nabcd\r\n0\r\n\r\n"), 400 },
+        { "last chunk ended by LF", STR_LIT(CHUNKED "0\n\r\n" NEXT), 400 },
+        { "last chunk ended by CR", STR_LIT(CHUNKED "0\r\r\n" NEXT), 400 },
+        { "chunks ended by LF", STR_LIT(CHUNKED "0\r\n\n" NEXT), 400 },
+        { "chunks ended by CR", STR_LIT(CHUNKED "0\r\n\r" NEXT), 400 },
+        { "trailers ended by LF", STR_LIT(CHUNKED "0\r\nA: b\r\n\n" NEXT), 400 },
+        { "trailer ended by LF", STR_LIT(CHUNKED "0\r\nA: b\n\r\n" NEXT), 400 },
+        { "trailer ended by CR", STR_LIT(CHUNKED "0\r\nA: b\rB: c\r\n\r\n" NEXT), 400 },
+        { "empty trailer ended by LF", STR_LIT(CHUNKED "0\r\nA:\n\r\n" NEXT), 400 },
+        { "folded trailer", STR_LIT(CHUNKED "0\r\nA: b\r\n c\r\n\r\n" NEXT), 400 },
+        { "folded trailer after nothing", STR_LIT(CHUNKED "0\r\nA:\r\n\tc\r\n\r\n" NEXT), 400 },
+        { "trailer folded with nothing", STR_LIT(CHUNKED "0\r\nA: b\r\n \r\n\r\n" NEXT), 400 },
+        { "blank before the first trailer", STR_LIT(CHUNKED "0\r\n A: b\r\n\r\n" NEXT), 400 },
+        { "blank before a trailer's colon", STR_LIT(CHUNKED "0\r\nA : b\r\n\r\n" NEXT), 400 },
+        { "trailer without a colon", STR_LIT(CHUNKED "0\r\nnonsense\r\n\r\n" NEXT), 400 },
+        { "trailer without a name", STR_LIT(CHUNKED "0\r\n: b\r\n\r\n" NEXT), 400 },
+        { "NUL in a trailer", STR_LIT(CHUNKED "0\r\nA: \0\r\n\r\n" NEXT), 400 },
+        { "DEL in a trailer", STR_LIT(CHUNKED "0\r\nA: \177\r\n\r\n" NEXT), 400 },
+        { "request instead of trailers", STR_LIT(CHUNKED "0\r\n" NEXT), 400 },
+        { "no host", STR_LIT("GET / HTTP/1.1\r\n\r\n"), 400 },
+        { "no host, other fields", STR_LIT("GET / HTTP/1.1\r\nHosts: a\r\nHos: a\r\n\r\n"), 400 },
+        { "two JSON lengths", STR_LIT(POST_LINE JSON_LENGTH "1\r\n" JSON_LENGTH "2\r\n\r\n"), 400 },
+        { "JSON lengths that are spelled differently",
+          STR_LIT(POST_LINE JSON_LENGTH "1\r\n" JSON_LENGTH "01\r\n\r\n"), 400 },
+        { "three JSON lengths",
+          STR_LIT(POST_LINE JSON_LENGTH "1\r\n" JSON_LENGTH "1\r\n" JSON_LENGTH "3\r\n\r\n"), 400 },
 };
 
 static void test_refusals(void **state UNUSED) {
@@ -279,11 +361,11 @@ static void test_refusals(void **state UNUSED) {
         }
 }
 
-/* n header fields "A: 1". */
+/* n header fields: Host, and "A: 1" again and again. */
 static char *many_fields(size_t n) {
-        char  *text = mem_strdup("GET / HTTP/1.1\r\n"), *longer;
+        char  *text = mem_strdup("GET / HTTP/1.1\r\nHost: a\r\n"), *longer;
 
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 1; i < n; i++) {
                 longer = mem_printf("%sA: 1\r\n", text);
                 free(text);
                 text = longer;
@@ -313,7 +395,7 @@ static void test_field_count(void **state UNUSED) {
 }
 
 static char *head_of_bytes(size_t total) {
-        const char *begin = "GET / HTTP/1.1\r\nA: ";
+        const char *begin = "GET / HTTP/1.1\r\nHost: a\r\nA: ";
         size_t      fill = total - strlen(begin) - 4;
         char       *text = mem_alloc(total + 1);
 
@@ -349,8 +431,6 @@ static void test_head_bytes(void **state UNUSED) {
         run_done(&r);
 }
 
-#define CHUNKED "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-
 static void test_chunk_count(void **state UNUSED) {
         struct http_limits l;
         struct run         r;
@@ -380,8 +460,8 @@ static void test_chunk_extension(void **state UNUSED) {
         struct run r;
 
         for (int len = 256; len <= 257; len++) {
-                /* The name counts: "x" and the value after '='. */
-                snprintf(text, sizeof(text), CHUNKED "1;x=%0*d\r\na\r\n0\r\n\r\n", len - 1, 7);
+                /* All that follows the ';' counts. */
+                snprintf(text, sizeof(text), CHUNKED "1;x=%0*d\r\na\r\n0\r\n\r\n", len - 2, 7);
                 run(&r, str_of(text), 13);
                 assert_int_equal(r.verdict, len == 256 ? HTTP_PARSE_DONE : HTTP_PARSE_REFUSED);
                 if (len == 257)
@@ -469,7 +549,7 @@ static void test_reset(void **state UNUSED) {
         run(&r, STR_LIT("BAD\r\n\r\n"), 99);
         assert_int_equal(r.verdict, HTTP_PARSE_REFUSED);
         http_message_reset(r.m);
-        feed_head(&r, STR_LIT("GET /v2 HTTP/1.1\r\n\r\n"), 99);
+        feed_head(&r, STR_LIT("GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n"), 99);
         assert_int_equal(r.verdict, HTTP_PARSE_DONE);
         assert_int_equal(r.m->refusal.status, 0);
         assert_int_equal(r.m->method, HTTP_METHOD_GET);
@@ -480,6 +560,8 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_head_split_everywhere),
                 cmocka_unit_test(test_chunks_split_everywhere),
+                cmocka_unit_test(test_changed_chunks),
+                cmocka_unit_test(test_equal_json_lengths),
                 cmocka_unit_test(test_versions_and_connection),
                 cmocka_unit_test(test_refusals),
                 cmocka_unit_test(test_field_count),

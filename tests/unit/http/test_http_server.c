@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define POST_CHUNKS "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 #define INFER "POST /v2/models/m/infer HTTP/1.1\r\nHost: a\r\n"
 
 static void test_exact_answer_and_keep_alive(void **state UNUSED) {
@@ -34,7 +35,8 @@ static void test_exact_answer_and_keep_alive(void **state UNUSED) {
         }
         client_say(fd, "POST http://a:80/v2/models/x/infer HTTP/1.1\r\nHost: a\r\n\r\n");
         client_expect_answer(fd, 200, "x -1 ");
-        client_say(fd, "POST /v2/models/x/versions/99999999999999999999/infer HTTP/1.1\r\n\r\n");
+        client_say(fd, "POST /v2/models/x/versions/99999999999999999999/infer HTTP/1.1\r\n"
+                       "Host: a\r\n\r\n");
         client_expect_answer(fd, 400,
                              "{\"error\":\"failed to get model version from specified version "
                              "string '99999999999999999999' (details: stol), version should be an "
@@ -45,8 +47,10 @@ static void test_exact_answer_and_keep_alive(void **state UNUSED) {
 
 /* The bytes arrive in two pieces, cut at every place. */
 static void test_split_everywhere(void **state UNUSED) {
-        static const char text[] = "POST /echo HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"
-                                   "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        static const char text[] = "POST /echo HTTP/1.1\r\nHost: a\r\n"
+                                   "Content-Length: 5\r\n\r\nhello"
+                                   "POST /echo HTTP/1.1\r\nHost: a\r\n"
+                                   "Transfer-Encoding: chunked\r\n\r\n"
                                    "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
         struct fixture    f;
         int               fd;
@@ -71,9 +75,10 @@ static void test_pipelined_behind_a_late_answer(void **state UNUSED) {
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
-        client_say(fd, "GET /later HTTP/1.1\r\n\r\n" INFER "\r\n"
-                       "POST /echo HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi"
-                       "GET /later HTTP/1.1\r\n\r\nGET /nothing HTTP/1.1\r\n\r\n");
+        client_say(fd, "GET /later HTTP/1.1\r\nHost: a\r\n\r\n" INFER "\r\n"
+                       "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"
+                       "GET /later HTTP/1.1\r\nHost: a\r\n"
+                       "\r\nGET /nothing HTTP/1.1\r\nHost: a\r\n\r\n");
         fixture_answer_held(&f);
         client_expect_answer(fd, 200, "late");
         client_expect_answer(fd, 200, "m -1 ");
@@ -93,12 +98,12 @@ static void send_echo(int fd, const char *bytes, size_t len, bool in_chunks) {
 
         if (!in_chunks) {
                 n = snprintf(head, sizeof(head),
-                             "POST /echo HTTP/1.1\r\nContent-Length: %zu\r\n\r\n", len);
+                             "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", len);
                 client_send(fd, head, (size_t)n);
                 client_send(fd, bytes, len);
                 return;
         }
-        client_say(fd, "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+        client_say(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
         for (size_t at = 0; at < len;) {
                 size_t piece = MIN(len - at, (size_t)70001);
 
@@ -151,8 +156,10 @@ static void test_large_heads(void **state UNUSED) {
                 AUTO_CHARS text = NULL;
 
                 memset(fill, 'a', fills[i]);
-                text = mem_printf("POST /echo HTTP/1.1\r\nX-Fill: %s\r\nContent-Length: 3\r\n\r\n"
-                                  "abcPOST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
+                text = mem_printf("POST /echo HTTP/1.1\r\nHost: a\r\n"
+                                  "X-Fill: %s\r\nContent-Length: 3\r\n\r\n"
+                                  "abcPOST /echo HTTP/1.1\r\nHost: a\r\n"
+                                  "Transfer-Encoding: chunked\r\n"
                                   "X-Fill: %s\r\n\r\n3\r\ndef\r\n0\r\n\r\n" INFER
                                   "X-Tell: %s\r\n\r\n",
                                   fill, fill, fill);
@@ -175,18 +182,19 @@ static void test_expect_continue(void **state UNUSED) {
         fixture_start(&f);
         fd = client_open(&f);
         for (int i = 0; i < 2; i++) {
-                client_say(fd, "POST /echo HTTP/1.1\r\nExpect: 100-continue\r\n"
+                client_say(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
                                "Content-Length: 4\r\n\r\n");
                 client_expect(fd, "HTTP/1.1 100 Continue\r\n\r\n");
                 client_say(fd, "body");
                 client_expect_answer(fd, 200, "body");
         }
         /* With the body right behind, nobody waits. */
-        client_say(fd, "POST /echo HTTP/1.1\r\nExpect: 100-continue\r\n"
+        client_say(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
                        "Content-Length: 4\r\n\r\nbody");
         client_expect_answer(fd, 200, "body");
         /* Nobody would take this body. */
-        client_say(fd, "POST /none HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
+        client_say(fd, "POST /none HTTP/1.1\r\nHost: a\r\n"
+                       "Expect: 100-continue\r\nContent-Length: 4\r\n\r\n");
         client_expect_answer(fd, 404, "{\"error\":\"Not Found\"}");
         client_expect_end(fd);
         close(fd);
@@ -200,19 +208,19 @@ static void test_methods_and_unknown_paths(void **state UNUSED) {
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
-        client_say(fd, "GET /v2/ HTTP/1.1\r\n\r\n");
+        client_say(fd, "GET /v2/ HTTP/1.1\r\nHost: a\r\n\r\n");
         client_expect(fd, "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\n"
                           "Content-Length: 21\r\n\r\n{\"error\":\"Not Found\"}");
-        client_say(fd, "GET /echo HTTP/1.1\r\n\r\n");
+        client_say(fd, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
         client_expect(fd, "HTTP/1.1 405 Not Allowed\r\nContent-Type: application/json\r\n"
                           "Allow: POST\r\nContent-Length: 30\r\n\r\n"
                           "{\"error\":\"Method Not Allowed\"}");
-        client_say(fd, "DELETE /both HTTP/1.1\r\n\r\n");
+        client_say(fd, "DELETE /both HTTP/1.1\r\nHost: a\r\n\r\n");
         client_expect(fd, "HTTP/1.1 405 Not Allowed\r\nContent-Type: application/json\r\n"
                           "Allow: GET, POST\r\nContent-Length: 30\r\n\r\n"
                           "{\"error\":\"Method Not Allowed\"}");
         /* The answer to HEAD has a length, but no body that would be taken for the next answer. */
-        client_say(fd, "HEAD /later HTTP/1.1\r\n\r\n" INFER "\r\n");
+        client_say(fd, "HEAD /later HTTP/1.1\r\nHost: a\r\n\r\n" INFER "\r\n");
         client_expect(fd, "HTTP/1.1 405 Not Allowed\r\nContent-Type: text/plain\r\nAllow: GET\r\n"
                           "Content-Length: 30\r\n\r\n");
         client_expect_answer(fd, 200, "m -1 ");
@@ -259,24 +267,35 @@ static void test_refusals_close(void **state UNUSED) {
         f.options.limits.input_slack_bytes = 24;
         fixture_start(&f);
         expect_refusal(&f, "nonsense\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n");
-        expect_refusal(&f, "GET / HTTP/1.1\r\nA: b\n\r\n", "HTTP/1.1 400 Bad Request\r\n");
+        expect_refusal(&f, "GET / HTTP/1.1\r\nHost: a\r\n"
+                           "A: b\n\r\n", "HTTP/1.1 400 Bad Request\r\n");
         expect_refusal(&f,
-                       "GET / HTTP/1.1\r\nA: 1\r\nA: 1\r\nA: 1\r\nA: 1\r\nA: 1\r\n\r\n",
+                       "GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\nA: 1\r\nA: 1\r\nA: 1\r\nA: 1\r\n\r\n",
                        "HTTP/1.1 431 Request Header Fields Too Large\r\n");
         expect_refusal(&f,
-                       "GET / HTTP/1.1\r\nA: 0123456789012345678901234567890123456789012345678901"
+                       "GET / HTTP/1.1\r\nHost: a\r\n"
+                       "A: 0123456789012345678901234567890123456789012345678901"
                        "012345678901234567890123456789012345678901234567890123456789012345678901"
                        "0123456789012345678901234567890123456789012345678901234567890123456789",
                        "HTTP/1.1 431 Request Header Fields Too Large\r\n");
-        expect_refusal(&f, "POST /echo HTTP/1.1\r\nContent-Length: 1025\r\n\r\nabc",
+        expect_refusal(&f, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1025\r\n\r\nabc",
                        "HTTP/1.1 400 Bad Request\r\n");
-        expect_refusal(&f, "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n401\r\n",
+        expect_refusal(&f, "POST /echo HTTP/1.1\r\nHost: a\r\n"
+                           "Transfer-Encoding: chunked\r\n\r\n401\r\n",
                        "HTTP/1.1 400 Bad Request\r\n");
-        expect_refusal(&f, "POST /echo HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+        expect_refusal(&f, "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
                        "HTTP/1.1 501 Not Implemented\r\n");
         /* A body for nobody is not even read. */
-        expect_refusal(&f, "POST /none HTTP/1.1\r\nContent-Length: 1000\r\n\r\nabc",
+        expect_refusal(&f, "POST /none HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nabc",
                        "HTTP/1.1 404 Not Found\r\n");
+        /* What a lenient reader would take for a second request. */
+        expect_refusal(&f, POST_CHUNKS "0\r\n\n" INFER "\r\n", "HTTP/1.1 400 Bad Request\r\n");
+        expect_refusal(&f, POST_CHUNKS "0\r\nA: b\r\n\n" INFER "\r\n",
+                       "HTTP/1.1 400 Bad Request\r\n");
+        expect_refusal(&f, POST_CHUNKS "0\r\nA: b\r\n c\r\n\r\n" INFER "\r\n",
+                       "HTTP/1.1 400 Bad Request\r\n");
+        expect_refusal(&f, "GET /later HTTP/1.1\r\n\r\n" INFER "\r\n",
+                       "HTTP/1.1 400 Bad Request\r\n");
         http_server_stop(f.server);
         assert_int_equal(http_server_wait(f.server, clock_now_ns() + 20 * NS_PER_S), 0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected),
@@ -293,14 +312,15 @@ static void test_chunked_body_too_large(void **state UNUSED) {
         f.options.limits.input_slack_bytes = 0;
         fixture_start(&f);
         expect_refusal(&f,
-                       "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+                       "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
                        "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
                        "HTTP/1.1 400 Bad Request\r\n");
         fixture_done(&f);
 }
 
 #define ONE_MOMENT                                                                                 \
-        "POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
+        "POST /v2/models/m/infer HTTP/1.1\r\nHost: a\r\n"                                            \
+        "Content-Length: 2\r\nExpect: 100-continue\r\n\r\n"
 
 /* The connection holds a read buffer until client_end_moment(). */
 static void client_begin_moment(int fd) {
@@ -327,13 +347,14 @@ static void test_out_of_memory(void **state UNUSED) {
         }
         for (size_t i = 0; i < ARRAY_LEN(fds); i++)
                 client_end_moment(fds[i]);
-        client_say(fds[0], "GET /starve HTTP/1.1\r\n\r\n" INFER "\r\n");
+        client_say(fds[0], "GET /starve HTTP/1.1\r\nHost: a\r\n\r\n" INFER "\r\n");
         client_expect_answer(fds[0], 200, "");
         client_expect_answer(fds[0], 200, "m -1 ");
-        expect_refusal(&f, "POST /echo HTTP/1.1\r\nContent-Length: 1000000\r\n\r\nabc",
+        expect_refusal(&f, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nabc",
                        "HTTP/1.1 503 Service Unavailable\r\n");
         expect_refusal(&f,
-                       "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+                       "POST /echo HTTP/1.1\r\nHost: a\r\n"
+                       "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
                        "HTTP/1.1 503 Service Unavailable\r\n");
         client_say(fds[1], INFER "\r\n");
         client_expect_answer(fds[1], 200, "m -1 ");
@@ -354,7 +375,7 @@ static void test_no_read_buffer(void **state UNUSED) {
         f.options.n_threads = 1;
         fixture_start(&f);
         first = client_open(&f);
-        client_say(first, "GET /starve HTTP/1.1\r\n\r\n");
+        client_say(first, "GET /starve HTTP/1.1\r\nHost: a\r\n\r\n");
         client_expect_answer(first, 200, "");
         client_begin_moment(first); /* with the only one */
         second = client_open(&f);
@@ -380,15 +401,15 @@ static void test_no_memory_for_a_chunk(void **state UNUSED) {
         f.options.n_threads = 1;
         fixture_start(&f);
         fd = client_open(&f);
-        client_say(fd, "GET /piece HTTP/1.1\r\nConnection: close\r\n\r\n");
+        client_say(fd, "GET /piece HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         client_read_all(fd, &got);
         assert_non_null(strstr(strbuf_cstr(&got), "\r\n\r\n5\r\nfirst\r\n0\r\n\r\n"));
         close(fd);
         strbuf_clear(&got);
         fd = client_open(&f);
-        client_say(fd, "GET /starve HTTP/1.1\r\n\r\n");
+        client_say(fd, "GET /starve HTTP/1.1\r\nHost: a\r\n\r\n");
         client_expect_answer(fd, 200, "");
-        client_say(fd, "GET /piece HTTP/1.1\r\n\r\n");
+        client_say(fd, "GET /piece HTTP/1.1\r\nHost: a\r\n\r\n");
         client_read_all(fd, &got);
         assert_null(strstr(strbuf_cstr(&got), "first"));
         close(fd);
@@ -430,7 +451,7 @@ static void test_headers_of_an_answer(void **state UNUSED) {
         fixture_start(&f);
         strbuf_init(&all, 0);
         fd = client_open(&f);
-        client_say(fd, "GET /fields HTTP/1.1\r\nConnection: close\r\n\r\n");
+        client_say(fd, "GET /fields HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         client_read_all(fd, &all);
         assert_non_null(strstr(all.ptr, "\r\nX-Field: a  Evil: yes    0123456789\r\n"));
         assert_null(strstr(all.ptr, "\nEvil"));
@@ -446,8 +467,9 @@ static void test_access_log(void **state UNUSED) {
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
-        client_say(fd, "POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody"
-                       "GET /later HTTP/1.1\r\n\r\n");
+        client_say(fd, "POST /v2/models/m/infer HTTP/1.1\r\nHost: a\r\n"
+                       "Content-Length: 4\r\n\r\nbody"
+                       "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
         client_expect_answer(fd, 200, "m -1 ");
         fixture_wait_held(&f);
         close(fd);
@@ -455,8 +477,8 @@ static void test_access_log(void **state UNUSED) {
         fixture_answer_held(&f);
         seen_wait(&f.seen, &f.seen.n_access, 2);
         assert_true(str_starts(strbuf_str(&f.seen.access),
-                               STR_LIT("POST /v2/models/m/infer m 200 in 59 out 75\n"
-                                       "GET /later  200 in 23 out ")));
+                               STR_LIT("POST /v2/models/m/infer m 200 in 68 out 75\n"
+                                       "GET /later  200 in 32 out ")));
         fixture_done(&f);
 }
 
@@ -471,7 +493,8 @@ static void post_compressed(int fd, enum gzip_format format, const char *lines) 
         strbuf_init(&packed, 0);
         strbuf_init(&head, 0);
         assert_int_equal(gzip_deflate_strbuf(format, &part, 1, &packed), GZIP_OK);
-        strbuf_printf(&head, "POST /echo HTTP/1.1\r\nContent-Length: %zu\r\n%s\r\n", packed.len,
+        strbuf_printf(&head, "POST /echo HTTP/1.1\r\nHost: a\r\n"
+                             "Content-Length: %zu\r\n%s\r\n", packed.len,
                       lines);
         client_send(fd, head.ptr, head.len);
         client_send(fd, packed.ptr, packed.len);
@@ -489,15 +512,15 @@ static void test_compressed_requests(void **state UNUSED) {
         client_expect_answer(fd, 200, plain);
         post_compressed(fd, GZIP_FORMAT_ZLIB, "Content-Encoding: deflate\r\n");
         client_expect_answer(fd, 200, plain);
-        client_say(fd, "POST /echo HTTP/1.1\r\nContent-Encoding: identity\r\n"
+        client_say(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Encoding: identity\r\n"
                        "Content-Length: 2\r\n\r\nhi");
         client_expect_answer(fd, 200, "hi");
-        client_say(fd, "POST /echo HTTP/1.1\r\nContent-Encoding: br\r\n"
+        client_say(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Encoding: br\r\n"
                        "Content-Length: 2\r\n\r\nhi");
         client_expect(fd, "HTTP/1.1 501 Not Implemented\r\nContent-Type: application/json\r\n"
                           "Accept-Encoding: gzip, deflate\r\nContent-Length: 40\r\n\r\n"
                           "{\"error\":\"Unsupported compression type\"}");
-        client_say(fd, "POST /echo HTTP/1.1\r\nContent-Encoding: gzip\r\n"
+        client_say(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\n"
                        "Content-Length: 2\r\n\r\nhi");
         client_expect(fd, "HTTP/1.1 400 Bad Request\r\n");
         close(fd);
@@ -530,7 +553,8 @@ static void test_compressed_answers(void **state UNUSED) {
         for (size_t i = 0; i < ARRAY_LEN(encodings); i++) {
                 AUTO_STRBUF all;
                 AUTO_STRBUF out;
-                AUTO_CHARS  request = mem_printf("POST /echo HTTP/1.1\r\nConnection: close\r\n"
+                AUTO_CHARS  request = mem_printf("POST /echo HTTP/1.1\r\nHost: a\r\n"
+                                                 "Connection: close\r\n"
                                                  "Accept-Encoding: br, %s;q=0.5\r\n"
                                                  "Content-Length: %zu\r\n\r\n%s",
                                                  encodings[i], sizeof(plain) - 1, plain);

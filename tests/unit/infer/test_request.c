@@ -344,7 +344,7 @@ static void test_parameter_limits(void **state) {
         assert_ok(request_add_parameter(o.req, &p), "one that is there");
 
         /* The arena's maximum. */
-        o.req->arena.max_bytes = o.req->arena.used_bytes + 10000;
+        arena_set_max(&o.req->arena, o.req->arena.used_bytes + 10000);
         p.type = PARAMETER_STRING;
         for (unsigned i = 1; i < REQUEST_MAX_PARAMETERS && err == NULL; i++) {
                 snprintf(name, sizeof(name), "%u", i);

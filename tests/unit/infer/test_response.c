@@ -468,7 +468,7 @@ static void test_parameters(void **state) {
         assert_int_equal(parameter_list_at(&r->parameters, 0)->integer, 3);
         assert_string_equal(parameter_list_at(&r->parameters, 1)->string, "text");
 
-        r->arena.max_bytes = 50000;
+        arena_set_max(&r->arena, 50000);
         while (err == NULL && n++ < 10000)
                 err = response_add_parameter(r, &p);
         assert_error(err, ERR_UNAVAILABLE, "out of memory for a response");

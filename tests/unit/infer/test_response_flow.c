@@ -8,7 +8,7 @@
 #include "base/lock.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "infer/response_burst.h"
+#include "infer/submitter.h"
 #include "infer/response_flow.h"
 
 static struct response_flow *flow_new(const struct response_limits *limits) {
@@ -194,10 +194,10 @@ static void test_no_wait_for_who_was_not_woken(void **state) {
 
         (void)state;
         response_flow_enter(f, 1, true);
-        response_burst_begin();
-        assert_true(response_burst_call_after(read_one, f));
+        submitter_begin_row();
+        assert_true(submitter_call_after_row(read_one, f));
         response_flow_enter(f, 1, true);
-        response_burst_end();
+        submitter_end_row();
         response_flow_leave(f, 1);
         response_flow_unref(f);
 }

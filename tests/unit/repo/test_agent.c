@@ -157,7 +157,7 @@ static void test_failures_of_the_library(void **state) {
         assert_refused(&p, "keys", ERR_UNAVAILABLE,
                        "unable to open repository agent 'keys' for model 'm': failed to initialize "
                        "'$/keys/libtritonrepoagent_keys.so' (repository agent API 0.1): no keys");
-        agent_host_assert("keys Initialize"); /* what did not start is not ended */
+        agent_host_assert("keys Initialize, keys Finalize"); /* it may have kept something */
         agent_host_react("keys", "Initialize", NULL);
         assert_ok(agent_registry_get(p.registry, "keys", "m", &a), "the next time");
         log_lines_begin();

@@ -205,7 +205,8 @@ static const struct {
         { "an agent has no room for a model: it has none that could be told of",
           { { b_has_no_model, "" },
             { load_not_polled, "a Initialize, a#1 ModelInitialize, a#1 LOAD, b Initialize, "
-                               "b#1 ModelInitialize, a#1 LOAD_FAIL, a#1 ModelFinalize" } } },
+                               "b#1 ModelInitialize, b#1 ModelFinalize, a#1 LOAD_FAIL, "
+                               "a#1 ModelFinalize" } } },
         { "the configuration is wrong",
           { { spoil, "" }, { load_not_polled, OPENED ", " FAILED("1") } } },
         { "several versions are one load",

@@ -377,7 +377,7 @@ static void test_moves_in_load_only(void **state) {
         agent_host_react("a", "ModelInitialize", move_outside_of_load);
         assert_error(repo_load(place.repo, "m", NULL), ERR_INTERNAL,
                      "failed to load 'm', failed to poll from model repository");
-        agent_host_assert("a Initialize, a#1 ModelInitialize");
+        agent_host_assert("a Initialize, a#1 ModelInitialize, a#1 ModelFinalize");
         end();
 }
 

@@ -163,10 +163,6 @@ static void test_configurations_that_are_refused(void **state) {
                                                    "name" },
                 { "backend: 'fake' max_batch_size: -1",
                   "'max_batch_size' must be non-negative value for m" },
-                { "backend: 'fake' version_policy { specific { versions: [ 9 ] } }",
-                  "at least one version must be available under the version policy of model 'm'" },
-                { "backend: 'fake' version_policy { latest { } }",
-                  "at least one version must be available under the version policy of model 'm'" },
         };
 
         (void)state;
@@ -270,6 +266,31 @@ static void test_version_policy(void **state) {
         }
 }
 
+/* The configuration is fine: the model is known then. */
+static void test_policies_that_pick_nothing(void **state) {
+        static const char *const policies[] = { "specific { versions: [ 9 ] }", "latest { }" };
+
+        (void)state;
+        temp_tree_folder(&tree, "m/1");
+        for (size_t i = 0; i < ARRAY_LEN(policies); i++) {
+                AUTO_CHARS config = mem_printf("backend: 'fake' version_policy { %s }",
+                                               policies[i]);
+                struct model_files f;
+
+                temp_tree_write(&tree, "m/config.pbtxt", config);
+                log_lines_begin();
+                assert_ok(read_with(&completing, "m", &f), policies[i]);
+                log_lines_end();
+                assert_int_equal(f.versions.n_versions, 0);
+                assert_non_null(f.no_version);
+                assert_int_equal(f.no_version->code, ERR_INVALID_ARG);
+                assert_string_equal(f.no_version->message,
+                                    "at least one version must be available under the version "
+                                    "policy of model 'm'");
+                model_files_done(&f);
+        }
+}
+
 static void test_directory_is_gone(void **state) {
         struct model_files f;
         struct error      *err;
@@ -297,6 +318,7 @@ int main(void) {
                                                 setup, teardown),
                 cmocka_unit_test_setup_teardown(test_versions, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_version_policy, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_policies_that_pick_nothing, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_directory_is_gone, setup, teardown),
         };
 

@@ -6,6 +6,8 @@
 #include <cmocka.h>
 
 #include "repo/model_instances.h"
+#include "repo/model_runner.h"
+#include "repo/loaded_model.h"
 #include "repo/model_load.h"
 
 #include "backend/host_policy.h"
@@ -67,17 +69,17 @@ static void test_loads(void **state) {
         assert_non_null(model->labels);
         assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 1);
         assert_int_equal(fake_host_count(FAKE_INSTANCE_INITIALIZE), 3);
-        assert_true(model_instances_are_ready(model));
+        assert_true(model_is_ready(model));
 
         /* Each instance has a name of its own, by which it is asked. */
         static const char *const names[] = { "m_0_0", "m_0_1", "mine_0" };
 
         for (size_t i = 0; i < ARRAY_LEN(names); i++) {
                 fake_host_fail(FAKE_INSTANCE_READY, names[i], TRITONSERVER_ERROR_UNAVAILABLE, "no");
-                assert_false(model_instances_are_ready(model));
+                assert_false(model_is_ready(model));
         }
         fake_host_fail(FAKE_INSTANCE_READY, "m_1_0", TRITONSERVER_ERROR_UNAVAILABLE, "no");
-        assert_true(model_instances_are_ready(model));
+        assert_true(model_is_ready(model));
 
         log_lines_begin();
         unload(&p, model);
@@ -85,6 +87,29 @@ static void test_loads(void **state) {
         log_lines_end();
         assert_int_equal(fake_host_count(FAKE_INSTANCE_FINALIZE), 3);
         assert_int_equal(fake_host_count(FAKE_MODEL_FINALIZE), 1);
+        repo_place_end(&p);
+}
+
+static void test_executors_know_their_place(void **state) {
+        static const uint32_t      expected[][2] = { { 0, 0 }, { 0, 1 }, { 1, 0 } };
+        const struct loaded_model *l;
+        struct repo_place          p;
+        struct model              *model;
+
+        (void)state;
+        repo_place_begin(&p);
+        model = load_well(&p, "instance_group [{ count: 2 }, { name: 'mine' count: 1 }]");
+        l = loaded_model_of(model);
+        assert_int_equal(l->n_instances, ARRAY_LEN(expected));
+        for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
+                const struct executor *e = &l->instances[i]->backend->executor;
+
+                assert_int_equal(e->group, expected[i][0]);
+                assert_int_equal(e->index, expected[i][1]);
+                assert_int_equal(e->min_rows, 1);
+                assert_int_equal(e->max_rows, MAX(model->config->pb->max_batch_size, 1));
+        }
+        unload(&p, model);
         repo_place_end(&p);
 }
 
@@ -328,8 +353,8 @@ static void test_failures(void **state) {
                   "parameter 'inline_execution' of model 'm' must be 'auto', 'never' or 'always', "
                   "got 'maybe'",
                   0, 0 },
-                { "sequence_batching { }", FAKE_EXECUTE, NULL, ERR_UNSUPPORTED,
-                  "model 'm': sequence_batching is not supported yet", 0, 0 },
+                { "sequence_batching { state { } }", FAKE_EXECUTE, NULL, ERR_UNSUPPORTED,
+                  "model 'm': sequence_batching.state is not supported yet", 0, 0 },
                 { "instance_group [{ kind: KIND_GPU }]", FAKE_EXECUTE, NULL, ERR_INVALID_ARG,
                   "instance group m_0 of model m has kind KIND_GPU but server does not support "
                   "GPUs",
@@ -415,6 +440,7 @@ static void test_is_on_the_board_while_published(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_loads),
+                cmocka_unit_test(test_executors_know_their_place),
                 cmocka_unit_test(test_runs_requests),
                 cmocka_unit_test(test_preferences_of_the_backend),
                 cmocka_unit_test(test_backend_completes_the_configuration),

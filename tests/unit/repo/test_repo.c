@@ -207,24 +207,6 @@ static void test_strict_readiness(void **state) {
         }
 }
 
-/* Only what was to be loaded at the start counts: a model that can be loaded by request, and was
- * not, takes nothing from the server's readiness. */
-static void test_readiness_without_versions(void **state) {
-        struct repo       *r = new_repo();
-        struct repo_entry *e;
-
-        (void)state;
-        mutex_lock(&r->table.lock);
-        e = add(&r->table, "never", "/");
-        mutex_unlock(&r->table.lock);
-        assert_true(repo_all_ready(r));
-        mutex_lock(&r->table.lock);
-        repo_entry_set_wanted_locked(e, true);
-        mutex_unlock(&r->table.lock);
-        assert_false(repo_all_ready(r));
-        repo_free(r);
-}
-
 /* "name:version:STATE:reason" of each line. */
 static void assert_index(struct repo *r, bool only_ready, const char *expected) {
         AUTO_STRBUF       text = { 0 };
@@ -240,6 +222,33 @@ static void assert_index(struct repo *r, bool only_ready, const char *expected) 
         }
         repo_index_done(&index);
         assert_string_equal(strbuf_cstr(&text), expected);
+}
+
+/* Only what was to be loaded at the start counts: a model that can be loaded by request, and was
+ * not, takes nothing from the server's readiness. */
+static void test_readiness_without_versions(void **state) {
+        struct repo       *r = new_repo();
+        struct repo_entry *e;
+        struct model      *model;
+
+        (void)state;
+        mutex_lock(&r->table.lock);
+        e = add(&r->table, "never", "/");
+        mutex_unlock(&r->table.lock);
+        assert_true(repo_all_ready(r));
+        mutex_lock(&r->table.lock);
+        repo_entry_set_wanted_locked(e, true);
+        mutex_unlock(&r->table.lock);
+        assert_false(repo_all_ready(r));
+        mutex_lock(&r->table.lock);
+        repo_entry_set_wanted_locked(e, false);
+        repo_entry_set_versionless_locked(e, true);
+        mutex_unlock(&r->table.lock);
+        assert_false(repo_all_ready(r));
+        assert_error(repo_get(r, "never", -1, &model), ERR_NOT_FOUND,
+                     "Request for unknown model: 'never' has no available versions");
+        assert_index(r, false, "");
+        repo_free(r);
 }
 
 static void test_index(void **state) {

@@ -8,8 +8,10 @@
 
 #include "repo/repo.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backend/log_lines.h"
@@ -86,6 +88,11 @@ static char *config_of(struct model *model) {
         strbuf_init(&text, 0);
         assert_ok(model_print_config(model, 1, &text), "config");
         return strbuf_take(&text);
+}
+
+static void assert_fails(struct error *err) {
+        assert_non_null(err);
+        error_free(err);
 }
 
 static struct error *load_json(struct repo_place *p, const char *json) {
@@ -370,6 +377,19 @@ static void test_too_many_instances(void **state) {
 
 /* ---- what comes with a request --------------------------------------------------------------- */
 
+/* A second later than it was. */
+static void touch(struct repo_place *p, const char *file) {
+        AUTO_CHARS      path = temp_tree_path(&p->tree, file);
+        struct timespec times[2];
+        struct stat     native;
+
+        assert_int_equal(stat(path, &native), 0);
+        times[0] = native.st_atim;
+        times[1] = native.st_mtim;
+        times[1].tv_sec++;
+        assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
 /* As clients do it: ask for the configuration, change the count, send it back. */
 static void test_sent_configuration_with_another_count(void **state) {
         struct repo_place p;
@@ -390,8 +410,12 @@ static void test_sent_configuration_with_another_count(void **state) {
         model_unref(model);
         assert_ok(load_json(&p, config), "three");
         assert_calls(&calls, (struct calls){ .instances = 2 });
-        /* The next plain load goes back to the file, by the same way. */
+        /* Plain loads keep it, until the file is another one; then they go back to that, by the
+         * same way. */
         assert_ok(repo_load(p.repo, "m", NULL), "plain");
+        assert_calls(&calls, (struct calls){ 0 });
+        touch(&p, "models/m/config.pbtxt");
+        assert_ok(repo_load(p.repo, "m", NULL), "touched");
         assert_calls(&calls, (struct calls){ .instances_ended = 2 });
         assert_ok(repo_load(p.repo, "m", NULL), "plain again");
         assert_calls(&calls, (struct calls){ 0 });
@@ -421,13 +445,99 @@ static void test_sent_configuration(void **state) {
         assert_non_null(strstr(config, "\"sent\""));
         model_unref(model);
         assert_ok(repo_load(p.repo, "m", NULL), "plain");
-        await_ended(&calls, 1);
-        assert_calls(&calls, (struct calls){ 1, 1, 1, 1 });
+        assert_calls(&calls, (struct calls){ 0 });
         log_lines_begin();
         assert_error(load_json(&p, "{ nonsense"), ERR_INTERNAL,
                      "failed to load 'm', failed to poll from model repository");
         log_lines_end();
         assert_calls(&calls, (struct calls){ 0 });
+        repo_place_end(&p);
+}
+
+#define SENT(value) JSON_CONFIG(", \"parameters\": { \"sent\": { \"string_value\": \"" value "\" } }")
+
+/* The value of the parameter "sent" in the configuration in force; "" without one. */
+static void assert_sent(struct repo_place *p, const char *expected) {
+        struct model *model = get(p, -1);
+        AUTO_CHARS    config = config_of(model);
+        AUTO_CHARS    wanted = mem_printf("\"sent\":{\"string_value\":\"%s\"}", expected);
+
+        model_unref(model);
+        if (*expected == '\0')
+                assert_null(strstr(config, "\"sent\""));
+        else
+                assert_non_null(strstr(config, wanted));
+}
+
+/* What was sent holds for later loads whatever else changes, until the file of the configuration
+ * changes, another one is sent, or the model is unloaded. */
+static void test_sent_configuration_is_kept(void **state) {
+        struct repo_place p;
+        struct calls      calls = begin_loaded(&p, "");
+
+        (void)state;
+        assert_ok(load_json(&p, SENT("first")), "first");
+        await_ended(&calls, 1);
+        temp_tree_write(&p.tree, "models/m/1/model.bin", "other");
+        calls = calls_now();
+        assert_ok(repo_load(p.repo, "m", NULL), "another model");
+        await_ended(&calls, 1);
+        assert_calls(&calls, (struct calls){ 1, 1, 1, 1 });
+        assert_sent(&p, "first");
+        assert_ok(load_json(&p, SENT("second")), "second");
+        await_ended(&calls, 1);
+        temp_tree_folder(&p.tree, "models/m/2");
+        assert_ok(repo_load(p.repo, "m", NULL), "another version");
+        repo_place_await_index(&p, "m:1:UNAVAILABLE:unloaded\nm:2:READY:-\n");
+        assert_sent(&p, "second");
+
+        /* A load that fails takes nothing away, sent or not. */
+        log_lines_begin();
+        assert_fails(load_json(&p, JSON_CONFIG(", \"version_policy\": { \"specific\": { "
+                                                        "\"versions\": [9] } }")));
+        temp_tree_write(&p.tree, "models/m/config.pbtxt", "nonsense");
+        assert_fails(repo_load(p.repo, "m", NULL));
+        log_lines_end();
+        assert_sent(&p, "second");
+        temp_tree_write(&p.tree, "models/m/config.pbtxt", REPO_PLACE_CONFIG);
+        assert_ok(repo_load(p.repo, "m", NULL), "a newer file");
+        assert_sent(&p, "");
+        assert_ok(repo_load(p.repo, "m", NULL), "plain");
+        assert_sent(&p, "");
+
+        assert_ok(load_json(&p, SENT("third")), "third");
+        assert_sent(&p, "third");
+        assert_ok(repo_unload(p.repo, "m"), "unload");
+        assert_ok(repo_load(p.repo, "m", NULL), "load");
+        assert_sent(&p, "");
+        repo_place_end(&p);
+}
+
+/* The configuration is kept, the files are not: those of the repository are loaded with it. */
+static void test_sent_files_are_not_kept(void **state) {
+        const struct override_file files[] = { { "7/model.bin", "seven", 5 } };
+        const struct repo_override o = { .config_json = SENT("with files"),
+                                         .files = files,
+                                         .n_files = 1 };
+        struct repo_place          p;
+
+        (void)state;
+        begin_loaded(&p, "");
+        assert_ok(repo_load(p.repo, "m", &o), "sent");
+        repo_place_await_index(&p, "m:1:UNAVAILABLE:unloaded\nm:7:READY:-\n");
+        assert_ok(repo_load(p.repo, "m", NULL), "plain");
+        repo_place_await_index(&p, "m:1:READY:-\nm:7:UNAVAILABLE:unloaded\n");
+        assert_sent(&p, "with files");
+        touch(&p, "models/m/config.pbtxt");
+        assert_ok(repo_load(p.repo, "m", NULL), "touched");
+        assert_sent(&p, "");
+
+        /* A file that came while no repository had the model is a newer one. */
+        assert_ok(repo_load(p.repo, "late", &o), "sent");
+        repo_place_add(&p, "late", "");
+        assert_ok(repo_load(p.repo, "late", NULL), "plain");
+        assert_true(repo_version_is_ready(p.repo, "late", 1));
+        assert_false(repo_version_is_ready(p.repo, "late", 7));
         repo_place_end(&p);
 }
 
@@ -613,6 +723,8 @@ int main(void) {
                 cmocka_unit_test(test_too_many_instances),
                 cmocka_unit_test(test_sent_configuration_with_another_count),
                 cmocka_unit_test(test_sent_configuration),
+                cmocka_unit_test(test_sent_configuration_is_kept),
+                cmocka_unit_test(test_sent_files_are_not_kept),
                 cmocka_unit_test(test_sent_files),
                 cmocka_unit_test(test_unload_and_load),
                 cmocka_unit_test(test_retries),

@@ -195,6 +195,31 @@ static void test_inputs_of_all_kinds(void **state) {
         temp_tree_remove(&tree);
 }
 
+/* Control inputs are given as others are: a warm-up has no sequence. */
+static void test_control_inputs(void **state) {
+        struct recorder r = { 0 };
+
+        (void)state;
+        assert_ok(warm(&r,
+                       IO "sequence_batching { control_input { name: 'START' control { kind: "
+                          "CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } } } "
+                          "model_warmup [{ name: 'a' batch_size: 1 count: 1 inputs ["
+                          "{ key: 'START' value { data_type: TYPE_INT32 dims: [ 1 ] "
+                          "                       zero_data: true } }, " ZEROS " ] }]",
+                       "/", "IN[1,2]=0000000000000000 START[1,1]=00000000 \n"),
+                  "warmup");
+        assert_error(warm(&r,
+                          IO "sequence_batching { } "
+                             "model_warmup [{ name: 'a' batch_size: 1 count: 1 inputs ["
+                             "{ key: 'START' value { data_type: TYPE_INT32 dims: [ 1 ] "
+                             "                       zero_data: true } }, " ZEROS " ] }]",
+                          "/", ""),
+                     ERR_INVALID_ARG,
+                     "failed to run warmup sample 'a': [request id: <id_unknown>] expected 1 "
+                     "inputs but got 2 inputs for model 'm'. Got input(s) ['START','IN'], but "
+                     "missing required input(s) ]. Please provide all required input(s).; ");
+}
+
 static void test_answers_may_come_later(void **state) {
         struct recorder r = { .answers_later = true };
 
@@ -315,6 +340,7 @@ int main(void) {
                 cmocka_unit_test(test_samples_run_in_order),
                 cmocka_unit_test(test_model_without_batches),
                 cmocka_unit_test(test_inputs_of_all_kinds),
+                cmocka_unit_test(test_control_inputs),
                 cmocka_unit_test(test_answers_may_come_later),
                 cmocka_unit_test(test_final_flags_end_a_request),
                 cmocka_unit_test(test_failure_ends_it),

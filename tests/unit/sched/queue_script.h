@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A small language for tests of the batch queue: one row is a model's batching configuration and
+/* A small language for tests of the queue and its policies: one row is a model's batching configuration and
  * a story. Steps are separated by ";", times are microseconds on a clock that only "at" moves.
  *
  *     at 100                      the clock shows 100 us
@@ -29,7 +29,8 @@
 #include "infer/batch_filter.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
-#include "sched/batch_queue.h"
+#include "sched/policy.h"
+#include "sched/request_queue.h"
 
 #define SCRIPT_START_NS NS_PER_S
 #define SCRIPT_MAX_REQUESTS 64
@@ -42,14 +43,16 @@ struct queue_row {
         const char *inputs;    /* NULL: one input X of fixed size */
         int         max_batch; /* 0: 8; -1: the model does not batch */
         uint64_t    max_weight; /* the rows that a filter admits to a batch; 0: no filter */
+        uint64_t    n_delayed;  /* no batch before so many are queued */
 };
 
 struct queue_script {
         const struct queue_row *row;
         const char             *step;
         struct fake_model      *model;
-        struct batch_policy     policy;
-        struct batch_queue      queue;
+        struct policy          *policy;
+        struct request_queue    queue;
+        struct list             idle; /* nobody: the rules do not look at it */
         uint64_t                now_ns;
         struct request         *requests[SCRIPT_MAX_REQUESTS];
         unsigned                n_requests;
@@ -170,7 +173,7 @@ static inline struct request *script_request(struct queue_script *s, char **word
 
 static inline void script_push(struct queue_script *s, char **words, bool is_full) {
         struct request *req = script_request(s, words);
-        struct error   *err = batch_queue_push(&s->queue, req, s->now_ns);
+        struct error   *err = request_queue_push(&s->queue, req, s->now_ns);
         char            expected[128];
 
         if (!is_full) {
@@ -239,26 +242,31 @@ static inline void script_asked(struct queue_script *s) {
         s->asked[0] = '\0';
 }
 
+static inline struct request *script_take_all(struct queue_script *s) {
+        return request_queue_take(&s->queue, (uint32_t)s->queue.n_waiting);
+}
+
 static inline void script_decide(struct queue_script *s, char **words) {
         static const char *const names[] = {
                 [BATCH_NOTHING] = "idles", [BATCH_WAIT] = "waits", [BATCH_RUN] = "runs"
         };
 
-        script_expect(s, batch_queue_expire(&s->queue, s->now_ns), (char *[]){ NULL });
+        script_expect(s, request_queue_expire(&s->queue, s->now_ns), (char *[]){ NULL });
 
-        struct batch_decision d = batch_queue_decide(&s->queue, s->now_ns);
+        const struct sched_view view = { .queue = &s->queue, .idle = &s->idle };
+        struct dispatch         d = s->policy->ops->decide(s->policy, &view, s->now_ns);
 
         if (strcmp(words[0], names[d.verdict]) != 0)
                 SCRIPT_FAIL(s, "%s (%u requests)", names[d.verdict], d.n_requests);
         if (d.verdict == BATCH_RUN)
-                script_expect(s, batch_queue_take(&s->queue, d.n_requests), words + 1);
+                script_expect(s, request_queue_take(&s->queue, d.n_requests), words + 1);
         if (d.verdict == BATCH_WAIT && d.wait_until_ns != script_time(words[1]))
                 SCRIPT_FAIL(s, "waits until %lld ns",
                             (long long)(d.wait_until_ns - SCRIPT_START_NS));
 }
 
 static inline void script_step(struct queue_script *s, char **words) {
-        struct batch_queue *q = &s->queue;
+        struct request_queue *q = &s->queue;
         const char         *verb = words[0];
 
         if (strcmp(verb, "at") == 0)
@@ -269,22 +277,36 @@ static inline void script_step(struct queue_script *s, char **words) {
                  strcmp(verb, "idles") == 0)
                 script_decide(s, words);
         else if (strcmp(verb, "rejects") == 0)
-                script_expect(s, batch_queue_expire(q, s->now_ns), words + 1);
+                script_expect(s, request_queue_expire(q, s->now_ns), words + 1);
         else if (strcmp(verb, "asked") == 0)
                 script_asked(s);
         else if (strcmp(verb, "takes") == 0)
-                script_expect(s, batch_queue_take_all(q), words + 1);
+                script_expect(s, script_take_all(s), words + 1);
         else if (strcmp(verb, "cancel") == 0 || strcmp(verb, "lost") == 0) {
-                if (batch_queue_remove(q, script_find(s, words[1])) != (*verb == 'c'))
+                if (request_queue_remove(q, script_find(s, words[1])) != (*verb == 'c'))
                         SCRIPT_FAIL(s, "was %s in the queue", *verb == 'c' ? "not" : "still");
         } else if (strcmp(verb, "due") == 0) {
-                if (batch_queue_next_due(q) != script_time(words[1]))
+                if (request_queue_next_due(q) != script_time(words[1]))
                         SCRIPT_FAIL(s, "due at %llu ns",
-                                    (unsigned long long)(batch_queue_next_due(q) -
+                                    (unsigned long long)(request_queue_next_due(q) -
                                                          SCRIPT_START_NS));
         } else {
                 SCRIPT_FAIL(s, "no such step");
         }
+}
+
+static inline struct policy *script_policy(struct queue_script *s, const struct queue_row *row) {
+        struct batch_policy batching;
+
+        if (row->batching == NULL)
+                return policy_single_new();
+        assert_ok(batch_policy_init(&batching, s->model->model.config), row->batching);
+        return policy_dynamic_new(&(struct policy_dynamic_options){
+                .batching = &batching,
+                .filter = row->max_weight > 0 ? &s->filter : NULL,
+                .equal_shapes = s->model->model.needs_equal_shapes,
+                .n_delayed = row->n_delayed,
+        });
 }
 
 static inline void script_open(struct queue_script *s, const struct queue_row *row) {
@@ -303,21 +325,17 @@ static inline void script_open(struct queue_script *s, const struct queue_row *r
                                     .now_ns = SCRIPT_START_NS,
                                     .filter = { .ops = script_filter_ops() } };
         s->model = fake_model_new(text);
-        assert_ok(batch_policy_init(&s->policy, s->model->model.config), text);
-        batch_queue_init(&s->queue, &(struct batch_rules){
-                                            .policy = &s->policy,
-                                            .one_by_one = row->batching == NULL,
-                                            .equal_shapes = s->model->model.needs_equal_shapes,
-                                            .filter = row->max_weight > 0 ? &s->filter : NULL,
-                                    });
+        s->policy = script_policy(s, row);
+        list_init(&s->idle);
+        request_queue_init(&s->queue, s->policy->limits);
 }
 
 static inline void script_close(struct queue_script *s) {
-        batch_queue_take_all(&s->queue);
+        script_take_all(s);
         assert_int_equal(s->queue.n_waiting, 0);
         assert_int_equal(s->queue.dues.n, 0);
-        batch_queue_done(&s->queue);
-        batch_policy_done(&s->policy);
+        request_queue_done(&s->queue);
+        policy_free(s->policy);
         for (unsigned i = 0; i < s->n_requests; i++)
                 request_free(s->requests[i]);
         fake_model_free(s->model);

@@ -73,6 +73,9 @@ struct lab {
         struct fake_executor executors[LAB_MAX_EXECUTORS];
         unsigned             n_executors;
 
+        /* Called before each batch, with the lock; NULL: nothing. */
+        void (*before_batch)(struct fake_executor *e, struct request **requests, uint32_t n);
+
         struct mutex     lock; /* rank LOCK_SERVER; guards everything below, and tickets */
         struct cond      changed;
         struct lab_batch batches[LAB_MAX_BATCHES];
@@ -150,9 +153,13 @@ static inline void lab_note_batch(struct fake_executor *e, struct request **requ
         struct lab *lab = e->lab;
         unsigned    at = lab->n_batches++;
 
+        if (lab->before_batch != NULL)
+                lab->before_batch(e, requests, n);
         for (uint32_t i = 0; i < n; i++) {
                 struct ticket *t = requests[i]->on_release_userp;
 
+                if (request_is_null(requests[i]))
+                        continue;
                 t->ran_on = pthread_self();
                 t->n_executions++;
                 if (at < LAB_MAX_BATCHES && i < LAB_MAX_BATCH)
@@ -214,10 +221,12 @@ static const struct executor_ops lab_executor_ops = { .execute = lab_execute,
 
 /* ---- for tests ------------------------------------------------------------------------------- */
 
+typedef struct error *(*lab_make_fn)(const struct sched_setup *setup, struct scheduler **ret);
+
 /* `config` is a whole model configuration with one input X of dims [1]. With a limiter, executor i
- * has the limits of instance group i. */
-static inline struct lab *lab_open_limited(const char *config, unsigned n_executors,
-                                           bool may_inline, struct rate_limiter *limiter) {
+ * has the limits of instance group i. `make` is sched_new(), or makes a scheduler of the test's. */
+static inline struct lab *lab_open_made(const char *config, unsigned n_executors, bool may_inline,
+                                        struct rate_limiter *limiter, lab_make_fn make) {
         struct lab        *lab = calloc(1, sizeof(*lab));
         struct executor   *executors[LAB_MAX_EXECUTORS];
         struct sched_setup setup = { .executors = executors,
@@ -244,9 +253,14 @@ static inline struct lab *lab_open_limited(const char *config, unsigned n_execut
         assert_ok(timer_thread_new(&lab->timers), "timers");
         setup.model = &lab->fake->model;
         setup.timers = lab->timers;
-        assert_ok(sched_new(&setup, &lab->scheduler), "scheduler");
+        assert_ok(make(&setup, &lab->scheduler), "scheduler");
         lab->fake->model.scheduler = lab->scheduler;
         return lab;
+}
+
+static inline struct lab *lab_open_limited(const char *config, unsigned n_executors,
+                                           bool may_inline, struct rate_limiter *limiter) {
+        return lab_open_made(config, n_executors, may_inline, limiter, sched_new);
 }
 
 static inline struct lab *lab_open(const char *config, unsigned n_executors, bool may_inline) {
@@ -255,7 +269,7 @@ static inline struct lab *lab_open(const char *config, unsigned n_executors, boo
 
 /* All requests must be released. */
 static inline void lab_close(struct lab *lab) {
-        lab->scheduler->ops->stop(lab->scheduler);
+        lab->scheduler->ops->drain(lab->scheduler);
         lab->scheduler->ops->free(lab->scheduler);
         for (unsigned i = 0; i < lab->n_executors; i++)
                 assert_int_equal(lab->executors[i].n_overlaps, 0);
@@ -333,6 +347,19 @@ static inline void tickets_end(struct ticket *tickets, unsigned n) {
         free(tickets);
 }
 
+/* For threads, which must not assert: false when it did not happen in time. */
+static inline bool ticket_wait_released(struct ticket *t) {
+        uint64_t give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;
+        bool     is_released;
+
+        mutex_lock(&t->lab->lock);
+        while (t->n_releases == 0 && clock_now_ns() < give_up_ns)
+                cond_wait_until(&t->lab->changed, &t->lab->lock, give_up_ns);
+        is_released = t->n_releases > 0;
+        mutex_unlock(&t->lab->lock);
+        return is_released;
+}
+
 static inline void assert_answer(struct ticket *t, enum error_code code, const char *message) {
         WAIT_FOR(t->lab, t->n_finals > 0);
         assert_true(LAB_GET(t->lab, t->has_error));
@@ -345,7 +372,7 @@ static inline void assert_success(struct ticket *t) {
         assert_false(LAB_GET(t->lab, t->has_error));
 }
 
-/* The names in the batch, without blanks: "abc". */
+/* The names in the batch, without blanks: "abc"; "-" is a null request. */
 static inline void assert_batch(struct lab *lab, unsigned at, const char *names) {
         char     got[LAB_MAX_BATCH + 1] = "";
         unsigned n;
@@ -354,7 +381,8 @@ static inline void assert_batch(struct lab *lab, unsigned at, const char *names)
         n = LAB_GET(lab, lab->batches[at].n);
         assert_in_range(n, 1, LAB_MAX_BATCH);
         for (unsigned i = 0; i < n; i++)
-                got[i] = lab->batches[at].tickets[i]->name[0];
+                got[i] = lab->batches[at].tickets[i] != NULL ? lab->batches[at].tickets[i]->name[0]
+                                                             : '-';
         assert_string_equal(got, names);
 }
 

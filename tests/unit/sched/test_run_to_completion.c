@@ -6,9 +6,14 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
-#include "sched/pull_scheduler.h"
+#include "infer/submitter.h"
+#include "sched/policy.h"
+#include "sched/pull_engine.h"
+#include "sched/sched_options.h"
 #include "sched/scheduler_lab.h"
 
 #define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
@@ -112,10 +117,10 @@ static void test_auto_needs_the_thread_to_allow_it(void **state) {
         struct lab *lab = lab_open(DEFAULT INLINE("auto") LIMIT_US("1000000"), 2, true);
 
         (void)state;
-        pull_scheduler_allow_inline(false);
+        submitter_allow_inline(false);
         for (unsigned i = 0; i < 100; i++)
                 assert_false(runs_here(lab));
-        pull_scheduler_allow_inline(true);
+        submitter_allow_inline(true);
         settle(lab);
         lab_close(lab);
 }
@@ -310,6 +315,64 @@ static void test_free_waits_for_a_borrowed_instance(void **state) {
         lab_close(lab);
 }
 
+/* ---- deciding late --------------------------------------------------------------------------- */
+
+/* One request after the other, and how often somebody asked what to run. */
+struct counting_policy {
+        struct policy    base;
+        _Atomic unsigned n_decisions;
+};
+
+static struct counting_policy counting;
+
+static struct dispatch count_decision(struct policy *p, const struct sched_view *view,
+                                      uint64_t now_ns) {
+        struct policy *single = policy_single_new();
+
+        (void)p;
+        atomic_fetch_add(&counting.n_decisions, 1);
+        return single->ops->decide(single, view, now_ns);
+}
+
+static void free_nothing(struct policy *p) {
+        (void)p;
+}
+
+static struct error *make_counting(const struct sched_setup *setup, struct scheduler **ret) {
+        static const struct policy_ops ops = { .decide = count_decision, .free = free_nothing };
+        struct pull_options            options = { .policy = &counting.base };
+
+        counting.base = (struct policy){ .ops = &ops, .limits = policy_single_new()->limits };
+        assert_ok(sched_options_read(setup, &options), "options");
+        return pull_engine_new(&options, ret);
+}
+
+/* A loop that reads many requests leaves the decision to the instance that it wakes in the end. The
+ * last test: the promise to flush is for good. */
+static void test_a_deferred_wake_up_defers_the_decision(void **state) {
+        struct lab *lab = lab_open_made(DEFAULT LIMIT_US("1000000"), 1, false, NULL, make_counting);
+        unsigned    n_least = UINT_MAX;
+
+        (void)state;
+        assert_false(runs_here(lab)); /* its time is known */
+        submitter_flush_wakes();
+        /* A slow machine may end the deferral early, and a busy one find the instance awake. */
+        for (unsigned i = 0; i < 200 && n_least > 0; i++) {
+                struct ticket *t = tickets_new(lab, 10);
+                unsigned       n_before;
+
+                lab_spin(NS_PER_MS);
+                n_before = atomic_load(&counting.n_decisions);
+                for (unsigned k = 0; k < 10; k++)
+                        ticket_submit(&t[k]);
+                n_least = MIN(n_least, atomic_load(&counting.n_decisions) - n_before);
+                submitter_flush_wakes();
+                tickets_end(t, 10);
+        }
+        assert_int_equal(n_least, 0);
+        lab_close(lab);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_always),
@@ -323,8 +386,9 @@ int main(void) {
                 cmocka_unit_test(test_delay_is_kept_while_an_instance_is_borrowed),
                 cmocka_unit_test(test_rest_runs_while_an_instance_is_borrowed),
                 cmocka_unit_test(test_free_waits_for_a_borrowed_instance),
+                cmocka_unit_test(test_a_deferred_wake_up_defers_the_decision),
         };
 
-        pull_scheduler_allow_inline(true);
+        submitter_allow_inline(true);
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

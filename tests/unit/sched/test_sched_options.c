@@ -10,7 +10,8 @@
 #include "base/clock.h"
 #include "infer/executor.h"
 #include "infer/fake_model.h"
-#include "sched/pull_scheduler.h"
+#include "sched/policy.h"
+#include "sched/pull_engine.h"
 #include "sched/sched_options.h"
 #include "sched/sched_setup.h"
 
@@ -42,15 +43,14 @@ static struct error *read_options(const char *const *parameters, struct pull_opt
 #define READ(ret, ...) read_options((const char *const[]){ __VA_ARGS__ }, ret)
 
 static void test_defaults(void **state) {
-        struct batch_policy policy = { 0 };
-        struct pull_options o = { .policy = &policy, .one_by_one = true };
+        struct policy       policy = { 0 };
+        struct pull_options o = { .policy = &policy };
 
         (void)state;
         assert_ok(READ(&o, NULL), "none");
         assert_int_equal(o.inline_execution, INLINE_AUTO);
         assert_int_equal(o.inline_limit_ns, 50 * NS_PER_US);
-        assert_ptr_equal(o.policy, &policy); /* theirs who call */
-        assert_true(o.one_by_one);
+        assert_ptr_equal(o.policy, &policy); /* the caller chooses it */
 }
 
 static void test_inline_execution(void **state) {
@@ -134,8 +134,26 @@ static void test_schedulers_refuse_wrong_options(void **state) {
         }
 }
 
+static void test_delay(void **state) {
+        uint64_t n = 77;
+
+        (void)state;
+        unsetenv("TRITONSERVER_DELAY_SCHEDULER");
+        assert_ok(sched_options_read_delay(&n), "unset");
+        assert_int_equal(n, 0);
+        setenv("TRITONSERVER_DELAY_SCHEDULER", "12", 1);
+        assert_ok(sched_options_read_delay(&n), "12");
+        assert_int_equal(n, 12);
+        setenv("TRITONSERVER_DELAY_SCHEDULER", "many", 1);
+        assert_error(sched_options_read_delay(&n), ERR_INVALID_ARG,
+                     "environment variable TRITONSERVER_DELAY_SCHEDULER must be a number of "
+                     "requests, got 'many'");
+        unsetenv("TRITONSERVER_DELAY_SCHEDULER");
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_delay),
                 cmocka_unit_test(test_defaults),
                 cmocka_unit_test(test_inline_execution),
                 cmocka_unit_test(test_inline_limit),

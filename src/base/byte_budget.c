@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/byte_budget.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define DEFAULT_SHARE 4 /* the default budget is a quarter of the memory the process may use */
+
+void byte_budget_init(struct byte_budget *b, size_t max) {
+        *b = (struct byte_budget){ .max = max };
+}
+
+/* How far a piece of this size may fill the budget. */
+static size_t limit_of(const struct byte_budget *b, size_t piece) {
+        return piece <= BYTE_BUDGET_SMALL ? b->max : b->max - b->max / 8;
+}
+
+static bool take_within(struct byte_budget *b, size_t bytes, size_t limit) {
+        size_t used = atomic_load_explicit(&b->used, memory_order_relaxed);
+
+        do {
+                if (used > limit || bytes > limit - used)
+                        return false;
+        } while (!atomic_compare_exchange_weak_explicit(&b->used, &used, used + bytes,
+                                                        memory_order_relaxed,
+                                                        memory_order_relaxed));
+        return true;
+}
+
+bool byte_budget_take(struct byte_budget *b, size_t bytes) {
+        return take_within(b, bytes, limit_of(b, bytes));
+}
+
+void byte_budget_force(struct byte_budget *b, size_t bytes) {
+        atomic_fetch_add_explicit(&b->used, bytes, memory_order_relaxed);
+}
+
+void byte_budget_give(struct byte_budget *b, size_t bytes) {
+        atomic_fetch_sub_explicit(&b->used, bytes, memory_order_relaxed);
+}
+
+void byte_budget_refused(const struct byte_budget *b) {
+        if (b->on_refused)
+                b->on_refused(b->owner);
+}
+
+size_t byte_budget_used(const struct byte_budget *b) {
+        return atomic_load_explicit(&b->used, memory_order_relaxed);
+}
+
+bool byte_budget_fits(const struct byte_budget *b, size_t bytes) {
+        size_t used = b ? byte_budget_used(b) : 0;
+        size_t limit = b ? limit_of(b, bytes) : SIZE_MAX;
+
+        return used <= limit && bytes <= limit - used;
+}
+
+/* ---- the default ---- */
+
+/* The number that a file of a control group holds; "max" and nonsense leave *least alone. */
+static void lower_to_file(const char *path, uint64_t *least) {
+        char     text[32]; /* the digits of 2^64, and a line end */
+        FILE    *f = fopen(path, "re");
+        uint64_t n;
+
+        if (!f)
+                return;
+        if (fgets(text, sizeof(text), f) && str_to_u64(str_trim(str_of(text)), &n))
+                *least = MIN(*least, n);
+        fclose(f);
+}
+
+/* The limit of the group at `path` (below `root`) and of all those around it. */
+static void lower_to_groups(const char *root, char *path, const char *file, uint64_t *least) {
+        for (;;) {
+                char  full[4096];
+                char *slash = strrchr(path, '/');
+                int   n = snprintf(full, sizeof(full), "%s%s/%s", root,
+                                   strcmp(path, "/") == 0 ? "" : path, file);
+
+                if (n > 0 && (size_t)n < sizeof(full))
+                        lower_to_file(full, least);
+                if (!slash || slash[1] == '\0')
+                        return;
+                slash[slash == path ? 1 : 0] = '\0';
+        }
+}
+
+/* "0::/path" is version 2, "7:cpu,memory:/path" version 1. */
+static void lower_to_line(char *line, uint64_t *least) {
+        char *controllers = strchr(line, ':');
+        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+
+        if (!path)
+                return;
+        *path++ = '\0';
+        path[strcspn(path, "\n")] = '\0';
+        controllers++;
+        if (*controllers == '\0') {
+                lower_to_groups("/sys/fs/cgroup", path, "memory.max", least);
+                return;
+        }
+        for (char *rest = controllers, *name; (name = strsep(&rest, ",")) != NULL;)
+                if (strcmp(name, "memory") == 0)
+                        lower_to_groups("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes",
+                                        least);
+}
+
+static void lower_to_control_groups(uint64_t *least) {
+        char  line[4096];
+        FILE *f = fopen("/proc/self/cgroup", "re");
+
+        /* In a container the groups of the host are not seen, and its own one is the root. */
+        lower_to_file("/sys/fs/cgroup/memory.max", least);
+        lower_to_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", least);
+        if (!f)
+                return;
+        while (fgets(line, sizeof(line), f))
+                lower_to_line(line, least);
+        fclose(f);
+}
+
+size_t byte_budget_default(void) {
+        uint64_t      least = UINT64_MAX;
+        long          pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+        struct rlimit space;
+
+        if (pages > 0 && page > 0)
+                least = (uint64_t)pages * (uint64_t)page;
+        lower_to_control_groups(&least);
+        if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+                least = MIN(least, (uint64_t)space.rlim_cur);
+        least /= DEFAULT_SHARE;
+        return least < SIZE_MAX / 2 ? (size_t)least : SIZE_MAX / 2;
+}
+
+/* ---- accounts ---- */
+
+/* Whole slabs where there is room, and near the end no more than is needed. */
+static bool draw(struct byte_account *a, size_t bytes) {
+        size_t missing = bytes - a->spare, limit = limit_of(a->budget, bytes);
+        size_t slab = MAX(missing, BYTE_ACCOUNT_SLAB);
+
+        if (!take_within(a->budget, slab, limit)) {
+                slab = missing;
+                if (!take_within(a->budget, slab, limit))
+                        return false;
+        }
+        a->spare += slab;
+        return true;
+}
+
+bool byte_account_take(struct byte_account *a, size_t bytes) {
+        if (!a->budget)
+                return true;
+        if (UNLIKELY(a->spare < bytes) && !draw(a, bytes))
+                return false;
+        a->spare -= bytes;
+        return true;
+}
+
+void byte_account_give(struct byte_account *a, size_t bytes) {
+        if (!a->budget)
+                return;
+        a->spare += bytes;
+        if (LIKELY(a->spare <= 2 * BYTE_ACCOUNT_SLAB))
+                return;
+        byte_budget_give(a->budget, a->spare - BYTE_ACCOUNT_SLAB);
+        a->spare = BYTE_ACCOUNT_SLAB;
+}
+
+void byte_account_close(struct byte_account *a) {
+        if (a->budget && a->spare > 0)
+                byte_budget_give(a->budget, a->spare);
+        a->spare = 0;
+}

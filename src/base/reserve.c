@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/reserve.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Beside their powers of two there is room for the header of an arena's block. */
+static const struct reserve_class {
+        size_t   bytes;
+        unsigned n;
+} classes[] = {
+        { 576, 1024 },
+        { 4160, 128 },
+        { 16448, 64 },
+        { 65600, 8 },
+        { 262208, 4 },
+        { 524352, 2 }, /* the statistics of a model whose requests have 4096 responses */
+};
+
+#define N_CLASSES ARRAY_LEN(classes)
+
+/* A block that is free. */
+struct reserve_block {
+        struct reserve_block *next;
+};
+
+/* Its lock has no rank: memory is asked for under any other, and nothing is under this one. */
+static struct {
+        pthread_mutex_t       lock;
+        struct reserve_block *free[N_CLASSES]; /* owned */
+        unsigned              n_free[N_CLASSES];
+        unsigned              n_users;
+} reserve = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static _Atomic bool is_short;
+
+static void *new_block(size_t bytes) {
+        void *block = NULL;
+
+        return posix_memalign(&block, RESERVE_ALIGNMENT, bytes) == 0 ? block : NULL;
+}
+
+/* False when memory is short. */
+static bool fill_locked(void) {
+        for (size_t i = 0; i < N_CLASSES; i++) {
+                while (reserve.n_free[i] < classes[i].n) {
+                        struct reserve_block *block = new_block(classes[i].bytes);
+
+                        if (!block)
+                                return false;
+                        block->next = reserve.free[i];
+                        reserve.free[i] = block;
+                        reserve.n_free[i]++;
+                }
+        }
+        return true;
+}
+
+void reserve_open(void) {
+        bool is_full;
+
+        pthread_mutex_lock(&reserve.lock);
+        reserve.n_users++;
+        is_full = fill_locked();
+        pthread_mutex_unlock(&reserve.lock);
+        if (is_full)
+                return;
+        fprintf(stderr, "out of memory: unable to set memory aside at the start\n");
+        abort();
+}
+
+static void drop_locked(void) {
+        for (size_t i = 0; i < N_CLASSES; i++) {
+                while (reserve.free[i]) {
+                        struct reserve_block *block = reserve.free[i];
+
+                        reserve.free[i] = block->next;
+                        free(block);
+                }
+                reserve.n_free[i] = 0;
+        }
+        atomic_store_explicit(&is_short, false, memory_order_relaxed);
+}
+
+void reserve_close(void) {
+        pthread_mutex_lock(&reserve.lock);
+        if (--reserve.n_users == 0)
+                drop_locked();
+        pthread_mutex_unlock(&reserve.lock);
+}
+
+static void *take_locked(size_t size) {
+        for (size_t i = 0; i < N_CLASSES; i++) {
+                struct reserve_block *block = reserve.free[i];
+
+                if (classes[i].bytes < size || !block)
+                        continue;
+                reserve.free[i] = block->next;
+                reserve.n_free[i]--;
+                atomic_store_explicit(&is_short, true, memory_order_relaxed);
+                return block;
+        }
+        return NULL;
+}
+
+void *reserve_take(size_t size) {
+        void *block;
+
+        pthread_mutex_lock(&reserve.lock);
+        block = take_locked(size);
+        pthread_mutex_unlock(&reserve.lock);
+        return block;
+}
+
+void *reserve_move(void *old, size_t size) {
+        void *block = reserve_take(size);
+
+        if (block && old) {
+                memcpy(block, old, MIN(size, malloc_usable_size(old)));
+                free(old);
+        }
+        return block;
+}
+
+static COLD bool is_still_short(void) {
+        bool is_full;
+
+        pthread_mutex_lock(&reserve.lock);
+        is_full = reserve.n_users == 0 || fill_locked();
+        if (is_full)
+                atomic_store_explicit(&is_short, false, memory_order_relaxed);
+        pthread_mutex_unlock(&reserve.lock);
+        return !is_full;
+}
+
+bool reserve_is_short(void) {
+        return UNLIKELY(atomic_load_explicit(&is_short, memory_order_relaxed)) && is_still_short();
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cache/cached_scheduler.h"
+
+#include "base/mem.h"
+#include "cache/response_cache.h"
+#include "infer/scheduler.h"
+
+struct cached_scheduler {
+        struct scheduler       base;
+        struct scheduler      *inner; /* owned */
+        struct response_cache *cache; /* borrowed: the server's */
+};
+
+static struct cached_scheduler *self(struct scheduler *s) {
+        return CONTAINER_OF(s, struct cached_scheduler, base);
+}
+
+static struct error *submit(struct scheduler *s, struct request *req) {
+        struct scheduler *inner = self(s)->inner;
+        struct error     *err;
+
+        if (response_cache_answer(self(s)->cache, req))
+                return NULL;
+        err = inner->ops->submit(inner, req);
+        if (UNLIKELY(err != NULL))
+                response_cache_forget(req);
+        return err;
+}
+
+static void cancel(struct scheduler *s, struct request *req) {
+        struct scheduler *inner = self(s)->inner;
+
+        inner->ops->cancel(inner, req);
+}
+
+static bool released(struct scheduler *s, struct request *req, uint32_t flags) {
+        struct scheduler *inner = self(s)->inner;
+
+        return inner->ops->released(inner, req, flags);
+}
+
+static struct error *add_executor(struct scheduler *s, struct executor *e) {
+        struct scheduler *inner = self(s)->inner;
+
+        return inner->ops->add_executor(inner, e);
+}
+
+static void remove_executor(struct scheduler *s, struct executor *e) {
+        struct scheduler *inner = self(s)->inner;
+
+        inner->ops->remove_executor(inner, e);
+}
+
+static void drain(struct scheduler *s) {
+        struct scheduler *inner = self(s)->inner;
+
+        inner->ops->drain(inner);
+}
+
+static void free_both(struct scheduler *s) {
+        struct scheduler *inner = self(s)->inner;
+
+        inner->ops->free(inner);
+        free(self(s));
+}
+
+struct scheduler *cached_scheduler_new(struct response_cache *cache, struct scheduler *inner) {
+        static const struct scheduler_ops ops = {
+                .submit = submit,
+                .cancel = cancel,
+                .add_executor = add_executor,
+                .remove_executor = remove_executor,
+                .drain = drain,
+                .free = free_both,
+        };
+        /* Of an inner scheduler that wants to hear of releases. */
+        static const struct scheduler_ops ops_with_releases = {
+                .submit = submit,
+                .cancel = cancel,
+                .released = released,
+                .add_executor = add_executor,
+                .remove_executor = remove_executor,
+                .drain = drain,
+                .free = free_both,
+        };
+        struct cached_scheduler *s = mem_zalloc(sizeof(*s));
+
+        s->base = (struct scheduler){
+                .ops = inner->ops->released != NULL ? &ops_with_releases : &ops,
+                .order = inner->order,
+                .may_reschedule = inner->may_reschedule,
+        };
+        s->inner = inner;
+        s->cache = cache;
+        return &s->base;
+}

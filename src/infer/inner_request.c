@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "infer/inner_request.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "infer/model.h"
+#include "infer/model_submit.h"
+#include "infer/request.h"
+#include "infer/request_check.h"
+#include "infer/response.h"
+
+static void end_half(struct inner_request *r) {
+        if (atomic_fetch_sub_explicit(&r->n_open, 1, memory_order_acq_rel) == 1)
+                r->ops->on_end(r);
+}
+
+static void on_response(struct response *response, uint32_t flags, void *userp) {
+        struct inner_request *r = userp;
+
+        r->ops->on_response(r, response, flags);
+        if ((flags & RESPONSE_FINAL) != 0)
+                end_half(r);
+}
+
+static void on_release(struct request *req, uint32_t flags, void *userp) {
+        (void)req;
+        (void)flags;
+        end_half(userp);
+}
+
+/* The signature of allocator_alloc_fn. */
+static struct error *allocate(struct response_allocator *allocator, const char *tensor,
+                              size_t byte_size, enum memory_type type, int64_t id, void *userp,
+                              void **buffer, void **buffer_userp, enum memory_type *actual_type,
+                              int64_t *actual_id) {
+        struct buf *b = NULL;
+
+        (void)allocator;
+        (void)type;
+        (void)id;
+        (void)userp;
+        if (byte_size > 0) {
+                b = buf_new(NULL, byte_size);
+                if (b == NULL)
+                        return error_new(ERR_UNAVAILABLE, "out of memory for output '%s'", tensor);
+                b->len = byte_size;
+        }
+        *buffer = b != NULL ? b->bytes : NULL;
+        *buffer_userp = b;
+        *actual_type = MEMORY_CPU;
+        *actual_id = 0;
+        return NULL;
+}
+
+static struct error *give_back(struct response_allocator *allocator, void *buffer,
+                               void *buffer_userp, size_t byte_size, enum memory_type type,
+                               int64_t id) {
+        (void)allocator;
+        (void)buffer;
+        (void)byte_size;
+        (void)type;
+        (void)id;
+        buf_unref(buffer_userp);
+        return NULL;
+}
+
+struct inner_request *inner_request_new(struct model *model, const struct inner_request_ops *ops,
+                                        void *owner) {
+        static const struct response_allocator allocator = { .alloc = allocate,
+                                                             .release = give_back };
+        struct request                        *req = request_new(model);
+        struct inner_request                  *r;
+
+        if (req == NULL)
+                return NULL;
+        r = arena_try_alloc(&req->arena, sizeof(*r));
+        if (r == NULL) {
+                request_free(req);
+                return NULL;
+        }
+        *r = (struct inner_request){ .request = req, .ops = ops, .owner = owner };
+        req->is_inner = true;
+        req->allocator = &allocator;
+        req->on_response = on_response;
+        req->on_response_userp = r;
+        req->on_release = on_release;
+        req->on_release_userp = r;
+        return r;
+}
+
+void inner_request_free(struct inner_request *r) {
+        if (r != NULL)
+                request_free(r->request);
+}
+
+struct error *inner_request_submit(struct inner_request *r) {
+        atomic_store_explicit(&r->n_open, 2, memory_order_relaxed);
+        return model_submit(r->request);
+}
+
+struct error *inner_request_prepare(struct inner_request *r) {
+        return request_prepare(r->request);
+}
+
+void inner_request_begin(struct inner_request *r) {
+        struct request *req = r->request;
+
+        atomic_store_explicit(&r->n_open, 2, memory_order_relaxed);
+        req->times.request_start_ns = req->times.queue_start_ns = clock_now_ns();
+        atomic_fetch_add(&req->model->n_in_flight, 1);
+        atomic_store(&req->state, REQUEST_EXECUTING);
+}
+
+struct buf *inner_output_buf(const struct response_output *output) {
+        return output->has_buffer ? output->userp : NULL;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The way of every request into its model, whether a client sent it or the server made it itself:
+ * checked against the model's configuration, counted as in flight, given to the scheduler.
+ *
+ * Whether a request from outside is welcome at all (the server's state) is asked before, in
+ * server_infer(): a step of a pipeline must go on while the server stops.
+ *
+ * Ownership.  Takes the request on success and leaves it with the caller on error.
+ * Threads.  Any.
+ */
+#pragma once
+
+#include "base/error.h"
+
+struct request;
+
+/* Errors of request_prepare() and of the scheduler; "the request is in use ...". */
+struct error *model_submit(struct request *req) NODISCARD;
+
+/* The request is with an inference that has not released it: not even its id may be read. */
+struct error *model_submit_in_use(void) COLD;

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "infer/submitter.h"
+
+#include "infer/model.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Models that one round of a loop submits to; more of them are woken at once. */
+#define MAX_DEFERRED 8
+/* Usually one loop asks to be called; a process has a few loops. */
+#define MAX_CALLS 8
+
+struct deferred_wake {
+        void             *scheduler; /* lives as long as the model */
+        struct model     *model;     /* ref */
+        submitter_wake_fn wake;
+};
+
+struct noted_call {
+        submitter_call_fn call;
+        void             *userp;
+};
+
+struct submitter {
+        bool     allows_inline;
+        bool     is_continuing;
+        bool     runs_steps; /* while it is continuing */
+        unsigned depth;      /* of executions */
+        uint64_t spent_ns;   /* of the batches that this event ran here */
+
+        /* Continuations, the oldest first. */
+        struct continuation *first, *last;
+
+        bool                 defers;
+        bool                 is_flushing;
+        unsigned             n_deferred;
+        uint64_t             since_ns; /* 0 = not known yet */
+        struct deferred_wake deferred[MAX_DEFERRED];
+
+        unsigned          n_rows; /* begun and not ended */
+        unsigned          n_calls;
+        struct noted_call calls[MAX_CALLS];
+};
+
+static _Thread_local struct submitter self;
+
+/* Not inlined: the compiler would look it up again at each use. */
+NOINLINE struct submitter *submitter_self(void) {
+        return &self;
+}
+
+/* ---- running batches itself ------------------------------------------------------------------ */
+
+bool submitter_allow_inline(bool allow) {
+        bool old = self.allows_inline;
+
+        self.allows_inline = allow;
+        return old;
+}
+
+bool submitter_may_run(const struct submitter *s, uint64_t average_ns, uint64_t limit_ns,
+                       bool is_step) {
+        uint64_t spent_ns = s->is_continuing ? s->spent_ns : 0; /* each event begins anew */
+
+        if (s->depth > 0)
+                return false;
+        if (!s->allows_inline && !(is_step && s->runs_steps))
+                return false;
+        return spent_ns + average_ns < limit_ns;
+}
+
+bool submitter_is_executing(const struct submitter *s) {
+        return s->depth > 0;
+}
+
+void submitter_enter_execution(struct submitter *s, uint64_t spends_ns) {
+        s->depth++;
+        s->spent_ns = spends_ns + (s->is_continuing ? s->spent_ns : 0);
+}
+
+bool submitter_leave_execution(struct submitter *s) {
+        assert(s->depth > 0);
+        s->depth--;
+        return s->first != NULL;
+}
+
+/* ---- continuations --------------------------------------------------------------------------- */
+
+bool submitter_put_off(struct continuation *c) {
+        if (self.depth == 0 && !self.is_continuing)
+                return false;
+        c->next = NULL;
+        if (self.last != NULL)
+                self.last->next = c;
+        else
+                self.first = c;
+        self.last = c;
+        return true;
+}
+
+void submitter_continue(struct submitter *s, bool runs_steps) {
+        if (s->is_continuing || s->depth > 0)
+                return;
+        s->is_continuing = true;
+        s->runs_steps = runs_steps;
+        while (s->first != NULL) {
+                struct continuation *c = s->first;
+
+                s->first = c->next;
+                if (s->first == NULL)
+                        s->last = NULL;
+                c->run(c);
+        }
+        s->runs_steps = false;
+        s->is_continuing = false;
+}
+
+/* ---- deferred wake-ups ----------------------------------------------------------------------- */
+
+bool submitter_defer_wake(struct submitter *s, void *scheduler, struct model *model,
+                          submitter_wake_fn wake) {
+        if (!s->defers)
+                return false;
+        for (unsigned i = 0; i < s->n_deferred; i++)
+                if (s->deferred[i].scheduler == scheduler)
+                        return true;
+        if (s->n_deferred == MAX_DEFERRED)
+                return false;
+        model_ref(model);
+        s->deferred[s->n_deferred++] = (struct deferred_wake){ scheduler, model, wake };
+        return true;
+}
+
+void submitter_check_wakes(struct submitter *s, uint64_t now_ns) {
+        if (s->n_deferred == 0)
+                return;
+        if (s->since_ns == 0)
+                s->since_ns = now_ns;
+        else if (now_ns - s->since_ns > SUBMITTER_DEFER_NS)
+                submitter_flush_wakes();
+}
+
+void submitter_flush_wakes(void) {
+        unsigned n = self.n_deferred;
+
+        if (self.is_flushing)
+                return;
+        /* A wake-up may refuse requests, whose receivers submit others: these do not wait for the
+         * next flush, which may come late. */
+        self.is_flushing = true;
+        self.defers = false;
+        self.n_deferred = 0;
+        self.since_ns = 0;
+        for (unsigned i = 0; i < n; i++) {
+                self.deferred[i].wake(self.deferred[i].scheduler);
+                model_unref(self.deferred[i].model);
+        }
+        self.defers = true;
+        self.is_flushing = false;
+}
+
+/* ---- rows of answers ------------------------------------------------------------------------- */
+
+static void make_calls(void) {
+        struct noted_call calls[MAX_CALLS];
+        unsigned          n = self.n_calls;
+
+        self.n_calls = 0; /* a call may send responses, and ask, as well */
+        memcpy(calls, self.calls, n * sizeof(calls[0]));
+        for (unsigned i = 0; i < n; i++)
+                calls[i].call(calls[i].userp);
+}
+
+void submitter_begin_row(void) {
+        self.n_rows++;
+}
+
+void submitter_end_row(void) {
+        if (self.n_rows > 0 && --self.n_rows == 0)
+                make_calls();
+}
+
+void submitter_flush_row(void) {
+        if (self.n_calls > 0)
+                make_calls();
+}
+
+void submitter_end_all_rows(void) {
+        self.n_rows = 0;
+        submitter_flush_row();
+}
+
+bool submitter_call_after_row(submitter_call_fn call, void *userp) {
+        if (self.n_rows == 0)
+                return false;
+        if (self.n_calls == MAX_CALLS)
+                make_calls();
+        if (self.n_calls == MAX_CALLS) /* these asked again */
+                return false;
+        self.calls[self.n_calls++] = (struct noted_call){ call, userp };
+        return true;
+}

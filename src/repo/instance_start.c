@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "repo/instance_start.h"
+
+#include "backend/host_policy.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/placement.h"
+#include "base/thread.h"
+#include "repo/loaded_model.h"
+#include "repo/loader_pool.h"
+#include "repo/warmup.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ENVIRONMENT "TRITON_PARALLEL_INSTANCE_LOADING"
+
+#define MIN_THREADS 4
+#define MAX_THREADS 16
+
+/* The making of one. */
+struct job {
+        struct loader_job            job;
+        struct loaded_model         *model;
+        const struct instance_start *start; /* borrowed: the caller */
+        atomic_bool                 *has_failed; /* borrowed: one for all */
+        const char                  *policy;
+        const struct placement      *place;
+        struct error                *error; /* owned */
+};
+
+static struct error *make_and_warm_up(const struct job *j) {
+        struct loaded_model        *l = j->model;
+        const struct host_policies *policies = l->parts->policies;
+        struct loaded_instance     *in = j->start->instance;
+        AUTO_STRBUF                 json = { 0 };
+
+        strbuf_init(&json, 0);
+        host_policies_print(policies, j->policy, &json);
+        TRY(backend_instance_new(
+                &(struct backend_instance_options){
+                        .model = &l->backend,
+                        .name = j->start->name,
+                        .group = loaded_instance_group(l, in),
+                        .group_number = (uint32_t)in->group,
+                        .index = in->index,
+                        .host_policy_json = strbuf_str(&json),
+                        .place = j->place,
+                        .is_bound = host_policies_has(policies, j->policy) },
+                &in->backend));
+        return warmup_run(&l->model, l->directory, &in->backend->executor);
+}
+
+static void job_main(void *arg) {
+        struct job *j = arg;
+
+        j->error = make_and_warm_up(j);
+}
+
+/* Where it will run. */
+static void run_job(struct loader_job *job) {
+        struct job          *j = CONTAINER_OF(job, struct job, job);
+        struct loaded_model *l = j->model;
+        AUTO_CHARS           policy = NULL;
+        struct error        *err;
+
+        if (atomic_load(j->has_failed))
+                return;
+        policy = host_policy_name(loaded_instance_group(l, j->start->instance), 0);
+        j->policy = policy;
+        j->place = host_policies_place(l->parts->policies, policy);
+        err = error_wrap(placement_run(j->place, j->start->name, job_main, j), "host policy '%s'",
+                         policy);
+        if (err != NULL)
+                j->error = err;
+        if (j->error != NULL)
+                atomic_store(j->has_failed, true);
+        j->policy = NULL;
+}
+
+/* Does the environment, or else the backend, allow it? */
+static bool may_be_parallel(const struct loaded_model *l) {
+        const char *asked = getenv(ENVIRONMENT);
+
+        if (asked != NULL && (strcmp(asked, "0") == 0 || strcmp(asked, "1") == 0))
+                return *asked == '1';
+        if (asked != NULL)
+                log_warn("model '%s': " ENVIRONMENT " is '%s', expected 0 or 1: it has no effect",
+                         l->label, asked);
+        return l->backend.backend->attributes.parallel_instances;
+}
+
+static void run_jobs(const struct loaded_model *l, struct job *jobs, size_t n) {
+        unsigned            n_threads = MAX(MIN_THREADS, MIN(thread_cpu_count(), MAX_THREADS));
+        struct loader_job **list;
+
+        if (n <= 1 || !may_be_parallel(l)) {
+                for (size_t i = 0; i < n; i++)
+                        run_job(&jobs[i].job);
+                return;
+        }
+        list = mem_zalloc(n * sizeof(struct loader_job *));
+        for (size_t i = 0; i < n; i++)
+                list[i] = &jobs[i].job;
+        loader_pool_run_all(list, n, n_threads);
+        free(list);
+}
+
+/* The first; the others are dropped. */
+static struct error *take_error(struct job *jobs, size_t n) {
+        struct error *first = NULL;
+
+        for (size_t i = 0; i < n; i++)
+                if (first == NULL)
+                        first = STEAL(jobs[i].error);
+                else
+                        error_free(jobs[i].error);
+        return first;
+}
+
+struct error *instances_start(struct loaded_model *l, const struct instance_start *starts,
+                              size_t n) {
+        struct job   *jobs = mem_zalloc((n + 1) * sizeof(*jobs));
+        atomic_bool   has_failed = false;
+        struct error *err;
+
+        for (size_t i = 0; i < n; i++)
+                jobs[i] = (struct job){ .job.run = run_job,
+                                        .model = l,
+                                        .start = &starts[i],
+                                        .has_failed = &has_failed };
+        run_jobs(l, jobs, n);
+        err = take_error(jobs, n);
+        free(jobs);
+        for (size_t i = 0; err != NULL && i < n; i++)
+                backend_instance_free(STEAL(starts[i].instance->backend));
+        return err;
+}

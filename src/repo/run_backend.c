@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A model that a backend runs: the backend is opened and completes the configuration; then its
+ * instances, and the scheduler that gives them batches.
+ */
+#include "repo/model_runner.h"
+
+#include "backend/backend_registry.h"
+#include "backend/batch_strategy.h"
+#include "base/mem.h"
+#include "base/placement.h"
+#include "config/config_check.h"
+#include "config/config_normalize.h"
+#include "repo/loaded_model.h"
+#include "repo/model_instances.h"
+#include "sched/sched_setup.h"
+
+static struct error *open_backend(struct loaded_model *l) {
+        const Inference__ModelConfig *pb = l->model.config->pb;
+        const char *backend = config_text_is_set(pb->backend) ? pb->backend : pb->platform;
+        struct backend_wanted wanted = {
+                .backend = backend,
+                .runtime = config_text_is_set(pb->runtime) ? pb->runtime : "",
+                .model = l->name,
+                .model_directory = l->directory,
+                .version = l->model.version,
+                .is_sent = l->override != NULL && !l->parts->allows_sent_code,
+        };
+
+        TRY(backend_registry_get(l->parts->backends, &wanted, &l->backend.backend));
+        l->backend.name = l->name;
+        l->backend.version = l->model.version;
+        l->backend.directory = l->directory;
+        l->backend.config = l->model.config;
+        l->backend.server = l->parts->server;
+        l->backend.is_sent = wanted.is_sent;
+        l->backend.auto_complete = l->parts->auto_complete;
+        return NULL;
+}
+
+static struct error *normalize(struct loaded_model *l, struct model_config *config) {
+        const struct backend_attributes *a = &l->backend.backend->attributes;
+        struct config_devices devices = { .preferred = a->groups, .n_preferred = a->n_groups };
+
+        TRY(model_config_normalize_groups(config, &devices));
+        return model_config_check_groups(config, devices.n_gpus);
+}
+
+struct model_start {
+        struct backend_model *model;
+        struct error         *error;
+};
+
+static void start_main(void *arg) {
+        struct model_start *s = arg;
+
+        s->error = backend_model_start(s->model);
+}
+
+static struct error *start_model(struct loaded_model *l) {
+        struct model_start s = { .model = &l->backend };
+
+        TRY(error_wrap(placement_run(model_instances_place(l), l->name, start_main, &s),
+                       "unable to place model '%s'", l->label));
+        return s.error;
+}
+
+static struct error *open(struct loaded_model *l) {
+        TRY(open_backend(l));
+        l->model.may_be_unready = l->backend.backend->entry.instance_ready != NULL;
+        TRY(normalize(l, l->model.config));
+        return start_model(l);
+}
+
+static struct error *make_scheduler(struct loaded_model *l) {
+        struct executor **executors = mem_zalloc((l->n_instances + 1) * sizeof(struct executor *));
+        struct error     *err;
+
+        for (size_t i = 0; i < l->n_instances; i++)
+                executors[i] = &l->instances[i]->backend->executor;
+        err = sched_new(&(struct sched_setup){ .model = &l->model,
+                                               .executors = executors,
+                                               .n_executors = (uint32_t)l->n_instances,
+                                               .filter = batch_strategy_filter(l->strategy),
+                                               .timers = l->parts->timers,
+                                               .limiter = l->parts->limiter },
+                        &l->model.scheduler);
+        free(executors);
+        return err;
+}
+
+static struct error *make(struct loaded_model *l) {
+        l->backend.has_sequences = l->model.config->pb->scheduling_choice_case ==
+                                   INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING;
+        TRY(batch_strategy_open(&l->backend, &l->strategy));
+        TRY(model_instances_make(l));
+        return make_scheduler(l);
+}
+
+static void free_all(struct loaded_model *l) {
+        model_instances_free(l);
+        batch_strategy_close(l->strategy);
+        backend_model_stop(&l->backend);
+}
+
+const struct model_runner_ops run_backend = {
+        .open = open,
+        .normalize = normalize,
+        .make = make,
+        .update = model_update_prepare,
+        .is_ready = model_instances_are_ready,
+        .free = free_all,
+};

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The rule that turns waiting requests into batches: when to run, how many, on which instance.
+ *
+ * The engine (sched/pull_engine.h) asks its policy after every event: a request arrived or left, an
+ * execution ended, a time was reached, an instance came or went. The policy looks at the queue and
+ * at the idle instances and answers with one dispatch; the engine acts on it and asks again while
+ * there is something to hand out. A policy is pure: it has no clock, blocks on nothing, and
+ * allocates nothing per request, so that its rules are tested as rows on a clock of the test.
+ *
+ * Ownership.  policy_..._new() makes it, policy_free() ends it; the engine owns it.
+ * Threads.  Called with the engine's lock held.
+ */
+#pragma once
+
+#include "base/list.h"
+#include "sched/request_queue.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct batch_filter;
+struct batch_policy;
+struct instance;
+struct policy;
+struct request;
+
+enum batch_verdict { BATCH_NOTHING, BATCH_WAIT, BATCH_RUN };
+
+struct dispatch {
+        enum batch_verdict verdict;
+        struct instance   *on;            /* RUN: which idle instance; NULL when none is idle. With a
+                                           * rate limiter its choice goes before the policy's. */
+        uint32_t           n_requests;    /* RUN: the first n in the queue's order, 1 at least */
+        uint64_t           wait_until_ns; /* WAIT */
+};
+
+struct sched_view {
+        struct request_queue *queue;
+        struct list          *idle; /* struct instance by idle_node; the best to wake first */
+        uint64_t              rows_running;
+};
+
+struct policy_ops {
+        /* The queue's timeouts have been applied up to `now_ns`. */
+        struct dispatch (*decide)(struct policy *p, const struct sched_view *view, uint64_t now_ns);
+        /* After a request was queued. NULL: of no interest. */
+        void (*arrived)(struct policy *p, const struct request *req);
+        /* After a batch of so many rows was executed. NULL: of no interest. */
+        void (*executed)(struct policy *p, uint64_t rows, uint64_t took_ns);
+        void (*free)(struct policy *p);
+};
+
+struct policy {
+        const struct policy_ops   *ops;
+        const struct batch_policy *limits; /* of the queue: levels, sizes, timeouts, ordering */
+};
+
+static inline void policy_free(struct policy *p) {
+        if (p != NULL)
+                p->ops->free(p);
+}
+
+/* The instance that the engine would wake first; NULL when none is idle. */
+struct instance *sched_view_first_idle(const struct sched_view *view);
+
+/* policy_single.c: every request is a batch of its own, first come first served. */
+struct policy *policy_single_new(void);
+
+struct policy_dynamic_options {
+        struct batch_policy *batching;     /* taken: moved out of */
+        struct batch_filter *filter;       /* borrowed: outlives it; NULL: no custom batching */
+        bool                 equal_shapes; /* check request_same_shape() */
+        uint64_t             n_delayed;    /* nothing runs before so many are queued, once */
+};
+
+/* policy_dynamic.c: the reference server's dynamic batcher. */
+struct policy *policy_dynamic_new(const struct policy_dynamic_options *options);
+
+struct policy_slots_options {
+        uint32_t           n_slots;         /* of the instance */
+        float              min_utilization; /* 0: nothing waits for more */
+        uint64_t           max_delay_ns;    /* 0: nothing waits */
+        const atomic_bool *is_held;         /* borrowed; nothing runs while it is set */
+};
+
+/* policy_slots.c: what is ready of the sequences of one instance, at most one request of each. */
+struct policy *policy_slots_new(const struct policy_slots_options *options);

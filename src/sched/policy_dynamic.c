@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The rules are those of the reference server's dynamic batcher, observed from outside:
+ *   1. a request counts as max(1, its batch size) rows; a batch has at most max_batch_size rows,
+ *      but a single request always runs;
+ *   2. shapes that may not be mixed end a batch before the request that differs, and so does a
+ *      request that the model's custom batching does not admit;
+ *   3. when the rows of the first requests hit a preferred size, the largest one hit is
+ *      remembered; when the next request would go beyond the largest preferred size and none was
+ *      hit, what is there so far counts as preferred;
+ *   4. preferred and the oldest request is younger than the queue delay (or there is no delay):
+ *      run exactly that; else run all when the batch cannot grow, has reached the largest
+ *      preferred size, the delay is over or there is no delay; else wait for the rest of the delay.
+ */
+#include "sched/policy.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "config/batch_policy.h"
+#include "infer/batch_filter.h"
+#include "infer/request_shape.h"
+
+struct policy_dynamic {
+        struct policy        base;
+        struct batch_policy  batching;
+        struct batch_filter *filter; /* borrowed; NULL: no custom batching */
+        bool                 equal_shapes;
+        uint64_t             n_delayed; /* nothing runs before so many are queued; 0 from then on */
+};
+
+/* What the first requests of the queue would make as a batch (rules 1 to 3). */
+struct forming {
+        uint64_t rows;
+        uint32_t n;
+        uint32_t n_preferred; /* requests up to the largest preferred size hit; 0 = none */
+        bool     cannot_grow;
+        uint64_t oldest_ns;
+};
+
+static bool is_preferred(const struct batch_policy *policy, uint64_t rows) {
+        for (size_t i = 0; i < policy->n_preferred_sizes; i++)
+                if (policy->preferred_sizes[i] == rows)
+                        return true;
+        return false;
+}
+
+/* The first request of a batch runs in any case, but its share counts. */
+static bool is_admitted(struct batch_filter *filter, struct request *req, const struct forming *f) {
+        return filter->ops->admits(filter, req) || f->n == 0;
+}
+
+static struct forming form_filtered(const struct policy_dynamic *d, struct request_queue *q) {
+        const struct batch_policy *batching = &d->batching;
+        uint64_t                   largest = batch_policy_largest_preferred(batching);
+        struct forming             f = { .oldest_ns = CLOCK_NEVER };
+        struct queue_walk          w = queue_walk_begin(q);
+        const struct request      *first = NULL;
+        struct request            *req;
+
+        while ((req = queue_walk_next(&w)) != NULL) {
+                uint64_t rows = MAX(req->batch_size, 1);
+
+                if (f.n > 0) {
+                        if (f.n_preferred == 0 && largest > 0 && f.rows + rows > largest)
+                                f.n_preferred = f.n;
+                        if (f.rows + rows > batching->max_batch_size ||
+                            (d->equal_shapes && !request_same_shape(first, req))) {
+                                f.cannot_grow = true;
+                                break;
+                        }
+                } else {
+                        first = req;
+                }
+                if (UNLIKELY(d->filter != NULL) && !is_admitted(d->filter, req, &f)) {
+                        f.cannot_grow = true;
+                        break;
+                }
+                f.rows += rows;
+                f.n++;
+                f.oldest_ns = MIN(f.oldest_ns, req->times.queue_start_ns);
+                if (is_preferred(batching, f.rows))
+                        f.n_preferred = f.n;
+        }
+        return f;
+}
+
+static struct forming form(const struct policy_dynamic *d, struct request_queue *q) {
+        struct batch_filter *filter = d->filter;
+        struct forming       f;
+
+        if (LIKELY(filter == NULL))
+                return form_filtered(d, q);
+        filter->ops->begin(filter);
+        f = form_filtered(d, q);
+        filter->ops->end(filter);
+        return f;
+}
+
+/* TRITONSERVER_DELAY_SCHEDULER: so that a test fills the queue before the first batch is formed. */
+static bool is_held_back(struct policy_dynamic *d, const struct request_queue *q) {
+        if (LIKELY(d->n_delayed == 0))
+                return false;
+        if (q->n_waiting < d->n_delayed)
+                return true;
+        d->n_delayed = 0;
+        return false;
+}
+
+static struct dispatch run(const struct sched_view *view, uint32_t n) {
+        return (struct dispatch){ .verdict = BATCH_RUN,
+                                  .on = sched_view_first_idle(view),
+                                  .n_requests = n };
+}
+
+static struct dispatch decide(struct policy *p, const struct sched_view *view, uint64_t now_ns) {
+        struct policy_dynamic     *d = CONTAINER_OF(p, struct policy_dynamic, base);
+        const struct batch_policy *batching = &d->batching;
+        uint64_t                   delay_ns = batching->max_queue_delay_ns;
+        struct request_queue      *q = view->queue;
+
+        if (q->n_waiting == 0 || is_held_back(d, q))
+                return (struct dispatch){ .verdict = BATCH_NOTHING };
+
+        struct forming f = form(d, q);
+        uint64_t       age_ns = now_ns > f.oldest_ns ? now_ns - f.oldest_ns : 0;
+        bool           is_late = delay_ns > 0 && age_ns >= delay_ns;
+
+        if (f.n_preferred > 0 && !is_late)
+                return run(view, f.n_preferred);
+        if (f.cannot_grow || f.rows >= batch_policy_largest_preferred(batching) || is_late ||
+            delay_ns == 0)
+                return run(view, f.n);
+
+        uint64_t until_ns = CLOCK_NEVER;
+
+        if (__builtin_add_overflow(f.oldest_ns, delay_ns, &until_ns))
+                until_ns = CLOCK_NEVER;
+        return (struct dispatch){ .verdict = BATCH_WAIT,
+                                  .wait_until_ns = MIN(until_ns, request_queue_next_due(q)) };
+}
+
+static void free_dynamic(struct policy *p) {
+        struct policy_dynamic *d = CONTAINER_OF(p, struct policy_dynamic, base);
+
+        batch_policy_done(&d->batching);
+        free(d);
+}
+
+struct policy *policy_dynamic_new(const struct policy_dynamic_options *options) {
+        static const struct policy_ops ops = { .decide = decide, .free = free_dynamic };
+        struct policy_dynamic         *d = mem_zalloc(sizeof(*d));
+
+        *d = (struct policy_dynamic){
+                .base = { .ops = &ops, .limits = &d->batching },
+                .batching = *options->batching,
+                .filter = options->filter,
+                .equal_shapes = options->equal_shapes,
+                .n_delayed = options->n_delayed,
+        };
+        *options->batching = (struct batch_policy){ 0 };
+        return &d->base;
+}

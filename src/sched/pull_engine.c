@@ -1,0 +1,624 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "sched/pull_engine.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/placement.h"
+#include "base/timer.h"
+#include "infer/model.h"
+#include "infer/request.h"
+#include "infer/response_order.h"
+#include "infer/submitter.h"
+#include "sched/instance.h"
+#include "sched/policy.h"
+#include "sched/rate_limiter.h"
+#include "sched/request_queue.h"
+
+#include <assert.h>
+
+struct pull_engine {
+        struct scheduler      base;
+        struct model         *model;  /* borrowed: the owner */
+        struct policy        *policy; /* owned; used under the lock */
+        struct timer_thread  *timers; /* borrowed */
+        struct timer          timeout;
+        struct rate_limiter  *limiter; /* borrowed: outlives the engine; NULL: nothing is limited */
+        struct rate_group    *group;   /* owned; NULL without a limiter */
+        enum inline_execution inline_execution;
+        uint64_t              inline_limit_ns;
+
+        struct mutex         lock; /* rank LOCK_QUEUE; guards everything below */
+        uint64_t             average_ns; /* of executions, moving; 0 = not measured yet */
+        uint64_t             rows_running;
+        struct instance    **instances; /* owned, and each */
+        uint32_t             n_instances;
+        struct request_queue queue;
+        struct list          idle;    /* struct instance, the last to become idle first */
+        struct instance     *watcher; /* borrowed: sleeps until its watch_until_ns; may be NULL */
+        uint64_t             timer_due_ns;
+        bool                 is_draining; /* no new requests of clients */
+        bool                 is_ending;   /* instances leave */
+};
+
+/* What happened, and what follows from it for the thread that it happened on. */
+struct event {
+        struct submitter *thread; /* that it happened on; NULL: it runs nothing here */
+        uint64_t         now_ns;
+        struct instance *self;  /* idle: its own thread asks for a batch; NULL: another event */
+        struct instance *ended; /* borrowed by this thread until now; gives back its turn */
+        bool             may_run_here; /* a submitter that may borrow an instance */
+        uint64_t         spends_ns;    /* when it does */
+
+        /* Filled in by pump_locked(). */
+        struct instance *runner;  /* runs `batch` on this thread; NULL: nothing */
+        struct request  *batch;   /* linked by queued.next */
+        uint32_t         n_requests;
+        uint64_t         rows;
+        struct request  *expired; /* to be refused once the lock is released */
+
+        bool             has_continuations; /* after the batch */
+};
+
+static struct pull_engine *self_of(struct scheduler *s) {
+        return CONTAINER_OF(s, struct pull_engine, base);
+}
+
+/* ---- waking and watching --------------------------------------------------------------------- */
+
+static void wake_locked(struct instance *in) {
+        if (list_is_linked(&in->idle_node))
+                list_remove(&in->idle_node);
+        cond_signal(&in->wake);
+}
+
+static void give_turn_locked(struct instance *in) {
+        in->turn = TURN_GIVEN;
+        wake_locked(in);
+}
+
+/* The limiter's call. */
+static void on_turn(void *instance) {
+        struct instance *in = instance;
+
+        MUTEX_GUARD(&in->engine->lock);
+        give_turn_locked(in);
+}
+
+static void wake_deferred(void *scheduler);
+
+/* A submitter may defer the wake-up: its flush asks the policy anew. */
+static void wake_or_defer_locked(struct pull_engine *e, const struct event *ev,
+                                 struct instance *in) {
+        if (!ev->may_run_here || !submitter_defer_wake(ev->thread, e, e->model, wake_deferred))
+                wake_locked(in);
+}
+
+/* One idle instance sleeps until then, if none sleeps as short already. */
+static void watch_locked(struct pull_engine *e, const struct event *ev, uint64_t until_ns) {
+        struct list_node *first = list_first(&e->idle);
+
+        if (e->watcher != NULL) {
+                if (until_ns < e->watcher->watch_until_ns)
+                        wake_or_defer_locked(e, ev, e->watcher);
+        } else if (ev->self != NULL) {
+                e->watcher = ev->self;
+                ev->self->watch_until_ns = until_ns;
+        } else if (first != NULL) {
+                wake_or_defer_locked(e, ev, LIST_ENTRY(first, struct instance, idle_node));
+        }
+}
+
+static NOINLINE void move_timer_locked(struct pull_engine *e, uint64_t due_ns) {
+        e->timer_due_ns = due_ns;
+        timer_arm(e->timers, &e->timeout, due_ns);
+}
+
+/* The timer follows the queue's next due time. */
+static inline void follow_dues_locked(struct pull_engine *e) {
+        uint64_t due_ns = request_queue_next_due(&e->queue);
+
+        if (UNLIKELY(due_ns != e->timer_due_ns))
+                move_timer_locked(e, due_ns);
+}
+
+/* ---- the pump -------------------------------------------------------------------------------- */
+
+/* Asks the limiter for a turn when there is a batch to run, else withdraws. Returns the instance
+ * that may run it at once; NULL: none, or its turn will come. An instance that goes on working asks
+ * before it gives its old turn back, so that it competes for the next one. */
+static struct instance *ask_limiter_locked(struct pull_engine *e, struct event *ev,
+                                           bool has_batch) {
+        struct instance   *chosen = NULL;
+        struct instance   *ended = ev->self != NULL ? ev->self : STEAL(ev->ended);
+        enum instance_turn turn = TURN_NONE;
+
+        if (ended != NULL) {
+                turn = ended->turn;
+                ended->turn = TURN_NONE;
+        }
+        if (turn == TURN_GIVEN && has_batch)
+                return ended; /* uses it */
+        if (has_batch)
+                chosen = rate_group_ask(e->group);
+        else
+                rate_group_withdraw(e->group);
+        if (turn != TURN_NONE)
+                rate_claim_end(ended->claim,
+                               turn == TURN_EXECUTED ? RATE_TURN_EXECUTED : RATE_TURN_UNUSED);
+        return chosen;
+}
+
+static bool may_borrow(const struct pull_engine *e, const struct instance *in) {
+        return list_is_linked(&in->idle_node) && !in->executor->is_bound &&
+               (e->inline_execution == INLINE_ALWAYS || in->executor->may_inline);
+}
+
+static void take_batch_locked(struct pull_engine *e, struct event *ev, struct instance *in,
+                              uint32_t n) {
+        assert(n > 0 && n <= e->queue.n_waiting);
+        list_remove(&in->idle_node);
+        if (e->watcher == in)
+                e->watcher = NULL; /* it cannot act now: another one has to watch */
+        in->is_borrowed = in != ev->self;
+        ev->runner = in;
+        ev->n_requests = n;
+        ev->batch = request_queue_take(&e->queue, n);
+        for (struct request *req = ev->batch; req != NULL; req = req->queued.next) {
+                ev->rows += MAX(req->batch_size, 1);
+                if (UNLIKELY(e->base.order != NULL) && req->slot == NULL)
+                        req->slot = response_slot_new(e->base.order); /* a cache may have given one */
+        }
+        e->rows_running += ev->rows;
+        if (ev->self == in)
+                ev->self = NULL; /* what follows is for the others */
+        ev->may_run_here = false;
+}
+
+/* True when the calling thread has got the batch. */
+static bool dispatch_locked(struct pull_engine *e, struct event *ev, const struct dispatch *d) {
+        struct instance *in = d->on;
+
+        if (UNLIKELY(e->group != NULL)) {
+                in = ask_limiter_locked(e, ev, d->verdict == BATCH_RUN);
+                if (in != NULL && in != ev->self && !(ev->may_run_here && may_borrow(e, in))) {
+                        give_turn_locked(in);
+                        in = NULL;
+                }
+        }
+        if (d->verdict == BATCH_WAIT)
+                watch_locked(e, ev, d->wait_until_ns);
+        if (d->verdict != BATCH_RUN || in == NULL)
+                return false;
+        if (in == ev->self || (ev->may_run_here && may_borrow(e, in))) {
+                take_batch_locked(e, ev, in, d->n_requests);
+                return true;
+        }
+        wake_or_defer_locked(e, ev, in);
+        return false;
+}
+
+/* The one place where it is decided what happens next: asks the policy after an event, and once
+ * more for the others after the calling thread got its batch. */
+static void pump_locked(struct pull_engine *e, struct event *ev) {
+        bool has_batch = true;
+
+        if (UNLIKELY(e->queue.dues.n > 0))
+                ev->expired = request_queue_expire(&e->queue, ev->now_ns);
+        while (has_batch && (!list_is_empty(&e->idle) || e->group != NULL)) {
+                const struct sched_view view = { &e->queue, &e->idle, e->rows_running };
+                struct dispatch         d = e->policy->ops->decide(e->policy, &view, ev->now_ns);
+
+                has_batch = dispatch_locked(e, ev, &d) &&
+                            (e->queue.n_waiting > 0 || e->group != NULL);
+        }
+        follow_dues_locked(e);
+}
+
+/* ---- what follows without the lock ----------------------------------------------------------- */
+
+static void refuse_all(struct pull_engine *e, struct request *first, const struct error *why,
+                       enum failure_reason reason) {
+        for (struct request *req = first, *next; req != NULL; req = next) {
+                next = req->queued.next;
+                model_stats_pending(e->model->stats, -1);
+                request_refuse(req, why, reason);
+        }
+}
+
+/* Releases the lock, then wakes the instances of other models that got a turn, and refuses what
+ * timed out before anything runs here. When no batch was taken, the engine may be gone by then. */
+static void leave(struct pull_engine *e, const struct event *ev) {
+        static const struct error expired = ERROR_STATIC(ERR_UNAVAILABLE,
+                                                         "Request timeout expired");
+        struct rate_limiter      *limiter = e->limiter;
+
+        mutex_unlock(&e->lock);
+        if (UNLIKELY(limiter != NULL))
+                rate_limiter_deliver(limiter);
+        if (UNLIKELY(ev->expired != NULL))
+                refuse_all(e, ev->expired, &expired, FAILURE_REJECTED);
+}
+
+static void pump_and_leave(struct pull_engine *e, struct instance *ended) {
+        struct event ev = { .now_ns = clock_now_ns(), .ended = ended };
+
+        pump_locked(e, &ev);
+        leave(e, &ev);
+}
+
+static void measure_locked(struct pull_engine *e, uint64_t rows, uint64_t took_ns) {
+        uint64_t old = e->average_ns;
+
+        took_ns = MAX(took_ns, 1u);
+        e->average_ns = old == 0 ? took_ns : (old * 7 + took_ns) / 8;
+        e->rows_running -= rows;
+        if (e->policy->ops->executed != NULL)
+                e->policy->ops->executed(e->policy, rows, took_ns);
+}
+
+/* Runs the event's batch; takes the lock afterwards. */
+static void run_batch(struct pull_engine *e, struct event *ev, bool is_inline) {
+        uint64_t took_ns;
+
+        submitter_enter_execution(ev->thread, ev->spends_ns);
+        took_ns = instance_run(ev->runner, ev->batch, ev->n_requests, is_inline);
+        ev->has_continuations = submitter_leave_execution(ev->thread);
+        mutex_lock(&e->lock);
+        measure_locked(e, ev->rows, took_ns);
+        if (UNLIKELY(ev->runner->claim != NULL))
+                ev->runner->turn = TURN_EXECUTED;
+}
+
+/* The submitter's batch, on its own thread. */
+static void run_borrowed(struct pull_engine *e, struct event *ev) {
+        struct instance *in = ev->runner;
+
+        run_batch(e, ev, true);
+        in->is_borrowed = false;
+        if (e->is_ending || in->is_leaving)
+                cond_signal(&in->wake);
+        else if (UNLIKELY(in->is_continuing))
+                list_append(&e->idle, &in->idle_node); /* its thread does not wait */
+        else
+                list_prepend(&e->idle, &in->idle_node);
+        if (in->claim != NULL || e->queue.n_waiting > 0)
+                pump_and_leave(e, in);
+        else
+                mutex_unlock(&e->lock);
+}
+
+static void wake_deferred(void *scheduler) {
+        struct pull_engine *e = scheduler;
+
+        mutex_lock(&e->lock);
+        pump_and_leave(e, NULL);
+}
+
+void pull_engine_ask_again(struct scheduler *s) {
+        wake_deferred(self_of(s));
+}
+
+static void on_timeout(struct timer *t) {
+        struct pull_engine *e = CONTAINER_OF(t, struct pull_engine, timeout);
+
+        mutex_lock(&e->lock);
+        e->timer_due_ns = CLOCK_NEVER;
+        pump_and_leave(e, NULL);
+}
+
+/* ---- submit and cancel ----------------------------------------------------------------------- */
+
+/* For the first instance that is idle, which is the one that a policy runs if all are alike. */
+static bool may_run_here(struct pull_engine *e, const struct submitter *thread,
+                         const struct request *req) {
+        struct list_node *first = list_first(&e->idle);
+
+        if (e->inline_execution == INLINE_NEVER || first == NULL ||
+            !may_borrow(e, LIST_ENTRY(first, struct instance, idle_node)))
+                return false;
+        if (e->inline_execution == INLINE_ALWAYS)
+                return !submitter_is_executing(thread);
+        return e->average_ns > 0 && e->average_ns < e->inline_limit_ns &&
+               submitter_may_run(thread, e->average_ns, e->inline_limit_ns, req->is_inner);
+}
+
+static struct error *draining(const struct request *req) {
+        return request_error(req, ERR_UNAVAILABLE,
+                             "Server is stopping, scheduler for model has stopped accepting new "
+                             "inference requests");
+}
+
+static void refuse_cancelled(struct pull_engine *e, struct request *req) {
+        static const struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "");
+
+        req->queued.next = NULL;
+        refuse_all(e, req, &cancelled, FAILURE_CANCELED);
+}
+
+/* The queue has it. False: it was cancelled in the meantime, and is out of the queue again. */
+static bool enter_locked(struct pull_engine *e, struct request *req) {
+        atomic_store(&req->state, REQUEST_PENDING);
+        model_stats_pending(e->model->stats, 1);
+        /* request_cancel() writes the flag, then reads the state: one of the two sees the other. */
+        if (UNLIKELY(atomic_load(&req->flow->is_cancelled))) {
+                request_queue_remove(&e->queue, req);
+                return false;
+        }
+        if (e->policy->ops->arrived != NULL)
+                e->policy->ops->arrived(e->policy, req);
+        return true;
+}
+
+/* Runs a batch here, or has an instance called. Releases the lock; afterwards `req` may be gone. */
+static void act_on_arrival(struct pull_engine *e, struct submitter *thread,
+                           const struct request *req, uint64_t now_ns) {
+        struct event ev = { .thread = thread,
+                            .now_ns = now_ns,
+                            .may_run_here = may_run_here(e, thread, req),
+                            .spends_ns = e->average_ns };
+
+        /* Deciding is for later when an instance will be called later. */
+        if (list_is_empty(&e->idle) || ev.may_run_here ||
+            !submitter_defer_wake(thread, e, e->model, wake_deferred))
+                pump_locked(e, &ev);
+        else
+                follow_dues_locked(e);
+        leave(e, &ev);
+        if (ev.runner == NULL)
+                return;
+        run_borrowed(e, &ev);
+        if (UNLIKELY(ev.has_continuations))
+                submitter_continue(thread, false);
+}
+
+static struct error *pull_submit(struct scheduler *base, struct request *req) {
+        struct pull_engine *e = self_of(base);
+        struct submitter   *thread = submitter_self();
+        uint64_t            now_ns = req->times.request_start_ns;
+
+        req->times.queue_start_ns = now_ns;
+        mutex_lock(&e->lock);
+        struct error *err = e->is_draining && !req->is_inner ? draining(req)
+                                           : request_queue_push(&e->queue, req, now_ns);
+        if (err != NULL) {
+                mutex_unlock(&e->lock);
+                return err;
+        }
+        if (LIKELY(enter_locked(e, req))) {
+                act_on_arrival(e, thread, req, now_ns);
+        } else {
+                mutex_unlock(&e->lock);
+                refuse_cancelled(e, req);
+        }
+        submitter_check_wakes(thread, now_ns);
+        return NULL;
+}
+
+static void pull_cancel(struct scheduler *base, struct request *req) {
+        struct pull_engine *e = self_of(base);
+
+        mutex_lock(&e->lock);
+        if (!request_queue_remove(&e->queue, req)) {
+                mutex_unlock(&e->lock);
+                return;
+        }
+        pump_and_leave(e, NULL);
+        refuse_cancelled(e, req);
+}
+
+/* ---- instances ------------------------------------------------------------------------------- */
+
+/* Sleeps until called, or until the time to watch for. */
+static void wait_idle_locked(struct pull_engine *e, struct instance *in) {
+        if (e->watcher == in) {
+                cond_wait_until(&in->wake, &e->lock, in->watch_until_ns);
+                if (e->watcher == in) /* not any more when it was borrowed meanwhile */
+                        e->watcher = NULL;
+        } else {
+                cond_wait(&in->wake, &e->lock);
+        }
+        while (in->is_borrowed)
+                cond_wait(&in->wake, &e->lock);
+}
+
+/* What was put off during the batch. The instance may be borrowed meanwhile: the next step may be
+ * one of the same model. Submitters take others first, whose threads are free. */
+static void continue_unlocked(struct pull_engine *e, struct instance *in,
+                              struct submitter *thread) {
+        bool runs_steps = e->queue.n_waiting == 0; /* else the batches here come first */
+
+        in->is_continuing = true;
+        if (!e->is_ending && !in->is_leaving)
+                list_append(&e->idle, &in->idle_node);
+        if (UNLIKELY(in->claim != NULL))
+                pump_and_leave(e, in); /* the next step may need the same resource */
+        else
+                mutex_unlock(&e->lock);
+        submitter_continue(thread, runs_steps);
+        mutex_lock(&e->lock);
+        in->is_continuing = false;
+        while (in->is_borrowed)
+                cond_wait(&in->wake, &e->lock);
+}
+
+/* One turn of an instance's thread: asks for a batch, and runs it, or sleeps. */
+static void step_locked(struct pull_engine *e, struct instance *in, struct submitter *thread) {
+        struct event ev = { .thread = thread, .now_ns = clock_now_ns(), .self = in };
+
+        list_prepend(&e->idle, &in->idle_node);
+        pump_locked(e, &ev);
+        if (ev.runner == NULL && ev.expired == NULL &&
+            (LIKELY(e->limiter == NULL) || !rate_limiter_has_turns(e->limiter))) {
+                wait_idle_locked(e, in);
+        } else {
+                if (list_is_linked(&in->idle_node))
+                        list_remove(&in->idle_node);
+                if (e->watcher == in)
+                        e->watcher = NULL; /* it is not asleep: it asks again first */
+                leave(e, &ev);
+                if (ev.runner != NULL)
+                        run_batch(e, &ev, false);
+                else
+                        mutex_lock(&e->lock);
+                if (UNLIKELY(ev.has_continuations))
+                        continue_unlocked(e, in, thread);
+        }
+        if (list_is_linked(&in->idle_node))
+                list_remove(&in->idle_node);
+}
+
+static void instance_main(void *arg) {
+        struct instance    *in = arg;
+        struct pull_engine *e = in->engine;
+        struct submitter   *thread = submitter_self();
+
+        mutex_lock(&e->lock);
+        while (!e->is_ending && !in->is_leaving)
+                step_locked(e, in, thread);
+        mutex_unlock(&e->lock);
+}
+
+/* Its place at the limiter, if there is one. */
+static struct error *join_limiter(struct instance *in) {
+        struct pull_engine *e = in->engine;
+
+        if (e->limiter == NULL)
+                return NULL;
+        TRY(rate_claim_new(e->group,
+                           &(struct rate_claim_options){ .limits = in->executor->limits,
+                                                         .device = in->executor->device,
+                                                         .on_turn = on_turn,
+                                                         .instance = in },
+                           &in->claim));
+        rate_limiter_deliver(e->limiter);
+        return NULL;
+}
+
+static struct error *pull_add(struct scheduler *base, struct executor *executor) {
+        struct pull_engine *e = self_of(base);
+        struct instance    *in;
+        struct error       *err;
+
+        if (executor->is_passive)
+                return NULL;
+        in = instance_new(e, executor);
+        err = join_limiter(in);
+        if (err != NULL) {
+                instance_free(in);
+                return err;
+        }
+        mutex_lock(&e->lock);
+        e->instances = mem_realloc(e->instances, (e->n_instances + 1) * sizeof(struct instance *));
+        e->instances[e->n_instances++] = in;
+        mutex_unlock(&e->lock);
+        err = placement_start_thread(executor->place, &in->thread, executor->name, instance_main,
+                                     in);
+        if (err != NULL)
+                base->ops->remove_executor(base, executor);
+        return err;
+}
+
+/* Out of the array, its thread told to leave; NULL when there is none. */
+static struct instance *dismiss_locked(struct pull_engine *e, const struct executor *executor) {
+        for (uint32_t i = 0; i < e->n_instances; i++) {
+                struct instance *in = e->instances[i];
+
+                if (in->executor != executor)
+                        continue;
+                e->instances[i] = e->instances[--e->n_instances];
+                in->is_leaving = true;
+                if (!in->is_borrowed)
+                        wake_locked(in);
+                return in;
+        }
+        return NULL;
+}
+
+static void pull_remove(struct scheduler *base, struct executor *executor) {
+        struct pull_engine *e = self_of(base);
+        struct instance    *in;
+
+        mutex_lock(&e->lock);
+        in = dismiss_locked(e, executor);
+        mutex_unlock(&e->lock);
+        if (in == NULL)
+                return;
+        thread_join(&in->thread);
+        /* It gets no turn any more; a thread that is just giving it one holds the lock. */
+        rate_claim_free(STEAL(in->claim));
+        mutex_lock(&e->lock);
+        /* It may have been woken for a batch, or have watched the time, when it left. */
+        pump_and_leave(e, NULL);
+        instance_free(in);
+}
+
+/* ---- the life of the engine ------------------------------------------------------------------ */
+
+static void pull_drain(struct scheduler *base) {
+        struct pull_engine *e = self_of(base);
+
+        MUTEX_GUARD(&e->lock);
+        e->is_draining = true;
+}
+
+static void pull_free(struct scheduler *base) {
+        struct pull_engine *e = self_of(base);
+
+        mutex_lock(&e->lock);
+        e->is_ending = true;
+        for (uint32_t i = 0; i < e->n_instances; i++)
+                cond_signal(&e->instances[i]->wake);
+        mutex_unlock(&e->lock);
+        for (uint32_t i = 0; i < e->n_instances; i++) {
+                thread_join(&e->instances[i]->thread);
+                instance_free(e->instances[i]);
+        }
+        timer_cancel(e->timers, &e->timeout);
+        rate_group_free(e->group);
+        if (e->limiter != NULL)
+                rate_limiter_deliver(e->limiter);
+        request_queue_done(&e->queue);
+        response_order_unref(e->base.order);
+        policy_free(e->policy);
+        mutex_done(&e->lock);
+        free(e->instances);
+        free(e);
+}
+
+static const struct scheduler_ops pull_ops = {
+        .submit = pull_submit,
+        .cancel = pull_cancel,
+        .add_executor = pull_add,
+        .remove_executor = pull_remove,
+        .drain = pull_drain,
+        .free = pull_free,
+};
+
+struct error *pull_engine_new(const struct pull_options *o, struct scheduler **ret) {
+        struct pull_engine *e = mem_zalloc(sizeof(*e));
+        struct error       *err = NULL;
+
+        e->base.ops = &pull_ops;
+        e->model = o->model;
+        e->policy = o->policy;
+        e->timers = o->timers;
+        e->limiter = o->limiter;
+        e->group = o->limiter != NULL ? rate_group_new(o->limiter) : NULL;
+        timer_init(&e->timeout, on_timeout);
+        e->timer_due_ns = CLOCK_NEVER;
+        e->inline_execution = o->inline_execution;
+        e->inline_limit_ns = o->inline_limit_ns > 0 ? o->inline_limit_ns : INLINE_DEFAULT_LIMIT_NS;
+        if (e->policy->limits->preserve_ordering)
+                e->base.order = response_order_new();
+        mutex_init(&e->lock, LOCK_QUEUE);
+        list_init(&e->idle);
+        request_queue_init(&e->queue, e->policy->limits);
+        for (uint32_t i = 0; i < o->n_executors && err == NULL; i++)
+                err = pull_add(&e->base, o->executors[i]);
+        if (err != NULL) {
+                pull_free(&e->base);
+                return err;
+        }
+        *ret = &e->base;
+        return NULL;
+}

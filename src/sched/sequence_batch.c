@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "sched/sequence_batch.h"
+
+#include "base/mem.h"
+#include "config/shape.h"
+#include "infer/inner_request.h"
+#include "infer/model.h"
+#include "infer/request.h"
+#include "infer/request_shape.h"
+#include "infer/response.h"
+#include "sched/sequence_control.h"
+#include "sched/sequence_table.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define MIN_ZEROS 4096
+
+struct zero_block {
+        struct zero_block *next; /* smaller ones: null requests may still have them */
+        size_t             n;
+        char               bytes[];
+};
+
+/* While it is free it holds no reference to the model: it lives as long as the model's scheduler. */
+struct kept_null {
+        struct inner_request *request; /* owned; NULL: none yet */
+        atomic_bool           is_free; /* its last execution, responses included, has ended */
+};
+
+/* ---- null requests --------------------------------------------------------------------------- */
+
+static void on_null_response(struct inner_request *r, struct response *response, uint32_t flags) {
+        (void)r;
+        (void)flags;
+        response_free(response);
+}
+
+static void on_null_end(struct inner_request *r) {
+        struct kept_null *kept = r->owner;
+        struct model     *model = r->request->model;
+
+        if (kept == NULL) {
+                inner_request_free(r);
+                return;
+        }
+        atomic_store_explicit(&kept->is_free, true, memory_order_release);
+        model_unref(model);
+}
+
+/* So many zeros; NULL when memory is short. */
+static const void *zeros_of(struct sequence_instance *in, size_t n) {
+        struct zero_block *block = in->zeros;
+        size_t             larger = MAX(n, MIN_ZEROS);
+
+        if (block != NULL && block->n >= n)
+                return block->bytes;
+        if (block != NULL && block->n <= SIZE_MAX / 4)
+                larger = MAX(larger, 2 * block->n);
+        if (!size_add(sizeof(*block), larger, &n))
+                return NULL;
+        block = try_zalloc(n);
+        if (block == NULL)
+                return NULL;
+        block->n = larger;
+        block->next = in->zeros;
+        in->zeros = block;
+        return block->bytes;
+}
+
+/* Zeros, or empty texts: those are lengths of zero. */
+static struct error *add_zero_input(struct sequence_instance *in, struct request *req,
+                                    const struct request_input *like) {
+        uint64_t n = like->byte_size;
+
+        if (like->type == DATA_TYPE_BYTES) {
+                int64_t n_elements = shape_element_count(like->given_shape, like->n_given_dims);
+
+                n = n_elements > 0 ? (uint64_t)n_elements * sizeof(uint32_t) : 0;
+        }
+        TRY(request_add_input(req, like->name, like->type, like->given_shape, like->n_given_dims));
+        if (n == 0)
+                return NULL;
+
+        const void              *bytes = zeros_of(in, n);
+        struct buffer_attributes attributes = { .byte_size = n };
+
+        if (bytes == NULL)
+                return error_new(ERR_UNAVAILABLE, "out of memory");
+        return request_append_bytes(req, like->name, bytes, &attributes, NULL);
+}
+
+static struct error *fill_null(struct sequence_instance *in, struct inner_request *r,
+                               const struct request *like) {
+        struct request *req = r->request;
+
+        for (const struct request_input *i = like->first_input; i != NULL; i = i->next)
+                TRY(add_zero_input(in, req, i));
+        for (const struct requested_output *o = like->first_output; o != NULL; o = o->next)
+                TRY(request_add_output(req, o->name));
+        TRY(inner_request_prepare(r));
+        return NULL;
+}
+
+/* NULL when memory is short. */
+static struct inner_request *make_null(struct sequence_instance *in, const struct request *like,
+                                       struct kept_null *keeper) {
+        static const struct inner_request_ops ops = { .on_response = on_null_response,
+                                                      .on_end = on_null_end };
+        const struct sequence_controls       *controls = in->batching->controls;
+        struct inner_request *r = inner_request_new(in->batching->model, &ops, keeper);
+        AUTO_ERROR            err = NULL;
+        void                 *room;
+
+        if (r == NULL)
+                return NULL;
+        err = fill_null(in, r, like);
+        room = err == NULL ? arena_try_alloc(&r->request->arena, sequence_controls_room(controls))
+                           : NULL;
+        if (room == NULL) {
+                inner_request_free(r);
+                return NULL;
+        }
+        r->request->has_sequence = true;
+        r->request->sequence = NULL;
+        sequence_controls_init_room(controls, room);
+        sequence_controls_attach(controls, room, r->request, NULL);
+        return r;
+}
+
+/* The kept one of the slot, when it may be used; made when there is none. */
+static struct inner_request *take_kept(struct sequence_instance *in, uint32_t slot,
+                                       const struct request *like) {
+        struct kept_null *kept = in->nulls[slot];
+
+        if (kept == NULL)
+                kept = in->nulls[slot] = mem_zalloc(sizeof(*kept));
+        if (kept->request == NULL) {
+                kept->request = make_null(in, like, kept); /* with a reference to the model */
+                return kept->request;
+        }
+        if (!atomic_load_explicit(&kept->is_free, memory_order_acquire))
+                return NULL; /* its backend answers later */
+
+        AUTO_ERROR err = request_renew_flow(kept->request->request);
+
+        if (err != NULL)
+                return NULL;
+        atomic_store_explicit(&kept->is_free, false, memory_order_relaxed);
+        model_ref(in->batching->model);
+        return kept->request;
+}
+
+static void free_kept(struct kept_null *kept) {
+        if (kept != NULL && kept->request != NULL) {
+                kept->request->request->model = NULL; /* no reference */
+                inner_request_free(kept->request);
+        }
+        free(kept);
+}
+
+/* In execution already; NULL when memory is short. */
+static struct request *null_request_new(struct sequence_instance *in, uint32_t slot,
+                                        const struct request *like) {
+        struct inner_request *r = NULL;
+
+        if (in->batching->has_fixed_inputs && like->first_output == NULL)
+                r = take_kept(in, slot, like);
+        if (r == NULL)
+                r = make_null(in, like, NULL);
+        if (r == NULL)
+                return NULL;
+        inner_request_begin(r);
+        return r->request;
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static void attach(struct sequence_instance *in, struct request *req) {
+        struct sequence *seq = req->sequence;
+
+        sequence_controls_attach(in->batching->controls, seq->slot->room, req, seq);
+}
+
+static void refuse_slots(struct request **batch, uint32_t n) {
+        static const struct error no_memory =
+                ERROR_STATIC(ERR_UNAVAILABLE,
+                             "out of memory for the null requests of a sequence batch");
+
+        for (uint32_t i = 0; i < n; i++)
+                if (batch[i] != NULL)
+                        request_refuse(batch[i], &no_memory, FAILURE_OTHER);
+}
+
+/* The first one, and those of by_slot that go with it, to `batch`. */
+static struct request *choose(struct sequence_instance *in, uint32_t n_top, uint32_t *n_left) {
+        bool            needs_equal = in->batching->model->needs_equal_shapes;
+        struct request *first = NULL;
+
+        for (uint32_t i = 0; i < n_top; i++) {
+                struct request *req = in->by_slot[i];
+
+                in->batch[i] = NULL;
+                if (req == NULL ||
+                    (first != NULL && needs_equal && !request_same_shape(first, req)))
+                        continue;
+                if (first == NULL)
+                        first = req;
+                in->batch[i] = req;
+                in->by_slot[i] = NULL;
+                --*n_left;
+        }
+        return first;
+}
+
+static void execute_chosen(struct sequence_instance *in, const struct request *first,
+                           uint32_t n_top) {
+        for (uint32_t i = 0; i < n_top; i++) {
+                struct request *null;
+
+                if (in->batch[i] != NULL)
+                        continue;
+                null = null_request_new(in, i, first);
+                if (null == NULL) {
+                        refuse_slots(in->batch, n_top);
+                        return;
+                }
+                in->batch[i] = null;
+        }
+        for (uint32_t i = 0; i < n_top; i++)
+                if (in->batch[i]->sequence != NULL)
+                        attach(in, in->batch[i]);
+        in->inner->ops->execute(in->inner, in->batch, n_top);
+}
+
+static void reserve(struct sequence_instance *in, uint32_t n) {
+        uint32_t old = in->cap;
+
+        if (n <= old)
+                return;
+        in->cap = MAX(n, 2 * old);
+        in->by_slot = mem_realloc(in->by_slot, (size_t)in->cap * sizeof(struct request *));
+        in->batch = mem_realloc(in->batch, (size_t)in->cap * sizeof(struct request *));
+        in->nulls = mem_realloc(in->nulls, (size_t)in->cap * sizeof(struct kept_null *));
+        memset(in->nulls + old, 0, (size_t)(in->cap - old) * sizeof(struct kept_null *));
+}
+
+static void execute_slots(struct sequence_instance *in, struct request **requests, uint32_t n) {
+        uint32_t n_top;
+
+        mutex_lock(in->batching->lock);
+        n_top = in->place->n_top;
+        mutex_unlock(in->batching->lock);
+        reserve(in, n_top);
+        for (uint32_t i = 0; i < n_top; i++)
+                in->by_slot[i] = NULL;
+        for (uint32_t i = 0; i < n; i++)
+                in->by_slot[requests[i]->sequence->slot->number] = requests[i];
+        while (n > 0) {
+                struct request *first = choose(in, n_top, &n);
+
+                execute_chosen(in, first, n_top);
+        }
+}
+
+static void execute(struct executor *base, struct request **requests, uint32_t n) {
+        struct sequence_instance *in = CONTAINER_OF(base, struct sequence_instance, base);
+
+        if (in->batching->is_by_slot) {
+                execute_slots(in, requests, n);
+                return;
+        }
+        for (uint32_t i = 0; i < n; i++)
+                attach(in, requests[i]);
+        in->inner->ops->execute(in->inner, requests, n);
+}
+
+static bool is_ready(struct executor *base) {
+        struct sequence_instance *in = CONTAINER_OF(base, struct sequence_instance, base);
+
+        return in->inner->ops->is_ready(in->inner);
+}
+
+/* ---- instances ------------------------------------------------------------------------------- */
+
+struct sequence_instance *sequence_instance_new(const struct sequence_batching *b) {
+        struct sequence_instance *in = mem_zalloc(sizeof(*in));
+
+        in->batching = b;
+        return in;
+}
+
+void sequence_instance_set(struct sequence_instance *in, struct executor *inner) {
+        static const struct executor_ops ops = { .execute = execute, .is_ready = is_ready };
+
+        in->inner = inner;
+        in->base = *inner;
+        in->base.ops = &ops;
+}
+
+void sequence_instance_free(struct sequence_instance *in) {
+        if (in == NULL)
+                return;
+        for (struct zero_block *block = in->zeros, *next; block != NULL; block = next) {
+                next = block->next;
+                free(block);
+        }
+        for (uint32_t i = 0; i < in->cap; i++)
+                free_kept(in->nulls[i]);
+        free(in->nulls);
+        free(in->by_slot);
+        free(in->batch);
+        free(in);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What waits for the last of several responses sent in a row. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "infer/submitter.h"
+
+static char     order[32]; /* a letter for each call */
+static unsigned n_calls;
+
+static void note(void *userp) {
+        order[n_calls++] = *(const char *)userp;
+        order[n_calls] = '\0';
+}
+
+static int set_up(void **state UNUSED) {
+        n_calls = 0;
+        order[0] = '\0';
+        return 0;
+}
+
+static bool ask(const char *letter) {
+        return submitter_call_after_row(note, (void *)(uintptr_t)letter);
+}
+
+static void test_nothing_waits_outside_a_row(void **state UNUSED) {
+        assert_false(ask("a"));
+        submitter_end_row();
+        assert_false(ask("a"));
+        assert_int_equal(n_calls, 0);
+}
+
+static void test_calls_come_at_the_end(void **state UNUSED) {
+        submitter_begin_row();
+        assert_true(ask("a"));
+        assert_true(ask("b"));
+        assert_true(ask("a")); /* as often as it was asked for */
+        assert_int_equal(n_calls, 0);
+        submitter_end_row();
+        assert_string_equal(order, "aba");
+        assert_false(ask("a"));
+        submitter_begin_row();
+        submitter_end_row();
+        assert_string_equal(order, "aba");
+}
+
+static void test_the_outermost_end_counts(void **state UNUSED) {
+        submitter_begin_row();
+        submitter_begin_row();
+        assert_true(ask("a"));
+        submitter_end_row();
+        assert_int_equal(n_calls, 0);
+        assert_true(ask("b"));
+        submitter_end_row();
+        assert_string_equal(order, "ab");
+}
+
+/* Nobody is refused for want of room: those before are called earlier. */
+static void test_many_ask(void **state UNUSED) {
+        static const char letters[] = "abcdefghijklmnopqrst";
+
+        submitter_begin_row();
+        for (unsigned i = 0; i < sizeof(letters) - 1; i++)
+                assert_true(ask(&letters[i]));
+        submitter_end_row();
+        assert_string_equal(order, letters);
+}
+
+static void test_what_was_left_open(void **state UNUSED) {
+        submitter_begin_row();
+        submitter_begin_row();
+        assert_true(ask("a"));
+        submitter_end_all_rows();
+        assert_string_equal(order, "a");
+        assert_false(ask("b"));
+        submitter_end_all_rows();
+        assert_string_equal(order, "a");
+}
+
+/* A call may ask again, while the row goes on: when there is no room even so, it is told. */
+static void ask_again(void *userp) {
+        note(userp);
+        ask(userp);
+}
+
+static void test_calls_that_ask(void **state UNUSED) {
+        submitter_begin_row();
+        for (unsigned i = 0; i < 8; i++)
+                assert_true(submitter_call_after_row(ask_again, (void *)(uintptr_t) "a"));
+        assert_false(ask("b"));
+        assert_string_equal(order, "aaaaaaaa");
+        submitter_end_row();
+        assert_string_equal(order, "aaaaaaaaaaaaaaaa");
+}
+
+static void test_what_is_owed_before_a_wait(void **state UNUSED) {
+        submitter_begin_row();
+        assert_true(ask("a"));
+        submitter_flush_row();
+        assert_string_equal(order, "a");
+        assert_true(ask("b")); /* the row goes on */
+        assert_string_equal(order, "a");
+        submitter_end_row();
+        assert_string_equal(order, "ab");
+        submitter_flush_row();
+        assert_string_equal(order, "ab");
+}
+
+/* A call may itself send responses in a row. */
+static void nested(void *userp) {
+        submitter_begin_row();
+        assert_true(ask(userp));
+        submitter_end_row();
+}
+
+static void test_a_row_within_a_call(void **state UNUSED) {
+        submitter_begin_row();
+        assert_true(submitter_call_after_row(nested, (void *)(uintptr_t) "x"));
+        assert_true(ask("a"));
+        submitter_end_row();
+        assert_string_equal(order, "xa");
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup(test_nothing_waits_outside_a_row, set_up),
+                cmocka_unit_test_setup(test_calls_come_at_the_end, set_up),
+                cmocka_unit_test_setup(test_the_outermost_end_counts, set_up),
+                cmocka_unit_test_setup(test_many_ask, set_up),
+                cmocka_unit_test_setup(test_calls_that_ask, set_up),
+                cmocka_unit_test_setup(test_what_is_owed_before_a_wait, set_up),
+                cmocka_unit_test_setup(test_what_was_left_open, set_up),
+                cmocka_unit_test_setup(test_a_row_within_a_call, set_up),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

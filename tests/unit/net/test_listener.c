@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A listener in a process that has no descriptor left. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "net/listener.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/compiler.h"
+#include "base/lock.h"
+#include "net/loop.h"
+
+static struct {
+        struct mutex lock;
+        struct cond  changed;
+        unsigned     n_failed;    /* accepts, for want of a descriptor */
+        unsigned     steal_after; /* so many of them the spare descriptor; 0: never */
+        unsigned     n_stolen;
+        int          stolen;
+        unsigned     n_accepted;
+} seen;
+
+int __real_accept4(int fd, struct sockaddr *address, socklen_t *len, int flags);
+int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *len, int flags);
+
+/* In the place of accept4(): somebody else is quicker when the spare descriptor is given up. */
+int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *len, int flags) {
+        MUTEX_GUARD(&seen.lock);
+        int accepted;
+
+        if (seen.steal_after > 0 && seen.n_failed == seen.steal_after) {
+                seen.steal_after = 0;
+                seen.stolen = open("/dev/null", O_RDONLY | O_CLOEXEC);
+                seen.n_stolen++;
+                cond_broadcast(&seen.changed);
+        }
+        accepted = __real_accept4(fd, address, len, flags);
+        if (accepted < 0 && errno == EMFILE) {
+                seen.n_failed++;
+                cond_broadcast(&seen.changed);
+        }
+        return accepted;
+}
+
+static void on_accept(void *owner UNUSED, struct loop *l UNUSED, int fd) {
+        MUTEX_GUARD(&seen.lock);
+
+        seen.n_accepted++;
+        close(fd);
+        cond_broadcast(&seen.changed);
+}
+
+static void wait_for(const unsigned *counter, unsigned n) {
+        MUTEX_GUARD(&seen.lock);
+
+        while (*counter < n)
+                cond_wait(&seen.changed, &seen.lock);
+}
+
+static unsigned n_accepted(void) {
+        MUTEX_GUARD(&seen.lock);
+
+        return seen.n_accepted;
+}
+
+static int new_socket(void) {
+        const struct timeval limit = { .tv_sec = 20 };
+        int                  fd = socket(AF_INET, SOCK_STREAM, 0);
+
+        assert_true(fd >= 0);
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+        return fd;
+}
+
+static void connect_to(const struct listener *ln, int fd) {
+        const struct sockaddr_in address = { .sin_family = AF_INET,
+                                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                             .sin_port = htons(listener_port(ln)) };
+
+        assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+}
+
+static void expect_end(int fd) {
+        char    c;
+        ssize_t n = recv(fd, &c, 1, 0);
+
+        assert_true(n == 0 || (n < 0 && errno == ECONNRESET));
+}
+
+/* The lowest descriptor that is free is one too many: there is none. None may be closed and opened
+ * again while that holds: accept4() takes the lowest one for a moment, also when nobody connects. */
+static void use_up_descriptors(struct rlimit *before) {
+        struct rlimit now;
+        int           lowest = dup(0);
+
+        assert_true(lowest > 0);
+        close(lowest);
+        getrlimit(RLIMIT_NOFILE, before);
+        now = *before;
+        now.rlim_cur = (rlim_t)lowest;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+}
+
+static void begin(struct loop_group **loops, struct listener **ln) {
+        struct listener_options o = { .address = "127.0.0.1", .on_accept = on_accept };
+
+        seen.n_failed = seen.n_accepted = seen.steal_after = seen.n_stolen = 0;
+        mutex_init(&seen.lock, LOCK_SERVER);
+        cond_init(&seen.changed);
+        assert_null(loop_group_new("test", 1, loops));
+        o.loops = *loops;
+        assert_null(listener_open(&o, ln));
+}
+
+static void end(struct loop_group *loops, struct listener *ln) {
+        listener_close(ln);
+        loop_group_free(loops);
+        cond_done(&seen.changed);
+        mutex_done(&seen.lock);
+}
+
+/* Clients are refused at once while there is none, also after the spare one was lost. */
+static void test_spare_descriptor(void **state UNUSED) {
+        struct loop_group *loops;
+        struct listener   *ln;
+        struct rlimit      before;
+        int                clients[4];
+
+        begin(&loops, &ln);
+        listener_start(ln);
+        for (size_t i = 0; i < ARRAY_LEN(clients); i++)
+                clients[i] = new_socket();
+        use_up_descriptors(&before);
+        connect_to(ln, clients[0]);
+        expect_end(clients[0]);
+
+        mutex_lock(&seen.lock);
+        seen.steal_after = seen.n_failed + 1;
+        mutex_unlock(&seen.lock);
+        connect_to(ln, clients[1]);
+        wait_for(&seen.n_stolen, 1);
+        close(seen.stolen);
+        expect_end(clients[1]);
+        connect_to(ln, clients[2]);
+        expect_end(clients[2]);
+        assert_int_equal(n_accepted(), 0);
+
+        setrlimit(RLIMIT_NOFILE, &before);
+        connect_to(ln, clients[3]);
+        wait_for(&seen.n_accepted, 1);
+        expect_end(clients[3]);
+        for (size_t i = 0; i < ARRAY_LEN(clients); i++)
+                close(clients[i]);
+        end(loops, ln);
+}
+
+/* Who has connected before the end is taken, also when nobody has looked at the backlog yet. */
+static void test_close_with_a_backlog(void **state UNUSED) {
+        struct loop_group *loops;
+        struct listener   *ln;
+        int                clients[10];
+
+        begin(&loops, &ln);
+        for (size_t i = 0; i < ARRAY_LEN(clients); i++) {
+                clients[i] = new_socket();
+                connect_to(ln, clients[i]);
+        }
+        listener_start(ln);
+        end(loops, ln);
+        assert_int_equal(seen.n_accepted, ARRAY_LEN(clients));
+        for (size_t i = 0; i < ARRAY_LEN(clients); i++) {
+                expect_end(clients[i]);
+                close(clients[i]);
+        }
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_spare_descriptor),
+                cmocka_unit_test(test_close_with_a_backlog),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/loop.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/compiler.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define N_ROUNDS 20
+
+/* A call with a limit of time is not started again by the kernel: it shows each interruption. What
+ * is waited for is that nothing happens. */
+static void test_its_end_interrupts_nobody(void **state UNUSED) {
+        const struct timeval limit = { .tv_usec = 20000 };
+        int                  ends[2];
+
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+        assert_int_equal(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
+        for (int i = 0; i < N_ROUNDS; i++) {
+                struct loop_group *g;
+                char               byte;
+
+                assert_null(loop_group_new("test", 2, &g));
+                loop_group_free(g);
+                assert_int_equal(recv(ends[0], &byte, 1, 0), -1);
+                assert_int_equal(errno, EAGAIN);
+        }
+        close(ends[0]);
+        close(ends[1]);
+}
+
+static void test_size_and_indexes(void **state UNUSED) {
+        struct loop_group *g;
+
+        assert_null(loop_group_new("test", 3, &g));
+        assert_int_equal(loop_group_size(g), 3);
+        for (size_t i = 0; i < 3; i++) {
+                assert_int_equal(loop_index(loop_group_get(g, i)), i);
+                assert_int_equal(loop_n_conns(loop_group_get(g, i)), 0);
+                assert_false(loop_is_current(loop_group_get(g, i)));
+        }
+        loop_group_free(g);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_its_end_interrupts_nobody),
+                cmocka_unit_test(test_size_and_indexes),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

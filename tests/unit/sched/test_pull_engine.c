@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The default scheduler and the dynamic batcher with real threads and fake executors; running on
+ * the submitter's thread has its own file.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+
+#include "sched/scheduler_lab.h"
+
+#define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
+#define UNBATCHED "name: 'm' " X
+#define DEFAULT "name: 'm' max_batch_size: 8 " X
+#define DYNAMIC(text) DEFAULT "dynamic_batching { " text " } "
+#define TIMEOUT_20_MS "default_queue_policy { default_timeout_microseconds: 20000 } "
+/* Whoever comes with priority 1 waits for as long as it takes. */
+#define FIRST_HAS_TIME                                                                             \
+        "priority_levels: 2 default_priority_level: 2 priority_queue_policy { key: 1 value { } } "
+#define DELAY_IF_ASKED                                                                             \
+        "default_queue_policy { timeout_action: DELAY allow_timeout_override: true "               \
+        "default_timeout_microseconds: 3600000000 } "
+
+static void submit_all(struct ticket *tickets, unsigned first, unsigned end) {
+        for (unsigned i = first; i < end; i++)
+                ticket_submit(&tickets[i]);
+}
+
+/* ---- the default scheduler ------------------------------------------------------------------- */
+
+static void run_one_by_one(const char *config) {
+        struct lab    *lab = lab_open(config, 1, false);
+        struct ticket *t = tickets_new(lab, 6);
+
+        hold(lab, 0);
+        submit_all(t, 0, 6);
+        assert_batch(lab, 0, "a");
+        let_go(lab, 0);
+        for (unsigned i = 0; i < 6; i++)
+                assert_success(&t[i]);
+        for (unsigned i = 0; i < 6; i++) {
+                assert_batch(lab, i, (char[]){ (char)('a' + i), 0 });
+                assert_int_equal(t[i].place, i + 1);
+        }
+        tickets_end(t, 6);
+        lab_close(lab);
+}
+
+static void test_default_is_first_come_first_served(void **state) {
+        (void)state;
+        run_one_by_one(UNBATCHED);
+        run_one_by_one(DEFAULT); /* a maximum alone is no reason to batch */
+}
+
+static void test_any_idle_instance_takes_the_next(void **state) {
+        struct lab    *lab = lab_open(UNBATCHED, 3, false);
+        struct ticket *t = tickets_new(lab, 8);
+        unsigned       busy;
+
+        (void)state;
+        for (unsigned i = 0; i < 3; i++)
+                hold(lab, i);
+        submit_all(t, 0, 8);
+        WAIT_FOR(lab, lab->n_batches == 3);
+        for (unsigned i = 0; i < 3; i++)
+                assert_int_equal(LAB_GET(lab, lab->executors[i].n_started), 1);
+
+        /* One alone serves all the others in order while two stay busy. */
+        busy = LAB_GET(lab, lab->batches[1].executor);
+        let_go(lab, busy);
+        WAIT_FOR(lab, lab->n_released == 6);
+        assert_int_equal(LAB_GET(lab, lab->executors[busy].n_started), 6);
+        for (unsigned i = 3; i < 8; i++)
+                assert_batch(lab, i, (char[]){ (char)('a' + i), 0 });
+        for (unsigned i = 0; i < 3; i++)
+                let_go(lab, i);
+        tickets_end(t, 8);
+        lab_close(lab);
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static void test_batches_form_while_the_executor_is_busy(void **state) {
+        struct lab    *lab = lab_open(DYNAMIC(""), 1, false);
+        struct ticket *t = tickets_new(lab, 12);
+
+        (void)state;
+        hold(lab, 0);
+        ticket_submit(&t[0]);
+        assert_batch(lab, 0, "a");
+        submit_all(t, 1, 12);
+        let_go(lab, 0);
+        assert_batch(lab, 1, "bcdefghi");
+        assert_batch(lab, 2, "jkl");
+        tickets_end(t, 12);
+        lab_close(lab);
+}
+
+static void test_preferred_size_runs_without_the_delay(void **state) {
+        struct lab    *lab = lab_open(DYNAMIC("preferred_batch_size: 3 "
+                                                 "max_queue_delay_microseconds: 3600000000"),
+                                      2, false);
+        struct ticket *t = tickets_new(lab, 6);
+
+        (void)state;
+        submit_all(t, 0, 3);
+        assert_batch(lab, 0, "abc"); /* only then the next: two executors begin in any order */
+        submit_all(t, 3, 6);
+        assert_batch(lab, 1, "def");
+        tickets_end(t, 6);
+        lab_close(lab);
+}
+
+static void test_delay_runs_what_is_there(void **state) {
+        struct lab    *lab = lab_open(DYNAMIC("max_queue_delay_microseconds: 30000"), 2, false);
+        struct ticket *t = tickets_new(lab, 3);
+        uint64_t       start_ns = clock_now_ns();
+
+        (void)state;
+        hold(lab, 0);
+        hold(lab, 1);
+        ticket_submit(&t[0]);
+        WAIT_FOR(lab, lab->n_batches == 1);
+        assert_in_range(clock_now_ns() - start_ns, 30 * NS_PER_MS, UINT64_MAX);
+        assert_batch(lab, 0, "a");
+
+        /* The instance that is left watches the time of the next ones. */
+        start_ns = clock_now_ns();
+        ticket_submit(&t[1]);
+        ticket_submit(&t[2]);
+        WAIT_FOR(lab, lab->n_batches == 2);
+        assert_in_range(clock_now_ns() - start_ns, 30 * NS_PER_MS, UINT64_MAX);
+        let_go(lab, 0);
+        let_go(lab, 1);
+        tickets_end(t, 3);
+        lab_close(lab);
+}
+
+static void test_priorities_overtake(void **state) {
+        struct lab    *lab = lab_open(DYNAMIC("preferred_batch_size: 1 priority_levels: 2 "
+                                                 "default_priority_level: 2"),
+                                      1, false);
+        struct ticket *t = tickets_new(lab, 4);
+
+        (void)state;
+        hold(lab, 0);
+        ticket_submit(&t[0]);
+        assert_batch(lab, 0, "a");
+        t[3].req->priority = 1;
+        submit_all(t, 1, 4);
+        let_go(lab, 0);
+        assert_batch(lab, 1, "d");
+        assert_batch(lab, 2, "b");
+        assert_batch(lab, 3, "c");
+        tickets_end(t, 4);
+        lab_close(lab);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static void test_timeout_fires_while_the_batch_before_runs(void **state) {
+        struct lab                 *lab = lab_open(DYNAMIC(TIMEOUT_20_MS FIRST_HAS_TIME), 1, false);
+        struct ticket              *t = tickets_new(lab, 3);
+        struct model_stats_snapshot stats;
+        uint64_t                    start_ns;
+
+        (void)state;
+        hold(lab, 0);
+        t[0].req->priority = 1;
+        ticket_submit(&t[0]);
+        assert_batch(lab, 0, "a");
+        start_ns = clock_now_ns();
+        submit_all(t, 1, 3);
+        assert_answer(&t[1], ERR_UNAVAILABLE, "Request timeout expired");
+        assert_answer(&t[2], ERR_UNAVAILABLE, "Request timeout expired");
+        assert_in_range(clock_now_ns() - start_ns, 20 * NS_PER_MS, UINT64_MAX);
+        assert_int_equal(LAB_GET(lab, t[0].n_finals), 0); /* still executing */
+        assert_int_equal(LAB_GET(lab, lab->n_batches), 1);
+        let_go(lab, 0);
+        assert_success(&t[0]);
+        model_stats_read(lab->fake->model.stats, &stats);
+        assert_int_equal(stats.fail.count, 2);
+        model_stats_snapshot_done(&stats);
+        tickets_end(t, 3);
+        lab_close(lab);
+}
+
+static void test_delayed_run_after_those_in_time(void **state) {
+        struct lab    *lab = lab_open(DYNAMIC("preferred_batch_size: 1 " DELAY_IF_ASKED), 1, false);
+        struct ticket *t = tickets_new(lab, 3);
+
+        (void)state;
+        hold(lab, 0);
+        ticket_submit(&t[0]);
+        assert_batch(lab, 0, "a");
+        t[1].req->timeout_us = 1;
+        submit_all(t, 1, 3);
+        let_go(lab, 0);
+        assert_batch(lab, 1, "c");
+        assert_batch(lab, 2, "b");
+        assert_success(&t[1]);
+        tickets_end(t, 3);
+        lab_close(lab);
+}
+
+static void test_full_queue_refuses_at_once(void **state) {
+        struct lab *lab = lab_open(DYNAMIC("default_queue_policy { max_queue_size: 2 }"), 1, false);
+        struct ticket *t = tickets_new(lab, 4);
+
+        (void)state;
+        hold(lab, 0);
+        ticket_submit(&t[0]);
+        assert_batch(lab, 0, "a"); /* what executes does not count */
+        submit_all(t, 1, 3);
+        assert_error(ticket_try_submit(&t[3]), ERR_UNAVAILABLE,
+                     "[request id: d] Exceeds maximum queue size");
+        assert_int_equal(LAB_GET(lab, t[3].n_releases), 0); /* it is still ours */
+        let_go(lab, 0);
+        assert_batch(lab, 1, "bc");
+        ticket_submit(&t[3]);
+        tickets_end(t, 4);
+        lab_close(lab);
+}
+
+static void test_cancel_of_a_queued_request(void **state) {
+        struct lab                 *lab = lab_open(DYNAMIC(""), 1, false);
+        struct ticket              *t = tickets_new(lab, 4);
+        struct model_stats_snapshot stats;
+
+        (void)state;
+        hold(lab, 0);
+        ticket_submit(&t[0]);
+        assert_batch(lab, 0, "a");
+        submit_all(t, 1, 4);
+        request_cancel(t[2].req);
+        assert_int_equal(LAB_GET(lab, t[2].n_releases), 1); /* before request_cancel() returned */
+        assert_answer(&t[2], ERR_CANCELLED, "");
+        request_cancel(t[2].req); /* once more changes nothing */
+
+        /* One that executes only learns of it. */
+        request_cancel(t[0].req);
+        assert_true(request_is_cancelled(t[0].req));
+        assert_int_equal(LAB_GET(lab, t[0].n_finals), 0);
+        let_go(lab, 0);
+        assert_success(&t[0]);
+        assert_batch(lab, 1, "bd");
+        model_stats_read(lab->fake->model.stats, &stats);
+        assert_int_equal(stats.fail.count, 1);
+        model_stats_snapshot_done(&stats);
+        tickets_end(t, 4);
+        lab_close(lab);
+}
+
+static void test_cancelled_before_it_is_queued(void **state) {
+        struct lab    *lab = lab_open(DYNAMIC(""), 1, false);
+        struct ticket *t = tickets_new(lab, 1);
+
+        (void)state;
+        request_cancel(t[0].req);
+        ticket_submit(&t[0]);
+        assert_answer(&t[0], ERR_CANCELLED, "");
+        assert_int_equal(LAB_GET(lab, lab->n_batches), 0);
+        tickets_end(t, 1);
+        lab_close(lab);
+}
+
+/* A request that is in the way of a preferred size is cancelled: the others go at once. */
+static void test_cancel_lets_the_others_run(void **state) {
+        struct lab    *lab = lab_open(DYNAMIC("preferred_batch_size: [4, 8] "
+                                                 "max_queue_delay_microseconds: 3600000000"),
+                                      1, false);
+        struct ticket *t = tickets_new(lab, 3);
+
+        (void)state;
+        t[0].req->batch_size = 3;
+        t[1].req->batch_size = 2;
+        submit_all(t, 0, 3);     /* 3, 5, 6 rows: not 4, not 8 */
+        lab_spin(5 * NS_PER_MS); /* the instance watches the time by now, most likely */
+        request_cancel(t[1].req);
+        assert_batch(lab, 0, "ac");
+        tickets_end(t, 3);
+        lab_close(lab);
+}
+
+static void test_drain_refuses_and_queued_ones_run(void **state) {
+        struct lab    *lab = lab_open(DYNAMIC(""), 1, false);
+        struct ticket *t = tickets_new(lab, 4);
+
+        (void)state;
+        hold(lab, 0);
+        ticket_submit(&t[0]);
+        assert_batch(lab, 0, "a");
+        submit_all(t, 1, 3);
+        lab->scheduler->ops->drain(lab->scheduler);
+        assert_error(
+                ticket_try_submit(&t[3]), ERR_UNAVAILABLE,
+                "[request id: d] Server is stopping, scheduler for model has stopped accepting "
+                "new inference requests");
+        assert_ok(request_set_id(t[3].req, ""), "no id");
+        assert_error(ticket_try_submit(&t[3]), ERR_UNAVAILABLE,
+                     "[request id: <id_unknown>] Server is stopping, scheduler for model has "
+                     "stopped accepting new inference requests");
+        let_go(lab, 0);
+        assert_batch(lab, 1, "bc");
+        request_free(t[3].req);
+        tickets_end(t, 3);
+        lab_close(lab);
+}
+
+/* ---- watching the time ----------------------------------------------------------------------- */
+
+static struct ticket *late;
+static bool           timers_are_held; /* the lab's lock */
+
+/* On the timer thread: until the test lets it go on, no timer fires. */
+static void hold_timers(struct ticket *t) {
+        mutex_lock(&t->lab->lock);
+        while (timers_are_held)
+                cond_wait(&t->lab->changed, &t->lab->lock);
+        mutex_unlock(&t->lab->lock);
+}
+
+static void submit_late(struct ticket *t) {
+        (void)t;
+        error_free(ticket_try_submit(late)); /* the test waits for its answer */
+}
+
+/* An instance is about to watch the time when it refuses a request first; what its receiver submits
+ * brings a nearer time. The instance must still hear of the request that completes the batch. */
+static void test_an_instance_that_refuses_watches_afterwards(void **state) {
+        struct lab    *lab = lab_open(DYNAMIC("preferred_batch_size: 3 "
+                                              "max_queue_delay_microseconds: 3600000000 "
+                                              "default_queue_policy { allow_timeout_override: true "
+                                              "default_timeout_microseconds: 36000000000 }"),
+                                      1, false);
+        struct ticket *t = tickets_new(lab, 6);
+
+        (void)state;
+        hold(lab, 0);
+        t[0].req->batch_size = 3;
+        ticket_submit(&t[0]);
+        assert_batch(lab, 0, "a");
+        timers_are_held = true;
+        t[1].req->timeout_us = 1;
+        t[1].after_response = hold_timers;
+        ticket_submit(&t[1]);
+        WAIT_FOR(lab, t[1].n_finals == 1);
+        t[2].req->timeout_us = 1;
+        t[2].after_response = submit_late;
+        late = &t[4];
+        t[4].req->timeout_us = 1800000000;
+        submit_all(t, 2, 4);
+        lab_spin(NS_PER_MS);
+        let_go(lab, 0); /* refuses "c", whose receiver submits "e" */
+        assert_answer(&t[2], ERR_UNAVAILABLE, "Request timeout expired");
+        lab_spin(5 * NS_PER_MS); /* the instance watches the time by now, most likely */
+        ticket_submit(&t[5]);
+        assert_batch(lab, 1, "def");
+        LAB_SET(lab, timers_are_held, false);
+        tickets_end(t, 6);
+        lab_close(lab);
+}
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+/* Batches "a" and "b" run on two instances; the one that got "b" ends first. */
+static void end_in_reverse(const char *config, unsigned place_of_b) {
+        struct lab    *lab = lab_open(config, 2, false);
+        struct ticket *t = tickets_new(lab, 2);
+        unsigned       with_a, with_b;
+
+        hold(lab, 0);
+        hold(lab, 1);
+        ticket_submit(&t[0]);
+        assert_batch(lab, 0, "a");
+        ticket_submit(&t[1]);
+        assert_batch(lab, 1, "b");
+        with_a = LAB_GET(lab, lab->batches[0].executor);
+        with_b = LAB_GET(lab, lab->batches[1].executor);
+        let_go(lab, with_b);
+        WAIT_FOR(lab, lab->executors[with_b].n_answered == 1 && t[1].n_releases == 1);
+        if (place_of_b == 2) /* its response waits for that of "a" */
+                assert_int_equal(LAB_GET(lab, t[1].n_finals), 0);
+        else
+                assert_int_equal(LAB_GET(lab, t[1].n_finals), 1);
+        let_go(lab, with_a);
+        assert_success(&t[0]);
+        assert_success(&t[1]);
+        assert_int_equal(LAB_GET(lab, t[1].place), place_of_b);
+        tickets_end(t, 2);
+        lab_close(lab);
+}
+
+static void test_preserve_ordering(void **state) {
+        (void)state;
+        end_in_reverse(DYNAMIC("preserve_ordering: true"), 2);
+        end_in_reverse(DYNAMIC(""), 1);
+        end_in_reverse(DEFAULT, 1);
+}
+
+/* Those that never reach an instance hold up nobody. */
+static void test_refused_ones_have_no_place_in_the_order(void **state) {
+        struct lab    *lab = lab_open(DYNAMIC("preserve_ordering: true"), 1, false);
+        struct ticket *t = tickets_new(lab, 3);
+
+        (void)state;
+        hold(lab, 0);
+        ticket_submit(&t[0]);
+        assert_batch(lab, 0, "a");
+        submit_all(t, 1, 3);
+        request_cancel(t[1].req);
+        assert_answer(&t[1], ERR_CANCELLED, "");
+        assert_int_equal(LAB_GET(lab, t[0].n_finals), 0);
+        let_go(lab, 0);
+        assert_success(&t[2]);
+        tickets_end(t, 3);
+        lab_close(lab);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static pthread_key_t    ended_key;
+static _Atomic unsigned n_ended_threads;
+
+static void on_thread_end(void *value) {
+        (void)value;
+        atomic_fetch_add(&n_ended_threads, 1);
+}
+
+static void mark_thread(struct ticket *t) {
+        pthread_setspecific(ended_key, t);
+}
+
+/* free() returns after the instances' threads have ended. */
+static void test_free_joins(void **state) {
+        struct lab    *lab = lab_open(DEFAULT, 3, false);
+        struct ticket *t = tickets_new(lab, 3);
+
+        (void)state;
+        assert_int_equal(pthread_key_create(&ended_key, on_thread_end), 0);
+        for (unsigned i = 0; i < 3; i++) {
+                hold(lab, i);
+                t[i].after_response = mark_thread;
+        }
+        submit_all(t, 0, 3);
+        WAIT_FOR(lab, lab->n_batches == 3); /* one for each thread */
+        for (unsigned i = 0; i < 3; i++)
+                let_go(lab, i);
+        tickets_end(t, 3);
+        assert_int_equal(atomic_load(&n_ended_threads), 0);
+        lab->scheduler->ops->free(lab->scheduler);
+        assert_int_equal(atomic_load(&n_ended_threads), 3);
+        pthread_key_delete(ended_key);
+
+        /* lab_close() ends a scheduler: give it another. */
+        struct executor   *executor = &lab->executors[0].base;
+        struct sched_setup setup = { .model = &lab->fake->model,
+                                     .executors = &executor,
+                                     .n_executors = 1,
+                                     .timers = lab->timers };
+
+        assert_ok(sched_new(&setup, &lab->scheduler), "again");
+        lab_close(lab);
+}
+
+static void test_passive_instances_are_never_used(void **state) {
+        struct lab        *lab = lab_open(DEFAULT, 2, false);
+        struct executor   *executors[] = { &lab->executors[0].base, &lab->executors[1].base };
+        struct sched_setup setup = { .model = &lab->fake->model,
+                                     .executors = executors,
+                                     .n_executors = 2,
+                                     .timers = lab->timers };
+        struct ticket     *t;
+
+        (void)state;
+        lab->scheduler->ops->free(lab->scheduler);
+        lab->executors[0].base.is_passive = true;
+        assert_ok(sched_new(&setup, &lab->scheduler), "passive");
+        lab->fake->model.scheduler = lab->scheduler;
+        t = tickets_new(lab, 20);
+        submit_all(t, 0, 20);
+        tickets_end(t, 20);
+        assert_int_equal(lab->executors[0].n_started, 0);
+        assert_int_equal(lab->executors[1].n_started, 20);
+        lab_close(lab);
+}
+
+struct removal {
+        struct thread         thread;
+        struct lab           *lab;
+        struct fake_executor *executor;
+        bool                  has_ended; /* the lab's lock */
+};
+
+static void removal_main(void *arg) {
+        struct removal   *r = arg;
+        struct scheduler *s = r->lab->scheduler;
+
+        s->ops->remove_executor(s, &r->executor->base);
+        mutex_lock(&r->lab->lock);
+        r->has_ended = true;
+        cond_broadcast(&r->lab->changed);
+        mutex_unlock(&r->lab->lock);
+}
+
+/* An instance that goes finishes its batch; what waits is for the others. */
+static void test_removal_waits_for_the_batch(void **state) {
+        struct lab    *lab = lab_open(DEFAULT, 1, false);
+        struct removal removal = { .lab = lab, .executor = &lab->executors[0] };
+        struct ticket *tickets = tickets_new(lab, 3);
+
+        (void)state;
+        hold(lab, 0);
+        ticket_submit(&tickets[0]);
+        assert_batch(lab, 0, "a");
+        ticket_submit(&tickets[1]); /* waits: nobody is idle */
+        lab->executors[1] = (struct fake_executor){ .base = lab->executors[0].base, .lab = lab };
+        assert_ok(thread_start(&removal.thread, "removal", removal_main, &removal), "thread");
+        assert_ok(lab->scheduler->ops->add_executor(lab->scheduler, &lab->executors[1].base),
+                  "add");
+        assert_success(&tickets[1]);
+        ticket_submit(&tickets[2]);
+        assert_success(&tickets[2]);
+        assert_int_equal(LAB_GET(lab, lab->batches[1].executor), 1);
+        assert_int_equal(LAB_GET(lab, lab->batches[2].executor), 1);
+        assert_false(LAB_GET(lab, removal.has_ended));
+        let_go(lab, 0);
+        WAIT_FOR(lab, removal.has_ended);
+        thread_join(&removal.thread);
+        assert_success(&tickets[0]);
+        /* What was removed is not there to remove; what never had an instance neither. */
+        lab->scheduler->ops->remove_executor(lab->scheduler, &lab->executors[0].base);
+        tickets_end(tickets, 3);
+        lab_close(lab);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_removal_waits_for_the_batch),
+                cmocka_unit_test(test_default_is_first_come_first_served),
+                cmocka_unit_test(test_any_idle_instance_takes_the_next),
+                cmocka_unit_test(test_batches_form_while_the_executor_is_busy),
+                cmocka_unit_test(test_preferred_size_runs_without_the_delay),
+                cmocka_unit_test(test_delay_runs_what_is_there),
+                cmocka_unit_test(test_priorities_overtake),
+                cmocka_unit_test(test_timeout_fires_while_the_batch_before_runs),
+                cmocka_unit_test(test_delayed_run_after_those_in_time),
+                cmocka_unit_test(test_full_queue_refuses_at_once),
+                cmocka_unit_test(test_cancel_of_a_queued_request),
+                cmocka_unit_test(test_cancelled_before_it_is_queued),
+                cmocka_unit_test(test_cancel_lets_the_others_run),
+                cmocka_unit_test(test_drain_refuses_and_queued_ones_run),
+                cmocka_unit_test(test_an_instance_that_refuses_watches_afterwards),
+                cmocka_unit_test(test_preserve_ordering),
+                cmocka_unit_test(test_refused_ones_have_no_place_in_the_order),
+                cmocka_unit_test(test_free_joins),
+                cmocka_unit_test(test_passive_instances_are_never_used),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Many submitters, several instances, timeouts and cancellations at any moment, with each policy:
+ * every request is answered exactly once and released exactly once.
+ *
+ * What may come on top: instances that come and go, a rate limiter whose resource is not enough for
+ * all instances, completions that submit another request, and a made-up policy that waits, and
+ * chooses instances and sizes, at random.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "config/batch_policy.h"
+#include "infer/submitter.h"
+#include "sched/instance.h"
+#include "sched/policy.h"
+#include "sched/pull_engine.h"
+#include "sched/rate_limiter.h"
+#include "sched/request_queue.h"
+#include "sched/sched_options.h"
+#include "sched/scheduler_lab.h"
+
+#define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
+#define DEFAULT "name: 'm' max_batch_size: 8 " X
+#define INLINE(choice)                                                                             \
+        "parameters { key: 'inline_execution' value { string_value: '" choice "' } } "
+
+#define N_SUBMITTERS 4
+#define N_EACH 600
+#define N_LATER 200 /* in pairs: two that follow one of the others */
+#define N_ENTRIES (N_EACH + N_LATER)
+#define N_AT_ONCE 24
+#define MIN_CHANGES 8 /* also when the machine is busy elsewhere */
+
+enum { STEADY = 0, CHANGING = 1, LIMITED = 2, CONTINUING = 4 };
+
+/* A request; its completion submits the next one of its chain. */
+struct entry {
+        struct ticket       ticket;
+        struct continuation start;
+        struct entry       *next; /* NULL: the last one, as most are */
+};
+
+struct submitter {
+        struct thread  thread;
+        struct lab    *lab;
+        struct entry  *entries; /* N_EACH that the thread submits, then N_LATER of completions */
+        bool           allows_inline;
+        bool           defers_wakes;
+        bool           is_stuck;
+};
+
+static bool wait_released(struct submitter *s, struct ticket *t) {
+        if (s->defers_wakes)
+                submitter_flush_wakes();
+        s->is_stuck |= !ticket_wait_released(t);
+        return !s->is_stuck;
+}
+
+/* Refused by submit(): still ours, no answer comes, and nothing follows. */
+static void end_refused(struct entry *e) {
+        struct lab *lab = e->ticket.lab;
+
+        mutex_lock(&lab->lock);
+        for (; e != NULL; e = e->next) {
+                e->ticket.n_finals = e->ticket.n_responses = e->ticket.n_releases = 1;
+                e->ticket.has_error = true;
+        }
+        cond_broadcast(&lab->changed);
+        mutex_unlock(&lab->lock);
+}
+
+static void submit(struct entry *e) {
+        struct error *err = ticket_try_submit(&e->ticket);
+
+        if (err != NULL)
+                end_refused(e);
+        error_free(err);
+}
+
+static void start_next(struct continuation *c) {
+        submit(CONTAINER_OF(c, struct entry, start));
+}
+
+static void submit_next(struct ticket *t) {
+        struct entry *next = CONTAINER_OF(t, struct entry, ticket)->next;
+
+        if (!submitter_put_off(&next->start))
+                submit(next);
+}
+
+static void submitter_main(void *arg) {
+        struct submitter *s = arg;
+
+        submitter_allow_inline(s->allows_inline);
+        if (s->defers_wakes)
+                submitter_flush_wakes(); /* the promise */
+        for (unsigned i = 0; i < N_EACH; i++) {
+                if (i % 29 == 0)
+                        request_cancel(s->entries[i].ticket.req);
+                submit(&s->entries[i]);
+                if (i % 7 == 0) /* it or one shortly before */
+                        request_cancel(s->entries[i - i % 3].ticket.req);
+                if (i >= N_AT_ONCE && !wait_released(s, &s->entries[i - N_AT_ONCE].ticket))
+                        return;
+        }
+        for (unsigned i = 0; i < N_ENTRIES; i++)
+                if (!wait_released(s, &s->entries[i].ticket))
+                        return;
+}
+
+static void chain(struct entry *e, struct entry *next) {
+        e->next = next;
+        e->ticket.after_response = submit_next;
+        next->start.run = start_next;
+        next->ticket.req->is_inner = true;
+}
+
+static void submitter_open(struct submitter *s, struct lab *lab, unsigned number, unsigned how) {
+        *s = (struct submitter){ .lab = lab,
+                                 .allows_inline = number % 2 == 0,
+                                 .defers_wakes = number % 4 >= 2 };
+        s->entries = calloc(N_ENTRIES, sizeof(*s->entries));
+        assert_non_null(s->entries);
+        for (unsigned i = 0; i < N_ENTRIES; i++) {
+                struct ticket *t = &s->entries[i].ticket;
+
+                ticket_init(t, lab, "s");
+                t->req->priority = i % 4;
+                t->req->timeout_us = i % 3 == 0 ? 1 + i % 200 : 0;
+                t->req->batch_size = 1 + i % 5;
+        }
+        for (unsigned i = 0; i < N_LATER; i += 2) {
+                struct entry *later = &s->entries[N_EACH + i];
+
+                if ((how & CONTINUING) != 0) {
+                        chain(&s->entries[i * (N_EACH / N_LATER)], later);
+                        chain(later, later + 1);
+                } else {
+                        end_refused(later);
+                        end_refused(later + 1);
+                }
+        }
+}
+
+static unsigned count_executed(const struct submitter *s) {
+        unsigned n = 0;
+
+        for (unsigned i = 0; i < N_ENTRIES; i++) {
+                const struct ticket *t = &s->entries[i].ticket;
+
+                assert_int_equal(t->n_finals, 1);
+                assert_int_equal(t->n_responses, 1);
+                assert_int_equal(t->n_releases, 1);
+                assert_in_range(t->n_executions, 0, 1);
+                assert_true(t->n_executions == 0 || !t->has_error);
+                n += t->n_executions;
+        }
+        return n;
+}
+
+static void submitter_done(struct submitter *s) {
+        for (unsigned i = 0; i < N_ENTRIES; i++)
+                request_free(s->entries[i].ticket.req);
+        free(s->entries);
+}
+
+/* Instances that come and go under the traffic; the first one stays. */
+struct changer {
+        struct thread thread;
+        struct lab   *lab;
+        atomic_bool   is_ending;
+        unsigned      n_changes;
+        unsigned      n_late; /* batches begun or unfinished after the removal had returned */
+        bool          has_failed;
+};
+
+static void remove_one(struct changer *c, struct fake_executor *e) {
+        struct scheduler *s = c->lab->scheduler;
+        unsigned          n_started;
+
+        s->ops->remove_executor(s, &e->base);
+        mutex_lock(&c->lab->lock);
+        c->n_late += e->is_running;
+        n_started = e->n_started;
+        mutex_unlock(&c->lab->lock);
+        /* Others take the work: a little of it. */
+        mutex_lock(&c->lab->lock);
+        cond_wait_until(&c->lab->changed, &c->lab->lock, clock_now_ns() + NS_PER_MS);
+        c->n_late += e->n_started != n_started;
+        mutex_unlock(&c->lab->lock);
+}
+
+static void changer_main(void *arg) {
+        struct changer   *c = arg;
+        struct lab       *lab = c->lab;
+        struct scheduler *s = lab->scheduler;
+        bool              is_there[LAB_MAX_EXECUTORS];
+
+        for (unsigned i = 0; i < lab->n_executors; i++)
+                is_there[i] = true;
+        while (!atomic_load(&c->is_ending) || c->n_changes < MIN_CHANGES) {
+                unsigned              at = 1 + c->n_changes % (lab->n_executors - 1);
+                struct fake_executor *e = &lab->executors[at];
+
+                if (is_there[at]) {
+                        remove_one(c, e);
+                } else {
+                        struct error *err = s->ops->add_executor(s, &e->base);
+
+                        c->has_failed |= err != NULL;
+                        error_free(err);
+                }
+                is_there[at] = !is_there[at];
+                c->n_changes++;
+        }
+}
+
+static void start_changer(struct changer *c, struct lab *lab) {
+        *c = (struct changer){ .lab = lab };
+        assert_ok(thread_start(&c->thread, "changer", changer_main, c), "thread");
+}
+
+static void end_changer(struct changer *c) {
+        atomic_store(&c->is_ending, true);
+        thread_join(&c->thread);
+        assert_false(c->has_failed);
+        assert_int_equal(c->n_late, 0);
+}
+
+static void run_made(lab_make_fn make, const char *config, unsigned n_executors, unsigned how) {
+        struct rate_supply   supply = { "R", 2, -1 };
+        struct rate_limiter *limiter = (how & LIMITED) != 0 ? rate_limiter_new(&supply, 1) : NULL;
+        struct lab          *lab = lab_open_made(config, n_executors, true, limiter, make);
+        struct submitter     submitters[N_SUBMITTERS];
+        struct changer       changer;
+        unsigned             n_executed = 0;
+
+        for (unsigned i = 0; i < N_SUBMITTERS; i++)
+                submitter_open(&submitters[i], lab, i, how);
+        if ((how & CHANGING) != 0)
+                start_changer(&changer, lab);
+        for (unsigned i = 0; i < N_SUBMITTERS; i++)
+                assert_ok(thread_start(&submitters[i].thread, "submitter", submitter_main,
+                                       &submitters[i]),
+                          "thread");
+        for (unsigned i = 0; i < N_SUBMITTERS; i++)
+                thread_join(&submitters[i].thread);
+        if ((how & CHANGING) != 0)
+                end_changer(&changer);
+        for (unsigned i = 0; i < N_SUBMITTERS; i++) {
+                assert_false(submitters[i].is_stuck);
+                n_executed += count_executed(&submitters[i]);
+                submitter_done(&submitters[i]);
+        }
+        assert_in_range(n_executed, 1, N_SUBMITTERS * N_ENTRIES);
+        lab_close(lab);
+        rate_limiter_free(limiter);
+}
+
+static void run(const char *config, unsigned n_executors, unsigned how) {
+        run_made(sched_new, config, n_executors, how);
+}
+
+static void test_default(void **state) {
+        (void)state;
+        run(DEFAULT INLINE("never"), 3, STEADY);
+        run(DEFAULT INLINE("always"), 3, STEADY);
+        run(DEFAULT, 2, STEADY);
+}
+
+#define POLICIES                                                                                   \
+        "priority_levels: 3 default_priority_level: 2 "                                            \
+        "default_queue_policy { default_timeout_microseconds: 300 allow_timeout_override: true "   \
+        "                       max_queue_size: 30 } "                                             \
+        "priority_queue_policy { key: 3 value { timeout_action: DELAY "                            \
+        "                                       default_timeout_microseconds: 100 } } "
+
+#define BUSY                                                                                       \
+        "dynamic_batching { preferred_batch_size: [3, 6] max_queue_delay_microseconds: "           \
+        "200 " POLICIES "} "
+
+static void test_dynamic(void **state) {
+        (void)state;
+        run(DEFAULT BUSY INLINE("never"), 3, STEADY);
+        run(DEFAULT BUSY INLINE("always"), 3, STEADY);
+        run(DEFAULT BUSY, 1, STEADY);
+}
+
+static void test_preserve_ordering(void **state) {
+        (void)state;
+        run(DEFAULT "dynamic_batching { preserve_ordering: true " POLICIES "}" INLINE("always"), 3, STEADY);
+        run(DEFAULT "dynamic_batching { preserve_ordering: true }" INLINE("never"), 3, STEADY);
+}
+
+static void test_instances_come_and_go(void **state) {
+        (void)state;
+        run(DEFAULT INLINE("never"), 4, CHANGING);
+        run(DEFAULT INLINE("always"), 4, CHANGING);
+        run(DEFAULT BUSY INLINE("never"), 3, CHANGING);
+        run(DEFAULT BUSY INLINE("always"), 2, CHANGING);
+        run(DEFAULT "dynamic_batching { preserve_ordering: true }" INLINE("never"), 3, CHANGING);
+}
+
+#define GROUP "instance_group { rate_limiter { resources { name: 'R' count: 1 } } } "
+#define GROUPS GROUP GROUP GROUP GROUP
+
+static void test_rate_limiter(void **state) {
+        (void)state;
+        run(DEFAULT GROUPS INLINE("never"), 4, LIMITED);
+        run(DEFAULT GROUPS INLINE("always"), 4, LIMITED | CHANGING);
+        run(DEFAULT BUSY GROUPS, 4, LIMITED | CHANGING);
+}
+
+static void test_continuations(void **state) {
+        (void)state;
+        run(DEFAULT, 2, CONTINUING);
+        run(DEFAULT INLINE("always"), 3, CONTINUING | CHANGING);
+        run(DEFAULT BUSY INLINE("never"), 3, CONTINUING);
+        run(DEFAULT BUSY INLINE("always"), 3, CONTINUING | CHANGING);
+        run(DEFAULT BUSY GROUPS, 4, CONTINUING | CHANGING | LIMITED);
+        run(DEFAULT "dynamic_batching { preserve_ordering: true } " GROUPS INLINE("always"), 3,
+            CONTINUING | LIMITED);
+}
+
+/* ---- a policy that decides at random --------------------------------------------------------- */
+
+struct random_policy {
+        struct policy       base;
+        struct batch_policy limits;
+        uint64_t            state;
+};
+
+static uint64_t draw(struct random_policy *r, uint64_t n) {
+        r->state = r->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        return (r->state >> 33) % n;
+}
+
+static struct instance *draw_idle(struct random_policy *r, const struct sched_view *view) {
+        uint64_t n = 0;
+
+        LIST_FOR_EACH(view->idle, node)
+                n++;
+        if (n == 0)
+                return NULL;
+        n = draw(r, n);
+        LIST_FOR_EACH(view->idle, node)
+                if (n-- == 0)
+                        return LIST_ENTRY(node, struct instance, idle_node);
+        return NULL;
+}
+
+static struct dispatch decide_at_random(struct policy *p, const struct sched_view *view,
+                                        uint64_t now_ns) {
+        struct random_policy *r = CONTAINER_OF(p, struct random_policy, base);
+        uint64_t              n_waiting = view->queue->n_waiting;
+
+        if (n_waiting == 0)
+                return (struct dispatch){ .verdict = BATCH_NOTHING };
+        if (draw(r, 4) == 0)
+                return (struct dispatch){ .verdict = BATCH_WAIT,
+                                          .wait_until_ns = now_ns + draw(r, 200 * NS_PER_US) };
+        return (struct dispatch){ .verdict = BATCH_RUN,
+                                  .on = draw_idle(r, view),
+                                  .n_requests = 1 + (uint32_t)draw(r, MIN(n_waiting, 8)) };
+}
+
+static void free_random(struct policy *p) {
+        struct random_policy *r = CONTAINER_OF(p, struct random_policy, base);
+
+        batch_policy_done(&r->limits);
+        free(r);
+}
+
+static struct error *make_random(const struct sched_setup *setup, struct scheduler **ret) {
+        static const struct policy_ops ops = { .decide = decide_at_random, .free = free_random };
+        struct random_policy          *r = calloc(1, sizeof(*r));
+        struct pull_options            options = { .policy = &r->base };
+
+        assert_non_null(r);
+        assert_ok(batch_policy_init(&r->limits, setup->model->config), "limits");
+        r->base = (struct policy){ .ops = &ops, .limits = &r->limits };
+        assert_ok(sched_options_read(setup, &options), "options");
+        return pull_engine_new(&options, ret);
+}
+
+static void test_random_policy(void **state) {
+        (void)state;
+        run_made(make_random, DEFAULT BUSY INLINE("never"), 3, STEADY);
+        run_made(make_random, DEFAULT BUSY INLINE("always"), 3, CHANGING);
+        run_made(make_random, DEFAULT BUSY, 4, CONTINUING);
+        run_made(make_random, DEFAULT BUSY INLINE("always"), 4, CONTINUING | CHANGING);
+        run_made(make_random, DEFAULT BUSY GROUPS INLINE("never"), 4, LIMITED | CHANGING);
+        run_made(make_random, DEFAULT BUSY GROUPS INLINE("always"), 4,
+                 LIMITED | CHANGING | CONTINUING);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_default),
+                cmocka_unit_test(test_dynamic),
+                cmocka_unit_test(test_preserve_ordering),
+                cmocka_unit_test(test_instances_come_and_go),
+                cmocka_unit_test(test_rate_limiter),
+                cmocka_unit_test(test_continuations),
+                cmocka_unit_test(test_random_policy),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

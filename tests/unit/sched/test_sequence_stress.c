@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sequences from many threads, with cancellations, idle times and instances that come and go: each
+ * request is answered and released once, and those of one sequence run in order, on one instance.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "sched/scheduler_lab.h"
+
+#define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
+#define CONTROLS                                                                                   \
+        "control_input { name: 'S' control { kind: CONTROL_SEQUENCE_START "                        \
+        "int32_false_true: [ 0, 1 ] } } control_input { name: 'C' control { kind: "                \
+        "CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } } "
+#define SEQUENCES(batch, more)                                                                     \
+        "name: 'm' max_batch_size: " #batch " " X                                                  \
+        "sequence_batching { max_sequence_idle_microseconds: 400 " CONTROLS more "} "
+#define INLINE(choice)                                                                             \
+        "parameters { key: 'inline_execution' value { string_value: '" choice "' } } "
+
+#define N_SUBMITTERS 4
+#define N_EACH 500
+#define N_IDS 6
+#define N_AT_ONCE 20
+#define MIN_CHANGES 8
+
+/* From START to END: one sequence of the scheduler. */
+struct life {
+        int      executor; /* -1: none yet; guarded by the lab's lock, as `last` */
+        unsigned last;     /* number of the request that ran last */
+};
+
+struct item {
+        struct ticket ticket;
+        struct life  *life;
+        unsigned      number;
+};
+
+struct submitter {
+        struct thread thread;
+        struct lab   *lab;
+        unsigned      number;
+        struct item   items[N_EACH];
+        struct life   lives[N_EACH + N_IDS];
+        struct life  *current[N_IDS]; /* NULL: START is needed */
+        unsigned      n_lives;
+        unsigned      n_refused;
+        bool          is_stuck;
+};
+
+static unsigned n_wrong; /* guarded by the lab's lock */
+
+static void check_batch(struct fake_executor *e, struct request **requests, uint32_t n) {
+        int at = (int)(e - e->lab->executors);
+
+        for (uint32_t i = 0; i < n; i++) {
+                const struct request_input *corrid = request_find_input(requests[i], "C");
+                struct item                *item;
+                uint64_t                    id;
+
+                n_wrong += corrid == NULL || requests[i]->n_inputs != 3;
+                memcpy(&id, corrid->only_chunk.base, sizeof(id));
+                if (request_is_null(requests[i])) {
+                        n_wrong += id != 0;
+                        continue;
+                }
+                item = CONTAINER_OF(requests[i]->on_release_userp, struct item, ticket);
+                n_wrong += id != requests[i]->correlation.number;
+                n_wrong += item->life->executor != -1 && item->life->executor != at;
+                n_wrong += item->number <= item->life->last;
+                item->life->executor = at;
+                item->life->last = item->number;
+        }
+}
+
+static bool wait_released(struct submitter *s, struct ticket *t) {
+        s->is_stuck |= !ticket_wait_released(t);
+        return !s->is_stuck;
+}
+
+static void choose_life(struct submitter *s, struct item *item, unsigned k, unsigned i) {
+        item->ticket.req->flags = 0;
+        if (s->current[k] == NULL) {
+                s->current[k] = &s->lives[s->n_lives++];
+                s->current[k]->executor = -1;
+                item->ticket.req->flags |= REQUEST_SEQUENCE_START;
+        }
+        item->life = s->current[k];
+        item->number = i + 1;
+        if (i % 11 == 10) {
+                item->ticket.req->flags |= REQUEST_SEQUENCE_END;
+                s->current[k] = NULL;
+        }
+}
+
+static void submit_one(struct submitter *s, unsigned i) {
+        struct item  *item = &s->items[i];
+        unsigned      k = (i * 7 + i / 5) % N_IDS;
+        struct error *err;
+
+        item->ticket.req->correlation.number = 1 + s->number * N_IDS + k;
+        item->ticket.req->timeout_us = i % 5 == 0 ? 300 : 0;
+        choose_life(s, item, k, i);
+        err = ticket_try_submit(&item->ticket);
+        if (err != NULL) { /* the sequence was idle for too long, cancelled, or timed out */
+                s->n_refused++;
+                s->current[k] = NULL;
+                error_free(err);
+                mutex_lock(&s->lab->lock);
+                item->ticket.n_finals = item->ticket.n_responses = item->ticket.n_releases = 1;
+                mutex_unlock(&s->lab->lock);
+        }
+        if (i % 13 == 12)
+                request_cancel(s->items[i - i % 3].ticket.req); /* or one shortly before */
+}
+
+static void submitter_main(void *arg) {
+        struct submitter *s = arg;
+
+        for (unsigned i = 0; i < N_EACH; i++) {
+                submit_one(s, i);
+                if (i >= N_AT_ONCE && !wait_released(s, &s->items[i - N_AT_ONCE].ticket))
+                        return;
+        }
+        for (unsigned i = 0; i < N_EACH; i++)
+                if (!wait_released(s, &s->items[i].ticket))
+                        return;
+}
+
+struct changer {
+        struct thread thread;
+        struct lab   *lab;
+        atomic_bool   is_ending;
+        unsigned      n_changes;
+        bool          has_failed;
+};
+
+static void changer_main(void *arg) {
+        struct changer   *c = arg;
+        struct scheduler *s = c->lab->scheduler;
+        bool              is_there[LAB_MAX_EXECUTORS] = { true, true, true, true };
+
+        while (!atomic_load(&c->is_ending) || c->n_changes < MIN_CHANGES) {
+                unsigned         at = 1 + c->n_changes % (c->lab->n_executors - 1);
+                struct executor *e = &c->lab->executors[at].base;
+                struct error    *err = NULL;
+
+                if (is_there[at])
+                        s->ops->remove_executor(s, e);
+                else
+                        err = s->ops->add_executor(s, e);
+                c->has_failed |= err != NULL;
+                error_free(err);
+                is_there[at] = !is_there[at];
+                c->n_changes++;
+        }
+}
+
+static void end_submitter(struct submitter *s, unsigned *n_executed) {
+        assert_false(s->is_stuck);
+        for (unsigned i = 0; i < N_EACH; i++) {
+                struct ticket *t = &s->items[i].ticket;
+
+                assert_int_equal(t->n_finals, 1);
+                assert_int_equal(t->n_responses, 1);
+                assert_int_equal(t->n_releases, 1);
+                assert_int_equal(t->req->n_inputs, 1);
+                *n_executed += t->n_executions;
+                request_free(t->req);
+        }
+        free(s);
+}
+
+static void run(const char *config, unsigned n_executors, bool changes) {
+        struct lab       *lab = lab_open(config, n_executors, true);
+        struct submitter *submitters[N_SUBMITTERS];
+        struct changer    changer = { .lab = lab };
+        unsigned          n_executed = 0;
+
+        n_wrong = 0;
+        lab->before_batch = check_batch;
+        for (unsigned i = 0; i < N_SUBMITTERS; i++) {
+                submitters[i] = calloc(1, sizeof(struct submitter));
+                assert_non_null(submitters[i]);
+                submitters[i]->lab = lab;
+                submitters[i]->number = i;
+                for (unsigned k = 0; k < N_EACH; k++)
+                        ticket_init(&submitters[i]->items[k].ticket, lab, "s");
+        }
+        if (changes)
+                assert_ok(thread_start(&changer.thread, "changer", changer_main, &changer),
+                          "thread");
+        for (unsigned i = 0; i < N_SUBMITTERS; i++)
+                assert_ok(thread_start(&submitters[i]->thread, "submitter", submitter_main,
+                                       submitters[i]),
+                          "thread");
+        for (unsigned i = 0; i < N_SUBMITTERS; i++)
+                thread_join(&submitters[i]->thread);
+        if (changes) {
+                atomic_store(&changer.is_ending, true);
+                thread_join(&changer.thread);
+                assert_false(changer.has_failed);
+        }
+        for (unsigned i = 0; i < N_SUBMITTERS; i++)
+                end_submitter(submitters[i], &n_executed);
+        assert_int_equal(n_wrong, 0);
+        assert_in_range(n_executed, N_EACH / 10, N_SUBMITTERS * N_EACH);
+        lab_close(lab);
+}
+
+static void test_direct(void **state) {
+        (void)state;
+        run(SEQUENCES(1, "") INLINE("never"), 3, false);
+        run(SEQUENCES(4, "") INLINE("always"), 2, false);
+        run(SEQUENCES(4, "direct { max_queue_delay_microseconds: 200 "
+                         "minimum_slot_utilization: 0.5 } "),
+            2, false);
+}
+
+static void test_oldest(void **state) {
+        (void)state;
+        run(SEQUENCES(4, "oldest { max_candidate_sequences: 8 } "), 2, false);
+        run(SEQUENCES(4, "oldest { max_candidate_sequences: 5 preferred_batch_size: [ 3 ] "
+                         "max_queue_delay_microseconds: 100 preserve_ordering: true } ")
+                    INLINE("never"),
+            3, false);
+}
+
+static void test_changing_instances(void **state) {
+        (void)state;
+        run(SEQUENCES(2, "") INLINE("always"), 3, true);
+        run(SEQUENCES(4, "oldest { max_candidate_sequences: 6 } "), 4, true);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_direct),
+                cmocka_unit_test(test_oldest),
+                cmocka_unit_test(test_changing_instances),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
