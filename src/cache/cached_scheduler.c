@@ -7,6 +7,7 @@
 
 struct cached_scheduler {
         struct scheduler       base;
+        struct scheduler_ops   ops;   /* without released() where the inner one has none */
         struct scheduler      *inner; /* owned */
         struct response_cache *cache; /* borrowed: the server's */
 };
@@ -65,16 +66,7 @@ static void free_both(struct scheduler *s) {
 }
 
 struct scheduler *cached_scheduler_new(struct response_cache *cache, struct scheduler *inner) {
-        static const struct scheduler_ops ops = {
-                .submit = submit,
-                .cancel = cancel,
-                .add_executor = add_executor,
-                .remove_executor = remove_executor,
-                .drain = drain,
-                .free = free_both,
-        };
-        /* Of an inner scheduler that wants to hear of releases. */
-        static const struct scheduler_ops ops_with_releases = {
+        static const struct scheduler_ops all = {
                 .submit = submit,
                 .cancel = cancel,
                 .released = released,
@@ -85,8 +77,11 @@ struct scheduler *cached_scheduler_new(struct response_cache *cache, struct sche
         };
         struct cached_scheduler *s = mem_zalloc(sizeof(*s));
 
+        s->ops = all;
+        if (inner->ops->released == NULL)
+                s->ops.released = NULL;
         s->base = (struct scheduler){
-                .ops = inner->ops->released != NULL ? &ops_with_releases : &ops,
+                .ops = &s->ops,
                 .order = inner->order,
                 .may_reschedule = inner->may_reschedule,
         };

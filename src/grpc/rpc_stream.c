@@ -66,8 +66,7 @@ struct stream_request {
         bool                      is_away;   /* `elsewhere` is under way */
         bool                      has_early; /* ordered: a first response came while it was read */
         struct elsewhere          elsewhere;
-        struct infer_call_response *first_waiting; /* owned; decoupled: behind one that is made
-                                                    * elsewhere, oldest first */
+        struct infer_call_response *first_waiting; /* owned; decoupled: came while one was made */
         struct infer_call_response *last_waiting;
         struct infer_answer_parts answer;    /* ordered; in arena */
         struct trace_record      *trace;     /* ref; NULL = not traced */
@@ -532,7 +531,8 @@ static void on_early_made(struct loop_work *work) {
         s->n_away--;
         r->is_done = false; /* sending must not release it: end_early() does */
         answer_early(r, STEAL(e->err));
-        if ((r->is_done = was_done))
+        r->is_done = was_done;
+        if (was_done)
                 end_early(r);
         leave(s);
 }
