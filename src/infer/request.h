@@ -38,6 +38,7 @@ struct request;
 struct response;
 struct response_slot;
 struct sequence;
+struct step_models;
 struct trace;
 
 /* Limits of what a request may name; generous, they only bound memory. */
@@ -194,6 +195,9 @@ struct request {
         /* Borrowed: its scheduler's; NULL: a null request, which fills the slot of a sequence that
          * has nothing to run. Valid with has_sequence. */
         struct sequence *sequence;
+        /* Borrowed: the outer request's, of an inner request for a composed model; else NULL. Valid
+         * with is_inner. */
+        struct step_models *steps;
 };
 
 static inline bool request_is_null(const struct request *req) {
