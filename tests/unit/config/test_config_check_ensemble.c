@@ -57,6 +57,8 @@ static const struct config_row flow_rows[] = {
           "ensemble tensor 'Y' can appear in an output map only once for ensemble 'e' step 0" },
         { ENSEMBLE(IO INPUT("Z"), STEP("X", "Y")),
           "ensemble input 'Z' for ensemble e' is not used" },
+        { ENSEMBLE(IO, STEP("X", "Y") STEP("Y", "X")),
+          "ensemble input 'X' for ensemble 'e' is also an output of step 1" },
         { ENSEMBLE(IO OUTPUT("Z"), STEP("X", "Y")),
           "ensemble output 'Z' for ensemble e' is not used" },
         { ENSEMBLE(IO, STEP2("X", "T", "Y")),
