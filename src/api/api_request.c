@@ -26,11 +26,13 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestNew(
         API_NEEDS(inference_request);
         API_NEEDS(server);
         API_NEEDS(model_name);
-        API_TRY(server_get_model(server_from_api(server), model_name, model_version, &model));
+        API_TRY(server_get_model_for_request(server_from_api(server), model_name, model_version,
+                                             &model));
         req = request_new(model);
         model_unref(model);
         if (req == NULL)
                 return error_to_api(error_new(ERR_UNAVAILABLE, "out of memory for a request"));
+        req->has_version = model_version != -1;
         *inference_request = request_to_api(req);
         return NULL;
 }

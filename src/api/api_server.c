@@ -100,7 +100,8 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelBatchProperties(
         API_NEEDS(server);
         API_NEEDS(model_name);
         API_NEEDS(flags);
-        API_TRY(server_get_model(server_from_api(server), model_name, model_version, &model));
+        API_TRY(server_get_model_for_request(server_from_api(server), model_name, model_version,
+                                             &model));
         *flags = model->io->max_batch_size > 0 ? TRITONSERVER_BATCH_FIRST_DIM
                                                : TRITONSERVER_BATCH_UNKNOWN;
         if (voidp != NULL)

@@ -17,6 +17,7 @@ enum lock_rank {
         LOCK_SERVER = 10,
         LOCK_REPO = 20,
         LOCK_MODEL = 30,
+        LOCK_LINE = 40,
         LOCK_SEQUENCE = 50,
         LOCK_QUEUE = 60,
         LOCK_RATE_LIMITER = 61,

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 struct labels;
+struct model_line;
 struct response_cache;
 
 struct model {
@@ -40,6 +41,10 @@ struct model {
         bool                 is_decoupled;
         bool                 may_be_unready; /* its backend can say so of an instance */
         bool                 needs_equal_shapes; /* see request_same_shape() */
+        /* See infer/model_line.h, which sets them. */
+        struct model_line   *line;           /* ref; NULL until it serves */
+        atomic_bool          is_routed;      /* a request may be for another load */
+        atomic_bool          has_retired;    /* another load, or none, begins sequences now */
         _Atomic uint64_t     n_in_flight; /* requests submitted and not yet released */
         void (*on_unused)(struct model *model);
         void                *owner; /* the loader's */
@@ -47,6 +52,11 @@ struct model {
 
 static inline void model_ref(struct model *model) {
         ref_get(&model->ref);
+}
+
+/* No scheduler: it is still being loaded. */
+static inline bool model_has_sequences(const struct model *model) {
+        return model->scheduler != NULL && model->scheduler->sequences != NULL;
 }
 
 static inline void model_unref(struct model *model) {

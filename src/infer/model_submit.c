@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "infer/model.h"
+#include "infer/model_line.h"
 #include "infer/request.h"
 #include "infer/request_check.h"
 #include "infer/trace.h"
@@ -30,13 +31,34 @@ static struct error *begin_flow(struct request *req) {
         return NULL;
 }
 
-struct error *model_submit(struct request *req) {
+/* The request's model has it, as far as the model's configuration allows. */
+static struct error *submit_prepared(struct request *req) {
         struct model *model = req->model;
+        struct error *err;
+
+        /* Before the scheduler has it: afterwards it may be released and gone at any moment. */
+        atomic_fetch_add_explicit(&model->n_in_flight, 1, memory_order_relaxed);
+        err = model->scheduler->ops->submit(model->scheduler, req);
+        if (UNLIKELY(err != NULL))
+                atomic_fetch_sub_explicit(&model->n_in_flight, 1, memory_order_relaxed);
+        return err;
+}
+
+/* The model was replaced between the look-up and the submission. */
+static COLD struct error *submit_elsewhere(struct request *req) {
+        TRY(model_line_route(req));
+        TRY(request_prepare(req));
+        return submit_prepared(req);
+}
+
+struct error *model_submit(struct request *req) {
         struct error *err;
 
         /* The program submits it again before it has it back. */
         if (UNLIKELY(request_is_in_use(req)))
                 return model_submit_in_use();
+        if (UNLIKELY(atomic_load_explicit(&req->model->is_routed, memory_order_acquire)))
+                TRY(model_line_route(req));
         req->times.request_start_ns = clock_now_ns();
         if (UNLIKELY(req->trace != NULL))
                 trace_report(req->trace, TRACE_REQUEST_START, req->times.request_start_ns);
@@ -44,10 +66,8 @@ struct error *model_submit(struct request *req) {
         TRY(begin_flow(req));
         if (UNLIKELY(req->trace != NULL))
                 report_queued(req);
-        /* Before the scheduler has it: afterwards it may be released and gone at any moment. */
-        atomic_fetch_add_explicit(&model->n_in_flight, 1, memory_order_relaxed);
-        err = model->scheduler->ops->submit(model->scheduler, req);
-        if (UNLIKELY(err != NULL))
-                atomic_fetch_sub_explicit(&model->n_in_flight, 1, memory_order_relaxed);
+        err = submit_prepared(req);
+        if (UNLIKELY(err != NULL) && err == model_line_retired())
+                err = submit_elsewhere(req);
         return err;
 }

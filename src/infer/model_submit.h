@@ -14,7 +14,8 @@
 
 struct request;
 
-/* Errors of request_prepare() and of the scheduler; "the request is in use ...". */
+/* To the load of the model that the request is for, see infer/model_line.h. Errors of
+ * request_prepare(), of the scheduler and of model_line_route(); "the request is in use ...". */
 struct error *model_submit(struct request *req) NODISCARD;
 
 /* The request is with an inference that has not released it: not even its id may be read. */

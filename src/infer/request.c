@@ -227,13 +227,11 @@ struct error *request_limit_responses(struct request *req, const struct response
 }
 
 void request_cancel(struct request *req) {
-        struct scheduler *scheduler = req->model->scheduler;
-
         /* Both sequentially consistent: a scheduler that is just taking the request writes the
-         * state, then reads the flag. */
+         * state, then reads the flag. Until then the request may be bound to another model. */
         response_flow_cancel(req->flow);
-        if (scheduler != NULL && atomic_load(&req->state) == REQUEST_PENDING)
-                scheduler->ops->cancel(scheduler, req);
+        if (atomic_load(&req->state) == REQUEST_PENDING)
+                req->model->scheduler->ops->cancel(req->model->scheduler, req);
 }
 
 bool request_is_cancelled(const struct request *req) {

@@ -182,7 +182,8 @@ struct request {
         bool                     has_spares;
         bool                     is_not_kept; /* see NESO_InferenceRequestSetCacheable() */
         bool                     is_inner;    /* made by the server: see infer/inner_request.h */
-        bool                     has_sequence;
+        bool                     has_sequence : 1; /* bits: a plain request has six lines */
+        bool                     has_version : 1;  /* the client asked for this one, not for any */
         struct requested_output *first_output; /* none = all of the model's */
         struct parameter_list    parameters;
         struct correlation_id    correlation;
@@ -207,6 +208,9 @@ static inline bool request_is_null(const struct request *req) {
 /* Takes a reference to the model. NULL when memory is short. */
 struct request *request_new(struct model *model);
 void            request_free(struct request *req);
+
+/* It is for that model from now on; not while it is in use. On error it is as it was. */
+struct error *request_rebind(struct request *req, struct model *model) NODISCARD;
 
 struct error *request_set_id(struct request *req, const char *id);
 struct error *request_set_correlation_text(struct request *req, const char *text);

@@ -166,6 +166,34 @@ struct error *request_add_input(struct request *req, const char *name, enum data
         return NULL;
 }
 
+/* Names first, which needs memory; then nothing can fail. */
+struct error *request_rebind(struct request *req, struct model *model) {
+        struct model *old = req->model;
+        uint32_t      at = 0;
+
+        for (struct request_input *in = req->first_input; in != NULL; in = in->next) {
+                const struct model_io *io = in->io;
+
+                if (io == NULL || model_io_find_input(model->io, str_of(in->name), 0) != NULL)
+                        continue;
+                in->io = NULL;
+                if (!set_name(req, in, str_of(in->name))) {
+                        in->io = io;
+                        return too_large(req);
+                }
+                in->io = io;
+        }
+        for (struct request_input *in = req->first_input; in != NULL; in = in->next) {
+                in->io = model_io_find_input(model->io, str_of(in->name), at++);
+                if (in->io != NULL)
+                        in->name = in->io->name;
+        }
+        model_ref(model);
+        req->model = model;
+        model_unref(old);
+        return NULL;
+}
+
 struct error *request_add_raw_input(struct request *req, const char *name) {
         struct request_input *in;
 

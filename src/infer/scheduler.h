@@ -42,8 +42,24 @@ struct scheduler_ops {
         void (*free)(struct scheduler *s);
 };
 
+/* What a scheduler with sequences can do besides; any thread, holding no lock. */
+struct sequence_ops {
+        /* The request's id is that of a live sequence. */
+        bool (*knows)(struct scheduler *s, const struct request *req);
+        /* That sequence, if there is one, has no more requests: its id begins another one elsewhere. */
+        void (*forget)(struct scheduler *s, const struct request *req);
+        /* From now on submit() answers model_line_retired() to what would begin a sequence. Calls
+         * model_line_leave() once when the last sequence has ended, now or later. */
+        void (*retire)(struct scheduler *s);
+        /* From now on a sequence without requests ends, however short it has been idle. */
+        void (*hurry)(struct scheduler *s);
+        /* How many are live. */
+        uint64_t (*count)(struct scheduler *s);
+};
+
 struct scheduler {
         const struct scheduler_ops *ops;
+        const struct sequence_ops  *sequences; /* NULL: it has none */
         struct response_order      *order; /* the scheduler's; NULL unless preserve_ordering */
         bool                        may_reschedule; /* released() takes RESCHEDULE */
 };

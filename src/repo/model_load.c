@@ -9,6 +9,7 @@
 #include "config/config_check.h"
 #include "config/config_normalize.h"
 #include "config/labels.h"
+#include "infer/model_line.h"
 #include "infer/request_shape.h"
 #include "repo/agent_list.h"
 #include "repo/loaded_model.h"
@@ -34,6 +35,7 @@ static void end_parts(struct loaded_model *l) {
         model_config_free(m->config);
         agent_list_unref(l->agents);
         override_files_unref(l->override);
+        model_line_unref(m->line);
         free(l->settled);
         cond_done(&l->checked);
         mutex_done(&l->lock);

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "infer/model.h"
+#include "infer/model_line.h"
 #include "repo/loader_crew.h"
 #include "repo/model_runner.h"
 #include "repo/override.h"
@@ -259,6 +260,43 @@ size_t repo_ready_models(struct repo *r, const char *name, struct model ***ret) 
         return found.n_models;
 }
 
+/* All loads of all models, those that have retired included. */
+static void add_lines_locked(struct model_refs *to, struct repo *r) {
+        for (size_t i = 0; i < r->table.n_entries; i++) {
+                struct model **models;
+                size_t         n = model_line_list(r->table.sorted[i]->line, &models);
+
+                to->models = mem_realloc(to->models,
+                                         (to->n_models + n + 1) * sizeof(struct model *));
+                memcpy(to->models + to->n_models, models, n * sizeof(struct model *));
+                to->n_models += n;
+                free(models);
+        }
+}
+
+void repo_hurry_sequences(struct repo *r) {
+        struct model_refs all = { 0 };
+
+        mutex_lock(&r->table.lock);
+        add_lines_locked(&all, r);
+        mutex_unlock(&r->table.lock);
+        for (size_t i = 0; i < all.n_models; i++) {
+                struct scheduler *s = all.models[i]->scheduler;
+
+                if (model_has_sequences(all.models[i]))
+                        s->sequences->hurry(s);
+                model_unref(all.models[i]);
+        }
+        free(all.models);
+}
+
+static uint64_t count_in_flight(const struct model *model) {
+        struct scheduler *s = model->scheduler;
+
+        return model_has_sequences(model) ? s->sequences->count(s)
+                                          : atomic_load(&model->n_in_flight);
+}
+
 uint64_t repo_count_in_flight(struct repo *r,
                               void (*each)(const struct model *m, uint64_t n, void *userp),
                               void *userp) {
@@ -267,7 +305,7 @@ uint64_t repo_count_in_flight(struct repo *r,
         uint64_t       n_busy = 0;
 
         for (size_t i = 0; i < n; i++) {
-                uint64_t in_flight = atomic_load(&models[i]->n_in_flight);
+                uint64_t in_flight = count_in_flight(models[i]);
 
                 if (in_flight > 0) {
                         n_busy++;

@@ -118,6 +118,10 @@ void repo_unload_all(struct repo *r);
  * namespace must be provided to resolve ambiguity." when several have. */
 struct error *repo_get(struct repo *r, const char *name, int64_t version, struct model **ret)
         NODISCARD;
+/* The same for a request; without such a model, one that was replaced or unloaded and has live
+ * sequences: the request may be the next one of such a sequence. */
+struct error *repo_get_for_request(struct repo *r, const char *name, int64_t version,
+                                   struct model **ret) NODISCARD;
 /* The same for models that ask for others, as the steps of ensembles do: the one in this namespace
  * when there is one, else as above. */
 struct error *repo_get_near(struct repo *r, const struct model_key *key, int64_t version,
@@ -164,6 +168,9 @@ size_t repo_ready_versions(struct repo *r, const struct model_key *key, int64_t 
  * and version; owned by the caller. */
 size_t repo_ready_models(struct repo *r, const char *name, struct model ***ret);
 
-/* Models that are in flight, for the log of a shutdown. */
+/* From now on sequences end as soon as they have no requests, those of models that were replaced or
+ * unloaded as well. */
+void repo_hurry_sequences(struct repo *r);
+/* Models that have requests in flight or live sequences, and how many, for the log of a shutdown. */
 uint64_t repo_count_in_flight(struct repo *r, void (*each)(const struct model *m, uint64_t n, void *userp),
                               void *userp);

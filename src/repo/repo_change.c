@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/model.h"
+#include "infer/model_line.h"
 #include "repo/agent_list.h"
 #include "repo/loaded_model.h"
 #include "repo/loader_pool.h"
@@ -287,6 +288,8 @@ static void take_over(struct change *c, const struct model_source *source,
         struct model     **old;
         size_t             n_old;
 
+        for (size_t i = 0; i < c->n_loads; i++)
+                model_line_join(e->line, c->loads[i].model);
         mutex_lock(&c->repo->table.lock);
         old = swap_locked(c, &n_old);
         old_agents = e->agents;
@@ -303,8 +306,10 @@ static void take_over(struct change *c, const struct model_source *source,
         e->sent_config = mem_strdup(source->config_json);
         e->sent_over = source->config_mark;
         mutex_unlock(&c->repo->table.lock);
-        for (size_t i = 0; i < n_old; i++)
+        for (size_t i = 0; i < n_old; i++) {
+                model_line_retire(old[i]);
                 model_hide(old[i]);
+        }
         for (size_t i = 0; i < c->n_loads; i++)
                 model_publish(c->loads[i].model);
         agent_list_complete(c->files.agents);
@@ -408,6 +413,7 @@ void repo_change_unload(struct repo *r, struct repo_entry *e) {
         agent_list_unload(agents);
         for (size_t i = 0; i < n; i++) {
                 log_info("unloading: %s:%lld", e->label, (long long)old[i]->version);
+                model_line_retire(old[i]);
                 model_hide(old[i]);
                 model_unref(old[i]);
         }

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "infer/model.h"
+#include "infer/model_line.h"
 #include "repo/model_runner.h"
 #include "repo/repo_inside.h"
 
@@ -121,6 +122,25 @@ struct error *repo_get(struct repo *r, const char *name, int64_t version, struct
         MUTEX_GUARD(&r->table.lock);
         TRY(resolve_locked(r, name, &e));
         return get_version_locked(e, version, ret);
+}
+
+struct error *repo_get_for_request(struct repo *r, const char *name, int64_t version,
+                                   struct model **ret) {
+        struct error *err = repo_get(r, name, version, ret);
+        struct model *retired = NULL;
+
+        if (LIKELY(err == NULL))
+                return NULL;
+        mutex_lock(&r->table.lock);
+        for (struct repo_entry *e = repo_table_first_locked(&r->table, name);
+             e != NULL && retired == NULL; e = e->next)
+                retired = model_line_find_retired(e->line, version);
+        mutex_unlock(&r->table.lock);
+        if (retired == NULL)
+                return err;
+        error_free(err);
+        *ret = retired;
+        return NULL;
 }
 
 struct error *repo_get_near(struct repo *r, const struct model_key *key, int64_t version,

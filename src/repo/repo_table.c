@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "infer/model.h"
+#include "infer/model_line.h"
 #include "repo/agent_list.h"
 #include "repo/listed_model.h"
 #include "repo/model_mark.h"
@@ -71,6 +72,7 @@ static void entry_free(struct repo_entry *e) {
         free(e->essence);
         free(e->sent_config);
         agent_list_unref(e->agents);
+        model_line_unref(e->line);
         model_mark_free(e->mark);
         model_mark_free(e->seen);
         model_mark_free(e->tried);
@@ -113,6 +115,7 @@ static struct repo_entry *entry_new(const struct model_key *key, const char *dir
         e->label = model_key_label(key);
         e->directory = mem_strdup(directory);
         e->repository = mem_strdup(repository);
+        e->line = model_line_new();
         return e;
 }
 

@@ -19,6 +19,7 @@
 #include "repo/repo.h"
 
 struct listed_model;
+struct model_line;
 struct repo_table;
 
 struct repo_version {
@@ -54,6 +55,7 @@ struct repo_entry {
         struct model_mark   *mark;      /* owned; of the files that serve; NULL = none */
         struct model_mark   *seen;      /* owned; by the last poll; NULL = no directory */
         struct model_mark   *tried;     /* owned; that failed to load; NULL = none did */
+        struct model_line   *line;      /* ref; of all its loads that sequences may belong to */
         struct repo_version *versions;  /* owned; ascending */
         size_t               n_versions;
 

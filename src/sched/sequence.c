@@ -8,6 +8,7 @@
 #include "config/batch_policy.h"
 #include "config/model_config.h"
 #include "infer/model.h"
+#include "infer/model_line.h"
 #include "infer/request.h"
 #include "infer/submitter.h"
 #include "sched/policy.h"
@@ -46,6 +47,8 @@ struct sequence_scheduler {
         unsigned                   n_leaving;
         uint64_t                   timer_due_ns;
         bool                       is_draining;
+        bool                       has_retired; /* begins no sequences; see infer/model_line.h */
+        bool                       has_left;    /* the last one has ended since */
 };
 
 _Static_assert((int)N_SEQUENCE_ENDS == (int)N_SEQUENCE_REASONS, "each reason has a counter");
@@ -133,6 +136,22 @@ static void leave_locked(struct sequence_scheduler *s) {
         mutex_unlock(&s->lock);
 }
 
+static uint64_t count_live_locked(const struct sequence_scheduler *s) {
+        return s->table.n_active + s->table.n_backlog;
+}
+
+/* Releases the lock, and does what follows from an event. Without a request or sequence that is left,
+ * the scheduler may be gone afterwards. */
+static void leave_and_follow(struct sequence_scheduler *s, struct sequence_outcome *out) {
+        bool leaves = UNLIKELY(s->has_retired) && !s->has_left && count_live_locked(s) == 0;
+
+        s->has_left |= leaves;
+        leave_locked(s);
+        follow(s, out);
+        if (UNLIKELY(leaves))
+                model_line_leave(s->model);
+}
+
 static void on_timer(struct timer *t) {
         struct sequence_scheduler *s = CONTAINER_OF(t, struct sequence_scheduler, timer);
         struct sequence_outcome    out;
@@ -141,8 +160,7 @@ static void on_timer(struct timer *t) {
         mutex_lock(&s->lock);
         s->timer_due_ns = CLOCK_NEVER;
         sequence_table_expire(&s->table, clock_now_ns(), &out);
-        leave_locked(s);
-        follow(s, &out);
+        leave_and_follow(s, &out);
 }
 
 /* ---- submit ---------------------------------------------------------------------------------- */
@@ -174,9 +192,13 @@ static struct error *check(const struct sequence_scheduler *s, const struct requ
 /* Sequences that are live go on. */
 static struct error *check_draining_locked(const struct sequence_scheduler *s,
                                            const struct request *req, enum sequence_origin origin) {
-        if (LIKELY(!s->is_draining) || req->is_inner)
+        if (LIKELY(!s->is_draining && !s->has_retired))
                 return NULL;
         if (origin == SEQUENCE_OF_CLIENT && (req->flags & REQUEST_SEQUENCE_START) == 0)
+                return NULL;
+        if (s->has_retired)
+                return model_line_retired();
+        if (req->is_inner)
                 return NULL;
         return error_new(ERR_UNAVAILABLE, "Server is stopping, scheduler for model has stopped "
                                           "accepting new inference requests");
@@ -230,6 +252,7 @@ static struct error *sequence_submit(struct scheduler *base, struct request *req
         enum sequence_origin       origin;
         struct sequence_outcome    out;
         struct error              *err;
+        bool                       is_held;
         AUTO_CHARS                 conflict = NULL;
 
         TRY(check(s, req, &origin));
@@ -247,11 +270,11 @@ static struct error *sequence_submit(struct scheduler *base, struct request *req
                 conflict = print_conflict(s, req);
         if (out.ready.first == NULL)
                 wait_locked(s, req, now_ns, &out);
-        leave_locked(s);
+        is_held = atomic_load_explicit(&s->is_held, memory_order_relaxed);
+        leave_and_follow(s, &out);
         if (UNLIKELY(conflict != NULL))
                 log_warn("%s", conflict);
-        follow(s, &out);
-        if (UNLIKELY(atomic_load_explicit(&s->is_held, memory_order_relaxed)))
+        if (UNLIKELY(is_held))
                 stop_holding(s);
         return NULL;
 }
@@ -268,8 +291,7 @@ static void sequence_cancel(struct scheduler *base, struct request *req) {
         if (!sequence_table_cancel(&s->table, req, clock_now_ns(), &out) && req->has_sequence &&
             req->sequence != NULL)
                 engine = engine_of(req);
-        leave_locked(s);
-        follow(s, &out);
+        leave_and_follow(s, &out);
         if (engine != NULL)
                 engine->ops->cancel(engine, req);
 }
@@ -301,8 +323,7 @@ static bool sequence_released(struct scheduler *base, struct request *req, uint3
         sequence_outcome_init(&out);
         mutex_lock(&s->lock);
         sequence_table_released(&s->table, req, was_run, clock_now_ns(), &out);
-        leave_locked(s);
-        follow(s, &out);
+        leave_and_follow(s, &out);
         return false;
 }
 
@@ -392,8 +413,7 @@ static struct error *sequence_add(struct scheduler *base, struct executor *execu
         in->place = sequence_table_add_place(&s->table, in, &out);
         if (s->counts != NULL)
                 atomic_fetch_add(&s->counts->n_slots, s->table.n_slots);
-        leave_locked(s);
-        follow(s, &out);
+        leave_and_follow(s, &out);
         return NULL;
 }
 
@@ -430,6 +450,55 @@ static void sequence_drain(struct scheduler *base) {
         s->is_draining = true;
 }
 
+static bool sequence_knows(struct scheduler *base, const struct request *req) {
+        struct sequence_scheduler *s = self_of(base);
+
+        MUTEX_GUARD(&s->lock);
+        return sequence_table_knows(&s->table, req);
+}
+
+static void sequence_forget(struct scheduler *base, const struct request *req) {
+        struct sequence_scheduler *s = self_of(base);
+        struct sequence_outcome    out;
+        AUTO_CHARS                 conflict = NULL;
+
+        sequence_outcome_init(&out);
+        mutex_lock(&s->lock);
+        if (sequence_table_forget(&s->table, req, &out))
+                conflict = print_conflict(s, req);
+        leave_and_follow(s, &out);
+        if (conflict != NULL)
+                log_warn("%s", conflict);
+}
+
+static void sequence_retire(struct scheduler *base) {
+        struct sequence_scheduler *s = self_of(base);
+        struct sequence_outcome    out;
+
+        sequence_outcome_init(&out);
+        mutex_lock(&s->lock);
+        s->has_retired = true;
+        leave_and_follow(s, &out);
+}
+
+static void sequence_hurry(struct scheduler *base) {
+        struct sequence_scheduler *s = self_of(base);
+        struct sequence_outcome    out;
+
+        sequence_outcome_init(&out);
+        mutex_lock(&s->lock);
+        s->table.idle_ns = 0;
+        sequence_table_expire(&s->table, clock_now_ns(), &out);
+        leave_and_follow(s, &out);
+}
+
+static uint64_t sequence_count(struct scheduler *base) {
+        struct sequence_scheduler *s = self_of(base);
+
+        MUTEX_GUARD(&s->lock);
+        return count_live_locked(s);
+}
+
 static void sequence_free(struct scheduler *base) {
         struct sequence_scheduler *s = self_of(base);
 
@@ -464,6 +533,14 @@ static void open_slot(struct sequence_table *t, void *room) {
 
         sequence_controls_init_room(s->controls, room);
 }
+
+static const struct sequence_ops life_ops = {
+        .knows = sequence_knows,
+        .forget = sequence_forget,
+        .retire = sequence_retire,
+        .hurry = sequence_hurry,
+        .count = sequence_count,
+};
 
 /* `direct`: as many as a batch has; `oldest`: as configured. */
 static uint32_t count_slots(const Inference__ModelConfig *pb, bool is_oldest) {
@@ -518,6 +595,7 @@ struct error *sched_sequence_new(const struct sched_setup *setup, struct schedul
         struct error              *err;
 
         s->base.ops = &sequence_ops;
+        s->base.sequences = &life_ops;
         s->model = setup->model;
         s->timers = setup->timers;
         s->limiter = setup->limiter;

@@ -293,6 +293,19 @@ bool sequence_table_knows(const struct sequence_table *t, const struct request *
         return find(t, req, &hash) != NULL;
 }
 
+bool sequence_table_forget(struct sequence_table *t, const struct request *req,
+                           struct sequence_outcome *out) {
+        uint64_t         hash;
+        struct sequence *seq = find(t, req, &hash);
+
+        if (seq == NULL)
+                return false;
+        forget_id(t, seq);
+        if (seq->running == NULL && seq->n_waiting == 0)
+                end_sequence(t, seq, seq->reason, out);
+        return true;
+}
+
 static struct sequence *begin(struct sequence_table *t, const struct request *req,
                               enum sequence_origin origin, uint64_t hash, uint64_t now_ns) {
         static const struct correlation_id none;

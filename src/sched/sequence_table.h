@@ -151,6 +151,9 @@ struct error *sequence_table_push(struct sequence_table *t, struct request *req,
                                   struct sequence_outcome *out) NODISCARD;
 /* True when the id of the request is that of a live sequence. */
 bool sequence_table_knows(const struct sequence_table *t, const struct request *req);
+/* That sequence, if there is one, ends after the requests that it has. False: there is none. */
+bool sequence_table_forget(struct sequence_table *t, const struct request *req,
+                           struct sequence_outcome *out);
 
 /* A request that was `ready` ended. `was_run`: false: it was cancelled before an instance had it. */
 void sequence_table_released(struct sequence_table *t, struct request *req, bool was_run,

@@ -215,40 +215,61 @@ static void log_in_flight(const struct model *m, uint64_t n, void *userp) {
                  (long long)m->version, (unsigned long long)n);
 }
 
-/* Waits for the models to end, a log line each second. */
-static struct error *wait_for_models(struct server *s, uint64_t deadline_ns) {
+/* Ends what live sequences would go on waiting for. */
+static void end_sequences(struct server *s) {
+        log_info("The exit timeout is nearly over: sequences without requests end");
+        repo_hurry_sequences(s->repo);
+}
+
+/* Waits for the models to end, a log line each second; from `hurry_ns` on not for sequences. */
+static struct error *wait_for_models(struct server *s, uint64_t deadline_ns, uint64_t hurry_ns) {
         uint64_t now_ns;
         uint32_t n_live;
 
         while ((n_live = reaper_wait(s->reaper, 0)) > 0) {
                 now_ns = clock_now_ns();
+                if (now_ns >= hurry_ns) {
+                        end_sequences(s);
+                        hurry_ns = CLOCK_NEVER;
+                }
                 if (now_ns >= deadline_ns)
                         return error_new(ERR_INTERNAL,
                                          "Exit timeout expired. Exiting immediately.");
                 log_info("Timeout %llu: Found %u live models and 0 in-flight non-inference requests",
                          (unsigned long long)((deadline_ns - now_ns) / NS_PER_S), n_live);
-                reaper_wait(s->reaper, MIN(now_ns + NS_PER_S, deadline_ns));
+                reaper_wait(s->reaper, MIN(now_ns + NS_PER_S, MIN(deadline_ns, hurry_ns)));
         }
         return NULL;
+}
+
+/* Changes under way: an update of instances may wait for the sequences of those that go. */
+static struct error *stop_changes(struct server *s, uint64_t deadline_ns, uint64_t hurry_ns) {
+        if (repo_stop_changes(s->repo, hurry_ns) == 0)
+                return NULL;
+        end_sequences(s);
+        if (repo_stop_changes(s->repo, deadline_ns) == 0)
+                return NULL;
+        return error_new(ERR_INTERNAL, "Exit timeout expired. Exiting immediately.");
 }
 
 struct error *server_stop(struct server *s) {
         uint32_t timeout_s = atomic_load(&s->exit_timeout_s);
         uint64_t deadline_ns = clock_now_ns() + timeout_s * NS_PER_S;
+        /* Models need some of the time to end. */
+        uint64_t hurry_ns = deadline_ns - MIN(NS_PER_S, timeout_s * NS_PER_S / 2);
 
         if (atomic_exchange(&s->state, SERVER_EXITING) == SERVER_EXITING &&
             reaper_wait(s->reaper, 0) == 0)
                 return NULL; /* stopped before */
         notice_announce(&s->ready);
         log_info("Waiting for in-flight requests to complete.");
-        if (repo_stop_changes(s->repo, deadline_ns) > 0)
-                return error_new(ERR_INTERNAL, "Exit timeout expired. Exiting immediately.");
+        TRY(stop_changes(s, deadline_ns, hurry_ns));
         repo_stop_all(s->repo);
         log_info("Timeout %u: Found %llu model versions that have in-flight inferences", timeout_s,
                  (unsigned long long)repo_count_in_flight(s->repo, log_in_flight, NULL));
         log_info("All models are stopped, unloading models");
         repo_unload_all(s->repo);
-        return wait_for_models(s, deadline_ns);
+        return wait_for_models(s, deadline_ns, hurry_ns);
 }
 
 void server_free(struct server *s) {
@@ -310,4 +331,25 @@ struct error *server_get_model(struct server *s, const char *name, int64_t versi
         if (UNLIKELY(reserve_is_short()))
                 return server_no_memory();
         return repo_get(s->repo, name, version, ret);
+}
+
+struct error *server_get_model_for_request(struct server *s, const char *name, int64_t version,
+                                           struct model **ret) {
+        int         state = atomic_load_explicit(&s->state, memory_order_relaxed);
+        AUTO_ERROR  err = NULL;
+
+        if (UNLIKELY(state != SERVER_READY && state != SERVER_EXITING))
+                return not_ready();
+        if (UNLIKELY(reserve_is_short()))
+                return server_no_memory();
+        err = repo_get_for_request(s->repo, name, version, ret);
+        if (LIKELY(state == SERVER_READY))
+                return STEAL(err);
+        if (err != NULL)
+                return not_ready();
+        if (!model_has_sequences(*ret) && !atomic_load(&(*ret)->is_routed)) {
+                model_unref(*ret);
+                return not_ready();
+        }
+        return NULL;
 }

@@ -63,8 +63,9 @@ struct server {
 /* Blocks until the models are loaded. With exit_on_error, a model that failed is an error: INTERNAL
  * "failed to load all models"; without it a server that can read no repository is FAILED. */
 struct error *server_new(const struct server_options *options, struct server **ret) NODISCARD;
-/* Refuses new requests, waits for those in flight up to the exit timeout, unloads all models.
- * INTERNAL "Exit timeout expired. Exiting immediately." when it took longer. */
+/* Refuses new requests and sequences, waits for those in flight up to the exit timeout, unloads all
+ * models. Live sequences go on until they end, or the exit timeout is nearly over. INTERNAL "Exit
+ * timeout expired. Exiting immediately." when it took longer. */
 struct error *server_stop(struct server *s) NODISCARD;
 void          server_free(struct server *s);
 
@@ -75,18 +76,23 @@ struct error *server_check_serving(const struct server *s) NODISCARD;
 /* The same for what is answered while the server exits, too: refused when it is FAILED alone. */
 struct error *server_check_started(const struct server *s) NODISCARD;
 
-/* A request against its model, then to its scheduler. The caller keeps it on error. */
+/* A request against its model, then to its scheduler. The caller keeps it on error. While the server
+ * exits, only requests of live sequences are taken. */
 struct error *server_infer(struct server *s, struct request *req) NODISCARD;
 /* The same with a trace, which is taken whatever happens: on error it is released at once. Only
  * one that another inference holds is left alone. */
 struct error *server_infer_traced(struct server *s, struct request *req, struct trace *t) NODISCARD;
 
-/* A new reference. UNAVAILABLE "Server not ready" before and after the server's life. */
 /* Static, for when the memory of the process is used up. */
 struct error *server_no_memory(void);
 
+/* A new reference. UNAVAILABLE "Server not ready" before and after the server's life. */
 struct error *server_get_model(struct server *s, const char *name, int64_t version,
                                struct model **ret) NODISCARD;
+/* The same for a request, which may be the next one of a live sequence: see repo_get_for_request().
+ * While the server exits, of models with sequences only. */
+struct error *server_get_model_for_request(struct server *s, const char *name, int64_t version,
+                                           struct model **ret) NODISCARD;
 
 /* JSON for the management protocols; *ret is the caller's. version -1 = the latest. */
 struct error *server_metadata(struct server *s, struct message **ret) NODISCARD;

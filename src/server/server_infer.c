@@ -1,17 +1,46 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "server/server.h"
 
+#include "infer/model.h"
+#include "infer/model_line.h"
 #include "infer/model_submit.h"
 #include "infer/request.h"
 #include "infer/trace.h"
+#include "repo/repo.h"
+
+/* Live sequences go on while the server exits. */
+static bool is_welcome(const struct server *s, struct request *req) {
+        int state = atomic_load_explicit(&s->state, memory_order_relaxed);
+
+        return LIKELY(state == SERVER_READY) ||
+               (state == SERVER_EXITING && !request_is_in_use(req) && model_line_continues(req));
+}
+
+/* Its model was unloaded, and the request is not the next one of a live sequence: the answer is that
+ * of the look-up. */
+static COLD struct error *unloaded(struct server *s, const struct request *req) {
+        struct model *model;
+        struct error *err = repo_get(s->repo, req->model->name,
+                                     req->has_version ? req->model->version : -1, &model);
+
+        if (err != NULL)
+                return err;
+        model_unref(model); /* loaded again, right now */
+        return model_line_retired();
+}
 
 struct error *server_infer(struct server *s, struct request *req) {
-        if (UNLIKELY(atomic_load_explicit(&s->state, memory_order_relaxed) != SERVER_READY))
+        struct error *err;
+
+        if (UNLIKELY(!is_welcome(s, req)))
                 return error_new(ERR_UNAVAILABLE, "Server not ready");
         if (req->on_response == NULL || req->on_release == NULL)
                 return request_error(req, ERR_INVALID_ARG,
                                      "release and response callbacks must be set before inference");
-        return model_submit(req);
+        err = model_submit(req);
+        if (UNLIKELY(err != NULL) && err == model_line_retired())
+                err = unloaded(s, req);
+        return err;
 }
 
 /* A trace that never came to an inference goes back to its program. */

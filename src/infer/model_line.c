@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "infer/model_line.h"
+
+#include "base/lock.h"
+#include "base/mem.h"
+#include "infer/model.h"
+#include "infer/request.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+struct line_member {
+        struct model *model;  /* kept by the repository, or with has_retired by a reference */
+        uint64_t      serial; /* in order of joining, from 1 */
+        bool          has_retired;
+};
+
+struct model_line {
+        struct ref ref;
+
+        struct mutex        lock;    /* rank LOCK_LINE; guards everything below */
+        struct line_member *members; /* owned; in order of joining */
+        size_t              n_members;
+        uint64_t            n_joined;
+};
+
+struct model_line *model_line_new(void) {
+        struct model_line *line = mem_zalloc(sizeof(*line));
+
+        ref_init(&line->ref);
+        mutex_init(&line->lock, LOCK_LINE);
+        return line;
+}
+
+struct model_line *model_line_ref(struct model_line *line) {
+        ref_get(&line->ref);
+        return line;
+}
+
+void model_line_unref(struct model_line *line) {
+        if (line == NULL || !ref_put(&line->ref))
+                return;
+        free(line->members);
+        mutex_done(&line->lock);
+        free(line);
+}
+
+struct error *model_line_retired(void) {
+        static struct error retired =
+                ERROR_STATIC(ERR_UNAVAILABLE, "the model is being unloaded and begins no more "
+                                              "sequences");
+
+        return &retired;
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+/* Which of them have to look around at each request: all, when there are several and sequences. */
+static void set_flags_locked(struct model_line *line) {
+        bool any = false;
+
+        for (size_t i = 0; i < line->n_members; i++)
+                any = any || model_has_sequences(line->members[i].model);
+        for (size_t i = 0; i < line->n_members; i++) {
+                const struct line_member *m = &line->members[i];
+
+                atomic_store(&m->model->is_routed, m->has_retired || (any && line->n_members > 1));
+        }
+}
+
+static struct line_member *find_locked(struct model_line *line, const struct model *model) {
+        for (size_t i = 0; i < line->n_members; i++)
+                if (line->members[i].model == model)
+                        return &line->members[i];
+        return NULL;
+}
+
+static void remove_locked(struct model_line *line, struct line_member *m) {
+        memmove(m, m + 1, (size_t)(&line->members[line->n_members] - (m + 1)) * sizeof(*m));
+        line->n_members--;
+        set_flags_locked(line);
+}
+
+void model_line_join(struct model_line *line, struct model *model) {
+        MUTEX_GUARD(&line->lock);
+        model->line = model_line_ref(line);
+        line->members = mem_realloc(line->members, (line->n_members + 1) * sizeof(*line->members));
+        line->members[line->n_members++] =
+                (struct line_member){ .model = model, .serial = ++line->n_joined };
+        set_flags_locked(line);
+}
+
+void model_line_retire(struct model *model) {
+        struct model_line  *line = model->line;
+        struct line_member *m;
+        bool                keeps = model_has_sequences(model);
+
+        mutex_lock(&line->lock);
+        m = find_locked(line, model);
+        if (keeps) {
+                model_ref(model); /* until model_line_leave() */
+                m->has_retired = true;
+                atomic_store(&model->has_retired, true);
+                set_flags_locked(line);
+        } else {
+                remove_locked(line, m);
+        }
+        mutex_unlock(&line->lock);
+        if (keeps)
+                model->scheduler->sequences->retire(model->scheduler);
+}
+
+void model_line_leave(struct model *model) {
+        struct model_line *line = model->line;
+
+        mutex_lock(&line->lock);
+        remove_locked(line, find_locked(line, model));
+        mutex_unlock(&line->lock);
+        model_unref(model);
+}
+
+struct model *model_line_find_retired(struct model_line *line, int64_t version) {
+        MUTEX_GUARD(&line->lock);
+        for (size_t i = line->n_members; i > 0; i--) {
+                struct line_member *m = &line->members[i - 1];
+
+                if (!m->has_retired || (version != -1 && m->model->version != version))
+                        continue;
+                model_ref(m->model);
+                return m->model;
+        }
+        return NULL;
+}
+
+size_t model_line_list(struct model_line *line, struct model ***ret) {
+        MUTEX_GUARD(&line->lock);
+        *ret = mem_zalloc((line->n_members + 1) * sizeof(struct model *));
+        for (size_t i = 0; i < line->n_members; i++) {
+                (*ret)[i] = line->members[i].model;
+                model_ref((*ret)[i]);
+        }
+        return line->n_members;
+}
+
+/* ---- which of them a request is for ---------------------------------------------------------- */
+
+static bool has_id(const struct request *req) {
+        return req->correlation.text != NULL ? *req->correlation.text != '\0'
+                                             : req->correlation.number != 0;
+}
+
+static bool begins_sequence(const struct request *req) {
+        return (req->flags & REQUEST_SEQUENCE_START) != 0 || !has_id(req);
+}
+
+static bool model_knows(struct model *model, const struct request *req) {
+        return model_has_sequences(model) &&
+               model->scheduler->sequences->knows(model->scheduler, req);
+}
+
+/* The member that joined last before *at, of the version that the request asks for, if it asks for
+ * one. A new reference; NULL: none. The members may change between two calls. */
+static struct model *next_older(const struct request *req, bool only_retired, uint64_t *at) {
+        struct model_line *line = req->model->line;
+
+        MUTEX_GUARD(&line->lock);
+        for (size_t i = line->n_members; i > 0; i--) {
+                struct line_member *m = &line->members[i - 1];
+
+                if (m->serial >= *at || (only_retired && !m->has_retired) ||
+                    (req->has_version && m->model->version != req->model->version))
+                        continue;
+                *at = m->serial;
+                model_ref(m->model);
+                return m->model;
+        }
+        return NULL;
+}
+
+/* Where the sequence of this request began; a new reference. */
+static struct model *find_knowing(const struct request *req) {
+        uint64_t      at = UINT64_MAX;
+        struct model *model;
+
+        while ((model = next_older(req, false, &at)) != NULL) {
+                if (model_knows(model, req))
+                        return model;
+                model_unref(model);
+        }
+        return NULL;
+}
+
+/* The load that serves: the highest version, of one version there is one. A new reference. */
+static struct model *find_serving(const struct request *req) {
+        struct model_line *line = req->model->line;
+        struct model      *best = NULL;
+
+        MUTEX_GUARD(&line->lock);
+        for (size_t i = 0; i < line->n_members; i++) {
+                struct line_member *m = &line->members[i];
+
+                if (!m->has_retired &&
+                    (!req->has_version || m->model->version == req->model->version) &&
+                    (best == NULL || m->model->version >= best->version))
+                        best = m->model;
+        }
+        if (best != NULL)
+                model_ref(best);
+        return best;
+}
+
+static void end_elsewhere(const struct request *req) {
+        uint64_t      at = UINT64_MAX;
+        struct model *model;
+
+        while ((model = next_older(req, true, &at)) != NULL) {
+                model->scheduler->sequences->forget(model->scheduler, req);
+                model_unref(model);
+        }
+}
+
+/* Takes the reference. */
+static struct error *bind(struct request *req, struct model *model) {
+        struct error *err = NULL;
+
+        if (model != req->model)
+                err = request_rebind(req, model);
+        model_unref(model);
+        return err;
+}
+
+struct error *model_line_route(struct request *req) {
+        bool          has_retired = atomic_load(&req->model->has_retired);
+        struct model *to = NULL;
+
+        if (begins_sequence(req)) {
+                if (has_id(req))
+                        end_elsewhere(req);
+                if (!has_retired)
+                        return NULL;
+        } else {
+                if (model_knows(req->model, req))
+                        return NULL;
+                to = find_knowing(req);
+        }
+        if (to == NULL && has_retired)
+                to = find_serving(req);
+        if (to == NULL)
+                return has_retired ? model_line_retired() : NULL;
+        return bind(req, to);
+}
+
+bool model_line_continues(struct request *req) {
+        struct model *model;
+
+        if (begins_sequence(req))
+                return false;
+        if (model_knows(req->model, req))
+                return true;
+        if (!atomic_load(&req->model->is_routed))
+                return false;
+        model = find_knowing(req);
+        model_unref(model);
+        return model != NULL;
+}
