@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "sched/row_plan.h"
+
+#include "base/mem.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define UNSERVED UINT32_MAX
+
+/* ---- the set of sizes ------------------------------------------------------------------------ */
+
+static int compare_ranges(const void *a, const void *b) {
+        const struct row_range *left = a, *right = b;
+
+        if (left->min_rows != right->min_rows)
+                return left->min_rows < right->min_rows ? -1 : 1;
+        return (left->max_rows > right->max_rows) - (left->max_rows < right->max_rows);
+}
+
+/* Those that overlap or touch become one. */
+static struct error *unite(struct row_plan *p, const struct row_range *ranges, size_t n_ranges) {
+        size_t n = 0;
+
+        assert(n_ranges > 0);
+        p->sizes = try_alloc(n_ranges * sizeof(*p->sizes));
+        if (p->sizes == NULL)
+                return error_new(ERR_UNAVAILABLE, "out of memory for a plan of batch sizes");
+        memcpy(p->sizes, ranges, n_ranges * sizeof(*p->sizes));
+        qsort(p->sizes, n_ranges, sizeof(*p->sizes), compare_ranges);
+        for (size_t i = 1; i < n_ranges; i++) {
+                if (p->sizes[i].min_rows <= p->sizes[n].max_rows + 1)
+                        p->sizes[n].max_rows = MAX(p->sizes[n].max_rows, p->sizes[i].max_rows);
+                else
+                        p->sizes[++n] = p->sizes[i];
+        }
+        p->n_sizes = n + 1;
+        p->max_rows = p->sizes[n].max_rows;
+        assert(p->sizes[0].min_rows > 0 && p->max_rows <= ROW_PLAN_MAX_ROWS);
+        return NULL;
+}
+
+/* ---- the fewest executions ------------------------------------------------------------------- */
+
+/* Where in a window that moves along f the smallest value is, and of equal ones the first: positions
+ * whose values ascend, in a ring. Each position goes in once and comes out once. */
+struct window {
+        uint32_t *ring; /* borrowed */
+        uint32_t  cap;
+        uint32_t  head;
+        uint32_t  n;
+};
+
+static uint32_t window_at(const struct window *w, uint32_t i) {
+        return w->ring[(w->head + i) % w->cap];
+}
+
+static void window_push(struct window *w, const uint32_t *f, uint32_t position) {
+        while (w->n > 0 && f[window_at(w, w->n - 1)] > f[position])
+                w->n--;
+        w->ring[(w->head + w->n) % w->cap] = position;
+        w->n++;
+}
+
+static void window_forget_before(struct window *w, uint32_t position) {
+        while (w->n > 0 && window_at(w, 0) < position) {
+                w->head = (w->head + 1) % w->cap;
+                w->n--;
+        }
+}
+
+/* What computing a plan takes besides the plan. */
+struct planner {
+        uint32_t      *f;       /* owned: the executions that n rows take */
+        struct window *windows; /* owned: one per range of sizes */
+        uint32_t      *rings;   /* owned: of all windows */
+};
+
+static void planner_done(struct planner *b) {
+        free(b->f);
+        free(b->windows);
+        free(b->rings);
+}
+
+static bool planner_init(struct planner *b, const struct row_plan *p) {
+        uint32_t n_rings = 0;
+
+        for (size_t i = 0; i < p->n_sizes; i++)
+                n_rings += p->sizes[i].max_rows - p->sizes[i].min_rows + 1;
+        b->f = try_alloc(((size_t)p->n_planned + 1) * sizeof(*b->f));
+        b->windows = try_zalloc(p->n_sizes * sizeof(*b->windows));
+        b->rings = try_alloc((size_t)n_rings * sizeof(*b->rings));
+        if (b->f == NULL || b->windows == NULL || b->rings == NULL)
+                return false;
+        n_rings = 0;
+        for (size_t i = 0; i < p->n_sizes; i++) {
+                b->windows[i].ring = b->rings + n_rings;
+                b->windows[i].cap = p->sizes[i].max_rows - p->sizes[i].min_rows + 1;
+                n_rings += b->windows[i].cap;
+        }
+        return true;
+}
+
+/* f(n) = 1 + min f(n - s) over the sizes s; of equal ones the largest s, which is the smallest
+ * n - s. */
+static void plan_rows(const struct row_plan *p, struct planner *b, uint32_t n) {
+        uint32_t from = 0;
+
+        b->f[n] = UNSERVED;
+        for (size_t i = 0; i < p->n_sizes; i++) {
+                const struct row_range *range = &p->sizes[i];
+                struct window          *w = &b->windows[i];
+
+                if (range->min_rows > n)
+                        break;
+                window_forget_before(w, n > range->max_rows ? n - range->max_rows : 0);
+                window_push(w, b->f, n - range->min_rows);
+
+                uint32_t at = window_at(w, 0);
+
+                /* Later ranges are larger sizes: they win when equal. */
+                if (b->f[at] != UNSERVED && b->f[at] + 1 <= b->f[n]) {
+                        b->f[n] = b->f[at] + 1;
+                        from = at;
+                }
+        }
+        /* What cannot be served as a whole begins as the most of it that can. */
+        p->first[n] = b->f[n] != UNSERVED ? n - from : p->first[n - 1];
+}
+
+static void plan_all(const struct row_plan *p, struct planner *b) {
+        b->f[0] = 0;
+        p->first[0] = 0;
+        for (uint32_t n = 1; n <= p->n_planned; n++)
+                plan_rows(p, b, n);
+}
+
+/* Among M sizes smaller than M some add up to a multiple of M: so a shortest list has fewer than M of
+ * them, and more than (M - 1)^2 rows always have an execution of M. */
+static uint32_t rows_to_plan(uint32_t max_rows, bool may_wait) {
+        uint64_t n = max_rows;
+
+        if (may_wait)
+                n = (uint64_t)(max_rows - 1) * (max_rows - 1) + max_rows;
+        return (uint32_t)MIN(n, (uint64_t)ROW_PLAN_WINDOW);
+}
+
+struct error *row_plan_init(struct row_plan *p, const struct row_range *ranges, size_t n_ranges,
+                            bool may_wait) {
+        struct planner b = { 0 };
+        bool           has_memory;
+
+        *p = (struct row_plan){ 0 };
+        TRY(unite(p, ranges, n_ranges));
+        if (!may_wait && p->sizes[0].min_rows != 1) {
+                uint32_t smallest = p->sizes[0].min_rows;
+
+                row_plan_done(p);
+                return error_new(ERR_INVALID_ARG,
+                                 "cannot serve batch size 1 (smallest member minimum is %u)",
+                                 smallest);
+        }
+        p->n_planned = rows_to_plan(p->max_rows, may_wait);
+        p->first = try_alloc(((size_t)p->n_planned + 1) * sizeof(*p->first));
+        has_memory = p->first != NULL && planner_init(&b, p);
+        if (has_memory)
+                plan_all(p, &b);
+        planner_done(&b);
+        if (has_memory)
+                return NULL;
+        row_plan_done(p);
+        return error_new(ERR_UNAVAILABLE, "out of memory for a plan of batch sizes");
+}
+
+void row_plan_done(struct row_plan *p) {
+        free(p->sizes);
+        free(p->first);
+        *p = (struct row_plan){ 0 };
+}
+
+uint32_t row_plan_next(const struct row_plan *p, uint64_t n_rows) {
+        return n_rows > p->n_planned ? p->max_rows : p->first[n_rows];
+}
+
+bool row_plan_has_size(const struct row_plan *p, uint64_t n_rows) {
+        for (size_t i = 0; i < p->n_sizes; i++)
+                if (n_rows <= p->sizes[i].max_rows)
+                        return n_rows >= p->sizes[i].min_rows;
+        return false;
+}
+
+void row_plan_print_sizes(const struct row_plan *p, struct strbuf *to) {
+        for (size_t i = 0; i < p->n_sizes; i++) {
+                const struct row_range *range = &p->sizes[i];
+
+                strbuf_printf(to, "%s%u", i > 0 ? "," : "", range->min_rows);
+                if (range->max_rows > range->min_rows)
+                        strbuf_printf(to, "-%u", range->max_rows);
+        }
+}
