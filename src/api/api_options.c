@@ -98,6 +98,20 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetRateLimiterMode(
         return NULL;
 }
 
+struct TRITONSERVER_Error *NESO_ServerOptionsSetAdaptiveBatching(
+        struct TRITONSERVER_ServerOptions *options, const char *adaptive_mode) {
+        API_NEEDS(options);
+        API_NEEDS(adaptive_mode);
+        if (*adaptive_mode == '\0')
+                OPTIONS(options)->adaptive_batching = ADAPTIVE_UNSAID;
+        else if (!adaptive_mode_read(adaptive_mode, &OPTIONS(options)->adaptive_batching))
+                return error_to_api(error_new(ERR_INVALID_ARG,
+                                              "adaptive batching must be 'off', 'idle' or 'flow', "
+                                              "got '%s'",
+                                              adaptive_mode));
+        return NULL;
+}
+
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelLoadThreadCount(
         struct TRITONSERVER_ServerOptions *options, unsigned int thread_count) {
         API_NEEDS(options);

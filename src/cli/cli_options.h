@@ -55,6 +55,7 @@ struct cli_options {
         struct cli_texts cache_config;
         const char      *cache_directory;
         const char      *rate_limit;
+        const char      *adaptive_batching;
         struct cli_texts rate_limit_resource;
         int64_t          cache_bytes; /* of the older option; -1 = not given */
         int64_t          pinned_pool_bytes;

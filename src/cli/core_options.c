@@ -253,6 +253,7 @@ static struct error *set_all(const struct cli_options *o, struct TRITONSERVER_Se
         TRY(set_models(o, t));
         TRY(set_host_policies(o, t));
         TRY(rate_options_set(o, t));
+        CORE(NESO_ServerOptionsSetAdaptiveBatching(t, o->adaptive_batching));
         return set_cache(o, t);
 }
 

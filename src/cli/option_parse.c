@@ -25,6 +25,7 @@ void cli_options_init(struct cli_options *o) {
                 .strict_readiness = true,
                 .model_control_mode = "none",
                 .rate_limit = "off",
+                .adaptive_batching = "",
                 .poll_secs = 15,
                 .model_config_name = "",
                 .model_load_threads = 4,

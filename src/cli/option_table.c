@@ -368,6 +368,10 @@ static const struct option_row memory_rows[] = {
         { .name = "rate-limit", .kind = OPTION_TEXT, .offset = AT(rate_limit),
           .argument = "<execution_count|off>", .default_text = "off",
           .help = "Whether instances wait for the resources that their groups name." },
+        { .name = "adaptive-batching", .kind = OPTION_TEXT, .offset = AT(adaptive_batching),
+          .argument = "<off|idle|flow>",
+          .help = "When a batch runs before its queue delay is over, for models that do not say; "
+                  "see docs/batching.md. Without it, off for dynamic_batching." },
         { .name = "rate-limit-resource", .kind = OPTION_TEXTS, .offset = AT(rate_limit_resource),
           .argument = "<name:count[:device]>",
           .help = "How much there is of a resource, on one device or on each; without it, as much "

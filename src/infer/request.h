@@ -205,6 +205,11 @@ static inline bool request_is_null(const struct request *req) {
         return UNLIKELY(req->has_sequence) && req->sequence == NULL;
 }
 
+/* What it counts in a batch. */
+static inline uint64_t request_rows(const struct request *req) {
+        return req->batch_size > 0 ? req->batch_size : 1;
+}
+
 /* Takes a reference to the model. NULL when memory is short. */
 struct request *request_new(struct model *model);
 void            request_free(struct request *req);

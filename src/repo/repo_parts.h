@@ -3,6 +3,8 @@
  */
 #pragma once
 
+#include "sched/adaptive.h"
+
 #include <stdbool.h>
 
 struct agent_registry;
@@ -26,6 +28,7 @@ struct repo_parts {
         struct response_cache   *cache;             /* NULL = none */
         struct host_policies    *policies;          /* NULL = none */
         struct rate_limiter     *limiter;           /* NULL: executions are not limited */
+        enum adaptive_mode       adaptive;          /* of models that do not say */
         struct notice           *ready;             /* told of changed states; NULL = nobody cares */
         void                    *server;            /* TRITONSERVER_Server, for backends */
         bool                     auto_complete;     /* configurations may be absent or partial */

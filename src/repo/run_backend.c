@@ -82,7 +82,8 @@ static struct error *make_scheduler(struct loaded_model *l) {
                                                .n_executors = (uint32_t)l->n_instances,
                                                .filter = batch_strategy_filter(l->strategy),
                                                .timers = l->parts->timers,
-                                               .limiter = l->parts->limiter },
+                                               .limiter = l->parts->limiter,
+                                               .adaptive = l->parts->adaptive },
                         &l->model.scheduler);
         free(executors);
         return err;

@@ -6,6 +6,7 @@
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/trace.h"
+#include "sched/policy.h"
 #include "sched/rate_limiter.h"
 
 struct instance *instance_new(struct pull_engine *e, struct executor *executor) {
@@ -32,7 +33,8 @@ static void reserve(struct instance *in, uint32_t n) {
         in->batch = mem_realloc(in->batch, in->cap_batch * sizeof(struct request *));
 }
 
-uint64_t instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline) {
+void instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline,
+                  struct execution *ret) {
         struct model_stats *stats = first->model->stats;
         uint64_t            start_ns;
         uint32_t            at = 0;
@@ -48,5 +50,7 @@ uint64_t instance_run(struct instance *in, struct request *first, uint32_t n, bo
         model_stats_path(stats, is_inline);
         start_ns = clock_now_ns();
         in->executor->ops->execute(in->executor, in->batch, n);
-        return clock_now_ns() - start_ns;
+        ret->on = in;
+        ret->end_ns = clock_now_ns();
+        ret->took_ns = ret->end_ns - start_ns;
 }

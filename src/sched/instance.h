@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct execution;
 struct pull_engine;
 struct rate_claim;
 struct request;
@@ -42,6 +43,7 @@ struct instance {
         enum instance_turn     turn;          /* of the rate limiter */
         struct rate_claim     *claim;         /* owned; NULL: nothing is limited */
         uint64_t               watch_until_ns; /* while it is the engine's watcher */
+        uint64_t               free_ns;        /* when its last execution ended; 0: none yet */
 
         struct request **batch; /* owned array; the runner's */
         uint32_t         cap_batch;
@@ -50,5 +52,7 @@ struct instance {
 struct instance *instance_new(struct pull_engine *e, struct executor *executor);
 void             instance_free(struct instance *in); /* its thread must have ended; no lock held */
 
-/* Runs the n requests linked by queued.next on the calling thread; returns how long it took. */
-uint64_t instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline);
+/* Runs the n requests linked by queued.next on the calling thread, and tells when it ended and how
+ * long it took. */
+void instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline,
+                  struct execution *ret);

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "base/list.h"
+#include "sched/adaptive.h"
 #include "sched/request_queue.h"
 
 #include <stdatomic.h>
@@ -35,6 +36,14 @@ struct dispatch {
         uint64_t           wait_until_ns; /* WAIT */
 };
 
+/* A batch that was executed. */
+struct execution {
+        struct instance *on;
+        uint64_t         rows;
+        uint64_t         took_ns;
+        uint64_t         end_ns;
+};
+
 struct sched_view {
         struct request_queue *queue;
         struct list          *idle; /* struct instance by idle_node; the best to wake first */
@@ -45,9 +54,9 @@ struct policy_ops {
         /* The queue's timeouts have been applied up to `now_ns`. */
         struct dispatch (*decide)(struct policy *p, const struct sched_view *view, uint64_t now_ns);
         /* After a request was queued. NULL: of no interest. */
-        void (*arrived)(struct policy *p, const struct request *req);
-        /* After a batch of so many rows was executed. NULL: of no interest. */
-        void (*executed)(struct policy *p, uint64_t rows, uint64_t took_ns);
+        void (*arrived)(struct policy *p, const struct sched_view *view, const struct request *req);
+        /* After a batch was executed. NULL: of no interest. */
+        void (*executed)(struct policy *p, const struct execution *done);
         void (*free)(struct policy *p);
 };
 
@@ -72,6 +81,7 @@ struct policy_dynamic_options {
         struct batch_filter *filter;       /* borrowed: outlives it; NULL: no custom batching */
         bool                 equal_shapes; /* check request_same_shape() */
         uint64_t             n_delayed;    /* nothing runs before so many are queued, once */
+        enum adaptive_mode   adaptive;     /* OFF: exactly the reference server's times */
 };
 
 /* policy_dynamic.c: the reference server's dynamic batcher. */

@@ -10,6 +10,8 @@
  *   4. preferred and the oldest request is younger than the queue delay (or there is no delay):
  *      run exactly that; else run all when the batch cannot grow, has reached the largest
  *      preferred size, the delay is over or there is no delay; else wait for the rest of the delay.
+ * With adaptive batching (sched/adaptive.h), which the reference server does not have, a batch that
+ * would wait may run before.
  */
 #include "sched/policy.h"
 
@@ -18,11 +20,13 @@
 #include "config/batch_policy.h"
 #include "infer/batch_filter.h"
 #include "infer/request_shape.h"
+#include "sched/instance.h"
 
 struct policy_dynamic {
         struct policy        base;
         struct batch_policy  batching;
         struct batch_filter *filter; /* borrowed; NULL: no custom batching */
+        struct adaptive      adaptive;
         bool                 equal_shapes;
         uint64_t             n_delayed; /* nothing runs before so many are queued; 0 from then on */
 };
@@ -111,6 +115,31 @@ static struct dispatch run(const struct sched_view *view, uint32_t n) {
                                   .n_requests = n };
 }
 
+/* Runs before its delay is over, or waits for it. */
+static struct dispatch wait_or_run(struct policy_dynamic *d, const struct sched_view *view,
+                                   const struct forming *f, uint64_t now_ns) {
+        struct request_queue *q = view->queue;
+        struct instance      *in = sched_view_first_idle(view);
+        uint64_t              until_ns, sooner_ns = CLOCK_NEVER;
+
+        if (UNLIKELY(d->adaptive.mode != ADAPTIVE_OFF) && in != NULL &&
+            adaptive_runs(&d->adaptive,
+                          &(struct adaptive_view){ .now_ns = now_ns,
+                                                   .n_requests = q->n_waiting,
+                                                   .rows_waiting = q->n_rows,
+                                                   .rows_running = view->rows_running,
+                                                   .oldest_ns = f->oldest_ns,
+                                                   .free_ns = in->free_ns,
+                                                   .max_rows = d->batching.max_batch_size },
+                          &sooner_ns))
+                return run(view, f->n);
+        if (__builtin_add_overflow(f->oldest_ns, d->batching.max_queue_delay_ns, &until_ns))
+                until_ns = CLOCK_NEVER;
+        until_ns = MIN(until_ns, sooner_ns);
+        return (struct dispatch){ .verdict = BATCH_WAIT,
+                                  .wait_until_ns = MIN(until_ns, request_queue_next_due(q)) };
+}
+
 static struct dispatch decide(struct policy *p, const struct sched_view *view, uint64_t now_ns) {
         struct policy_dynamic     *d = CONTAINER_OF(p, struct policy_dynamic, base);
         const struct batch_policy *batching = &d->batching;
@@ -129,13 +158,17 @@ static struct dispatch decide(struct policy *p, const struct sched_view *view, u
         if (f.cannot_grow || f.rows >= batch_policy_largest_preferred(batching) || is_late ||
             delay_ns == 0)
                 return run(view, f.n);
+        return wait_or_run(d, view, &f, now_ns);
+}
 
-        uint64_t until_ns = CLOCK_NEVER;
+static void arrived(struct policy *p, const struct sched_view *view, const struct request *req) {
+        (void)req;
+        adaptive_arrived(&CONTAINER_OF(p, struct policy_dynamic, base)->adaptive,
+                         view->queue->n_rows, view->rows_running);
+}
 
-        if (__builtin_add_overflow(f.oldest_ns, delay_ns, &until_ns))
-                until_ns = CLOCK_NEVER;
-        return (struct dispatch){ .verdict = BATCH_WAIT,
-                                  .wait_until_ns = MIN(until_ns, request_queue_next_due(q)) };
+static void executed(struct policy *p, const struct execution *done) {
+        adaptive_executed(&CONTAINER_OF(p, struct policy_dynamic, base)->adaptive, done->took_ns);
 }
 
 static void free_dynamic(struct policy *p) {
@@ -146,13 +179,20 @@ static void free_dynamic(struct policy *p) {
 }
 
 struct policy *policy_dynamic_new(const struct policy_dynamic_options *options) {
-        static const struct policy_ops ops = { .decide = decide, .free = free_dynamic };
+        static const struct policy_ops plain = { .decide = decide, .free = free_dynamic };
+        static const struct policy_ops adaptive = { .decide = decide,
+                                                    .arrived = arrived,
+                                                    .executed = executed,
+                                                    .free = free_dynamic };
         struct policy_dynamic         *d = mem_zalloc(sizeof(*d));
 
         *d = (struct policy_dynamic){
-                .base = { .ops = &ops, .limits = &d->batching },
+                .base = { .ops = options->adaptive == ADAPTIVE_OFF ? &plain : &adaptive,
+                          .limits = &d->batching },
                 .batching = *options->batching,
                 .filter = options->filter,
+                .adaptive = { .mode = options->adaptive,
+                              .delay_ns = options->batching->max_queue_delay_ns },
                 .equal_shapes = options->equal_shapes,
                 .n_delayed = options->n_delayed,
         };

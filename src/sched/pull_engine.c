@@ -63,6 +63,12 @@ static struct pull_engine *self_of(struct scheduler *s) {
         return CONTAINER_OF(s, struct pull_engine, base);
 }
 
+static struct sched_view view_of(struct pull_engine *e) {
+        return (struct sched_view){ .queue = &e->queue,
+                                    .idle = &e->idle,
+                                    .rows_running = e->rows_running };
+}
+
 /* ---- waking and watching --------------------------------------------------------------------- */
 
 static void wake_locked(struct instance *in) {
@@ -205,7 +211,7 @@ static void pump_locked(struct pull_engine *e, struct event *ev) {
         if (UNLIKELY(e->queue.dues.n > 0))
                 ev->expired = request_queue_expire(&e->queue, ev->now_ns);
         while (has_batch && (!list_is_empty(&e->idle) || e->group != NULL)) {
-                const struct sched_view view = { &e->queue, &e->idle, e->rows_running };
+                const struct sched_view view = view_of(e);
                 struct dispatch         d = e->policy->ops->decide(e->policy, &view, ev->now_ns);
 
                 has_batch = dispatch_locked(e, ev, &d) &&
@@ -246,25 +252,26 @@ static void pump_and_leave(struct pull_engine *e, struct instance *ended) {
         leave(e, &ev);
 }
 
-static void measure_locked(struct pull_engine *e, uint64_t rows, uint64_t took_ns) {
+static void measure_locked(struct pull_engine *e, const struct execution *done) {
         uint64_t old = e->average_ns;
+        uint64_t took_ns = MAX(done->took_ns, 1u);
 
-        took_ns = MAX(took_ns, 1u);
         e->average_ns = old == 0 ? took_ns : (old * 7 + took_ns) / 8;
-        e->rows_running -= rows;
+        e->rows_running -= done->rows;
+        done->on->free_ns = done->end_ns;
         if (e->policy->ops->executed != NULL)
-                e->policy->ops->executed(e->policy, rows, took_ns);
+                e->policy->ops->executed(e->policy, done);
 }
 
 /* Runs the event's batch; takes the lock afterwards. */
 static void run_batch(struct pull_engine *e, struct event *ev, bool is_inline) {
-        uint64_t took_ns;
+        struct execution done = { .rows = ev->rows };
 
         submitter_enter_execution(ev->thread, ev->spends_ns);
-        took_ns = instance_run(ev->runner, ev->batch, ev->n_requests, is_inline);
+        instance_run(ev->runner, ev->batch, ev->n_requests, is_inline, &done);
         ev->has_continuations = submitter_leave_execution(ev->thread);
         mutex_lock(&e->lock);
-        measure_locked(e, ev->rows, took_ns);
+        measure_locked(e, &done);
         if (UNLIKELY(ev->runner->claim != NULL))
                 ev->runner->turn = TURN_EXECUTED;
 }
@@ -344,8 +351,11 @@ static bool enter_locked(struct pull_engine *e, struct request *req) {
                 request_queue_remove(&e->queue, req);
                 return false;
         }
-        if (e->policy->ops->arrived != NULL)
-                e->policy->ops->arrived(e->policy, req);
+        if (UNLIKELY(e->policy->ops->arrived != NULL)) {
+                const struct sched_view view = view_of(e);
+
+                e->policy->ops->arrived(e->policy, &view, req);
+        }
         return true;
 }
 

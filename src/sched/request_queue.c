@@ -89,6 +89,7 @@ struct error *request_queue_push(struct request_queue *q, struct request *req, u
         list_append(&level->waiting, &req->queued.node);
         level->n++;
         q->n_waiting++;
+        q->n_rows += request_rows(req);
         return NULL;
 }
 
@@ -99,6 +100,7 @@ static void unlink_request(struct request_queue *q, struct queue_level *level, s
         req->queued.due.due_ns = CLOCK_NEVER;
         level->n--;
         q->n_waiting--;
+        q->n_rows -= request_rows(req);
         if (level->n == 0 && q->n_levels > MAX_IDLE_LEVELS)
                 free_level(q, level);
 }

@@ -26,6 +26,7 @@ struct request_queue {
         struct list                levels;    /* struct queue_level, ascending; made on demand */
         uint32_t                   n_levels;
         uint64_t                   n_waiting; /* requests, delayed ones included */
+        uint64_t                   n_rows;    /* of all of them */
         struct due_heap            dues;
 };
 

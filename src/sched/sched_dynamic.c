@@ -19,6 +19,7 @@ struct error *sched_dynamic_new(const struct sched_setup *setup, struct schedule
 
         TRY(sched_options_read(setup, &options));
         TRY(sched_options_read_delay(&rules.n_delayed));
+        TRY(sched_options_read_adaptive(setup, ADAPTIVE_OFF, &rules.adaptive));
         TRY(batch_policy_init(&batching, model->config));
         options.policy = policy_dynamic_new(&rules);
         return pull_engine_new(&options, ret);

@@ -53,14 +53,53 @@ static struct error *read_inline_limit(const char *model, const struct model_con
         return NULL;
 }
 
+/* Is there a batch that could run earlier or later? */
+static bool has_batches(const struct model_config *config) {
+        return config->pb->scheduling_choice_case ==
+               INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING;
+}
+
+static struct error *read_adaptive(const char *model, const struct model_config *config,
+                                   enum adaptive_mode *ret) {
+        const char *value = model_config_find_parameter(config, "adaptive_batching");
+
+        *ret = ADAPTIVE_UNSAID;
+        if (value == NULL)
+                return NULL;
+        if (!adaptive_mode_read(value, ret))
+                return error_new(ERR_INVALID_ARG,
+                                 "parameter 'adaptive_batching' of model '%s' must be 'off', 'idle' "
+                                 "or 'flow', got '%s'",
+                                 model, value);
+        if (*ret != ADAPTIVE_OFF && !has_batches(config))
+                return error_new(ERR_INVALID_ARG,
+                                 "parameter 'adaptive_batching' of model '%s' needs "
+                                 "dynamic_batching",
+                                 model);
+        return NULL;
+}
+
+struct error *sched_options_read_adaptive(const struct sched_setup *setup,
+                                          enum adaptive_mode otherwise, enum adaptive_mode *ret) {
+        TRY(read_adaptive(setup->model->name, setup->model->config, ret));
+        if (*ret == ADAPTIVE_UNSAID)
+                *ret = setup->adaptive;
+        if (*ret == ADAPTIVE_UNSAID)
+                *ret = otherwise;
+        return NULL;
+}
+
 struct error *sched_options_check(const char *model, const struct model_config *config) {
         enum inline_execution when;
         uint64_t              limit_ns;
+        enum adaptive_mode    adaptive;
 
         TRY(model_config_at_parameter(config, "inline_execution",
                                       read_inline_execution(model, config, &when)));
-        return model_config_at_parameter(config, "inline_limit_us",
-                                         read_inline_limit(model, config, &limit_ns));
+        TRY(model_config_at_parameter(config, "inline_limit_us",
+                                      read_inline_limit(model, config, &limit_ns)));
+        return model_config_at_parameter(config, "adaptive_batching",
+                                         read_adaptive(model, config, &adaptive));
 }
 
 static struct error *read_n_requests(const char *variable, uint64_t *ret_n_requests) {

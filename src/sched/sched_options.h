@@ -4,6 +4,9 @@
  *   inline_execution     auto (default), never, always: run to completion on the submitting thread
  *   inline_limit_us      auto: only while executions take less than this on average (default 50)
  *
+ *   adaptive_batching    off, idle, flow: see sched/adaptive.h; else --adaptive-batching, else off for
+ *                        dynamic_batching
+ *
  * and, as in the reference server, for tests that want a full queue:
  *
  *   TRITONSERVER_DELAY_SCHEDULER=n   in the environment: a dynamic batcher forms no batch before n
@@ -14,6 +17,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "sched/adaptive.h"
 
 #include <stdint.h>
 
@@ -28,6 +32,10 @@ struct error *sched_options_check(const char *model, const struct model_config *
 struct error *sched_options_read_delay(uint64_t *ret_n_requests) NODISCARD;
 /* TRITONSERVER_BACKLOG_DELAY_SCHEDULER, as above. */
 struct error *sched_options_read_backlog_delay(uint64_t *ret_n_requests) NODISCARD;
+
+/* What the model says of adaptive batching, else the server, else `otherwise`. Errors as above. */
+struct error *sched_options_read_adaptive(const struct sched_setup *setup,
+                                          enum adaptive_mode otherwise, enum adaptive_mode *ret);
 
 /* Fills in all but the policy. Errors as above. */
 struct error *sched_options_read(const struct sched_setup *setup, struct pull_options *ret);

@@ -5,6 +5,7 @@
 
 #include "infer/executor.h"
 #include "infer/scheduler.h"
+#include "sched/adaptive.h"
 
 #include <stdint.h>
 
@@ -21,6 +22,7 @@ struct sched_setup {
         struct timer_thread *timers;    /* borrowed: the server's */
         struct batch_filter *filter;    /* borrowed: outlives the scheduler; may be NULL */
         struct rate_limiter *limiter;   /* borrowed: the server's; NULL: nothing is limited */
+        enum adaptive_mode   adaptive;  /* --adaptive-batching, for models that do not say */
 };
 
 /* Every request is a batch of its own; any idle instance takes the next, first come first served. */

@@ -92,6 +92,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                            .cache = s->cache,
                            .policies = s->policies,
                            .limiter = s->limiter,
+                           .adaptive = o->adaptive_batching,
                            .ready = &s->ready,
                            .server = s,
                            .auto_complete = !o->strict_model_config,

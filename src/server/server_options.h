@@ -12,6 +12,7 @@
 
 #include "base/compiler.h"
 #include "base/error.h"
+#include "sched/adaptive.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -108,6 +109,7 @@ struct server_options {
         enum rate_limit_mode        rate_limit_mode;
         struct rate_limit_resource *rate_limit_resources; /* owned */
         size_t                      n_rate_limit_resources;
+        enum adaptive_mode          adaptive_batching; /* of models that do not say */
 
         /* plug-ins */
         char                  *backend_directory;   /* owned */

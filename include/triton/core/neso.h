@@ -207,6 +207,14 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetAllowUploa
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetLoadReasons(
         struct TRITONSERVER_ServerOptions *options, bool tell);
 
+/* Adaptive batching of models whose parameter `adaptive_batching` says nothing: "off", "idle" or
+ * "flow" (docs/batching.md). "": off for models with dynamic_batching, so that their times are those
+ * of the reference server, and flow for models with `batch_ranges`; that is the default.
+ *
+ * INVALID_ARG when an argument is NULL, or for another text. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetAdaptiveBatching(
+        struct TRITONSERVER_ServerOptions *options, const char *adaptive_mode);
+
 /* Reads the configurations of a model repository, or of the one model whose directory `path` is, as
  * a server with these options would, and tells what is wrong with them. No server is made, no
  * backend opened, and what a backend would find out about its model stays open. Of `options` count

@@ -22,6 +22,7 @@ static void set_all(struct TRITONSERVER_ServerOptions *options, const struct pla
         SET(SetExitOnError, true);
         SET(SetStrictReadiness, true);
         SET(SetExitTimeout, 30);
+        OK(NESO_ServerOptionsSetAdaptiveBatching, options, "flow");
         OK(NESO_ServerOptionsSetAllowUploadedBackends, options, false);
         OK(NESO_ServerOptionsSetLoadReasons, options, false);
         SET(SetBufferManagerThreadCount, 0);

@@ -92,6 +92,7 @@ static const char *const reference_names[] = {
         "cache-config",
         "cache-directory",
         "rate-limit",
+        "adaptive-batching",
         "rate-limit-resource",
         "pinned-memory-pool-byte-size",
         "cuda-memory-pool-byte-size",

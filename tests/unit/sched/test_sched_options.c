@@ -108,6 +108,52 @@ static void test_inline_limit(void **state) {
         }
 }
 
+/* What a model with dynamic_batching and this parameter, if any, has, under a server's option. */
+static struct error *read_adaptive(const char *scheduling, const char *parameter,
+                                   enum adaptive_mode server, enum adaptive_mode *ret) {
+        char               config[256];
+        struct sched_setup setup = { .adaptive = server };
+        struct fake_model *fake;
+        struct error      *err;
+
+        snprintf(config, sizeof(config), "name: 'm' max_batch_size: 4 %s %s%s%s", scheduling,
+                 parameter != NULL ? "parameters { key: 'adaptive_batching' value { string_value: '"
+                                   : "",
+                 parameter != NULL ? parameter : "", parameter != NULL ? "' } }" : "");
+        fake = fake_model_new(config);
+        setup.model = &fake->model;
+        err = sched_options_read_adaptive(&setup, ADAPTIVE_OFF, ret);
+        fake_model_free(fake);
+        return err;
+}
+
+static void test_adaptive_batching(void **state) {
+        static const struct {
+                const char        *parameter;
+                enum adaptive_mode server, expected;
+        } rows[] = {
+                { NULL, ADAPTIVE_UNSAID, ADAPTIVE_OFF },    { NULL, ADAPTIVE_FLOW, ADAPTIVE_FLOW },
+                { "off", ADAPTIVE_FLOW, ADAPTIVE_OFF },     { "idle", ADAPTIVE_UNSAID, ADAPTIVE_IDLE },
+                { "flow", ADAPTIVE_IDLE, ADAPTIVE_FLOW },
+        };
+        enum adaptive_mode mode = ADAPTIVE_UNSAID;
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                assert_ok(read_adaptive("dynamic_batching { }", rows[i].parameter, rows[i].server,
+                                        &mode),
+                          "mode");
+                assert_int_equal(mode, rows[i].expected);
+        }
+        assert_error(read_adaptive("dynamic_batching { }", "on", ADAPTIVE_UNSAID, &mode),
+                     ERR_INVALID_ARG,
+                     "parameter 'adaptive_batching' of model 'm' must be 'off', 'idle' or 'flow', "
+                     "got 'on'");
+        assert_error(read_adaptive("", "flow", ADAPTIVE_UNSAID, &mode), ERR_INVALID_ARG,
+                     "parameter 'adaptive_batching' of model 'm' needs dynamic_batching");
+        assert_ok(read_adaptive("", "off", ADAPTIVE_UNSAID, &mode), "off");
+}
+
 /* Each kind of scheduler reads them, and none is made of a model whose options are wrong. */
 static void test_schedulers_refuse_wrong_options(void **state) {
         static const char *const kinds[] = { "", "dynamic_batching { }" };
@@ -157,6 +203,7 @@ int main(void) {
                 cmocka_unit_test(test_defaults),
                 cmocka_unit_test(test_inline_execution),
                 cmocka_unit_test(test_inline_limit),
+                cmocka_unit_test(test_adaptive_batching),
                 cmocka_unit_test(test_schedulers_refuse_wrong_options),
         };
 
