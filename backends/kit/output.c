@@ -36,6 +36,21 @@ TRITONSERVER_Error *kit_output_new(TRITONBACKEND_Response  *response,
         return NULL;
 }
 
+TRITONSERVER_Error *kit_state_new(TRITONBACKEND_Request *request, const struct kit_output *output,
+                                  size_t n_bytes, TRITONBACKEND_State **ret_state, void **ret) {
+        TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
+        int64_t                 memory_id = 0;
+
+        KIT_TRY(TRITONBACKEND_StateNew(ret_state, request, output->name, output->type,
+                                       output->shape, output->n_dims));
+        KIT_TRY(TRITONBACKEND_StateBuffer(*ret_state, ret, n_bytes, &memory_type, &memory_id));
+        if (memory_type == TRITONSERVER_MEMORY_GPU)
+                return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                                 "state '%s' was given GPU memory, which this backend cannot write",
+                                 output->name);
+        return NULL;
+}
+
 /* The output of one slot: the same with the slot's own rows. `shape` is room for its shape. */
 static struct kit_output cut(const struct kit_batch *batch, const struct kit_slot *slot,
                              const struct kit_output *output, int64_t *shape) {
@@ -87,16 +102,10 @@ struct target {
 
 static TRITONSERVER_Error *open_target(const struct kit_slot *slot, const struct kit_output *part,
                                        size_t n_bytes, struct target *ret) {
-        TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
-        int64_t                 memory_id = 0;
-
         ret->state = NULL;
         if (!part->is_state)
                 return kit_output_new(slot->response, part, n_bytes, &ret->bytes);
-        KIT_TRY(TRITONBACKEND_StateNew(&ret->state, slot->request, part->name, part->type,
-                                       part->shape, part->n_dims));
-        return TRITONBACKEND_StateBuffer(ret->state, &ret->bytes, n_bytes, &memory_type,
-                                         &memory_id);
+        return kit_state_new(slot->request, part, n_bytes, &ret->state, &ret->bytes);
 }
 
 static TRITONSERVER_Error *close_target(const struct target *target) {

@@ -32,6 +32,11 @@ bool kit_wants_output(TRITONBACKEND_Request *request, const char *name);
 TRITONSERVER_Error *kit_output_new(TRITONBACKEND_Response  *response,
                                    const struct kit_output *output, size_t n_bytes, void **ret);
 
+/* The next value of a state of the request, as a backend that computes into it needs it: the caller
+ * writes n_bytes to *ret, then calls TRITONBACKEND_StateUpdate(). */
+TRITONSERVER_Error *kit_state_new(TRITONBACKEND_Request *request, const struct kit_output *output,
+                                  size_t n_bytes, TRITONBACKEND_State **ret_state, void **ret);
+
 /* Cuts `bytes`, which has the rows of all live slots in slot order, into the responses of those
  * that want the output (a state: of all). Without a row dimension there is one live slot, and it
  * gets all. A slot whose output cannot be made is answered with the error. A tensor that does not

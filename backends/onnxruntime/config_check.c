@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kit/input.h"
 #include "kit/text.h"
 
 static const struct kit_json_value *sequence_list(const struct kit_model *model,
@@ -29,6 +30,33 @@ bool config_has_server_input(const struct kit_model *model, const char *name) {
 
 bool config_is_state_output(const struct kit_model *model, const char *name) {
         return has_element(sequence_list(model, "state"), "output_name", name);
+}
+
+/* Of the state that has this name as that member; NULL when there is none. */
+static const struct kit_json_value *find_state(const struct kit_model *model, const char *member,
+                                               const char *name) {
+        const struct kit_json_value *at = sequence_list(model, "state");
+
+        while (at != NULL && strcmp(kit_json_string(kit_json_find(at, member), ""), name) != 0)
+                at = at->next;
+        return at;
+}
+
+bool config_is_state_in_place(const struct kit_model *model, const char *output) {
+        return kit_json_bool(kit_json_find(find_state(model, "output_name", output),
+                                           "use_same_buffer_for_input_output"),
+                             false);
+}
+
+bool config_state_varies(const struct kit_model *model, const char *input) {
+        const struct kit_json_value *dims =
+                kit_json_find(find_state(model, "input_name", input), "dims");
+
+        for (const struct kit_json_value *at = dims != NULL ? dims->first : NULL; at != NULL;
+             at = at->next)
+                if (kit_json_int(at, 0) < 0)
+                        return true;
+        return false;
 }
 
 /* "unexpected inference input 'X', allowed inputs are: A, B" */
@@ -145,12 +173,11 @@ static TRITONSERVER_Error *check_tensor(const struct kit_model *model, const cha
 }
 
 /* What the server feeds besides the inputs of clients must be in the file, too. */
-static TRITONSERVER_Error *check_server_inputs(const struct kit_model *model,
-                                               const struct session *session, const char *list,
-                                               const char *member) {
-        for (const struct kit_json_value *at = sequence_list(model, list); at != NULL;
+static TRITONSERVER_Error *check_controls(const struct kit_model *model,
+                                          const struct session   *session) {
+        for (const struct kit_json_value *at = sequence_list(model, "control_input"); at != NULL;
              at = at->next) {
-                const char *name = kit_json_string(kit_json_find(at, member), "");
+                const char *name = kit_json_string(kit_json_find(at, "name"), "");
 
                 if (session_find_input(session, name) == NULL)
                         return unexpected(name, "input", session->inputs, session->n_inputs);
@@ -198,6 +225,49 @@ static TRITONSERVER_Error *check_all_provided(const struct kit_model *model,
         return NULL;
 }
 
+/* As the configuration describes it, under one of its two names. */
+static TRITONSERVER_Error *check_state_tensor(const struct kit_model      *model,
+                                              const struct kit_json_value *state,
+                                              const char *member, const struct ort_tensor *file) {
+        const char                  *type = kit_json_string(kit_json_find(state, "data_type"), "");
+        const struct kit_json_value *list = kit_json_find(state, "dims");
+        int64_t                      dims[KIT_MAX_DIMS];
+        struct kit_tensor            config = { .name = file->name,
+                                                .type = kit_type_from_config(type),
+                                                .dims = dims };
+
+        for (const struct kit_json_value *at = list != NULL ? list->first : NULL; at != NULL;
+             at = at->next) {
+                if (config.n_dims == KIT_MAX_DIMS)
+                        return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                                         "state '%s' has more than the %d dimensions supported",
+                                         file->name, KIT_MAX_DIMS);
+                dims[config.n_dims++] = kit_json_int(at, -1);
+        }
+        return check_tensor(model, strcmp(member, "input_name") == 0 ? "input" : "output", &config,
+                            file);
+}
+
+/* A state is an input and an output of the file. */
+static TRITONSERVER_Error *check_states(const struct kit_model *model,
+                                        const struct session   *session) {
+        for (const struct kit_json_value *at = sequence_list(model, "state"); at != NULL;
+             at = at->next) {
+                const char *input = kit_json_string(kit_json_find(at, "input_name"), "");
+                const char *output = kit_json_string(kit_json_find(at, "output_name"), "");
+                const struct ort_tensor *in = session_find_input(session, input);
+                const struct ort_tensor *out = session_find_output(session, output);
+
+                if (in == NULL)
+                        return unexpected(input, "input", session->inputs, session->n_inputs);
+                if (out == NULL)
+                        return unexpected(output, "output", session->outputs, session->n_outputs);
+                KIT_TRY(check_state_tensor(model, at, "input_name", in));
+                KIT_TRY(check_state_tensor(model, at, "output_name", out));
+        }
+        return NULL;
+}
+
 static TRITONSERVER_Error *check_features(const struct kit_model *model) {
         const struct kit_json_value *root = kit_json_root(model->config);
 
@@ -226,8 +296,8 @@ TRITONSERVER_Error *config_check(const struct kit_model *model, const struct ses
                                           session->n_inputs);
                 KIT_TRY(check_tensor(model, "input", config, file));
         }
-        KIT_TRY(check_server_inputs(model, session, "control_input", "name"));
-        KIT_TRY(check_server_inputs(model, session, "state", "input_name"));
+        KIT_TRY(check_controls(model, session));
+        KIT_TRY(check_states(model, session));
         KIT_TRY(check_all_provided(model, session));
         for (uint32_t i = 0; i < model->n_outputs; i++) {
                 const struct kit_tensor *config = &model->outputs[i];

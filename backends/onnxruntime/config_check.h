@@ -19,3 +19,9 @@ bool config_has_server_input(const struct kit_model *model, const char *name);
 
 /* Whether the output is the next state of a sequence. */
 bool config_is_state_output(const struct kit_model *model, const char *name);
+
+/* Of a state by the name of its output: whether the next value may be where the old one is. */
+bool config_is_state_in_place(const struct kit_model *model, const char *output);
+
+/* By the name of its input: whether the shape of its values may change. */
+bool config_state_varies(const struct kit_model *model, const char *input);

@@ -60,11 +60,40 @@ static bool is_wanted(const struct kit_batch *batch, const struct run_output *ou
         return false;
 }
 
-/* The output of a batch's only request, made before the run so that the run can write into it. An
- * address that does not fit the type gets a copy after the run instead. */
-static TRITONSERVER_Error *bind_response(struct run_instance    *instance,
-                                         const struct kit_batch *batch, size_t i,
-                                         struct run_bound *bound, OrtValue **ret) {
+static bool fits_type(const void *bytes, TRITONSERVER_DataType type) {
+        return (uintptr_t)bytes % TRITONSERVER_DataTypeByteSize(type) == 0;
+}
+
+/* An address that does not fit the type gets a copy after the run instead. */
+static TRITONSERVER_Error *bind_response(struct run_instance *instance, const struct kit_slot *slot,
+                                         const struct kit_output *made, struct run_bound *bound,
+                                         OrtValue **ret) {
+        KIT_TRY(kit_output_new(slot->response, made, bound->n_bytes, &bound->buffer));
+        if (!fits_type(bound->buffer, made->type))
+                return NULL;
+        bound->is_direct = true;
+        return value_new_over(instance->plan->session->ort, made, bound->buffer, bound->n_bytes,
+                              ret);
+}
+
+/* The next value is computed where the sequence's next request will read it. */
+static TRITONSERVER_Error *bind_state(struct run_instance *instance, const struct kit_slot *slot,
+                                      const struct kit_output *made, struct run_bound *bound,
+                                      OrtValue **ret) {
+        TRITONBACKEND_State *state;
+        void                *bytes;
+
+        KIT_TRY(kit_state_new(slot->request, made, bound->n_bytes, &state, &bytes));
+        if (!fits_type(bytes, made->type))
+                return NULL;
+        bound->is_direct = true;
+        bound->state = state;
+        return value_new_over(instance->plan->session->ort, made, bytes, bound->n_bytes, ret);
+}
+
+/* The output of a batch's only request, made before the run so that the run can write into it. */
+static TRITONSERVER_Error *bind_output(struct run_instance *instance, const struct kit_batch *batch,
+                                       size_t i, struct run_bound *bound, OrtValue **ret) {
         const struct ort_tensor *file = &instance->plan->session->outputs[i];
         const struct run_output *output = bound->output;
         struct kit_slot         *slot = kit_batch_live(batch, batch->slots);
@@ -78,12 +107,8 @@ static TRITONSERVER_Error *bind_response(struct run_instance    *instance,
         made.n_dims = (uint32_t)file->n_dims;
         if (!kit_size_mul(output->row_bytes, (size_t)slot->rows, &bound->n_bytes))
                 return kit_error_no_memory(SIZE_MAX, output->name);
-        KIT_TRY(kit_output_new(slot->response, &made, bound->n_bytes, &bound->buffer));
-        if ((uintptr_t)bound->buffer % TRITONSERVER_DataTypeByteSize(output->type) != 0)
-                return NULL;
-        bound->is_direct = true;
-        return value_new_over(instance->plan->session->ort, &made, bound->buffer, bound->n_bytes,
-                              ret);
+        return output->is_state ? bind_state(instance, slot, &made, bound, ret)
+                                : bind_response(instance, slot, &made, bound, ret);
 }
 
 static TRITONSERVER_Error *add_output(struct run_instance *instance, const struct kit_batch *batch,
@@ -97,9 +122,9 @@ static TRITONSERVER_Error *add_output(struct run_instance *instance, const struc
         instance->output_names[n] = output->name;
         instance->output_values[n] = NULL;
         instance->n_outputs++;
-        if (!output->is_fixed || output->is_state || batch->n_live > 1)
+        if (!output->is_fixed || output->is_in_place || batch->n_live > 1)
                 return NULL;
-        return bind_response(instance, batch, i, &instance->bound[n], &instance->output_values[n]);
+        return bind_output(instance, batch, i, &instance->bound[n], &instance->output_values[n]);
 }
 
 static TRITONSERVER_Error *bind_inputs(struct run_instance    *instance,
@@ -179,9 +204,27 @@ static TRITONSERVER_Error *compute(struct run_instance *instance, struct kit_bat
         return err;
 }
 
+/* A state that was computed where it belongs; clients may want to see it as well. */
+static TRITONSERVER_Error *end_state(struct run_instance *instance, struct kit_batch *batch,
+                                     size_t i) {
+        const struct ort        *ort = instance->plan->session->ort;
+        const struct run_output *output = instance->bound[i].output;
+        OrtValue                *value = instance->output_values[i];
+        struct kit_output        made = { .name = output->name };
+        int64_t                  shape[KIT_MAX_DIMS];
+
+        KIT_TRY(TRITONBACKEND_StateUpdate(instance->bound[i].state));
+        if (!output->is_listed)
+                return NULL;
+        KIT_TRY(value_read_shape(ort, value, &made, shape));
+        return value_scatter(ort, value, &made, batch, &instance->chars);
+}
+
 static TRITONSERVER_Error *scatter_all(struct run_instance *instance, struct kit_batch *batch) {
         for (size_t i = 0; i < instance->n_outputs; i++)
-                if (!instance->bound[i].is_direct)
+                if (instance->bound[i].state != NULL)
+                        KIT_TRY(end_state(instance, batch, i));
+                else if (!instance->bound[i].is_direct)
                         KIT_TRY(scatter(instance, batch, i));
         return NULL;
 }

@@ -36,6 +36,7 @@ struct run_output {
         uint32_t              n_scalar_dims;
         bool                  is_listed; /* clients may ask for it */
         bool                  is_state;
+        bool                  is_in_place; /* a state: may be where the old value is read */
         bool                  is_fixed;  /* all dims but the rows are known before the run */
         size_t                row_bytes; /* of a fixed one */
 };
@@ -58,6 +59,7 @@ void                run_plan_done(struct run_plan *plan);
 struct run_bound {
         const struct run_output *output;    /* borrowed: the plan */
         void                    *buffer;    /* borrowed: the response's, when it is made already */
+        TRITONBACKEND_State     *state;     /* the run writes into its memory */
         size_t                   n_bytes;   /* of the buffer */
         bool                     is_direct; /* the run writes into the buffer itself */
 };

@@ -25,7 +25,8 @@ static void plan_input(const struct kit_model *model, const struct ort_tensor *f
         ret->is_optional = config != NULL && config->is_optional;
         ret->is_ragged = config != NULL && config->is_ragged;
         ret->is_scalar = file->n_dims == 0;
-        ret->can_differ = can_differ(config);
+        ret->can_differ = config != NULL ? can_differ(config)
+                                         : config_state_varies(model, file->name);
 }
 
 /* The bytes of one row of an output whose dims, but for the rows, are all known; 0 when they are
@@ -49,6 +50,7 @@ static void plan_output(const struct kit_model *model, const struct ort_tensor *
         ret->type = file->type;
         ret->is_listed = config != NULL;
         ret->is_state = config_is_state_output(model, file->name);
+        ret->is_in_place = config_is_state_in_place(model, file->name);
         ret->row_bytes = fixed_row_bytes(model, file);
         ret->is_fixed = ret->row_bytes > 0;
         if (config != NULL && file->n_dims == 0) {

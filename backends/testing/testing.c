@@ -110,6 +110,7 @@ static void execute_step(struct testing_execution *execution, TRITONBACKEND_Mode
         struct testing_sequence    *sequence = testing_sequence_of(execution->instance, request);
         int64_t                     n = model->n_iterations;
         struct kit_stats            stats = { .exec_start = kit_clock_ns() };
+        struct testing_addresses    unused;
         bool                        is_last;
 
         if (sequence != NULL)
@@ -117,6 +118,8 @@ static void execute_step(struct testing_execution *execution, TRITONBACKEND_Mode
                         testing_sequence_begins(request) ? 1 : sequence->n_executions + 1;
         is_last = n >= model->n_iterations;
         stats.compute_start = stats.compute_end = stats.exec_end = stats.exec_start;
+        kit_error_log(testing_states_step(model, request, false, &unused),
+                      "failed to make the next states");
         if (is_last || model->is_decoupled)
                 kit_error_log(testing_answer_step(execution, request,
                                                   count_rows(model, request), n - 1, is_last),

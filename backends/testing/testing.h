@@ -37,6 +37,7 @@
  *     fail_code   integer or name; Internal by default
  *     responses   integer, instead of the model's
  *     fail_at     integer: with several responses, the error comes as that one, from 0
+ *     keep_state  boolean: states are made and written, but not updated
  *     activity    string: a traced request's trace gets <activity>_START and <activity>_END, as
  *                 activities of the backend's own
  *
@@ -52,8 +53,14 @@
  *     INSTANCE     BYTES: the name of the instance
  *     SUM          the sum of the first values (INT32) of INPUT0 in this sequence, by its
  *                  correlation id, in this instance's memory
+ *     READ_AT      the address of the last state that the request reads
+ *     WRITTEN_AT   the address of the value that the next request shall read
  *     SERIAL       how many instances this backend had made when it made this one, that one
  *                  included: an instance that is kept keeps it
+ *
+ * Each state of the configuration (sequence_batching.state) goes one step per execution of a request:
+ * to numbers (INT32) the first value of INPUT0 is added, or, where its last dimension is open, it
+ * gets that value as one more element; each text (BYTES) gets the value in digits, and ";".
  *
  * Any other output repeats an input, as the identity backend does: OUTPUT<x> repeats INPUT<x>,
  * ECHO_<x> the input <x> whether it is in the configuration or not, others the input at the same
@@ -136,6 +143,20 @@ struct testing_sequence *testing_sequence_of(struct testing_instance *instance,
                                              TRITONBACKEND_Request   *request);
 bool                     testing_sequence_begins(TRITONBACKEND_Request *request); /* START */
 void                     testing_sequences_free(struct testing_instance *instance);
+/* The first value (INT32) of INPUT0; 0 where there is none. */
+int32_t                  testing_first_value(TRITONBACKEND_Request *request);
+
+/* testing_state.c */
+
+struct testing_addresses {
+        const void *read;
+        const void *written;
+};
+
+/* One step of all states. is_left: the new values are not for the next request. */
+TRITONSERVER_Error *testing_states_step(const struct testing_model *model,
+                                        TRITONBACKEND_Request *request, bool is_left,
+                                        struct testing_addresses *ret);
 
 /* testing_answer.c */
 

@@ -16,6 +16,7 @@ struct wishes {
         const char             *fail; /* borrowed: the request; NULL: do not fail */
         TRITONSERVER_Error_Code fail_code;
         const char             *activity; /* borrowed: the request; NULL: none */
+        bool                    keeps_state;
 };
 
 /* One response that is being filled. */
@@ -25,6 +26,7 @@ struct answer {
         TRITONBACKEND_Response         *response;
         int64_t                         rows;
         int64_t                         index; /* of the response */
+        struct testing_addresses        addresses;
 };
 
 static void read_wish(const char *key, TRITONSERVER_ParameterType type, const void *value,
@@ -36,7 +38,9 @@ static void read_wish(const char *key, TRITONSERVER_ParameterType type, const vo
                 number = *(const int64_t *)value;
         else if (text != NULL)
                 number = atoll(text);
-        if (strcmp(key, "delay_ms") == 0)
+        if (strcmp(key, "keep_state") == 0)
+                ret->keeps_state = type == TRITONSERVER_PARAMETER_BOOL && *(const bool *)value;
+        else if (strcmp(key, "delay_ms") == 0)
                 ret->delay_ms = number;
         else if (strcmp(key, "responses") == 0)
                 ret->n_responses = number;
@@ -90,19 +94,12 @@ static TRITONSERVER_Error *report(TRITONBACKEND_Request *request, const struct w
 static int64_t add_up(const struct answer *answer) {
         struct testing_sequence *sequence = testing_sequence_of(answer->execution->instance,
                                                                 answer->request);
-        struct kit_input         input;
-        void                    *bytes;
-        int32_t                  value = 0;
 
-        if (sequence == NULL || !kit_input_find(answer->request, "INPUT0", &input) ||
-            input.n_bytes < sizeof(value) || (bytes = malloc(input.n_bytes)) == NULL)
+        if (sequence == NULL)
                 return 0;
-        kit_error_log(kit_input_copy(&input, bytes), "a value to be added up cannot be read");
-        memcpy(&value, bytes, sizeof(value));
-        free(bytes);
         if (testing_sequence_begins(answer->request))
                 sequence->sum = 0;
-        sequence->sum += value;
+        sequence->sum += testing_first_value(answer->request);
         return sequence->sum;
 }
 
@@ -125,6 +122,10 @@ static bool find_number(const struct answer *answer, const char *output, int64_t
                 *ret = add_up(answer);
         } else if (strcmp(output, "RESPONSE") == 0) {
                 *ret = answer->index;
+        } else if (strcmp(output, "READ_AT") == 0) {
+                *ret = (int64_t)(uintptr_t)answer->addresses.read;
+        } else if (strcmp(output, "WRITTEN_AT") == 0) {
+                *ret = (int64_t)(uintptr_t)answer->addresses.written;
         } else if (strcmp(output, "FLAGS") == 0) {
                 err = TRITONBACKEND_RequestFlags(answer->request, &flags);
                 *ret = flags;
@@ -212,6 +213,11 @@ static TRITONSERVER_Error *put_input(const struct answer *answer, const struct k
         return kit_input_copy(&input, out);
 }
 
+static TRITONSERVER_Error *step_states(struct answer *answer, const struct wishes *wishes) {
+        return testing_states_step(answer->execution->instance->model, answer->request,
+                                   wishes->keeps_state, &answer->addresses);
+}
+
 static TRITONSERVER_Error *fill(const struct answer *answer) {
         const struct testing_instance *instance = answer->execution->instance;
         const struct kit_model        *kit = &instance->model->kit;
@@ -232,6 +238,12 @@ static TRITONSERVER_Error *fill(const struct answer *answer) {
         return NULL;
 }
 
+/* The request reads the old values, while the new ones are there. */
+static TRITONSERVER_Error *fill_with_states(struct answer *answer, const struct wishes *wishes) {
+        KIT_TRY(step_states(answer, wishes));
+        return fill(answer);
+}
+
 TRITONSERVER_Error *testing_answer(const struct testing_execution *execution,
                                    const struct kit_slot          *slot) {
         struct wishes wishes = { .fail_code = TRITONSERVER_ERROR_INTERNAL };
@@ -247,7 +259,7 @@ TRITONSERVER_Error *testing_answer(const struct testing_execution *execution,
         testing_sleep_ms(wishes.delay_ms);
         if (wishes.fail != NULL)
                 return kit_error(wishes.fail_code, "%s", wishes.fail);
-        KIT_TRY(fill(&answer));
+        KIT_TRY(fill_with_states(&answer, &wishes));
         return report(slot->request, &wishes, "_END");
 }
 
@@ -302,6 +314,8 @@ TRITONSERVER_Error *testing_answer_many(const struct testing_execution *executio
         TRITONSERVER_Error *err;
 
         err = read_wishes(request, &wishes);
+        if (err == NULL)
+                err = step_states(&answer, &wishes);
         if (err == NULL)
                 err = TRITONBACKEND_ResponseFactoryNew(&factory, request);
         if (err != NULL)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kit/input.h"
 #include "testing/testing.h"
 
 #define MAX_ID 256
@@ -54,6 +55,20 @@ struct testing_sequence *testing_sequence_of(struct testing_instance *instance,
                 instance->sequences = s;
         }
         return s;
+}
+
+int32_t testing_first_value(TRITONBACKEND_Request *request) {
+        struct kit_input input;
+        void            *bytes;
+        int32_t          value = 0;
+
+        if (!kit_input_find(request, "INPUT0", &input) || input.n_bytes < sizeof(value) ||
+            (bytes = malloc(input.n_bytes)) == NULL)
+                return 0;
+        kit_error_log(kit_input_copy(&input, bytes), "a value cannot be read");
+        memcpy(&value, bytes, sizeof(value));
+        free(bytes);
+        return value;
 }
 
 void testing_sequences_free(struct testing_instance *instance) {

@@ -7,7 +7,11 @@
 
 #include "base/map.h"
 #include "config/config_edit.h"
+#include "config/data_type.h"
 #include "config/shape.h"
+
+/* Beyond any model of the field. With a batch dimension it is what a tensor of a request may have. */
+#define STATE_MAX_DIMS 63
 
 static struct error *check_initial_dims(
         const Inference__ModelSequenceBatching__State        *state,
@@ -123,15 +127,86 @@ static struct error *check_states(const Inference__ModelConfig *pb, struct map *
         return NULL;
 }
 
+/* ---- what the reference server does not say -------------------------------------------------- */
+
+static struct error *refuse(const Inference__ModelConfig                  *pb,
+                            const Inference__ModelSequenceBatching__State *state,
+                            const char                                    *reason) {
+        return error_new(ERR_INVALID_ARG, "model state '%s' %s for %s", state->input_name, reason,
+                         pb->name);
+}
+
+static struct error *check_tensor(const Inference__ModelConfig                  *pb,
+                                  const Inference__ModelSequenceBatching__State *state) {
+        if (!config_text_is_set(state->input_name))
+                return error_new(ERR_INVALID_ARG, "model state must specify 'input_name' for %s",
+                                 pb->name);
+        if (!config_text_is_set(state->output_name))
+                return refuse(pb, state, "must specify 'output_name'");
+        if (data_type_name((enum data_type)state->data_type) == data_type_name(DATA_TYPE_INVALID))
+                return error_at(refuse(pb, state, "must specify 'data_type'"), "data_type");
+        if (state->n_dims > STATE_MAX_DIMS)
+                return error_at(refuse(pb, state, "has too many dimensions"), "dims");
+        for (size_t i = 0; i < state->n_dims; i++)
+                if (state->dims[i] < 1 && state->dims[i] != SHAPE_ANY_DIM)
+                        return error_at(refuse(pb, state,
+                                               "dimension must be integer >= 1, or -1 to indicate "
+                                               "a variable-size dimension"),
+                                        "dims[%zu]", i);
+        return NULL;
+}
+
+/* The server gives it, so neither a client nor the controls may. */
+static struct error *check_giver(const Inference__ModelConfig                  *pb,
+                                 const Inference__ModelSequenceBatching__State *state) {
+        const Inference__ModelSequenceBatching *sequence = pb->sequence_batching;
+        const char                             *other = NULL;
+
+        for (size_t i = 0; i < pb->n_input; i++)
+                if (config_text_is(pb->input[i]->name, state->input_name))
+                        other = "an input";
+        for (size_t i = 0; i < sequence->n_control_input; i++)
+                if (config_text_is(sequence->control_input[i]->name, state->input_name))
+                        other = "a control input";
+        if (other == NULL)
+                return NULL;
+        return error_at(error_new(ERR_INVALID_ARG,
+                                  "model '%s': '%s' is %s and a state input of sequence_batching",
+                                  pb->name, state->input_name, other),
+                        "input_name");
+}
+
+static struct error *check_tensors(const Inference__ModelConfig *pb, struct map *seen) {
+        const Inference__ModelSequenceBatching *sequence = pb->sequence_batching;
+
+        for (size_t i = 0; i < sequence->n_state; i++) {
+                Inference__ModelSequenceBatching__State *state = sequence->state[i];
+
+                TRY(error_at(check_tensor(pb, state), "state[%zu]", i));
+                TRY(error_at(check_giver(pb, state), "state[%zu]", i));
+                if (map_set(seen, str_of(state->output_name), state) != NULL)
+                        return error_at(
+                                error_new(ERR_INVALID_ARG,
+                                          "State output name '%s' specified more than once.",
+                                          state->output_name),
+                                "state[%zu].output_name", i);
+        }
+        return NULL;
+}
+
 struct error *model_config_check_states(const struct model_config *c) {
-        struct map    seen;
+        struct map    inputs, outputs;
         struct error *err;
 
         if (c->pb->scheduling_choice_case !=
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
                 return NULL;
-        map_init(&seen);
-        err = error_at(check_states(c->pb, &seen), "sequence_batching");
-        map_done(&seen);
-        return err;
+        map_init(&inputs);
+        map_init(&outputs);
+        err = check_states(c->pb, &inputs);
+        if (err == NULL)
+                err = check_tensors(c->pb, &outputs);
+        map_done(&inputs);
+        map_done(&outputs);
+        return error_at(err, "sequence_batching");
 }

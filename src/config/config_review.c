@@ -80,10 +80,14 @@ static bool has_sample_input(const Inference__ModelWarmup *sample, const char *n
         return false;
 }
 
-static struct error *review_sample(const Inference__ModelConfig *pb,
+static struct error *review_sample(const struct model_config    *c,
                                    const Inference__ModelWarmup *sample) {
+        const Inference__ModelConfig *pb = c->pb;
+
         for (size_t i = 0; i < sample->n_inputs; i++)
-                TRY(error_at(review_sample_input(pb, sample, sample->inputs[i]), "inputs[%zu]", i));
+                if (!model_config_is_added_input(c, sample->inputs[i]->key))
+                        TRY(error_at(review_sample_input(pb, sample, sample->inputs[i]),
+                                     "inputs[%zu]", i));
         for (size_t i = 0; i < pb->n_input; i++)
                 if (!pb->input[i]->optional && !has_sample_input(sample, pb->input[i]->name))
                         return error_new(ERR_INVALID_ARG,
@@ -98,7 +102,7 @@ struct error *model_config_review_warmup(const struct model_config *c) {
 
         for (size_t i = 0; i < pb->n_model_warmup && pb->n_input > 0; i++)
                 if (pb->model_warmup[i]->batch_size > 0)
-                        TRY(error_at(review_sample(pb, pb->model_warmup[i]), "model_warmup[%zu]",
+                        TRY(error_at(review_sample(c, pb->model_warmup[i]), "model_warmup[%zu]",
                                      i));
         return NULL;
 }

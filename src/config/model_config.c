@@ -145,6 +145,21 @@ bool model_config_has_response_cache(const struct model_config *c) {
         return c->pb->response_cache != NULL && c->pb->response_cache->enable;
 }
 
+bool model_config_is_added_input(const struct model_config *c, const char *name) {
+        const Inference__ModelSequenceBatching *sequence = c->pb->sequence_batching;
+
+        if (c->pb->scheduling_choice_case !=
+            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
+                return false;
+        for (size_t i = 0; i < sequence->n_control_input; i++)
+                if (config_text_is(sequence->control_input[i]->name, name))
+                        return true;
+        for (size_t i = 0; i < sequence->n_state; i++)
+                if (config_text_is(sequence->state[i]->input_name, name))
+                        return true;
+        return false;
+}
+
 const char *model_config_find_parameter(const struct model_config *c, const char *key) {
         for (size_t i = 0; i < c->pb->n_parameters; i++) {
                 const Inference__ModelConfig__ParametersEntry *entry = c->pb->parameters[i];

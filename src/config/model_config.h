@@ -78,6 +78,8 @@ struct error *model_config_print_json(const struct model_config *c, uint32_t con
 bool model_config_is_ensemble(const struct model_config *c); /* ensemble_scheduling is set */
 bool model_config_is_decoupled(const struct model_config *c);
 bool model_config_has_response_cache(const struct model_config *c); /* response_cache.enable */
+/* An input that the server adds to requests of sequences: a control or a state. */
+bool model_config_is_added_input(const struct model_config *c, const char *name);
 /* parameters[key].string_value, NULL when absent. */
 const char *model_config_find_parameter(const struct model_config *c, const char *key);
 /* An error about that parameter, which is there. Takes `err`; NULL stays NULL. */

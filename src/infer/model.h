@@ -24,6 +24,7 @@
 struct labels;
 struct model_line;
 struct response_cache;
+struct state_plan;
 
 struct model {
         struct ref           ref;
@@ -34,6 +35,7 @@ struct model {
         struct model_config *config;
         struct model_io_set *io;
         struct labels       *labels;    /* may be NULL */
+        struct state_plan   *states;    /* of its sequences; NULL: it has none */
         struct model_stats  *stats;
         struct scheduler    *scheduler;
         struct response_cache *cache;   /* borrowed: the server; NULL: answers are not kept */

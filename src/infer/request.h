@@ -36,6 +36,7 @@ struct model;
 struct model_io;
 struct request;
 struct response;
+struct implicit_states;
 struct response_slot;
 struct sequence;
 struct step_models;
@@ -180,7 +181,8 @@ struct request {
         struct arena             arena;
         uint32_t                 n_outputs;
         bool                     has_spares;
-        bool                     is_not_kept; /* see NESO_InferenceRequestSetCacheable() */
+        bool                     is_not_kept : 1; /* see NESO_InferenceRequestSetCacheable() */
+        bool                     has_states : 1;
         bool                     is_inner;    /* made by the server: see infer/inner_request.h */
         bool                     has_sequence : 1; /* bits: a plain request has six lines */
         bool                     has_version : 1;  /* the client asked for this one, not for any */
@@ -199,6 +201,9 @@ struct request {
         /* Borrowed: the outer request's, of an inner request for a composed model; else NULL. Valid
          * with is_inner. */
         struct step_models *steps;
+        /* Borrowed: what the server keeps for the request's sequence (infer/implicit_state.h). Valid
+         * with has_states: during an execution. */
+        struct implicit_states *states;
 };
 
 static inline bool request_is_null(const struct request *req) {

@@ -10,6 +10,7 @@
 #include "config/config_normalize.h"
 #include "config/labels.h"
 #include "infer/model_line.h"
+#include "config/state_plan.h"
 #include "infer/request_shape.h"
 #include "repo/agent_list.h"
 #include "repo/loaded_model.h"
@@ -32,6 +33,7 @@ static void end_parts(struct loaded_model *l) {
                 model_stats_free(m->stats);
         model_io_set_free(m->io);
         labels_free(m->labels);
+        state_plan_free(m->states);
         model_config_free(m->config);
         agent_list_unref(l->agents);
         override_files_unref(l->override);
@@ -117,6 +119,7 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         TRY(check_completed(l));
         TRY(model_files_print_essence(m->config, &l->settled));
         TRY(labels_read(m->config, l->directory, &m->labels));
+        TRY(state_plan_new(m->config, l->directory, &m->states));
         TRY(model_io_set_new(m->config, &m->io));
         m->is_decoupled = model_config_is_decoupled(m->config);
         m->needs_equal_shapes = model_io_needs_equal_shapes(m->io);

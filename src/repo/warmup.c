@@ -8,6 +8,7 @@
 #include "infer/inner_request.h"
 #include "infer/model.h"
 #include "infer/request.h"
+#include "infer/implicit_state.h"
 #include "infer/response.h"
 #include "repo/warmup_input.h"
 
@@ -26,7 +27,7 @@ struct warmup {
         struct mutex                  lock;     /* rank LOCK_MAILBOX; guards the two below */
         struct cond                   ended;
         uint32_t                      n_running;
-        struct error                 *error;  /* owned; the first failure */
+        struct error                 *error; /* owned; the first failure */
 };
 
 static void keep_error(struct warmup *w, const struct error *why) {
@@ -54,10 +55,10 @@ static void on_end(struct inner_request *r) {
 static struct error *add_input(struct warmup *w, struct request *req, size_t index) {
         const Inference__ModelWarmup__Input *input = w->sample->inputs[index]->value;
         const char                          *name = w->sample->inputs[index]->key;
-        bool     is_batched = w->model->io->max_batch_size > 0;
-        int64_t *dims = mem_alloc((input->n_dims + 1) * sizeof(*dims));
-        struct buffer_attributes attributes = { .byte_size = w->bytes[index].n };
-        struct error            *err;
+        bool                                 is_batched = w->model->io->max_batch_size > 0;
+        int64_t                             *dims = mem_alloc((input->n_dims + 1) * sizeof(*dims));
+        struct buffer_attributes             attributes = { .byte_size = w->bytes[index].n };
+        struct error                        *err;
 
         if (is_batched)
                 dims[0] = 1;
@@ -72,23 +73,38 @@ static struct error *add_input(struct warmup *w, struct request *req, size_t ind
 
 /* An input that the server adds to requests of sequences, and that a sample may give instead: there
  * is no sequence. */
-static bool is_control(const struct warmup *w, const char *name) {
-        const Inference__ModelConfig *pb = w->model->config->pb;
-
-        if (pb->scheduling_choice_case !=
-            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
-                return false;
-        for (size_t i = 0; i < pb->sequence_batching->n_control_input; i++)
-                if (strcmp(pb->sequence_batching->control_input[i]->name, name) == 0)
-                        return true;
-        return false;
+static bool is_added(const struct warmup *w, const char *name) {
+        return model_config_is_added_input(w->model->config, name);
 }
 
-static struct error *add_inputs(struct warmup *w, struct request *req, bool are_controls) {
+static struct error *add_inputs(struct warmup *w, struct request *req, bool are_added) {
         for (size_t i = 0; i < w->sample->n_inputs; i++)
-                if (is_control(w, w->sample->inputs[i]->key) == are_controls)
+                if (is_added(w, w->sample->inputs[i]->key) == are_added)
                         TRY(add_input(w, req, i));
         return NULL;
+}
+
+static struct error *no_memory(void) {
+        return error_new(ERR_UNAVAILABLE, "out of memory for a warmup request");
+}
+
+/* The initial values where the sample gives none; what becomes of them is forgotten. */
+static struct error *add_states(const struct warmup *w, struct request *req) {
+        struct implicit_states *states;
+
+        if (w->model->states == NULL)
+                return NULL;
+        states = implicit_states_new(w->model->states, STATES_OF_SAMPLE);
+        if (states == NULL)
+                return no_memory();
+        implicit_states_attach(states, req);
+        return NULL;
+}
+
+static void free_request(struct inner_request *r) {
+        if (r != NULL && r->request->has_states)
+                implicit_states_free(r->request->states);
+        inner_request_free(r);
 }
 
 static struct error *make_request(struct warmup *w, struct inner_request **ret) {
@@ -97,11 +113,12 @@ static struct error *make_request(struct warmup *w, struct inner_request **ret) 
         struct inner_request                 *r = inner_request_new(w->model, &ops, w);
 
         if (r == NULL)
-                return error_new(ERR_UNAVAILABLE, "out of memory for a warmup request");
+                return no_memory();
         *ret = r;
         TRY(add_inputs(w, r->request, false));
         TRY(inner_request_prepare(r));
-        return add_inputs(w, r->request, true); /* no inputs of the model: nothing to check */
+        TRY(add_inputs(w, r->request, true)); /* no inputs of the model: nothing to check */
+        return add_states(w, r->request);
 }
 
 /* The n requests as one batch. */
@@ -134,7 +151,7 @@ static struct error *run_once(struct warmup *w, struct executor *executor) {
         if (err == NULL)
                 err = execute(w, executor, batch, n);
         for (uint32_t i = 0; i < n_made; i++)
-                inner_request_free(w->requests[i]);
+                free_request(w->requests[i]);
         free(STEAL(w->requests));
         free(batch);
         return err;

@@ -17,8 +17,6 @@ struct error *sched_default_new(const struct sched_setup *setup, struct schedule
 /* What the configuration chooses and this build does not have, or NULL. */
 static const char *find_missing(const struct model_config *config) {
         switch (config->pb->scheduling_choice_case) {
-        case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING:
-                return config->pb->sequence_batching->n_state > 0 ? "sequence_batching.state" : NULL;
         case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING:
                 return "ensemble_scheduling";
         default: return NULL;

@@ -10,6 +10,7 @@
 #include "infer/model.h"
 #include "infer/model_line.h"
 #include "infer/request.h"
+#include "infer/implicit_state.h"
 #include "infer/submitter.h"
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
@@ -106,6 +107,7 @@ static void follow(struct sequence_scheduler *s, struct sequence_outcome *out) {
         }
         if (waits)
                 submitter_allow_inline(true);
+        implicit_states_free_list(out->states);
 }
 
 /* For the metrics. */
@@ -316,6 +318,7 @@ static bool sequence_released(struct scheduler *base, struct request *req, uint3
 
         if (!req->has_sequence || req->sequence == NULL)
                 return false; /* none that waits for its end */
+        implicit_states_detach(req); /* they were attached last */
         sequence_controls_detach(s->controls, req->sequence->slot->room, req);
         if ((flags & REQUEST_RELEASE_RESCHEDULE) != 0 && run_again(s, req))
                 return true;

@@ -7,6 +7,7 @@
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/request_shape.h"
+#include "infer/implicit_state.h"
 #include "infer/response.h"
 #include "sched/sequence_control.h"
 #include "sched/sequence_table.h"
@@ -36,12 +37,18 @@ static void on_null_response(struct inner_request *r, struct response *response,
         response_free(response);
 }
 
+static void free_null(struct inner_request *r) {
+        if (r != NULL && r->request->has_states)
+                implicit_states_free(r->request->states);
+        inner_request_free(r);
+}
+
 static void on_null_end(struct inner_request *r) {
         struct kept_null *kept = r->owner;
         struct model     *model = r->request->model;
 
         if (kept == NULL) {
-                inner_request_free(r);
+                free_null(r);
                 return;
         }
         atomic_store_explicit(&kept->is_free, true, memory_order_release);
@@ -102,6 +109,19 @@ static struct error *fill_null(struct sequence_instance *in, struct inner_reques
         return NULL;
 }
 
+/* As those of the request that it goes with. False when memory is short. */
+static bool add_states(struct inner_request *r, const struct request *like) {
+        struct implicit_states *states;
+
+        if (r->request->model->states == NULL)
+                return true;
+        states = implicit_states_new(r->request->model->states, STATES_OF_NULL);
+        if (states == NULL)
+                return false;
+        implicit_states_attach(states, r->request);
+        return implicit_states_imitate(states, like->sequence->states);
+}
+
 /* NULL when memory is short. */
 static struct inner_request *make_null(struct sequence_instance *in, const struct request *like,
                                        struct kept_null *keeper) {
@@ -125,6 +145,10 @@ static struct inner_request *make_null(struct sequence_instance *in, const struc
         r->request->sequence = NULL;
         sequence_controls_init_room(controls, room);
         sequence_controls_attach(controls, room, r->request, NULL);
+        if (!add_states(r, like)) {
+                free_null(r);
+                return NULL;
+        }
         return r;
 }
 
@@ -141,6 +165,9 @@ static struct inner_request *take_kept(struct sequence_instance *in, uint32_t sl
         }
         if (!atomic_load_explicit(&kept->is_free, memory_order_acquire))
                 return NULL; /* its backend answers later */
+        if (kept->request->request->has_states &&
+            !implicit_states_imitate(kept->request->request->states, like->sequence->states))
+                return NULL;
 
         AUTO_ERROR err = request_renew_flow(kept->request->request);
 
@@ -154,7 +181,7 @@ static struct inner_request *take_kept(struct sequence_instance *in, uint32_t sl
 static void free_kept(struct kept_null *kept) {
         if (kept != NULL && kept->request != NULL) {
                 kept->request->request->model = NULL; /* no reference */
-                inner_request_free(kept->request);
+                free_null(kept->request);
         }
         free(kept);
 }
@@ -180,6 +207,41 @@ static void attach(struct sequence_instance *in, struct request *req) {
         struct sequence *seq = req->sequence;
 
         sequence_controls_attach(in->batching->controls, seq->slot->room, req, seq);
+        if (seq->states != NULL)
+                implicit_states_attach(seq->states, req);
+}
+
+/* The first request of a sequence, and each with START, finds the initial values. */
+static bool open_states(struct sequence_instance *in, const struct request *req) {
+        const struct state_plan *plan = in->batching->model->states;
+        struct sequence         *seq = req->sequence;
+
+        if (plan == NULL)
+                return true;
+        if (seq->states == NULL)
+                seq->states = implicit_states_new(plan, STATES_OF_SEQUENCE);
+        else if ((req->flags & REQUEST_SEQUENCE_START) != 0)
+                return implicit_states_reset(seq->states);
+        return seq->states != NULL;
+}
+
+/* With its states, or refused. */
+static bool admit(struct sequence_instance *in, struct request *req) {
+        static const struct error no_memory =
+                ERROR_STATIC(ERR_UNAVAILABLE, "out of memory for the states of a sequence");
+
+        if (LIKELY(open_states(in, req)))
+                return true;
+        request_refuse(req, &no_memory, FAILURE_OTHER);
+        return false;
+}
+
+static bool same_shape(const struct sequence_instance *in, const struct request *a,
+                       const struct request *b) {
+        if (in->batching->model->states != NULL &&
+            !implicit_states_same_shape(a->sequence->states, b->sequence->states))
+                return false;
+        return !in->batching->model->needs_equal_shapes || request_same_shape(a, b);
 }
 
 static void refuse_slots(struct request **batch, uint32_t n) {
@@ -194,15 +256,13 @@ static void refuse_slots(struct request **batch, uint32_t n) {
 
 /* The first one, and those of by_slot that go with it, to `batch`. */
 static struct request *choose(struct sequence_instance *in, uint32_t n_top, uint32_t *n_left) {
-        bool            needs_equal = in->batching->model->needs_equal_shapes;
         struct request *first = NULL;
 
         for (uint32_t i = 0; i < n_top; i++) {
                 struct request *req = in->by_slot[i];
 
                 in->batch[i] = NULL;
-                if (req == NULL ||
-                    (first != NULL && needs_equal && !request_same_shape(first, req)))
+                if (req == NULL || (first != NULL && !same_shape(in, first, req)))
                         continue;
                 if (first == NULL)
                         first = req;
@@ -246,7 +306,7 @@ static void reserve(struct sequence_instance *in, uint32_t n) {
 }
 
 static void execute_slots(struct sequence_instance *in, struct request **requests, uint32_t n) {
-        uint32_t n_top;
+        uint32_t n_top, n_left = 0;
 
         mutex_lock(in->batching->lock);
         n_top = in->place->n_top;
@@ -254,12 +314,44 @@ static void execute_slots(struct sequence_instance *in, struct request **request
         reserve(in, n_top);
         for (uint32_t i = 0; i < n_top; i++)
                 in->by_slot[i] = NULL;
-        for (uint32_t i = 0; i < n; i++)
+        for (uint32_t i = 0; i < n; i++) {
+                if (!admit(in, requests[i]))
+                        continue;
                 in->by_slot[requests[i]->sequence->slot->number] = requests[i];
-        while (n > 0) {
-                struct request *first = choose(in, n_top, &n);
+                n_left++;
+        }
+        while (n_left > 0) {
+                struct request *first = choose(in, n_top, &n_left);
 
                 execute_chosen(in, first, n_top);
+        }
+}
+
+/* Requests whose states differ in shape run one group after the other. */
+static void execute_with_states(struct sequence_instance *in, struct request **requests,
+                                uint32_t n) {
+        uint32_t n_left = 0;
+
+        reserve(in, n);
+        for (uint32_t i = 0; i < n; i++)
+                if (admit(in, requests[i]))
+                        in->by_slot[n_left++] = requests[i];
+        while (n_left > 0) {
+                uint32_t n_all = n_left, n_now = 0;
+
+                n_left = 0;
+                for (uint32_t i = 0; i < n_all; i++) {
+                        struct request *req = in->by_slot[i];
+
+                        if (n_now == 0 || implicit_states_same_shape(in->batch[0]->sequence->states,
+                                                                     req->sequence->states))
+                                in->batch[n_now++] = req;
+                        else
+                                in->by_slot[n_left++] = req;
+                }
+                for (uint32_t i = 0; i < n_now; i++)
+                        attach(in, in->batch[i]);
+                in->inner->ops->execute(in->inner, in->batch, n_now);
         }
 }
 
@@ -268,6 +360,10 @@ static void execute(struct executor *base, struct request **requests, uint32_t n
 
         if (in->batching->is_by_slot) {
                 execute_slots(in, requests, n);
+                return;
+        }
+        if (in->batching->model->states != NULL) {
+                execute_with_states(in, requests, n);
                 return;
         }
         for (uint32_t i = 0; i < n; i++)

@@ -8,7 +8,7 @@
  * i, up to the last slot in use. A slot that has nothing to run gets a null request: shaped as the
  * others, zeros, READY false. Nobody hears of its response, and no statistics count it. Where
  * requests must have equal shapes, those that differ from the first one run in an execution of
- * their own right afterwards.
+ * their own right afterwards. So do those whose states differ in shape, with either strategy.
  *
  * Where all requests have the same inputs, null requests are kept: one of each slot is used again
  * and again.

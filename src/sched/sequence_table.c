@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "infer/model.h"
+#include "infer/implicit_state.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ void sequence_outcome_init(struct sequence_outcome *out) {
         chain_init(&out->ready);
         chain_init(&out->cancelled);
         chain_init(&out->expired);
+        out->states = NULL;
         out->has_conflict = false;
         out->is_shared = false;
 }
@@ -158,8 +160,9 @@ static struct sequence *sequence_new(const struct correlation_id *id, uint64_t h
         return seq;
 }
 
-/* Whatever a sequence owns ends here. */
-static void sequence_free(struct sequence *seq) {
+/* Its states are for who has no lock. */
+static void sequence_free(struct sequence *seq, struct implicit_states **states) {
+        implicit_states_put(states, seq->states);
         free(seq);
 }
 
@@ -243,7 +246,7 @@ static void end_sequence(struct sequence_table *t, struct sequence *seq, enum se
         } else {
                 t->n_backlog--;
         }
-        sequence_free(seq);
+        sequence_free(seq, &out->states);
         fill_slots(t, out);
 }
 
@@ -504,14 +507,17 @@ struct error *sequence_table_init(struct sequence_table *t, uint32_t n_slots, ui
 }
 
 static void free_all(struct list *sequences) {
+        struct implicit_states *states = NULL;
+
         LIST_FOR_EACH(sequences, node) {
                 struct sequence *seq = LIST_ENTRY(node, struct sequence, node);
 
                 if (seq->slot != NULL)
                         seq->slot->sequence = NULL;
                 list_remove(node);
-                sequence_free(seq);
+                sequence_free(seq, &states);
         }
+        implicit_states_free_list(states);
 }
 
 void sequence_table_done(struct sequence_table *t) {

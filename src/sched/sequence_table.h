@@ -29,6 +29,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct implicit_states;
 struct sequence_slot;
 
 enum sequence_end {
@@ -46,6 +47,9 @@ struct sequence {
         struct list           waiting; /* struct request by queued.node, for their turn */
         struct request       *running; /* borrowed: with its instance; NULL: none */
         struct sequence_slot *slot;    /* NULL: in the backlog */
+        /* Owned: made and used by who executes its requests. NULL: the model has none, or nothing
+         * was executed yet. */
+        struct implicit_states *states;
         uint64_t              started_ns;
         uint64_t              touched_ns; /* the last request came or was released */
         uint64_t              number;     /* its id, unless it is a text */
@@ -115,11 +119,13 @@ struct request_chain {
         struct request **end;
 };
 
-/* What follows from a call, for the time after the owner's lock. */
+/* What follows from a call, for the time after the owner's lock: freeing megabytes is no work to
+ * be done under one. */
 struct sequence_outcome {
         struct request_chain ready;     /* to their instances: request->sequence->slot->place */
         struct request_chain cancelled; /* to be refused, and so are those that expired */
         struct request_chain expired;
+        struct implicit_states *states;    /* a list: of sequences that ended, to be freed */
         bool                 has_conflict; /* a START of an id that is live */
         bool                 is_shared;    /* an instance of `ready` has other slots in use */
 };

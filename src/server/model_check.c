@@ -9,6 +9,7 @@
 #include "config/config_normalize.h"
 #include "config/config_review.h"
 #include "config/labels.h"
+#include "config/state_plan.h"
 #include "repo/agent.h"
 #include "repo/model_files.h"
 #include "repo/warmup_input.h"
@@ -205,6 +206,16 @@ static void check_io(struct model_check *c) {
         note_with(c, "input output", model_config_check_batch_io(assumed));
 }
 
+/* With the files of initial_state. */
+static struct error *check_states(const struct model_check *c) {
+        struct state_plan *plan;
+
+        TRY(model_config_check_states(c->config));
+        TRY(state_plan_new(c->config, c->directory, &plan));
+        state_plan_free(plan);
+        return NULL;
+}
+
 static struct error *check_labels(const struct model_check *c) {
         struct labels *labels;
 
@@ -285,7 +296,7 @@ static void check_config(struct model_check *c, struct version_scan *scan) {
         note_with(c, BACKEND_FIELDS, check_groups(c));
         check_io(c);
         note(c, model_config_review_names(c->config));
-        note_with(c, "instance_group", model_config_check_states(c->config));
+        note_with(c, "instance_group max_batch_size input", check_states(c));
         check_warmup(c);
         note_field(c, "", check_labels(c));
 }

@@ -74,15 +74,15 @@ FAILS = {
     "TRITONBACKEND_RequestOutputBufferProperties": "Output properties are not available",
     "TRITONBACKEND_RequestParameter": "out of bounds index 0: request has 0 parameters",
     "TRITONBACKEND_ModelSetConfig": "is allowed only while TRITONBACKEND_ModelInitialize",
-    "TRITONBACKEND_StateBuffer": "there is no such state",
-    "TRITONBACKEND_StateBufferAttributes": "there is no such state",
-    "TRITONBACKEND_StateNew": "State configuration is missing for model 'probe'",
-    "TRITONBACKEND_StateUpdate": "there is no such state",
     "NESO_ServerStartPoll": "polling is disabled",
     "TRITONSERVER_ServerPollModelRepository": "polling is disabled",
     "TRITONSERVER_ServerUnregisterModelRepository": "repository not found",
     "TRITONSERVER_InferenceResponseParameter": "out of bounds index 0: response has 0 parameters",
 }
+
+# Of the model whose backend makes the calls.
+PROBE = ('sequence_batching { state { input_name: "STATE" output_name: "INPUT0" '
+         'data_type: TYPE_FP32 dims: -1 } }\n')
 
 TEXTS = {"model_name": b"id", "name": b"INPUT0", "host_policy_name": b"cpu", "setting": b"numa-node",
          "value": b"1", "config_json": b"{}", "base": b"{}", "dtype": b"FP32", "file": b"",
@@ -191,6 +191,9 @@ class Objects:
             self.api.do("InferenceRequestSetCorrelationIdString", request, c_char_p(b"c"))
         if function in ("ServerInferAsync", "InferenceResponse"):
             self.set_callbacks(request)
+        if self.model == b"probe":
+            self.api.do("InferenceRequestSetCorrelationId", request, c_uint64(1))
+            self.api.do("InferenceRequestSetFlags", request, 1)  # SEQUENCE_START
         return request
 
     def add_input(self, request):
@@ -337,6 +340,17 @@ class Objects:
                                   c_uint64(16), ctypes.byref(where), ctypes.byref(number))
             assert not error
         return output
+
+    def make_State(self, function):
+        dims = (ctypes.c_int64 * 1)(4)
+        ret = c_void_p()
+        assert not self.api.call("TRITONBACKEND_StateNew", ctypes.byref(ret),
+                                 self.get("Request", function), c_char_p(b"INPUT0"), 11, dims, 1)
+        if function == "StateUpdate":
+            where, number = ctypes.c_int(0), ctypes.c_int64(0)
+            assert not self.api.call("TRITONBACKEND_StateBuffer", ret, ctypes.byref(c_void_p()),
+                                     c_uint64(16), ctypes.byref(where), ctypes.byref(number))
+        return ret
 
     def make_ResponseFactory(self, function):
         return self.first("ResponseFactoryNew", self.get("Request", function))
@@ -521,7 +535,7 @@ def main():
         file.write(CONFIG)
     os.makedirs(os.path.join(folder, "probe", "1"))
     with open(os.path.join(folder, "probe", "config.pbtxt"), "w", encoding="ascii") as file:
-        file.write(CONFIG.replace("identity", "probe"))
+        file.write(CONFIG.replace("identity", "probe") + PROBE)
     # In the model's directory, where this process finds the very same file.
     probe_link = os.path.join(folder, "probe", "libtriton_probe.so")
     os.symlink(probe, probe_link)

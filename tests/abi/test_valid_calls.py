@@ -22,9 +22,7 @@ import abi_names
 SECONDS = 120
 
 # What cannot succeed, with the reason. It must be called all the same, and be refused.
-NEVER_SUCCEED = {name: "no scheduler runs models with states" for name in (
-    "TRITONBACKEND_StateNew", "TRITONBACKEND_StateBuffer", "TRITONBACKEND_StateBufferAttributes",
-    "TRITONBACKEND_StateUpdate")}
+NEVER_SUCCEED = {}
 
 # An error is what it makes.
 NOT_AN_OUTCOME = {"TRITONSERVER_ErrorNew"}
@@ -39,7 +37,9 @@ TENSORS = ('input {{ name: "INPUT0" data_type: TYPE_FP32 dims: -1 }}\n'
 CALLS = ('backend: "tensorrt"\nplatform: "tensorrt_plan"\n'
          'model_transaction_policy { decoupled: true }\n'
          + TENSORS.format(more='label_filename: "labels.txt"')
-         + 'instance_group { count: 1 kind: KIND_CPU profile: "profile"\n'
+         + 'sequence_batching { state { input_name: "STATE_IN" output_name: "STATE_OUT" '
+           'data_type: TYPE_FP32 dims: 2 } }\n'
+           'instance_group { count: 1 kind: KIND_CPU profile: "profile"\n'
            '  secondary_devices { kind: KIND_NVDLA device_id: 3 } }\n'
            'model_repository_agents { agents { name: "calls" '
            'parameters { key: "key" value: "value" } } }\n')

@@ -35,6 +35,8 @@ instance_group [
 """
 
 # What it is called, what is replaced by what (nothing: appended), where, what is said.
+BATCHING = "dynamic_batching {\n  preferred_batch_size: [ 4, 8 ]\n}"
+
 MISTAKES = [
     ("misspelt field", "max_batch_size: 8", "max_batchsize: 8", "3:1",
      "message 'ModelConfig' has no field named 'max_batchsize'; did you mean 'max_batch_size'?"),
@@ -100,10 +102,19 @@ MISTAKES = [
     ("label file outside", "  dims: [ 2, 3 ]\n}\ndynamic",
      '  dims: [ 2, 3 ]\n  label_filename: "../labels.txt"\n}\ndynamic', "13:3",
      "label file path '../labels.txt' for output 'A' in model 'm' is outside model directory"),
-    ("states of sequences, which are not there yet",
-     "dynamic_batching {\n  preferred_batch_size: [ 4, 8 ]\n}",
-     "sequence_batching {\n  state { input_name: \"I\" output_name: \"O\" data_type: TYPE_FP32 dims: 1 }\n}",
-     "15:3", "model 'm': sequence_batching.state is not supported yet"),
+    ("state that clients give as well", BATCHING,
+     "sequence_batching {\n  state { input_name: \"A\" output_name: \"O\" data_type: TYPE_FP32 dims: 1 }\n}",
+     "15:11", "model 'm': 'A' is an input and a state input of sequence_batching"),
+    ("state that is not zeros at first, but a file that is not there", BATCHING,
+     "sequence_batching {\n  state { input_name: \"I\" output_name: \"O\" data_type: TYPE_FP32 dims: 1\n"
+     "    initial_state { name: \"i\" data_type: TYPE_FP32 dims: 1 data_file: \"none\" } }\n}",
+     "16:60", "failed to open the initial state 'none' of state 'I'"),
+    ("state that grows without a GPU", BATCHING,
+     "sequence_batching {\n  state { input_name: \"I\" output_name: \"O\" data_type: TYPE_FP32 dims: -1\n"
+     "    use_same_buffer_for_input_output: true\n    use_growable_memory: true }\n}",
+     "17:5", "'use_growable_memory' can only work with KIND_GPU model instances right now. Please "
+     "either change the instance type to KIND_GPU or set 'use_growable_memory' to false for state "
+     "input 'I'."),
     ("inline execution of no such kind", None,
      'parameters { key: "a" value { string_value: "b" } }\n'
      'parameters { key: "inline_execution" value { string_value: "soon" } }\n', "21:1",

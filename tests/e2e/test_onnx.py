@@ -18,9 +18,6 @@ from conftest import ROOT, Server, require_build
 
 pytest.importorskip("onnx")
 
-# Sequences are not there yet.
-NOT_YET = {"sequence_sum"}
-
 # KServe name: numpy's type, struct's letter where numpy has none.
 TYPES = {
     "BOOL": "?", "UINT8": "u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8", "INT8": "i1",
@@ -42,8 +39,6 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("onnx")
     subprocess.run([sys.executable, str(ROOT / "tests" / "models" / "make_models.py"), str(folder)],
                    check=True, timeout=120)
-    for name in NOT_YET:
-        (folder / "good" / name).rename(folder / name)
     return folder
 
 
@@ -402,6 +397,19 @@ BROKEN = {
     "no_batch_dimension":
         "Invalid argument: autofill failed for model 'no_batch_dimension': model does not support "
         "batching while non-zero max_batch_size is specified",
+    "state_without_output":
+        "Invalid argument: unexpected inference output 'NEXT', allowed outputs are: OUTPUT, SUM_OUT",
+    "state_of_another_type":
+        "Invalid argument: unable to load model 'state_of_another_type', unexpected datatype "
+        "TYPE_FP64 for input 'SUM_IN', the model expects TYPE_FP32",
+    "state_of_another_shape":
+        "Invalid argument: model 'state_of_another_shape', tensor 'SUM_IN': the model expects 2 "
+        "dimensions (shape [-1,2]) but the model configuration specifies 2 dimensions (an initial "
+        "batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making "
+        "complete shape [-1,3])",
+    "state_file_outside": re.compile(
+        r"Invalid argument: failed to open the initial state '\.\./config\.pbtxt' of state 'SUM_IN': "
+        r".*"),
     "bad_parameter": "Invalid argument: model 'bad_parameter': parameter 'intra_op_thread_count' "
                      "must be an integer, got 'many'",
 }
@@ -433,3 +441,83 @@ def test_no_batch_dimension_without_completion(folder):
 
 def test_all_that_is_broken_is_here(broken):
     assert set(broken) == {*BROKEN, "fails_to_load"}
+
+
+# ---- sequences with implicit states -------------------------------------------------------------
+
+
+def step(server, model, value, sequence, start=False, end=False, outputs=("OUTPUT",), session=requests):
+    """The first output's data, or all."""
+    reply = session.post(f"{server.url}/v2/models/{model}/infer", timeout=30, json={
+        "parameters": {"sequence_id": sequence, "sequence_start": start, "sequence_end": end},
+        "inputs": [value], "outputs": [{"name": name} for name in outputs]})
+    assert reply.status_code == 200, reply.text
+    found = {one["name"]: one["data"] for one in reply.json()["outputs"]}
+    return found[outputs[0]] if len(outputs) == 1 else found
+
+
+def numbers(datatype, *values, batched=True):
+    return {"name": "INPUT", "datatype": datatype, "data": list(values),
+            "shape": [1, len(values)] if batched else [len(values)]}
+
+
+def test_metadata_of_states(server):
+    found = metadata(server, "sequence_mean")
+    assert [one["name"] for one in found["inputs"]] == ["INPUT"]
+    assert [one["name"] for one in found["outputs"]] == ["OUTPUT"]
+
+
+@pytest.mark.parametrize("model", ["sequence_sum", "sequence_mean", "sequence_list"])
+def test_states_of_many_sequences(server, model):
+    """More than there are slots, from many connections: whatever batch a request is in, it reads
+    what its own sequence left."""
+    def sequence(number):
+        values = []
+        with requests.Session() as session:
+            for i in range(6):
+                start, end = i == 0, i == 5
+                values.append(number * 10 + i)
+                if model == "sequence_sum":
+                    got = step(server, model, numbers("INT32", values[-1]), number, start, end,
+                               session=session)
+                    assert got == [sum(values)]
+                elif model == "sequence_mean":
+                    got = step(server, model, numbers("FP32", values[-1], -i), number, start, end,
+                               session=session)
+                    assert got == pytest.approx([sum(values) / (i + 1), -i / 2])
+                else:
+                    got = step(server, model, numbers("INT32", values[-1]), number, start, end,
+                               session=session)
+                    assert got == values
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(sequence, range(1, 25)))
+
+
+def test_start_begins_anew(server):
+    assert step(server, "sequence_list", numbers("INT32", 1), 900, True) == [1]
+    assert step(server, "sequence_list", numbers("INT32", 2), 900) == [1, 2]
+    assert step(server, "sequence_list", numbers("INT32", 3), 900, True) == [3]
+    assert step(server, "sequence_list", numbers("INT32", 4), 900, False, True) == [3, 4]
+
+
+def test_text_as_state(server):
+    def text(value):
+        return {"name": "INPUT", "datatype": "BYTES", "shape": [1], "data": [value]}
+
+    for number in ("first", "second"):
+        assert step(server, "sequence_before", text("a"), number, True) == ["nothing"]
+        assert step(server, "sequence_before", text("a longer text " * 50), number) == ["a"]
+        assert step(server, "sequence_before", text(""), number) == ["a longer text " * 50]
+        assert step(server, "sequence_before", text("z"), number, False, True) == [""]
+
+
+def test_state_from_file_in_one_buffer(server):
+    both = ("OUTPUT", "SUM_OUT")
+    for number in (1, 2):
+        assert step(server, "sequence_from_file", numbers("INT64", 1, 2, 3, batched=False), number,
+                    True, outputs=both) == {"OUTPUT": [300], "SUM_OUT": [101, 202, 303]}
+        assert step(server, "sequence_from_file", numbers("INT64", 0, 500, 0, batched=False),
+                    number) == [303]
+        assert step(server, "sequence_from_file", numbers("INT64", 0, 0, 0, batched=False), number,
+                    False, True, outputs=both) == {"OUTPUT": [702], "SUM_OUT": [101, 702, 303]}

@@ -487,7 +487,7 @@ BAD_MODELS = {
             "Invalid argument: instance group gpu_0 of model gpu has kind KIND_CPU but specifies "
             "one or more GPUs"),
     "sequence": (IDENTITY + "sequence_batching { state { } }\n",
-                 "Unsupported: model 'sequence': sequence_batching.state is not supported yet"),
+                 "Invalid argument: model state must specify 'input_name' for sequence"),
     "ensemble": ('platform: "ensemble"\n' + tensors() + 'ensemble_scheduling { step { model_name: '
                  '"a" model_version: -1 input_map { key: "INPUT0" value: "INPUT0" } '
                  'output_map { key: "OUTPUT0" value: "OUTPUT0" } } }\n',

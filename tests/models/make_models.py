@@ -344,6 +344,89 @@ sequence_batching {
 """))
 
 
+def state(name, config_type, dims, more=""):
+    return (f'state {{ input_name: "{name}_IN" output_name: "{name}_OUT" data_type: {config_type} '
+            f'dims: {list(dims)} {more}}}\n')
+
+
+def sequences(*parts):
+    return ("sequence_batching {\n  max_sequence_idle_microseconds: 3600000000\n"
+            + "".join(parts) + "}\n")
+
+
+@good("sequence_mean")
+def make_sequence_mean(folder):
+    """Two states of different types: the sum so far, and of how many."""
+    write(folder, model(
+        [helper.make_node("Add", ["SUM_IN", "INPUT"], ["SUM_OUT"]),
+         helper.make_node("Add", ["COUNT_IN", "ONE"], ["COUNT_OUT"]),
+         helper.make_node("Cast", ["COUNT_OUT"], ["COUNT"], to=TensorProto.FLOAT),
+         helper.make_node("Div", ["SUM_OUT", "COUNT"], ["OUTPUT"])],
+        [value("INPUT", TensorProto.FLOAT, None, 2), value("SUM_IN", TensorProto.FLOAT, None, 2),
+         value("COUNT_IN", TensorProto.INT64, None, 1)],
+        [value("OUTPUT", TensorProto.FLOAT, None, 2), value("SUM_OUT", TensorProto.FLOAT, None, 2),
+         value("COUNT_OUT", TensorProto.INT64, None, 1)],
+        [constant("ONE", numpy.int64([[1]]))]),
+        onnx_config(4, tensor("input", "INPUT", "TYPE_FP32", [2]),
+                    tensor("output", "OUTPUT", "TYPE_FP32", [2]),
+                    more=sequences("  oldest { max_candidate_sequences: 4 }\n  ",
+                                   state("SUM", "TYPE_FP32", [2]), "  ",
+                                   state("COUNT", "TYPE_INT64", [1]))))
+
+
+@good("sequence_list")
+def make_sequence_list(folder):
+    """A state that grows: all values of the sequence, of which there are none at first."""
+    write(folder, model(
+        [helper.make_node("Concat", ["LIST_IN", "INPUT"], ["LIST_OUT"], axis=1),
+         helper.make_node("Identity", ["LIST_OUT"], ["OUTPUT"])],
+        [value("INPUT", TensorProto.INT32, None, 1), value("LIST_IN", TensorProto.INT32, None, None)],
+        [value("OUTPUT", TensorProto.INT32, None, None),
+         value("LIST_OUT", TensorProto.INT32, None, None)]),
+        onnx_config(4, tensor("input", "INPUT", "TYPE_INT32", [1]),
+                    tensor("output", "OUTPUT", "TYPE_INT32", [-1]),
+                    more=sequences("  oldest { max_candidate_sequences: 4 }\n  ", state(
+                        "LIST", "TYPE_INT32", [-1],
+                        'initial_state { name: "none" data_type: TYPE_INT32 dims: [ 0 ] '
+                        'zero_data: true } '))))
+
+
+@good("sequence_before")
+def make_sequence_before(folder):
+    """The text that the request before had; a file has the one before the first."""
+    write(folder, model(
+        [helper.make_node("Identity", ["TEXT_IN"], ["OUTPUT"]),
+         helper.make_node("Identity", ["INPUT"], ["TEXT_OUT"])],
+        [value("INPUT", TensorProto.STRING, 1), value("TEXT_IN", TensorProto.STRING, 1)],
+        [value("OUTPUT", TensorProto.STRING, 1), value("TEXT_OUT", TensorProto.STRING, 1)]),
+        onnx_config(0, tensor("input", "INPUT", "TYPE_STRING", [1]),
+                    tensor("output", "OUTPUT", "TYPE_STRING", [1]), more=sequences("  ", state(
+                        "TEXT", "TYPE_STRING", [1],
+                        'initial_state { name: "first" data_type: TYPE_STRING dims: [ 1 ] '
+                        'data_file: "first" } '))))
+    (folder / "initial_state").mkdir(exist_ok=True)
+    (folder / "initial_state" / "first").write_bytes(b"\7\0\0\0nothing")
+
+
+@good("sequence_from_file")
+def make_sequence_from_file(folder):
+    """Begins at what a file says, in one buffer; clients may see the state as an output."""
+    write(folder, model(
+        [helper.make_node("Add", ["SUM_IN", "INPUT"], ["SUM_OUT"]),
+         helper.make_node("ReduceMax", ["SUM_IN"], ["OUTPUT"], keepdims=1)],
+        [value("INPUT", TensorProto.INT64, 3), value("SUM_IN", TensorProto.INT64, 3)],
+        [value("OUTPUT", TensorProto.INT64, 1), value("SUM_OUT", TensorProto.INT64, 3)]),
+        onnx_config(0, tensor("input", "INPUT", "TYPE_INT64", [3]),
+                    tensor("output", "OUTPUT", "TYPE_INT64", [1]),
+                    tensor("output", "SUM_OUT", "TYPE_INT64", [3]), more=sequences("  ", state(
+                        "SUM", "TYPE_INT64", [3],
+                        'use_same_buffer_for_input_output: true '
+                        'initial_state { name: "first" data_type: TYPE_INT64 dims: [ 3 ] '
+                        'data_file: "sum.bin" } '))))
+    (folder / "initial_state").mkdir(exist_ok=True)
+    (folder / "initial_state" / "sum.bin").write_bytes(numpy.int64([100, 200, 300]).tobytes())
+
+
 # ---- the other backends ------------------------------------------------------------------------
 
 
@@ -467,6 +550,28 @@ def make_bad_parameter(folder):
     write(folder, add_sub(TensorProto.INT32, None, 16), add_sub_config(
         8, "TYPE_INT32", [16],
         'parameters { key: "intra_op_thread_count" value { string_value: "many" } }\n'))
+
+
+def make_sequence_of(states):
+    def make(folder):
+        write(folder, model(
+            [helper.make_node("Add", ["SUM_IN", "INPUT"], ["SUM_OUT"]),
+             helper.make_node("Identity", ["SUM_OUT"], ["OUTPUT"])],
+            [value("INPUT", TensorProto.FLOAT, None, 2), value("SUM_IN", TensorProto.FLOAT, None, 2)],
+            [value("OUTPUT", TensorProto.FLOAT, None, 2),
+             value("SUM_OUT", TensorProto.FLOAT, None, 2)]),
+            onnx_config(4, tensor("input", "INPUT", "TYPE_FP32", [2]),
+                        tensor("output", "OUTPUT", "TYPE_FP32", [2]), more=sequences(states)))
+    return make
+
+
+BROKEN["state_without_output"] = make_sequence_of(
+    'state { input_name: "SUM_IN" output_name: "NEXT" data_type: TYPE_FP32 dims: [ 2 ] }\n')
+BROKEN["state_of_another_type"] = make_sequence_of(state("SUM", "TYPE_FP64", [2]))
+BROKEN["state_of_another_shape"] = make_sequence_of(state("SUM", "TYPE_FP32", [3]))
+BROKEN["state_file_outside"] = make_sequence_of(state(
+    "SUM", "TYPE_FP32", [2], 'initial_state { name: "s" data_type: TYPE_FP32 dims: [ 2 ] '
+    'data_file: "../config.pbtxt" } '))
 
 
 @broken("fails_to_load")

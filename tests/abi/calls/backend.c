@@ -179,7 +179,7 @@ static void call_input(TRITONBACKEND_Request *request, TRITONBACKEND_Input *inpu
 
         OK(TRITONBACKEND_RequestInputCount, request, &n);
         OK(TRITONBACKEND_RequestInputName, request, 0, &name);
-        EXPECT(n == 1 && strcmp(name, "INPUT0") == 0);
+        EXPECT(n == 2 && strcmp(name, "INPUT0") == 0);
         OK(TRITONBACKEND_RequestInputByIndex, request, 0, &by_index);
         EXPECT(by_index == input);
         OK(TRITONBACKEND_InputProperties, input, &name, &type, &shape, &n_dims, &size, &n_buffers);
@@ -209,7 +209,7 @@ static void call_request(TRITONBACKEND_Request *request) {
         int64_t                    id = 0;
 
         OK(TRITONBACKEND_RequestFlags, request, &n);
-        EXPECT(n == 0);
+        EXPECT(n == 3);
         OK(TRITONBACKEND_RequestIsCancelled, request, &is_cancelled);
         EXPECT(!is_cancelled);
         OK(TRITONBACKEND_InferenceRequestTimeoutMicroseconds, request, &number);
@@ -232,21 +232,32 @@ static void call_trace(TRITONBACKEND_Request *request) {
         OK(TRITONSERVER_InferenceTraceReportActivity, trace, now_ns(), "CALLS");
 }
 
-/* No model here has states: the schedulers refuse what they cannot do yet. */
+/* Each request is a sequence of its own: it finds zeros. */
 static void call_states(TRITONBACKEND_Request *request) {
-        static const int64_t           shape[] = { 1 };
-        TRITONBACKEND_State           *state = (TRITONBACKEND_State *)&note;
+        static const int64_t           shape[] = { 2 };
+        TRITONBACKEND_State           *state;
+        TRITONBACKEND_Input           *input;
         TRITONSERVER_BufferAttributes *attributes;
-        TRITONSERVER_MemoryType        memory = TRITONSERVER_MEMORY_CPU;
-        int64_t                        id = 0;
-        void                          *buffer;
+        TRITONSERVER_MemoryType        memory = TRITONSERVER_MEMORY_GPU;
+        const void                    *found;
+        void                          *buffer = NULL;
+        uint64_t                       size = 0;
+        int64_t                        id = 7;
 
-        REFUSED(INVALID_ARG, TRITONBACKEND_StateNew, &state, request, "state",
-                TRITONSERVER_TYPE_FP32, shape, 1);
-        state = (TRITONBACKEND_State *)&note;
-        REFUSED(INVALID_ARG, TRITONBACKEND_StateBuffer, state, &buffer, 4, &memory, &id);
-        REFUSED(INVALID_ARG, TRITONBACKEND_StateBufferAttributes, state, &attributes);
+        OK(TRITONBACKEND_RequestInput, request, "STATE_IN", &input);
+        OK(TRITONBACKEND_InputBuffer, input, 0, &found, &size, &memory, &id);
+        EXPECT(size == 8 && memcmp(found, "\0\0\0\0\0\0\0", 8) == 0);
+        OK(TRITONBACKEND_StateNew, &state, request, "STATE_OUT", TRITONSERVER_TYPE_FP32, shape, 1);
+        OK(TRITONBACKEND_StateBuffer, state, &buffer, 8, &memory, &id);
+        EXPECT(buffer != NULL && buffer != found && memory == TRITONSERVER_MEMORY_CPU && id == 0);
+        memset(buffer, 1, 8);
+        OK(TRITONBACKEND_StateBufferAttributes, state, &attributes);
+        OK(TRITONSERVER_BufferAttributesByteSize, attributes, &size);
+        EXPECT(size == 8);
+        OK(TRITONBACKEND_StateUpdate, state);
         REFUSED(INVALID_ARG, TRITONBACKEND_StateUpdate, state);
+        REFUSED(INVALID_ARG, TRITONBACKEND_StateNew, &state, request, "STATE_IN",
+                TRITONSERVER_TYPE_FP32, shape, 1);
 }
 
 /* ---- responses ------------------------------------------------------------------------------- */

@@ -165,9 +165,10 @@ static void call_settings(struct TRITONSERVER_InferenceRequest *request) {
         uint64_t    number = 0;
         uint32_t    flags = 7, priority = 7;
 
-        OK(TRITONSERVER_InferenceRequestSetFlags, request, 0);
+        OK(TRITONSERVER_InferenceRequestSetFlags, request,
+           TRITONSERVER_REQUEST_FLAG_SEQUENCE_START | TRITONSERVER_REQUEST_FLAG_SEQUENCE_END);
         OK(TRITONSERVER_InferenceRequestFlags, request, &flags);
-        EXPECT(flags == 0);
+        EXPECT(flags == 3);
         OK(TRITONSERVER_InferenceRequestSetPriorityUInt64, request, 3);
         OK(TRITONSERVER_InferenceRequestPriorityUInt64, request, &number);
         EXPECT(number == 3);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fake_server.h"
 
+#include "kit/stats.h"
 #include "triton/core/neso.h"
 
 #include <stdlib.h>
@@ -587,6 +588,7 @@ TRITONSERVER_Error *TRITONBACKEND_StateNew(TRITONBACKEND_State  **state,
                                            const TRITONSERVER_DataType type, const int64_t *shape,
                                            const uint32_t n_dims) {
         *state = &request->states[request->n_states++];
+        (*state)->made_ns = kit_clock_ns();
         set_output(&(*state)->value, name, type, shape, n_dims);
         return NULL;
 }

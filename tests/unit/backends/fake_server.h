@@ -42,6 +42,7 @@ struct TRITONBACKEND_Output {
 struct TRITONBACKEND_State {
         struct TRITONBACKEND_Output value;
         bool                        is_committed;
+        uint64_t                    made_ns; /* by the clock of the statistics */
 };
 
 /* One parameter of a request. */

@@ -24,14 +24,14 @@ static char                              *path; /* of the model */
 
 /* The runtime's threads synchronise in code that ThreadSanitizer does not see. */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
-const char *__tsan_default_suppressions(void) {
-        return "race:libonnxruntime.so";
+const char                                        *__tsan_default_suppressions(void) {
+                                               return "race:libonnxruntime.so";
 }
 
 /* It keeps a few bytes for the life of the process; the leak checker calls this. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void) {
-        return "leak:libonnxruntime";
+const char                                        *__lsan_default_suppressions(void) {
+                                               return "leak:libonnxruntime";
 }
 
 static int open_backend(void **state) {
@@ -413,40 +413,84 @@ static void test_one_number_per_row(void **state) {
         stop();
 }
 
+#define SUM_CONFIG(state, output)                                                                  \
+        "{\"max_batch_size\":4,\"input\":[{\"name\":\"INPUT\",\"data_type\":\"TYPE_INT32\","       \
+        "\"dims\":[1]}],\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_INT32\",\"dims\":"   \
+        "[1]}" output                                                                              \
+        "],\"sequence_batching\":{\"control_input\":[{\"name\":\"START\"},{\"name\":"              \
+        "\"READY\"}],\"state\":[{\"input_name\":\"SUM_IN\",\"output_name\":\"SUM_OUT\","           \
+        "\"data_type\":\"TYPE_INT32\",\"dims\":[1]" state "}]}}"
+
+/* 5 so far, and 7; request 1 begins a sequence, for which the state does not count. */
+static void add_sum_inputs(int i, int64_t start_dim) {
+        static const int32_t     numbers[] = { 0, 1, 5, 7 }, ones[] = { 1, 1 };
+        static const char *const names[] = { "START", "READY", "SUM_IN", "INPUT" };
+
+        for (int j = 0; j < 4; j++)
+                fake_add_input(&requests[i],
+                               shaped(names[j], TRITONSERVER_TYPE_INT32, 1, j > 0 ? 1 : start_dim),
+                               j == 0 && i == 1 ? ones : &numbers[j],
+                               j > 0 ? 4 : (size_t)start_dim * 4);
+        ask(i, "OUTPUT");
+}
+
+/* The sum is computed where the next request will read it: its memory is asked for before the run.
+ * Not in place, where that memory is still read, and not for several requests. */
 static void test_state(void **state) {
-        static const int32_t one = 1, zero = 0, five = 5, seven = 7;
-        const char *const    names[] = { "START", "READY", "SUM_IN", "INPUT" };
-        const int32_t *const numbers[] = { &zero, &one, &five, &seven };
+        static const struct {
+                const char *config;
+                int         n_requests;
+                bool        is_direct, is_listed;
+        } rows[] = {
+                { SUM_CONFIG("", ""), 1, true, false },
+                { SUM_CONFIG(",\"use_same_buffer_for_input_output\":true", ""), 1, false, false },
+                { SUM_CONFIG("", ""), 2, false, false },
+                { SUM_CONFIG("",
+                             ",{\"name\":\"SUM_OUT\",\"data_type\":\"TYPE_INT32\",\"dims\":[1]}"),
+                  1, true, true },
+        };
 
         (void)state;
-        start("good/sequence_sum",
-              "{\"max_batch_size\":4,\"input\":[{\"name\":\"INPUT\",\"data_type\":\"TYPE_INT32\","
-              "\"dims\":[1]}],\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_INT32\","
-              "\"dims\":[1]}],\"sequence_batching\":{\"control_input\":[{\"name\":\"START\"},"
-              "{\"name\":\"READY\"}],\"state\":[{\"input_name\":\"SUM_IN\",\"output_name\":"
-              "\"SUM_OUT\"}]}}");
-        for (int i = 0; i < 2; i++) {
-                for (int j = 0; j < 4; j++)
-                        fake_add_input(&requests[i],
-                                       shaped(names[j], TRITONSERVER_TYPE_INT32, 1, 1), numbers[j],
-                                       4);
-                ask(i, "OUTPUT");
-        }
-        requests[1].inputs[0].pieces[0] = &one; /* a new sequence: the state does not count */
-        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 2));
-        for (int i = 0; i < 2; i++) {
-                const struct TRITONBACKEND_State *sum = &requests[i].states[0];
+        for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+                start("good/sequence_sum", rows[k].config);
+                for (int i = 0; i < rows[k].n_requests; i++)
+                        add_sum_inputs(i, 1);
+                if (rows[k].is_listed)
+                        ask(0, "SUM_OUT");
+                assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list,
+                                                               (uint32_t)rows[k].n_requests));
+                for (int i = 0; i < rows[k].n_requests; i++) {
+                        const struct TRITONBACKEND_State *sum = &requests[i].states[0];
+                        int32_t expected = i == 0 ? 12 : 7;
 
-                check_ok(i);
-                assert_int_equal(requests[i].n_states, 1);
-                assert_string_equal(sum->value.name, "SUM_OUT");
-                assert_int_equal(sum->value.shape[0], 1);
-                assert_true(sum->is_committed);
-                assert_int_equal(*(int32_t *)sum->value.bytes, i == 0 ? 12 : 7);
-                assert_int_equal(*(int32_t *)fake_output(&requests[i], "OUTPUT")->bytes,
-                                 i == 0 ? 12 : 7);
-                assert_int_equal(requests[i].responses[0].n_outputs, 1);
+                        check_ok(i);
+                        assert_string_equal(sum->value.name, "SUM_OUT");
+                        assert_int_equal(sum->value.n_dims, 2);
+                        assert_true(sum->is_committed);
+                        assert_int_equal(*(int32_t *)sum->value.bytes, expected);
+                        assert_int_equal(*(int32_t *)fake_output(&requests[i], "OUTPUT")->bytes,
+                                         expected);
+                        assert_int_equal(requests[i].responses[0].n_outputs,
+                                         rows[k].is_listed ? 2 : 1);
+                        assert_true(rows[k].is_direct ? sum->made_ns <= requests[i].stamps[1]
+                                                      : sum->made_ns >= requests[i].stamps[2]);
+                }
+                if (rows[k].is_listed)
+                        assert_int_equal(*(int32_t *)fake_output(&requests[0], "SUM_OUT")->bytes,
+                                         12);
+                stop();
         }
+}
+
+/* A run that fails leaves the state as it was. */
+static void test_state_of_a_failed_run(void **state) {
+        (void)state;
+        start("good/sequence_sum", SUM_CONFIG("", ""));
+        add_sum_inputs(1, 2); /* START of another length does not go with the rest */
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, &list[1], 1));
+        assert_true(requests[1].responses[0].has_error);
+        assert_int_equal(requests[1].n_states, 1);
+        assert_false(requests[1].states[0].is_committed);
         stop();
 }
 
@@ -531,7 +575,8 @@ static void test_complete_keeps_what_is_given(void **state) {
         complete("good/sequence_sum",
                  "{\"max_batch_size\":4,\"input\":[],\"output\":[],\"sequence_batching\":{"
                  "\"control_input\":[{\"name\":\"START\"},{\"name\":\"READY\"}],\"state\":[{"
-                 "\"input_name\":\"SUM_IN\",\"output_name\":\"SUM_OUT\"}]}}");
+                 "\"input_name\":\"SUM_IN\",\"output_name\":\"SUM_OUT\",\"data_type\":"
+                 "\"TYPE_INT32\",\"dims\":[1]}]}}");
         assert_non_null(strstr(model.config,
                                "\"input\":[{\"name\":\"INPUT\",\"data_type\":\"TYPE_INT32\","
                                "\"dims\":[1]}],\"output\":[{\"name\":\"OUTPUT\",\"data_type\":"
@@ -738,6 +783,7 @@ int main(void) {
                 cmocka_unit_test(test_scalar_and_empty),
                 cmocka_unit_test(test_one_number_per_row),
                 cmocka_unit_test(test_state),
+                cmocka_unit_test(test_state_of_a_failed_run),
                 cmocka_unit_test(test_complete),
                 cmocka_unit_test(test_complete_keeps_what_is_given),
                 cmocka_unit_test(test_external_weights),

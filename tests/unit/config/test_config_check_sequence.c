@@ -82,6 +82,8 @@ static const struct config_row strategy_rows[] = {
 #define STATE(text)                                                                                \
         SEQUENCE("state { input_name: 'I' output_name: 'O' data_type: TYPE_FP32 dims: [-1, "       \
                  "4] " text " }")
+#define ONE(in, out, more)                                                                         \
+        "state { input_name: '" in "' output_name: '" out "' data_type: TYPE_FP32 " more "} "
 #define INITIAL(text) STATE("initial_state { " text " }")
 #define GPU_GROUP " instance_group { kind: KIND_GPU gpus: 0 }"
 #define CPU_GROUP " instance_group { kind: KIND_CPU }"
@@ -120,6 +122,28 @@ static const struct config_row state_rows[] = {
         { STATE("use_growable_memory: true use_same_buffer_for_input_output: true") GPU_GROUP,
           NULL },
         { STATE("use_same_buffer_for_input_output: true") CPU_GROUP, NULL },
+        { INITIAL("name: 's' data_type: TYPE_FP32 dims: [0, 4] zero_data: true"), NULL },
+        { SEQUENCE(ONE("I", "O", "")), NULL },
+        { SEQUENCE("state { }"), "model state must specify 'input_name' for m" },
+        { SEQUENCE("state { input_name: 'I' }"), "model state 'I' must specify 'output_name' for m" },
+        { SEQUENCE("state { input_name: 'I' output_name: 'O' dims: 1 }"),
+          "model state 'I' must specify 'data_type' for m" },
+        { SEQUENCE(ONE("I", "O", "dims: [4, 0]")),
+          "model state 'I' dimension must be integer >= 1, or -1 to indicate a variable-size "
+          "dimension for m" },
+        { SEQUENCE(ONE("I", "O", "dims: -2")),
+          "model state 'I' dimension must be integer >= 1, or -1 to indicate a variable-size "
+          "dimension for m" },
+        { SEQUENCE(ONE("I", "O", "") ONE("J", "O", "")),
+          "State output name 'O' specified more than once." },
+        { SEQUENCE(ONE("I", "O", "") ONE("J", "P", "")), NULL },
+        { SEQUENCE(ONE("I", "O", "")) " input { name: 'I' data_type: TYPE_FP32 dims: 1 }",
+          "model 'm': 'I' is an input and a state input of sequence_batching" },
+        { SEQUENCE(CONTROL("I", "START", PAIR) ONE("I", "O", "")),
+          "model 'm': 'I' is a control input and a state input of sequence_batching" },
+        /* Clients may ask for it. */
+        { SEQUENCE(ONE("I", "O", "")) " output { name: 'O' data_type: TYPE_FP32 dims: 1 }",
+          NULL },
 };
 
 static void test_controls(void **state) {

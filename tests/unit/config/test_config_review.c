@@ -43,6 +43,12 @@ static const struct row {
           "warmup sample 'w' has data type TYPE_STRING for input 'A' of the model 'm', which has "
           "TYPE_FP32",
           "model_warmup[0].inputs[0]" },
+        /* What the server gives to sequences, a sample may give itself. */
+        { "name: 'm'" INPUT("A") "sequence_batching { control_input { name: 'C' } state { "
+                                 "input_name: 'S' } }"
+                  SAMPLE("inputs { key: 'A' " VALUE("FP32") " } inputs { key: 'C' " VALUE("FP32")
+                         " } inputs { key: 'S' " VALUE("FP32") " }"),
+          NULL, NULL },
         { "name: 'm' input { name: 'A' dims: 1 }" SAMPLE("inputs { key: 'A' " VALUE("INT8") " }"),
           NULL, NULL }, /* the backend knows the type */
 };

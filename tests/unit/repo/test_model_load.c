@@ -353,8 +353,12 @@ static void test_failures(void **state) {
                   "parameter 'inline_execution' of model 'm' must be 'auto', 'never' or 'always', "
                   "got 'maybe'",
                   0, 0 },
-                { "sequence_batching { state { } }", FAKE_EXECUTE, NULL, ERR_UNSUPPORTED,
-                  "model 'm': sequence_batching.state is not supported yet", 0, 0 },
+                { "sequence_batching { state { } }", FAKE_EXECUTE, NULL, ERR_INVALID_ARG,
+                  "model state must specify 'input_name' for m", 1, 0 },
+                { "sequence_batching { state { input_name: 'I' output_name: 'O' "
+                  "data_type: TYPE_INT32 dims: 4 initial_state { name: 'i' data_type: TYPE_INT32 "
+                  "dims: 4 data_file: 'none' } } }",
+                  FAKE_EXECUTE, NULL, ERR_NOT_FOUND, NULL, 1, 0 },
                 { "instance_group [{ kind: KIND_GPU }]", FAKE_EXECUTE, NULL, ERR_INVALID_ARG,
                   "instance group m_0 of model m has kind KIND_GPU but server does not support "
                   "GPUs",

@@ -220,6 +220,26 @@ static void test_control_inputs(void **state) {
                      "missing required input(s) ]. Please provide all required input(s).; ");
 }
 
+/* States that a sample does not give have their initial values. */
+static void test_states(void **state) {
+        struct recorder r = { 0 };
+
+        (void)state;
+        assert_ok(warm(&r,
+                       IO "sequence_batching { state { input_name: 'SUM' output_name: 'NEXT' "
+                          "data_type: TYPE_INT16 dims: [ -1, 2 ] } state { input_name: 'TEXT' "
+                          "output_name: 'LONGER' data_type: TYPE_STRING dims: 1 } } "
+                          "model_warmup [{ name: 's' batch_size: 2 count: 1 inputs " ZEROS " }, "
+                          "{ name: 't' batch_size: 1 count: 2 inputs [" ZEROS ", { key: 'SUM' "
+                          "value { data_type: TYPE_INT16 dims: [ 1, 2 ] zero_data: true } } ] }]",
+                       "/",
+                       "IN[1,2]=0000000000000000 SUM[1,1,2]=00000000 TEXT[1,1]=00000000 "
+                       "IN[1,2]=0000000000000000 SUM[1,1,2]=00000000 TEXT[1,1]=00000000 \n"
+                       "IN[1,2]=0000000000000000 SUM[1,1,2]=00000000 TEXT[1,1]=00000000 \n"
+                       "IN[1,2]=0000000000000000 SUM[1,1,2]=00000000 TEXT[1,1]=00000000 \n"),
+                  "states");
+}
+
 static void test_answers_may_come_later(void **state) {
         struct recorder r = { .answers_later = true };
 
@@ -341,6 +361,7 @@ int main(void) {
                 cmocka_unit_test(test_model_without_batches),
                 cmocka_unit_test(test_inputs_of_all_kinds),
                 cmocka_unit_test(test_control_inputs),
+                cmocka_unit_test(test_states),
                 cmocka_unit_test(test_answers_may_come_later),
                 cmocka_unit_test(test_final_flags_end_a_request),
                 cmocka_unit_test(test_failure_ends_it),

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "infer/implicit_state.h"
 #include "sched/scheduler_lab.h"
 
 #define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
@@ -18,9 +19,10 @@
         "control_input { name: 'S' control { kind: CONTROL_SEQUENCE_START "                        \
         "int32_false_true: [ 0, 1 ] } } control_input { name: 'C' control { kind: "                \
         "CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } } "
+#define STATE "state { input_name: 'N' output_name: 'M' data_type: TYPE_UINT32 dims: 1 } "
 #define SEQUENCES(batch, more)                                                                     \
         "name: 'm' max_batch_size: " #batch " " X                                                  \
-        "sequence_batching { max_sequence_idle_microseconds: 400 " CONTROLS more "} "
+        "sequence_batching { max_sequence_idle_microseconds: 400 " CONTROLS STATE more "} "
 #define INLINE(choice)                                                                             \
         "parameters { key: 'inline_execution' value { string_value: '" choice "' } } "
 
@@ -56,6 +58,21 @@ struct submitter {
 
 static unsigned n_wrong; /* guarded by the lab's lock */
 
+/* The state is the number of the request that ran last. */
+static void check_state(struct request *req, unsigned last, unsigned next) {
+        const struct request_input *in = request_find_input(req, "N");
+        struct implicit_state      *state;
+        unsigned                    found;
+        void                       *bytes;
+
+        memcpy(&found, in->only_chunk.base, sizeof(found));
+        n_wrong += found != last || in->byte_size != sizeof(found);
+        error_free(implicit_state_new(req, "M", DATA_TYPE_UINT32, in->shape, in->n_dims, &state));
+        error_free(implicit_state_buffer(state, sizeof(next), &bytes));
+        memcpy(bytes, &next, sizeof(next));
+        error_free(implicit_state_update(state));
+}
+
 static void check_batch(struct fake_executor *e, struct request **requests, uint32_t n) {
         int at = (int)(e - e->lab->executors);
 
@@ -64,16 +81,18 @@ static void check_batch(struct fake_executor *e, struct request **requests, uint
                 struct item                *item;
                 uint64_t                    id;
 
-                n_wrong += corrid == NULL || requests[i]->n_inputs != 3;
+                n_wrong += corrid == NULL || requests[i]->n_inputs != 4;
                 memcpy(&id, corrid->only_chunk.base, sizeof(id));
                 if (request_is_null(requests[i])) {
                         n_wrong += id != 0;
+                        check_state(requests[i], 0, 99);
                         continue;
                 }
                 item = CONTAINER_OF(requests[i]->on_release_userp, struct item, ticket);
                 n_wrong += id != requests[i]->correlation.number;
                 n_wrong += item->life->executor != -1 && item->life->executor != at;
                 n_wrong += item->number <= item->life->last;
+                check_state(requests[i], item->life->last, item->number);
                 item->life->executor = at;
                 item->life->last = item->number;
         }
