@@ -54,6 +54,8 @@ static struct checked_model *read_model(struct json_reader *r, struct arena *are
                         m->versions = json_skip(r);
                 else if (str_is(key, "config"))
                         m->config = json_skip(r);
+                else if (str_is(key, "batch_plan"))
+                        m->plan = json_skip(r);
                 else
                         json_skip(r);
         }
@@ -116,6 +118,20 @@ static void print_versions(struct str versions, struct strbuf *out) {
         }
 }
 
+static void print_plan(const struct checked_model *m, struct strbuf *out) {
+        struct json_reader r;
+        uint64_t           n_rows = 1;
+
+        strbuf_puts(out, "executions for each number of rows:\n");
+        json_reader_init(&r, m->plan);
+        for (json_enter_array(&r); json_next_element(&r); n_rows++) {
+                struct str plan = json_skip(&r); /* digits and words between quotes */
+
+                strbuf_printf(out, "  %llu: %.*s\n", (unsigned long long)n_rows,
+                              STR_ARG(str_range(plan.ptr + 1, plan.len - 2)));
+        }
+}
+
 void check_report_print_model(const struct checked_model *m, struct strbuf *out) {
         strbuf_put(out, m->name.ptr, m->name.len);
         strbuf_puts(out, m->is_loaded ? ": loads" : ": ok");
@@ -123,6 +139,8 @@ void check_report_print_model(const struct checked_model *m, struct strbuf *out)
         strbuf_putc(out, '\n');
         json_indent(m->config, out);
         strbuf_putc(out, '\n');
+        if (m->plan.ptr != NULL)
+                print_plan(m, out);
 }
 
 static void put_member(struct json_writer *w, const char *key, struct str text) {
@@ -150,6 +168,7 @@ static void print_model_json(const struct checked_model *m, struct json_writer *
                 put_raw(w, "loaded", STR_LIT("true"));
         put_member(w, "load_error", m->load_error);
         put_raw(w, "config", m->config);
+        put_raw(w, "batch_plan", m->plan);
         json_end_object(w);
 }
 

@@ -24,6 +24,7 @@ struct check_problem {
 struct checked_model {
         struct str            name, directory, file; /* file: ptr NULL when there is none */
         struct str            versions, config;      /* JSON; empty when there are errors */
+        struct str            plan;                  /* JSON; of composite models */
         struct str            problems_json;
         struct check_problem *problems;
         size_t                n_errors;
@@ -45,7 +46,7 @@ struct error *check_report_read(struct str json, struct arena *arena, struct che
 /* "file:line:column: message" for each, "warning: " in front of the message of one. */
 void check_report_print_problems(const struct checked_model *m, struct strbuf *out);
 
-/* "name: ok, versions 1, 2" and the configuration, indented. */
+/* "name: ok, versions 1, 2" and the configuration, indented; of composite models the plan. */
 void check_report_print_model(const struct checked_model *m, struct strbuf *out);
 
 /* The report as it came, with "loaded" or "load_error" of models that were tried. */

@@ -3,6 +3,7 @@
  */
 #include "config/config_check.h"
 
+#include "config/batch_members.h"
 #include "config/config_edit.h"
 
 /* Each instance has a thread and what its backend keeps: nobody means more than this. */
@@ -82,5 +83,5 @@ struct error *model_config_check_groups(const struct model_config *c, size_t n_g
                 TRY(error_at(check_count(pb, pb->instance_group[i], &n_all),
                              "instance_group[%zu].count", i));
         }
-        return NULL;
+        return batch_members_check(c);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/batch_members.h"
 #include "config/config_edit.h"
 
 #define KIND_AUTO INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_AUTO
@@ -135,6 +136,7 @@ struct error *model_config_normalize_groups(struct model_config         *c,
                                             const struct config_devices *devices) {
         if (model_config_is_ensemble(c))
                 return NULL;
+        TRY(batch_members_expand(c));
         if (c->pb->n_instance_group == 0)
                 TRY(add_group(c, devices));
         for (size_t i = 0; i < c->pb->n_instance_group; i++)

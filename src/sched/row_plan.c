@@ -189,6 +189,20 @@ bool row_plan_has_size(const struct row_plan *p, uint64_t n_rows) {
         return false;
 }
 
+void row_plan_print(const struct row_plan *p, uint64_t n_rows, struct strbuf *to) {
+        const char *before = "";
+        uint32_t    size;
+
+        while ((size = row_plan_next(p, n_rows)) != 0) {
+                strbuf_printf(to, "%s%u", before, size);
+                before = ",";
+                n_rows -= size;
+        }
+        if (n_rows > 0)
+                strbuf_printf(to, "%s%llu %s", *before != '\0' ? ", " : "",
+                              (unsigned long long)n_rows, n_rows == 1 ? "waits" : "wait");
+}
+
 void row_plan_print_sizes(const struct row_plan *p, struct strbuf *to) {
         for (size_t i = 0; i < p->n_sizes; i++) {
                 const struct row_range *range = &p->sizes[i];

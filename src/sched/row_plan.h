@@ -53,5 +53,8 @@ uint32_t row_plan_next(const struct row_plan *p, uint64_t n_rows);
 /* Is it the size of some member's batch? */
 bool row_plan_has_size(const struct row_plan *p, uint64_t n_rows);
 
+/* The plan for a reader: "8,4,1"; "8, 2 wait". */
+void row_plan_print(const struct row_plan *p, uint64_t n_rows, struct strbuf *to);
+
 /* Such sizes for a message: "1,4-6,8". */
 void row_plan_print_sizes(const struct row_plan *p, struct strbuf *to);

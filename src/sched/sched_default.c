@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sched/sched_setup.h"
 
+#include "config/batch_members.h"
 #include "config/model_config.h"
 #include "infer/model.h"
 #include "sched/policy.h"
@@ -37,6 +38,9 @@ struct error *sched_new(const struct sched_setup *setup, struct scheduler **ret)
         const struct model *model = setup->model;
 
         TRY(sched_check(model->name, model->config));
+        if (batch_members_are_given(model->config))
+                return error_new(ERR_UNSUPPORTED, "model '%s': batch ranges are not served yet",
+                                 model->name);
         switch (model->config->pb->scheduling_choice_case) {
         case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:
                 return sched_dynamic_new(setup, ret);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "config/batch_members.h"
 #include "config/model_config.h"
 #include "infer/model.h"
 #include "sched/pull_engine.h"
@@ -55,8 +56,9 @@ static struct error *read_inline_limit(const char *model, const struct model_con
 
 /* Is there a batch that could run earlier or later? */
 static bool has_batches(const struct model_config *config) {
-        return config->pb->scheduling_choice_case ==
-               INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING;
+        return batch_members_are_given(config) ||
+               config->pb->scheduling_choice_case ==
+                       INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING;
 }
 
 static struct error *read_adaptive(const char *model, const struct model_config *config,

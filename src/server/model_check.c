@@ -5,6 +5,7 @@
 #include "backend/batch_strategy.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "config/batch_members.h"
 #include "config/config_check.h"
 #include "config/config_normalize.h"
 #include "config/config_review.h"
@@ -13,6 +14,7 @@
 #include "repo/agent.h"
 #include "repo/model_files.h"
 #include "repo/warmup_input.h"
+#include "sched/row_plan.h"
 #include "sched/sched_setup.h"
 
 #include <string.h>
@@ -364,6 +366,51 @@ static void put_member(struct json_writer *w, const char *key, const char *text)
         json_put_string(w, text);
 }
 
+/* A plan is looked at by a reader, who has seen enough of it by then. */
+#define MAX_PRINTED_PLANS 1024
+
+static struct error *make_plan(const struct model_config *config, const struct batch_members *m,
+                               struct row_plan *ret) {
+        struct row_range *ranges = mem_zalloc((m->n_items + 1) * sizeof(*ranges));
+        size_t            n = 0;
+        struct error     *err = NULL;
+
+        for (size_t i = 0; i < m->n_items; i++)
+                if (!config->pb->instance_group[i]->passive)
+                        ranges[n++] = (struct row_range){ m->items[i].min_rows,
+                                                          m->items[i].max_rows };
+        *ret = (struct row_plan){ 0 };
+        if (n > 0)
+                err = row_plan_init(ret, ranges, n, m->may_wait);
+        free(ranges);
+        return err;
+}
+
+/* Of a composite model: for 1, 2, ... rows the sizes of the executions that serve them. */
+static struct error *print_plan(const struct model_check *c, struct json_writer *w) {
+        struct batch_members m;
+        struct row_plan      plan;
+        struct error        *err;
+
+        TRY(batch_members_read(c->config, &m));
+        err = m.are_given ? make_plan(c->config, &m, &plan) : NULL;
+        if (err == NULL && m.are_given) {
+                json_key(w, "batch_plan");
+                json_begin_array(w);
+                for (uint32_t n = 1; n <= MIN(plan.max_rows, (uint32_t)MAX_PRINTED_PLANS); n++) {
+                        AUTO_STRBUF text = { 0 };
+
+                        strbuf_init(&text, 0);
+                        row_plan_print(&plan, n, &text);
+                        json_put_str(w, strbuf_str(&text));
+                }
+                json_end_array(w);
+                row_plan_done(&plan);
+        }
+        batch_members_done(&m);
+        return err;
+}
+
 struct error *model_check_print(const struct model_check *c, struct json_writer *w) {
         json_begin_object(w);
         put_member(w, "name", c->name);
@@ -379,6 +426,7 @@ struct error *model_check_print(const struct model_check *c, struct json_writer 
                         json_put_i64(w, c->versions.versions[i]);
                 json_end_array(w);
                 TRY(print_config(c, w));
+                TRY(print_plan(c, w));
         }
         json_end_object(w);
         return NULL;

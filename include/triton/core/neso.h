@@ -231,7 +231,8 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetAdaptiveBa
  *
  * A problem without "line" is about its file, or directory, as a whole; a "warning" does not keep
  * the model from being loaded. "versions" and "config", filled in and normalised, are there when no
- * problem is an error.
+ * problem is an error; and for a model with batch ranges "batch_plan", of which element n - 1 tells
+ * the executions that serve n rows: "8,4,1".
  *
  * INVALID_ARG when an argument is NULL; NOT_FOUND or INTERNAL when `path` is not a directory that
  * can be read. */

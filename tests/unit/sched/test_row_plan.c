@@ -108,6 +108,22 @@ static void test_the_rest_waits(void **state) {
         assert_plan("5-5 7-7", MAY_WAIT, 15, "5,5,5"); /* 7,7 would leave one */
 }
 
+static void test_print(void **state) {
+        static const char *const rows[] = { "1 waits", "2 wait", "3 wait", "4", "4, 1 waits" };
+
+        (void)state;
+        for (uint64_t n = 1; n <= ARRAY_LEN(rows); n++) {
+                struct row_plan p;
+                AUTO_STRBUF     text = { 0 };
+
+                strbuf_init(&text, 0);
+                make_plan("4-4 8-8", MAY_WAIT, &p);
+                row_plan_print(&p, n, &text);
+                assert_string_equal(strbuf_str(&text).ptr, rows[n - 1]);
+                row_plan_done(&p);
+        }
+}
+
 static void test_size_one_is_needed(void **state) {
         struct row_range ranges[] = { { 8, 8 }, { 4, 4 } };
         struct row_plan  p;
@@ -245,10 +261,10 @@ static void test_no_memory(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_fixed_sizes),    cmocka_unit_test(test_fewest_executions),
-                cmocka_unit_test(test_the_rest_waits), cmocka_unit_test(test_size_one_is_needed),
-                cmocka_unit_test(test_sizes),          cmocka_unit_test(test_random_sets),
-                cmocka_unit_test(test_no_memory),
+                cmocka_unit_test(test_fixed_sizes),        cmocka_unit_test(test_fewest_executions),
+                cmocka_unit_test(test_the_rest_waits),     cmocka_unit_test(test_print),
+                cmocka_unit_test(test_size_one_is_needed), cmocka_unit_test(test_sizes),
+                cmocka_unit_test(test_random_sets),        cmocka_unit_test(test_no_memory),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
