@@ -145,6 +145,14 @@ class Client:
         output = json.loads(content[:n_head])["outputs"][0]
         return numpy.frombuffer(content[n_head:], "<f4").reshape(output["shape"])
 
+    def add(self, number, sequence, start=False):
+        """One request of a sequence, which the server keeps the sum of."""
+        request = {"parameters": {"sequence_id": sequence, "sequence_start": start},
+                   "inputs": [{"name": "number", "datatype": "FP32", "shape": [1, 1],
+                               "data": [number]}]}
+        content = self.send("POST", "/v2/models/accumulator/infer", json.dumps(request))[1]
+        return json.loads(content)["outputs"][0]["data"][0]
+
     def classify(self, model, name, tensor, output, n_classes):
         """The classification extension: the n best as (value, index, label)."""
         values = tensor.astype("<f4").tobytes()
@@ -420,6 +428,19 @@ def show_pictures(screen, client):
            "the classes with the five highest scores")
 
 
+def show_sequences(screen, client):
+    screen.title("Two sequences at the same time; the model forgets, the server keeps their sums")
+    numbers = {"red": [3, 4, 5, 0.5], "blue": [100, 20, 3, -1]}
+    sums = {name: [] for name in numbers}
+    for turn in range(4):
+        for name, row in numbers.items():
+            sums[name].append(client.add(row[turn], name, start=turn == 0))
+    for name, row in numbers.items():
+        print(f"  {name:5} " + "   ".join(f"+ {number:g} = {total:g}"
+                                          for number, total in zip(row, sums[name])))
+        expect(sums[name] == numpy.cumsum(row).tolist(), f"the sums of {name}")
+
+
 def show_all(screen, port, grpc_port):
     images, labels = read_held_out()
     client, rpc = Client(port), GrpcClient(grpc_port)
@@ -431,6 +452,7 @@ def show_all(screen, port, grpc_port):
     show_batches(screen, client)
     show_identity(screen, client)
     show_pictures(screen, client)
+    show_sequences(screen, client)
     client.close()
     rpc.close()
 
@@ -452,7 +474,7 @@ def main():
     build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else EXAMPLES.parent / "build").resolve()
     if not (build / "neso").exists():
         sys.exit(f"demo: {build / 'neso'} is not built")
-    make_models.make_pictures(build / "examples")
+    make_models.make_all(build / "examples")
     screen = Screen()
     server = Server(build, [EXAMPLES / "models", build / "examples"])
     try:

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes the example models that are too large to be kept with the sources.
+"""Writes the example models that are made rather than kept with the sources.
 
     make_models.py TARGET
 
@@ -8,6 +8,9 @@ TARGET/pictures is a small residual network for pictures of 3x96x96, with 100 cl
 5 MB of weights. The weights are random (seeded, so that the file is the same each time): it has
 the size, the operators and the arithmetic of the real thing, 46 million multiply-adds a picture,
 but it has learned nothing, and its classes mean nothing.
+
+TARGET/accumulator adds up the numbers of a sequence. It remembers nothing itself: the sum so far is
+an implicit state, an output of one request that the server gives as an input to the next one.
 
 Needs python3-numpy and python3-onnx.
 """
@@ -107,10 +110,53 @@ def make_pictures(target):
     (target / "pictures" / "config.pbtxt").write_text(CONFIG)
 
 
+ACCUMULATOR = """\
+name: "accumulator"
+backend: "onnxruntime"
+max_batch_size: 8
+
+input { name: "number" data_type: TYPE_FP32 dims: [ 1 ] }
+output { name: "sum" data_type: TYPE_FP32 dims: [ 1 ] }
+
+# Up to eight sequences at a time on each instance; of each, the server keeps the sum so far.
+sequence_batching {
+  oldest { max_candidate_sequences: 8 }
+  state { input_name: "sum_before" output_name: "sum_after" data_type: TYPE_FP32 dims: [ 1 ] }
+}
+
+instance_group { count: 1 kind: KIND_CPU }
+"""
+
+
+def make_accumulator(target):
+    def tensor(name):
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 1])
+
+    made = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Add", ["sum_before", "number"], ["sum_after"]),
+             helper.make_node("Identity", ["sum_after"], ["sum"])],
+            "accumulator", [tensor("number"), tensor("sum_before")],
+            [tensor("sum"), tensor("sum_after")]),
+        producer_name="examples/make_models.py",
+        opset_imports=[helper.make_opsetid("", OPSET)])
+    made.ir_version = IR_VERSION
+    onnx.checker.check_model(made, full_check=True)
+    version = target / "accumulator" / "1"
+    version.mkdir(parents=True, exist_ok=True)
+    onnx.save(made, str(version / "model.onnx"))
+    (target / "accumulator" / "config.pbtxt").write_text(ACCUMULATOR)
+
+
+def make_all(target):
+    make_pictures(target)
+    make_accumulator(target)
+
+
 def main():
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
-    make_pictures(pathlib.Path(sys.argv[1]))
+    make_all(pathlib.Path(sys.argv[1]))
 
 
 if __name__ == "__main__":
