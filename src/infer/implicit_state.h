@@ -48,10 +48,11 @@ void                    implicit_states_free(struct implicit_states *s); /* NULL
 void implicit_states_put(struct implicit_states **list, struct implicit_states *s);
 void implicit_states_free_list(struct implicit_states *list);
 
-/* The initial values again. False when memory is short: the values are undefined then. */
+/* The initial values again, while not attached. False when memory is short: then it can only be reset
+ * or freed. */
 bool implicit_states_reset(struct implicit_states *s) NODISCARD;
 /* Zeros in the types and shapes of `like`, also while attached: for null requests. False when
- * memory is short. */
+ * memory is short: then its request cannot be executed until this has succeeded. */
 bool implicit_states_imitate(struct implicit_states *null, const struct implicit_states *like)
         NODISCARD;
 /* Whether values have the same types and shapes, so that their requests may be in one batch. */

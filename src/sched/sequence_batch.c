@@ -218,10 +218,13 @@ static bool open_states(struct sequence_instance *in, const struct request *req)
 
         if (plan == NULL)
                 return true;
+        if (seq->states != NULL && (req->flags & REQUEST_SEQUENCE_START) != 0 &&
+            !implicit_states_reset(seq->states)) {
+                implicit_states_free(STEAL(seq->states));
+                return false;
+        }
         if (seq->states == NULL)
                 seq->states = implicit_states_new(plan, STATES_OF_SEQUENCE);
-        else if ((req->flags & REQUEST_SEQUENCE_START) != 0)
-                return implicit_states_reset(seq->states);
         return seq->states != NULL;
 }
 

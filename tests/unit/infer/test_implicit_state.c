@@ -398,6 +398,26 @@ static void test_no_memory(void **state) {
         }
 }
 
+/* A value of fewer dimensions than the first one had, in a smaller place for them. */
+static void test_reset_without_memory(void **state) {
+        struct place p;
+
+        (void)state;
+        begin(&p, STATES_OF_SEQUENCE);
+        implicit_states_attach(p.states, p.req);
+        write_value(&p, "NUMBERS_OUT", DATA_TYPE_INT32, 1, 4, 1, true);
+        implicit_states_detach(p.req);
+        mem_fail_after(1);
+        assert_false(implicit_states_reset(p.states));
+        mem_fail_after(0);
+        assert_true(implicit_states_reset(p.states));
+        implicit_states_attach(p.states, p.req);
+        assert_memory_equal(bytes_of(&p, "NUMBERS_IN"), first, 16);
+        assert_int_equal(input(&p, "NUMBERS_IN")->shape[1], 4);
+        implicit_states_detach(p.req);
+        end(&p);
+}
+
 static void test_lists(void **state) {
         struct implicit_states *list = NULL;
 
@@ -423,6 +443,7 @@ int main(void) {
                 cmocka_unit_test(test_samples),
                 cmocka_unit_test(test_refusals),
                 cmocka_unit_test(test_no_memory),
+                cmocka_unit_test(test_reset_without_memory),
                 cmocka_unit_test(test_lists),
         };
 
