@@ -162,6 +162,16 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelStatistics(
                                                           model_version, &m));
 }
 
+struct TRITONSERVER_Error *NESO_ServerModelSequences(struct TRITONSERVER_Server *server,
+                                                     const char *model_name, int64_t model_version,
+                                                     struct TRITONSERVER_Message **sequences) {
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        API_NEEDS(sequences);
+        GIVE_MESSAGE(sequences, server_model_sequences(server_from_api(server), model_name,
+                                                       model_version, &m));
+}
+
 struct TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(
         struct TRITONSERVER_Server *server, const char *model_name, const int64_t model_version,
         const uint32_t config_version, struct TRITONSERVER_Message **model_config) {

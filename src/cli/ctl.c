@@ -41,6 +41,8 @@ static const struct ctl_command {
           FOR_VERSION, ctl_ready },
         { "stats", MAY_NAME_MODEL, "requests, executions, mean times, batch sizes", FOR_VERSION,
           ctl_stats },
+        { "sequences", NEEDS_MODEL, "a model's live sequences: where they are, how old, how idle",
+          FOR_VERSION, ctl_sequences },
         { "metadata", MAY_NAME_MODEL, "what the server is, or a model's inputs and outputs",
           FOR_VERSION, ctl_metadata },
         { "config", NEEDS_MODEL, "a model's configuration", FOR_VERSION, ctl_config },
@@ -163,7 +165,7 @@ static void print_help(const struct command_line *l) {
                 const struct ctl_command *k = &commands[i];
                 const char               *model = k->model == NEEDS_MODEL ? "MODEL" : "[MODEL]";
 
-                strbuf_printf(&text, "  %-8s %-8s %s\n", k->name, k->model == NO_MODEL ? "" : model,
+                strbuf_printf(&text, "  %-9s %-8s %s\n", k->name, k->model == NO_MODEL ? "" : model,
                               k->help);
         }
         strbuf_puts(&text, "\nOptions:\n\n");
@@ -289,7 +291,7 @@ int ctl_main(int argc, char **argv) {
                 { "ready", COMMAND_FLAG, &c.only_ready, NULL, FOR_INDEX,
                   "index: only what is ready" },
                 { "version", COMMAND_WORD, &c.version, "V", FOR_VERSION,
-                  "infer, config, ready, stats, metadata: of this version" },
+                  "infer, config, ready, stats, sequences, metadata: of this version" },
                 { "config", COMMAND_WORD, &c.config_file, "FILE", FOR_LOAD,
                   "load: JSON, instead of the model's configuration" },
                 { "file", COMMAND_WORDS, &c.files, "V/NAME=PATH", FOR_LOAD,

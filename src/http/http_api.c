@@ -30,6 +30,8 @@ static const struct http_route rows[] = {
         { VERSION "/config", GET, ENDPOINT_MODEL_CONFIG, HTTP_JSON, http_metadata_config },
         { MODEL "/stats", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_statistics },
         { VERSION "/stats", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_statistics },
+        { MODEL "/sequences", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_sequences },
+        { VERSION "/sequences", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_sequences },
         { MODEL "/generate", POST, ENDPOINT_INFERENCE, HTTP_JSON, http_generate_post },
         { VERSION "/generate", POST, ENDPOINT_INFERENCE, HTTP_JSON, http_generate_post },
         { MODEL "/generate_stream", POST, ENDPOINT_INFERENCE, HTTP_JSON,

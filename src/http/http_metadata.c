@@ -4,6 +4,7 @@
 #include "http/http_handlers.h"
 #include "http/http_survey.h"
 
+#include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
 void http_call_reply_message(struct http_call *call, struct TRITONSERVER_Error *failure,
@@ -63,6 +64,16 @@ static struct TRITONSERVER_Error *ask_statistics(struct http_call *call, const c
         return TRITONSERVER_ServerModelStatistics(call->core, model, version, ret);
 }
 
+static struct TRITONSERVER_Error *ask_sequences(struct http_call *call, const char *model,
+                                                int64_t                       version,
+                                                struct TRITONSERVER_Message **ret) {
+        return NESO_ServerModelSequences(call->core, model, version, ret);
+}
+
+void http_metadata_sequences(struct http_call *call) {
+        reply_about_model(call, ask_sequences);
+}
+
 void http_metadata_model(struct http_call *call) {
         reply_about_model(call, ask_metadata);
 }
@@ -71,8 +82,8 @@ void http_metadata_config(struct http_call *call) {
         reply_about_model(call, ask_config);
 }
 
-static struct TRITONSERVER_Error *ask_all_statistics(struct TRITONSERVER_Server  *core,
-                                                     const struct http_question  *question,
+static struct TRITONSERVER_Error *ask_all_statistics(struct TRITONSERVER_Server   *core,
+                                                     const struct http_question   *question,
                                                      struct TRITONSERVER_Message **ret) {
         return TRITONSERVER_ServerModelStatistics(core, "", question->version, ret);
 }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "infer/sequence_row.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,7 +55,10 @@ struct sequence_ops {
         /* From now on a sequence without requests ends, however short it has been idle. */
         void (*hurry)(struct scheduler *s);
         /* How many are live. */
-        uint64_t (*count)(struct scheduler *s);
+        struct sequence_count (*count)(struct scheduler *s);
+        /* The next ones, at most so many; returns how many, which may be none before the end. */
+        size_t (*list)(struct scheduler *s, struct sequence_cursor *at, struct sequence_row *rows,
+                       size_t n_rows);
 };
 
 struct scheduler {

@@ -260,25 +260,23 @@ size_t repo_ready_models(struct repo *r, const char *name, struct model ***ret) 
         return found.n_models;
 }
 
-/* All loads of all models, those that have retired included. */
-static void add_lines_locked(struct model_refs *to, struct repo *r) {
-        for (size_t i = 0; i < r->table.n_entries; i++) {
-                struct model **models;
-                size_t         n = model_line_list(r->table.sorted[i]->line, &models);
+/* All loads, those that have retired included. */
+static void add_line(struct model_refs *to, const struct repo_entry *e) {
+        struct model **models;
+        size_t         n = model_line_list(e->line, &models);
 
-                to->models = mem_realloc(to->models,
-                                         (to->n_models + n + 1) * sizeof(struct model *));
-                memcpy(to->models + to->n_models, models, n * sizeof(struct model *));
-                to->n_models += n;
-                free(models);
-        }
+        to->models = mem_realloc(to->models, (to->n_models + n + 1) * sizeof(struct model *));
+        memcpy(to->models + to->n_models, models, n * sizeof(struct model *));
+        to->n_models += n;
+        free(models);
 }
 
 void repo_hurry_sequences(struct repo *r) {
         struct model_refs all = { 0 };
 
         mutex_lock(&r->table.lock);
-        add_lines_locked(&all, r);
+        for (size_t i = 0; i < r->table.n_entries; i++)
+                add_line(&all, r->table.sorted[i]);
         mutex_unlock(&r->table.lock);
         for (size_t i = 0; i < all.n_models; i++) {
                 struct scheduler *s = all.models[i]->scheduler;
@@ -290,11 +288,24 @@ void repo_hurry_sequences(struct repo *r) {
         free(all.models);
 }
 
-static uint64_t count_in_flight(const struct model *model) {
-        struct scheduler *s = model->scheduler;
+size_t repo_loads(struct repo *r, const char *name, struct model ***ret) {
+        struct model_refs found = { 0 };
 
-        return model_has_sequences(model) ? s->sequences->count(s)
-                                          : atomic_load(&model->n_in_flight);
+        mutex_lock(&r->table.lock);
+        for (struct repo_entry *e = repo_table_first_locked(&r->table, name); e != NULL; e = e->next)
+                add_line(&found, e);
+        mutex_unlock(&r->table.lock);
+        *ret = found.models;
+        return found.n_models;
+}
+
+static uint64_t count_in_flight(const struct model *model) {
+        struct sequence_count count;
+
+        if (!model_has_sequences(model))
+                return atomic_load(&model->n_in_flight);
+        count = model->scheduler->sequences->count(model->scheduler);
+        return count.n_active + count.n_backlog;
 }
 
 uint64_t repo_count_in_flight(struct repo *r,

@@ -168,6 +168,9 @@ size_t repo_ready_versions(struct repo *r, const struct model_key *key, int64_t 
  * and version; owned by the caller. */
 size_t repo_ready_models(struct repo *r, const char *name, struct model ***ret);
 
+/* References to the loads of the models of a name that serve or have live sequences, the oldest first;
+ * owned by the caller. */
+size_t repo_loads(struct repo *r, const char *name, struct model ***ret);
 /* From now on sequences end as soon as they have no requests, those of models that were replaced or
  * unloaded as well. */
 void repo_hurry_sequences(struct repo *r);

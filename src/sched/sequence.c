@@ -18,6 +18,7 @@
 #include "sched/sched_setup.h"
 #include "sched/sequence_batch.h"
 #include "sched/sequence_control.h"
+#include "sched/sequence_list.h"
 #include "sched/sequence_table.h"
 
 #include <inttypes.h>
@@ -495,11 +496,28 @@ static void sequence_hurry(struct scheduler *base) {
         leave_and_follow(s, &out);
 }
 
-static uint64_t sequence_count(struct scheduler *base) {
+static struct sequence_count sequence_count(struct scheduler *base) {
         struct sequence_scheduler *s = self_of(base);
 
         MUTEX_GUARD(&s->lock);
-        return count_live_locked(s);
+        return (struct sequence_count){ s->table.n_active, s->table.n_backlog };
+}
+
+static size_t sequence_list(struct scheduler *base, struct sequence_cursor *at,
+                            struct sequence_row *rows, size_t n_rows) {
+        struct sequence_scheduler *s = self_of(base);
+        struct sequence_listing    l = { .now_ns = clock_now_ns(), .rows = rows, .cap = n_rows };
+
+        MUTEX_GUARD(&s->lock);
+        for (; at->instance < s->n_instances; at->instance++, at->slot = 0) {
+                const struct sequence_instance *in = s->instances[at->instance];
+
+                if (in->place != NULL &&
+                    !sequence_list_place(&l, in->place, in->inner->name, &at->slot))
+                        return l.n;
+        }
+        at->has_ended = sequence_list_backlog(&l, &s->table, &at->after_ns);
+        return l.n;
 }
 
 static void sequence_free(struct scheduler *base) {
@@ -543,6 +561,7 @@ static const struct sequence_ops life_ops = {
         .retire = sequence_retire,
         .hurry = sequence_hurry,
         .count = sequence_count,
+        .list = sequence_list,
 };
 
 /* `direct`: as many as a batch has; `oldest`: as configured. */

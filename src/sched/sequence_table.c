@@ -136,8 +136,7 @@ static void give_slot(struct sequence_table *t, struct sequence_slot *slot) {
 
 /* ---- sequences ------------------------------------------------------------------------------- */
 
-static struct sequence *sequence_new(const struct correlation_id *id, uint64_t hash,
-                                     uint64_t now_ns) {
+static struct sequence *sequence_new(const struct correlation_id *id, uint64_t hash) {
         size_t           n_text = id->text != NULL ? strlen(id->text) : 0;
         struct sequence *seq;
 
@@ -154,7 +153,6 @@ static struct sequence *sequence_new(const struct correlation_id *id, uint64_t h
         if (n_text > 0)
                 memcpy(seq->text + sizeof(seq->n_text), id->text, n_text);
         seq->due.due_ns = CLOCK_NEVER;
-        seq->started_ns = now_ns;
         list_init(&seq->waiting);
         list_node_init(&seq->node);
         return seq;
@@ -313,12 +311,13 @@ static struct sequence *begin(struct sequence_table *t, const struct request *re
                               enum sequence_origin origin, uint64_t hash, uint64_t now_ns) {
         static const struct correlation_id none;
         struct sequence                   *seq =
-                sequence_new(origin == SEQUENCE_OF_CLIENT ? &req->correlation : &none, hash,
-                             now_ns);
+                sequence_new(origin == SEQUENCE_OF_CLIENT ? &req->correlation : &none, hash);
 
         if (seq == NULL)
                 return NULL;
         t->n_started++;
+        t->last_start_ns = MAX(now_ns, t->last_start_ns + 1);
+        seq->started_ns = t->last_start_ns;
         if (origin == SEQUENCE_OF_CLIENT) {
                 sequence_ids_add(&t->ids, seq);
                 seq->is_known = true;

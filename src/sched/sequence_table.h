@@ -50,7 +50,7 @@ struct sequence {
         /* Owned: made and used by who executes its requests. NULL: the model has none, or nothing
          * was executed yet. */
         struct implicit_states *states;
-        uint64_t              started_ns;
+        uint64_t              started_ns; /* of no other the same: in order of their start */
         uint64_t              touched_ns; /* the last request came or was released */
         uint64_t              number;     /* its id, unless it is a text */
         uint32_t              n_waiting;
@@ -110,6 +110,7 @@ struct sequence_table {
         uint64_t n_active_requests; /* of sequences with a slot, those running included */
         uint64_t n_backlog_requests;
         uint64_t n_own;
+        uint64_t last_start_ns;
         uint64_t n_started;
         uint64_t n_ended[N_SEQUENCE_ENDS];
 };

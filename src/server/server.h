@@ -103,6 +103,10 @@ struct error *server_model_config(struct server *s, const char *name, int64_t ve
 /* name "" = all models. */
 struct error *server_model_statistics(struct server *s, const char *name, int64_t version,
                                       struct message **ret) NODISCARD;
+/* The live sequences of one model, also of loads that were replaced or unloaded; a thousand at most,
+ * and how many were left out. */
+struct error *server_model_sequences(struct server *s, const char *name, int64_t version,
+                                     struct message **ret) NODISCARD;
 struct error *server_model_index(struct server *s, bool only_ready, struct message **ret) NODISCARD;
 
 /* Names of models in requests: what file systems take. */

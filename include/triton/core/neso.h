@@ -185,6 +185,26 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerStartPoll(
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerObserveKeyRefused(
         struct TRITONSERVER_Server *server, const char *key, const char *reason);
 
+/* The live sequences of a model with sequence_batching; model_version -1: of all its versions, of loads
+ * that were replaced or unloaded as well, as long as they have some. `sequences` is JSON and to be
+ * deleted with TRITONSERVER_MessageDelete():
+ *
+ *     {"model_sequences": [
+ *       {"name": "...", "version": "1", "retired": false, "active": 2, "backlog": 1, "sequences": [
+ *         {"id": 7, "instance": "...", "slot": 0, "requests": 1, "age_us": 4711, "idle_us": 0,
+ *          "ending": false}], "left_out": 0}]}
+ *
+ * "retired" loads begin no sequences. An "id" is a number or a text; without "instance" and "slot" a
+ * sequence is in the backlog; "ending" ones take no more requests. At most 1000 sequences are
+ * listed, "left_out" is how many more there are. Schedulers are not held up: sequences that come or
+ * go meanwhile may be listed or not.
+ *
+ * INVALID_ARG when an argument is NULL, the model or version is not loaded, or has no
+ * sequence_batching. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelSequences(
+        struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
+        struct TRITONSERVER_Message **sequences);
+
 /* Whether TRITONSERVER_ServerLoadModelWithParameters() takes code along with the other files: shared
  * objects (a backend, custom batching, anything that begins as one) and Python programs, and, in
  * the configuration that is given, libraries of operators outside of the model's directory. The

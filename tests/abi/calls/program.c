@@ -4,7 +4,7 @@
  *
  *   valid_calls <models> <more models> <plug-ins> <log>
  *
- * test_valid_calls.py makes the folders: the models "calls" and "cached", no model, the plug-ins
+ * test_valid_calls.py makes the folders: the models "calls", "cached" and "sequences", no model, the plug-ins
  * "calls" of each kind, and a file to be made.
  */
 #include "program.h"
@@ -72,6 +72,7 @@ static void call_control(struct TRITONSERVER_Server *server, const struct places
                 "\"TYPE_FP32\",\"dims\":[-1]}]}";
         const struct TRITONSERVER_Parameter *parameter;
         struct NESO_ReadyWatch              *watch;
+        struct TRITONSERVER_Message         *message;
 
         OK(NESO_ReadyWatchNew, &watch, server, on_change, NULL);
         OK(TRITONSERVER_ServerLoadModel, server, "cached");
@@ -82,6 +83,9 @@ static void call_control(struct TRITONSERVER_Server *server, const struct places
         OK(TRITONSERVER_ServerLoadModelWithParameters, server, "cached", &parameter, 1);
         TRITONSERVER_ParameterDelete((struct TRITONSERVER_Parameter *)parameter);
         OK(TRITONSERVER_ServerUnloadModel, server, "cached");
+        OK(TRITONSERVER_ServerLoadModel, server, "sequences");
+        OK(NESO_ServerModelSequences, server, "sequences", -1, &message);
+        delete_message(message, "\"left_out\":0");
         OK(NESO_ReadyWatchDelete, watch);
         OK(TRITONSERVER_ServerRegisterModelRepository, server, places->more_models, NULL, 0);
         OK(TRITONSERVER_ServerUnregisterModelRepository, server, places->more_models);

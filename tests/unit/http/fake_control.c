@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
 struct fake_control fake_control;
@@ -149,6 +150,12 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelStatistics(struct TRITONSERVE
                                                               const int64_t version,
                                                               struct TRITONSERVER_Message **ret) {
         return about("stats", model, version, ret);
+}
+
+struct TRITONSERVER_Error *NESO_ServerModelSequences(struct TRITONSERVER_Server *s UNUSED,
+                                                     const char *model, int64_t version,
+                                                     struct TRITONSERVER_Message **ret) {
+        return about("sequences", model, version, ret);
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(struct TRITONSERVER_Server *s UNUSED,

@@ -72,7 +72,9 @@ static void serve_end(struct lab *lab, struct model_line *line) {
 }
 
 static uint64_t count_live(struct lab *lab) {
-        return lab->scheduler->sequences->count(lab->scheduler);
+        struct sequence_count count = lab->scheduler->sequences->count(lab->scheduler);
+
+        return count.n_active + count.n_backlog;
 }
 
 static void refuse_start(struct lab *lab, uint64_t id) {
@@ -176,6 +178,68 @@ static void test_hurry(void **state) {
         lab_close(lab);
 }
 
+/* Written down as "id:slot" or "id:-", with "'" for texts and "!" for those that end. */
+static void list(struct lab *lab, size_t at_once, char *to, size_t room) {
+        struct sequence_cursor at = { 0 };
+        struct sequence_row    rows[8];
+        size_t                 len = 0;
+
+        *to = '\0';
+        while (!at.has_ended) {
+                size_t n = lab->scheduler->sequences->list(lab->scheduler, &at, rows, at_once);
+
+                assert_in_range(n, 0, at_once);
+                for (size_t i = 0; i < n; i++) {
+                        const struct sequence_row *r = &rows[i];
+                        char                       slot[24] = "-";
+
+                        if (r->has_slot)
+                                snprintf(slot, sizeof(slot), "%s.%u", r->instance, r->slot);
+                        len += (size_t)snprintf(to + len, room - len, "%s%s%llu:%s%s(%u)",
+                                                len > 0 ? " " : "", r->text,
+                                                (unsigned long long)r->number, slot,
+                                                r->is_ending ? "!" : "", r->n_requests);
+                }
+        }
+}
+
+/* However few are asked for at once, each is listed once, in order. */
+static void test_list(void **state) {
+        struct lab    *lab = open_lab(DIRECT(2, NEVER_IDLE), 2);
+        struct ticket *waiting[4];
+        char           all[256], some[256], expected[256];
+        const char    *first = lab->executors[0].base.name, *second = lab->executors[1].base.name;
+
+        (void)state;
+        list(lab, 1, all, sizeof(all));
+        assert_string_equal(all, "");
+        for (unsigned id = 1; id <= 4; id++)
+                run_one(lab, "a", id, S);
+        waiting[0] = submit(lab, "b", 5, S | E);
+        waiting[1] = submit(lab, "c", 6, S);
+        waiting[2] = submit(lab, "d", 6, E);
+        waiting[3] = ticket_new(lab, "e", 0, S | E);
+        assert_ok(request_set_correlation_text(waiting[3]->req, "e"), "id");
+        ticket_submit(waiting[3]);
+        snprintf(expected, sizeof(expected),
+                 "1:%s.0(0) 3:%s.1(0) 2:%s.0(0) 4:%s.1(0) 5:-!(1) 6:-!(2) e0:-!(1)", first, first,
+                 second, second);
+        for (size_t at_once = 1; at_once <= 8; at_once++) {
+                list(lab, at_once, some, sizeof(some));
+                assert_string_equal(some, expected);
+        }
+        run_one(lab, "a", 1, E);
+        run_one(lab, "a", 2, E);
+        run_one(lab, "a", 4, E);
+        for (size_t i = 0; i < 4; i++)
+                end_ticket(waiting[i]);
+        list(lab, 3, some, sizeof(some));
+        snprintf(expected, sizeof(expected), "3:%s.1(0)", first);
+        assert_string_equal(some, expected);
+        run_one(lab, "a", 3, E);
+        lab_close(lab);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_retired),
@@ -183,6 +247,7 @@ int main(void) {
                 cmocka_unit_test(test_retired_and_idle),
                 cmocka_unit_test(test_forgotten),
                 cmocka_unit_test(test_hurry),
+                cmocka_unit_test(test_list),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

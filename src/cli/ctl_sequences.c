@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `neso ctl sequences`: the live sequences of a model.
+ */
+#include "cli/ctl_inside.h"
+#include "cli/duration.h"
+#include "cli/text_table.h"
+
+struct sequence_line {
+        struct str id; /* a text in quotes */
+        struct str instance;
+        uint64_t   slot, n_requests, age_us, idle_us;
+        bool       has_slot, is_ending;
+};
+
+struct load_head {
+        struct str version;
+        uint64_t   n_active, n_backlog, n_left_out;
+        bool       has_retired;
+};
+
+static const char *const heads[] = { "VERSION",  "ID",  "INSTANCE", "SLOT",
+                                     "REQUESTS", "AGE", "IDLE",     "STATE" };
+#define FIRST_NUMBER 3
+#define LAST_NUMBER 6
+
+static void start_table(struct text_table *t) {
+        text_table_init(t, ARRAY_LEN(heads));
+        for (size_t i = 0; i < ARRAY_LEN(heads); i++) {
+                t->is_right[i] = i >= FIRST_NUMBER && i <= LAST_NUMBER;
+                text_table_put(t, str_of(heads[i]));
+        }
+}
+
+static uint64_t read_count(struct json_reader *r) {
+        if (json_peek(r) == JSON_NUMBER)
+                return json_read_number(r).magnitude;
+        json_skip(r);
+        return 0;
+}
+
+static bool read_flag(struct json_reader *r) {
+        if (json_peek(r) == JSON_BOOL)
+                return json_read_bool(r);
+        json_skip(r);
+        return false;
+}
+
+static struct str read_id(struct ctl *c, struct json_reader *r) {
+        if (json_peek(r) == JSON_STRING) {
+                struct str text = json_read_string(r, &c->arena);
+
+                return str_of(arena_printf(&c->arena, "\"%.*s\"", STR_ARG(text)));
+        }
+        return str_of(arena_printf(&c->arena, "%llu", (unsigned long long)read_count(r)));
+}
+
+static void read_line(struct ctl *c, struct json_reader *r, struct sequence_line *l) {
+        struct str key;
+
+        for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
+                if (str_is(key, "id")) {
+                        l->id = read_id(c, r);
+                } else if (str_is(key, "instance")) {
+                        l->instance = json_read_string(r, &c->arena);
+                } else if (str_is(key, "slot")) {
+                        l->slot = read_count(r);
+                        l->has_slot = true;
+                } else if (str_is(key, "requests")) {
+                        l->n_requests = read_count(r);
+                } else if (str_is(key, "age_us")) {
+                        l->age_us = read_count(r);
+                } else if (str_is(key, "idle_us")) {
+                        l->idle_us = read_count(r);
+                } else if (str_is(key, "ending")) {
+                        l->is_ending = read_flag(r);
+                } else {
+                        json_skip(r);
+                }
+        }
+}
+
+static void put_us(struct text_table *t, uint64_t us) {
+        AUTO_STRBUF text = { 0 };
+
+        strbuf_init(&text, 0);
+        duration_print((double)us * 1e3, &text);
+        text_table_put(t, strbuf_str(&text));
+}
+
+static const char *state_of(const struct load_head *h, const struct sequence_line *l) {
+        if (l->is_ending)
+                return h->has_retired ? "ending, on an old load" : "ending";
+        if (!l->has_slot)
+                return h->has_retired ? "backlog of an old load" : "backlog";
+        return h->has_retired ? "on an old load" : "";
+}
+
+static void put_line(struct text_table *t, const struct load_head *h,
+                     const struct sequence_line *l) {
+        text_table_put(t, h->version);
+        text_table_put(t, l->id);
+        text_table_put(t, l->instance);
+        if (l->has_slot)
+                text_table_printf(t, "%llu", (unsigned long long)l->slot);
+        else
+                text_table_put(t, STR_LIT(""));
+        text_table_printf(t, "%llu", (unsigned long long)l->n_requests);
+        put_us(t, l->age_us);
+        if (l->n_requests == 0)
+                put_us(t, l->idle_us);
+        else
+                text_table_put(t, STR_LIT("-"));
+        text_table_put(t, str_of(state_of(h, l)));
+}
+
+/* What stands beside the rows, which come in the middle. */
+static struct load_head read_head(struct ctl *c, struct json_reader r) {
+        struct load_head h = { .version = STR_LIT("") };
+        struct str       key;
+
+        for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
+                if (str_is(key, "version"))
+                        h.version = json_read_string(&r, &c->arena);
+                else if (str_is(key, "retired"))
+                        h.has_retired = read_flag(&r);
+                else if (str_is(key, "active"))
+                        h.n_active = read_count(&r);
+                else if (str_is(key, "backlog"))
+                        h.n_backlog = read_count(&r);
+                else if (str_is(key, "left_out"))
+                        h.n_left_out = read_count(&r);
+                else
+                        json_skip(&r);
+        }
+        return h;
+}
+
+static void read_load(struct ctl *c, struct json_reader *r, struct text_table *t,
+                      struct load_head *sum) {
+        struct load_head h = read_head(c, *r);
+        struct str       key;
+
+        sum->n_active += h.n_active;
+        sum->n_backlog += h.n_backlog;
+        sum->n_left_out += h.n_left_out;
+        for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
+                if (!str_is(key, "sequences")) {
+                        json_skip(r);
+                        continue;
+                }
+                for (json_enter_array(r); json_next_element(r);) {
+                        struct sequence_line l = { .n_requests = 0 };
+
+                        read_line(c, r, &l);
+                        put_line(t, &h, &l);
+                }
+        }
+}
+
+static void print_loads(struct ctl *c, struct json_reader *r) {
+        struct load_head  sum = { .n_active = 0 };
+        struct text_table t;
+
+        start_table(&t);
+        for (json_enter_array(r); json_next_element(r);)
+                read_load(c, r, &t, &sum);
+        if (sum.n_active + sum.n_backlog > 0)
+                text_table_print(&t, &c->out);
+        text_table_done(&t);
+        strbuf_printf(&c->out, "%llu with a slot, %llu in the backlog",
+                      (unsigned long long)sum.n_active, (unsigned long long)sum.n_backlog);
+        if (sum.n_left_out > 0)
+                strbuf_printf(&c->out, "; %llu are not listed", (unsigned long long)sum.n_left_out);
+        strbuf_putc(&c->out, '\n');
+}
+
+struct error *ctl_sequences(struct ctl *c) {
+        struct json_reader r;
+        struct str         body, key;
+
+        TRY(ctl_get(c, ctl_model_path(c, "/sequences"), &body));
+        if (c->is_json) {
+                ctl_put_answer(c, body);
+                return NULL;
+        }
+        json_reader_init(&r, body);
+        for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
+                if (str_is(key, "model_sequences"))
+                        print_loads(c, &r);
+                else
+                        json_skip(&r);
+        }
+        json_read_end(&r);
+        return json_failed(&r) ? ctl_bad_answer(c, &r) : NULL;
+}
