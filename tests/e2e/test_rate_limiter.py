@@ -10,7 +10,7 @@ import contextlib
 import pytest
 
 from gate import Gate, first_at, gated
-from models import EXPLICIT, infer, load, model_text, opens_server, unload
+from models import EXPLICIT, infer, load, model_text, opens_server, unload, wait_for_index
 from scrape import wait_for_pending
 from test_startup_and_stop import serve
 
@@ -109,10 +109,17 @@ def test_priorities_share_two_to_one(tmp_path):
         assert sorted(turns[i:i + 3]) == ["a", "a", "b"], turns
 
 
+def unload_wholly(server, name):
+    """The answer comes when no request gets to the model; its resources go with its end."""
+    unload(server, name)
+    wait_for_index(server, name, [("1", "UNAVAILABLE", "unloaded")])
+
+
+# The load only changes instances: it answers when those that go have given their resources back.
 @pytest.mark.parametrize("goes", [
-    lambda server: unload(server, "large"),
+    lambda server: unload_wholly(server, "large"),
     lambda server: load(server, "large", config=model_text(form="json")),
-], ids=("unload", "reload"))
+], ids=("unload", "update"))
 def test_resources_follow_the_models(tmp_path, goes):
     """As much as the largest need: two at a time while `large` is there, and one afterwards."""
     models = {"a": gated(limited(1)), "b": gated(limited(1)), "large": limited(2)}

@@ -9,6 +9,7 @@
 #include "base/ref.h"
 #include "infer/model.h"
 #include "infer/request.h"
+#include "sched/sequence_list.h"
 #include "sched/sequence_table.h"
 
 #include <stdlib.h>
@@ -117,6 +118,45 @@ static void end(struct fuzz *f, uint8_t what, unsigned i) {
         follow(f, &out);
 }
 
+/* An id that begins elsewhere. */
+static void forget(struct fuzz *f, uint8_t which) {
+        const struct request    other = { .correlation.number = which / 16 };
+        struct sequence_outcome out;
+
+        sequence_outcome_init(&out);
+        must(sequence_table_forget(&f->table, &other, &out) ||
+             !sequence_table_knows(&f->table, &other));
+        must(!sequence_table_knows(&f->table, &other));
+        follow(f, &out);
+}
+
+/* Each is listed once, however few at a time. */
+static void list(const struct fuzz *f, size_t at_once) {
+        struct sequence_row rows[8];
+        uint64_t            n = 0, n_requests = 0, after_ns = 0;
+        bool                has_ended = false;
+
+        for (unsigned i = 0; i < N_PLACES; i++) {
+                uint32_t at = 0;
+
+                for (has_ended = f->places[i] == NULL; !has_ended;) {
+                        struct sequence_listing l = { f->now_ns, rows, at_once, 0 };
+
+                        has_ended = sequence_list_place(&l, f->places[i], "i", &at);
+                        for (size_t k = 0; k < l.n; k++, n++)
+                                n_requests += rows[k].n_requests;
+                }
+        }
+        must(n == f->table.n_active && n_requests == f->table.n_active_requests);
+        for (has_ended = false; !has_ended;) {
+                struct sequence_listing l = { f->now_ns, rows, at_once, 0 };
+
+                has_ended = sequence_list_backlog(&l, &f->table, &after_ns);
+                n += l.n;
+        }
+        must(n == f->table.n_active + f->table.n_backlog);
+}
+
 static void pass_time(struct fuzz *f, uint64_t ns) {
         struct sequence_outcome out;
 
@@ -148,8 +188,15 @@ static void run_event(struct fuzz *f, uint8_t what, uint8_t which) {
         case 1:
         case 2: push(f, what, which); break;
         case 3:
-        case 4:
-        case 5: end(f, what, which % N_REQUESTS); break;
+        case 4: end(f, what, which % N_REQUESTS); break;
+        case 5:
+                if ((what & 0xc0) == 0xc0)
+                        forget(f, which);
+                else if ((what & 0x80) != 0)
+                        list(f, 1 + which % 8);
+                else
+                        end(f, what, which % N_REQUESTS);
+                break;
         case 6: pass_time(f, which * 10 * NS_PER_US); break;
         default: change_place(f, which % N_PLACES);
         }
