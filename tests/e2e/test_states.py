@@ -14,10 +14,11 @@ import requests
 from conftest import Server, write_repository
 from gate import Gate, gated
 from grpc_stubs import SECONDS, client, stubs  # noqa: F401
+from models import load
 from scrape import wait_for_pending
 
 BACKENDS = ("testing",)
-OPTIONS = ("--http-thread-count=2",)
+OPTIONS = ("--http-thread-count=2", "--model-control-mode=explicit", "--load-model=*")
 
 
 def tensor(kind, name, data_type="TYPE_INT32", dims=1):
@@ -67,6 +68,10 @@ MODELS = {
         "initial_state/sum": FOUR,
         "initial_state/deeper/list": struct.pack("<2i", 7, 8),
         "initial_state/text": b"\4\0\0\0one;",
+    },
+    "changed": {
+        "config.pbtxt": model(state("SUM", dims=2, more=initial("TYPE_INT32", 2, 'data_file: "sum"'))),
+        "initial_state/sum": FOUR,
     },
     "zeros": model(state("LIST", dims=-1)),
     "warm": model(ALL, 4, """
@@ -155,6 +160,29 @@ def test_initial_states_from_files(server):
     for sequence in (1, 2):
         assert infer(server, "from_files", 3, sequence, start=True) == [[40, 50], [7, 8], ["one;"]]
         assert infer(server, "from_files", 0, sequence, end=True) == [[43, 53], [7, 8, 3], ["one;3;"]]
+
+
+def test_initial_state_sent_with_a_load(server):
+    config = json.dumps({
+        "backend": "testing", "input": [{"name": "INPUT0", "data_type": "TYPE_INT32", "dims": [1]}],
+        "output": [{"name": "ECHO_SUM", "data_type": "TYPE_INT32", "dims": [2]}],
+        "sequence_batching": {"state": [{
+            "input_name": "SUM", "output_name": "NEXT_SUM", "data_type": "TYPE_INT32", "dims": [2],
+            "initial_state": [{"name": "sent", "data_type": "TYPE_INT32", "dims": [2],
+                               "data_file": "sum"}]}]}})
+    load(server, "sent", config=config, **{
+        "file:1/nothing": b"-", "file:initial_state/sum": struct.pack("<2i", 8, 9)})
+    assert infer(server, "sent", 1, 1, start=True, outputs=["ECHO_SUM"]) == [[8, 9]]
+    assert infer(server, "sent", 1, 1, end=True, outputs=["ECHO_SUM"]) == [[9, 10]]
+
+
+def test_a_reload_reads_the_file_again(server):
+    folder = server.repository / "changed" / "initial_state"
+    assert infer(server, "changed", 1, 1, start=True, outputs=["ECHO_SUM"]) == [[40, 50]]
+    (folder / "sum").write_bytes(struct.pack("<2i", 1, 2))
+    load(server, "changed")
+    assert post(server, "changed", 1, 1).status_code == 400  # its sequences ended
+    assert infer(server, "changed", 1, 1, start=True, outputs=["ECHO_SUM"]) == [[1, 2]]
 
 
 def test_open_dimensions_begin_as_one(server):
