@@ -123,7 +123,8 @@ static void test_inputs(void **state) {
         end(&p);
 }
 
-/* The new value is read where it was written, and the two buffers take turns. */
+/* The new value is read where it was written, and the two buffers take turns: nothing is allocated
+ * for a request once both are there. */
 static void test_turns(void **state) {
         const void  *a, *b;
         struct place p;
@@ -138,12 +139,16 @@ static void test_turns(void **state) {
         assert_ptr_equal(bytes_of(&p, "NUMBERS_IN"), a);
         assert_memory_equal(a, first, 16);
         for (int i = 2; i < 10; i++) {
+                if (i == 3)
+                        mem_fail_after(1);
                 next_request(&p);
                 assert_ptr_equal(bytes_of(&p, "NUMBERS_IN"), i % 2 == 0 ? b : a);
                 assert_int_equal(*(const char *)bytes_of(&p, "NUMBERS_IN"), i - 1);
                 assert_ptr_equal(write_value(&p, "NUMBERS_OUT", DATA_TYPE_INT32, 4, 16, i, true),
                                  i % 2 == 0 ? a : b);
         }
+        assert_false(mem_fail_was_hit());
+        mem_fail_after(0);
         implicit_states_detach(p.req);
         end(&p);
 }
