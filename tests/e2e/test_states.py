@@ -181,8 +181,8 @@ def test_a_reload_reads_the_file_again(server):
     assert infer(server, "changed", 1, 1, start=True, outputs=["ECHO_SUM"]) == [[40, 50]]
     (folder / "sum").write_bytes(struct.pack("<2i", 1, 2))
     load(server, "changed")
-    assert post(server, "changed", 1, 1).status_code == 400  # its sequences ended
-    assert infer(server, "changed", 1, 1, start=True, outputs=["ECHO_SUM"]) == [[1, 2]]
+    assert infer(server, "changed", 1, 2, start=True, outputs=["ECHO_SUM"]) == [[1, 2]]
+    assert infer(server, "changed", 1, 1, end=True, outputs=["ECHO_SUM"]) == [[41, 51]]
 
 
 def test_open_dimensions_begin_as_one(server):
