@@ -14,7 +14,8 @@
  * second. So a thread that promises to ask before it waits (submitter_flush_wakes() at the end of
  * each round of its loop) may submit a few requests first; the instance then finds them all and
  * makes one batch. A lone request is not delayed: the round ends right after it. A round that takes
- * longer than SUBMITTER_DEFER_NS does not defer anything any longer.
+ * longer than SUBMITTER_DEFER_NS does not defer anything any longer. A scheduler may use the call to
+ * run a batch here instead of waking anybody (struct pull_options, gathers).
  *
  * Rows of answers.  A backend that answers a whole batch has the receivers of all its responses
  * called one after the other, and each may have another thread to wake: on a shared core that

@@ -26,8 +26,9 @@ struct pull_engine {
         struct rate_group    *group;   /* owned; NULL without a limiter */
         enum inline_execution inline_execution;
         uint64_t              inline_limit_ns;
+        bool                  gathers;
 
-        struct mutex         lock; /* rank LOCK_QUEUE; guards everything below */
+        struct mutex         lock;       /* rank LOCK_QUEUE; guards everything below */
         uint64_t             average_ns; /* of executions, moving; 0 = not measured yet */
         uint64_t             rows_running;
         struct instance    **instances; /* owned, and each */
@@ -43,20 +44,20 @@ struct pull_engine {
 /* What happened, and what follows from it for the thread that it happened on. */
 struct event {
         struct submitter *thread; /* that it happened on; NULL: it runs nothing here */
-        uint64_t         now_ns;
-        struct instance *self;  /* idle: its own thread asks for a batch; NULL: another event */
-        struct instance *ended; /* borrowed by this thread until now; gives back its turn */
-        bool             may_run_here; /* a submitter that may borrow an instance */
-        uint64_t         spends_ns;    /* when it does */
+        uint64_t          now_ns;
+        struct instance  *self;  /* idle: its own thread asks for a batch; NULL: another event */
+        struct instance  *ended; /* borrowed by this thread until now; gives back its turn */
+        bool              may_run_here; /* a submitter that may borrow an instance */
+        uint64_t          spends_ns;    /* when it does */
 
         /* Filled in by pump_locked(). */
-        struct instance *runner;  /* runs `batch` on this thread; NULL: nothing */
-        struct request  *batch;   /* linked by queued.next */
+        struct instance *runner; /* runs `batch` on this thread; NULL: nothing */
+        struct request  *batch;  /* linked by queued.next */
         uint32_t         n_requests;
         uint64_t         rows;
         struct request  *expired; /* to be refused once the lock is released */
 
-        bool             has_continuations; /* after the batch */
+        bool has_continuations; /* after the batch */
 };
 
 static struct pull_engine *self_of(struct scheduler *s) {
@@ -172,7 +173,8 @@ static void take_batch_locked(struct pull_engine *e, struct event *ev, struct in
         for (struct request *req = ev->batch; req != NULL; req = req->queued.next) {
                 ev->rows += MAX(req->batch_size, 1);
                 if (UNLIKELY(e->base.order != NULL) && req->slot == NULL)
-                        req->slot = response_slot_new(e->base.order); /* a cache may have given one */
+                        req->slot =
+                                response_slot_new(e->base.order); /* a cache may have given one */
         }
         e->rows_running += ev->rows;
         if (ev->self == in)
@@ -214,8 +216,8 @@ static void pump_locked(struct pull_engine *e, struct event *ev) {
                 const struct sched_view view = view_of(e);
                 struct dispatch         d = e->policy->ops->decide(e->policy, &view, ev->now_ns);
 
-                has_batch = dispatch_locked(e, ev, &d) &&
-                            (e->queue.n_waiting > 0 || e->group != NULL);
+                has_batch =
+                        dispatch_locked(e, ev, &d) && (e->queue.n_waiting > 0 || e->group != NULL);
         }
         follow_dues_locked(e);
 }
@@ -234,9 +236,9 @@ static void refuse_all(struct pull_engine *e, struct request *first, const struc
 /* Releases the lock, then wakes the instances of other models that got a turn, and refuses what
  * timed out before anything runs here. When no batch was taken, the engine may be gone by then. */
 static void leave(struct pull_engine *e, const struct event *ev) {
-        static const struct error expired = ERROR_STATIC(ERR_UNAVAILABLE,
-                                                         "Request timeout expired");
-        struct rate_limiter      *limiter = e->limiter;
+        static const struct error expired =
+                ERROR_STATIC(ERR_UNAVAILABLE, "Request timeout expired");
+        struct rate_limiter *limiter = e->limiter;
 
         mutex_unlock(&e->lock);
         if (UNLIKELY(limiter != NULL))
@@ -294,17 +296,6 @@ static void run_borrowed(struct pull_engine *e, struct event *ev) {
                 mutex_unlock(&e->lock);
 }
 
-static void wake_deferred(void *scheduler) {
-        struct pull_engine *e = scheduler;
-
-        mutex_lock(&e->lock);
-        pump_and_leave(e, NULL);
-}
-
-void pull_engine_ask_again(struct scheduler *s) {
-        wake_deferred(self_of(s));
-}
-
 static void on_timeout(struct timer *t) {
         struct pull_engine *e = CONTAINER_OF(t, struct pull_engine, timeout);
 
@@ -316,8 +307,7 @@ static void on_timeout(struct timer *t) {
 /* ---- submit and cancel ----------------------------------------------------------------------- */
 
 /* For the first instance that is idle, which is the one that a policy runs if all are alike. */
-static bool may_run_here(struct pull_engine *e, const struct submitter *thread,
-                         const struct request *req) {
+static bool may_run_here(struct pull_engine *e, const struct submitter *thread, bool is_step) {
         struct list_node *first = list_first(&e->idle);
 
         if (e->inline_execution == INLINE_NEVER || first == NULL ||
@@ -326,7 +316,7 @@ static bool may_run_here(struct pull_engine *e, const struct submitter *thread,
         if (e->inline_execution == INLINE_ALWAYS)
                 return !submitter_is_executing(thread);
         return e->average_ns > 0 && e->average_ns < e->inline_limit_ns &&
-               submitter_may_run(thread, e->average_ns, e->inline_limit_ns, req->is_inner);
+               submitter_may_run(thread, e->average_ns, e->inline_limit_ns, is_step);
 }
 
 static struct error *draining(const struct request *req) {
@@ -359,26 +349,47 @@ static bool enter_locked(struct pull_engine *e, struct request *req) {
         return true;
 }
 
+/* Releases the lock; runs here what was taken. */
+static void leave_and_run(struct pull_engine *e, struct event *ev) {
+        leave(e, ev);
+        if (ev->runner == NULL)
+                return;
+        run_borrowed(e, ev);
+        if (UNLIKELY(ev->has_continuations))
+                submitter_continue(ev->thread, false);
+}
+
 /* Runs a batch here, or has an instance called. Releases the lock; afterwards `req` may be gone. */
 static void act_on_arrival(struct pull_engine *e, struct submitter *thread,
                            const struct request *req, uint64_t now_ns) {
         struct event ev = { .thread = thread,
                             .now_ns = now_ns,
-                            .may_run_here = may_run_here(e, thread, req),
+                            .may_run_here = may_run_here(e, thread, req->is_inner),
                             .spends_ns = e->average_ns };
 
         /* Deciding is for later when an instance will be called later. */
-        if (list_is_empty(&e->idle) || ev.may_run_here ||
+        if (list_is_empty(&e->idle) || (ev.may_run_here && !e->gathers) ||
             !submitter_defer_wake(thread, e, e->model, wake_deferred))
                 pump_locked(e, &ev);
         else
                 follow_dues_locked(e);
-        leave(e, &ev);
-        if (ev.runner == NULL)
-                return;
-        run_borrowed(e, &ev);
-        if (UNLIKELY(ev.has_continuations))
-                submitter_continue(thread, false);
+        leave_and_run(e, &ev);
+}
+
+/* The flush of a submitter's deferred wake-ups: with all that its round has submitted. */
+static void wake_deferred(void *scheduler) {
+        struct pull_engine *e = scheduler;
+        struct event        ev = { .thread = submitter_self(), .now_ns = clock_now_ns() };
+
+        mutex_lock(&e->lock);
+        ev.may_run_here = e->gathers && may_run_here(e, ev.thread, false);
+        ev.spends_ns = e->average_ns;
+        pump_locked(e, &ev);
+        leave_and_run(e, &ev);
+}
+
+void pull_engine_ask_again(struct scheduler *s) {
+        wake_deferred(self_of(s));
 }
 
 static struct error *pull_submit(struct scheduler *base, struct request *req) {
@@ -388,8 +399,9 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
 
         req->times.queue_start_ns = now_ns;
         mutex_lock(&e->lock);
-        struct error *err = e->is_draining && !req->is_inner ? draining(req)
-                                           : request_queue_push(&e->queue, req, now_ns);
+        struct error *err = e->is_draining && !req->is_inner
+                                    ? draining(req)
+                                    : request_queue_push(&e->queue, req, now_ns);
         if (err != NULL) {
                 mutex_unlock(&e->lock);
                 return err;
@@ -617,6 +629,7 @@ struct error *pull_engine_new(const struct pull_options *o, struct scheduler **r
         timer_init(&e->timeout, on_timeout);
         e->timer_due_ns = CLOCK_NEVER;
         e->inline_execution = o->inline_execution;
+        e->gathers = o->gathers;
         e->inline_limit_ns = o->inline_limit_ns > 0 ? o->inline_limit_ns : INLINE_DEFAULT_LIMIT_NS;
         if (e->policy->limits->preserve_ordering)
                 e->base.order = response_order_new();

@@ -55,6 +55,10 @@ struct pull_options {
         enum inline_execution inline_execution;
         uint64_t              inline_limit_ns; /* 0 = default */
         struct rate_limiter  *limiter; /* borrowed; NULL: nothing is limited */
+        /* An execution costs about the same however many requests it has: a submitter that defers
+         * wake-ups runs one at its flush, with all that its round has submitted, not one at each
+         * arrival. */
+        bool gathers;
 };
 
 struct error *pull_engine_new(const struct pull_options *options, struct scheduler **ret) NODISCARD;

@@ -7,11 +7,10 @@
 #include "base/timer.h"
 #include "config/batch_policy.h"
 #include "config/model_config.h"
+#include "infer/implicit_state.h"
 #include "infer/model.h"
 #include "infer/model_line.h"
 #include "infer/request.h"
-#include "infer/implicit_state.h"
-#include "infer/submitter.h"
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
 #include "sched/sched_options.h"
@@ -98,16 +97,10 @@ static void follow(struct sequence_scheduler *s, struct sequence_outcome *out) {
                 refuse_all(s, out->cancelled.first, &cancelled, FAILURE_CANCELED);
         if (UNLIKELY(out->expired.first != NULL))
                 refuse_all(s, out->expired.first, &expired, FAILURE_REJECTED);
-        /* With slots of others in the batch, one request of a full batch costs as much as all:
-         * its instance waits for what the thread reads next, instead of being run here. */
-        bool waits = out->is_shared && s->batching.is_by_slot && submitter_allow_inline(false);
-
         for (struct request *req = out->ready.first, *next; req != NULL; req = next) {
                 next = req->queued.next;
                 hand_over(s, req);
         }
-        if (waits)
-                submitter_allow_inline(true);
         implicit_states_free_list(out->states);
 }
 
@@ -369,6 +362,7 @@ static struct error *make_instance(struct sequence_scheduler *s, struct sequence
         struct error             *err = NULL;
 
         TRY(sched_options_read(&setup, &options));
+        options.gathers = s->batching.is_by_slot; /* slots with nothing to run cost as well */
         options.policy = make_policy(s, &err);
         TRY(err);
         in = sequence_instance_new(&s->batching);

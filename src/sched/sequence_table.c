@@ -29,7 +29,6 @@ void sequence_outcome_init(struct sequence_outcome *out) {
         chain_init(&out->expired);
         out->states = NULL;
         out->has_conflict = false;
-        out->is_shared = false;
 }
 
 /* ---- slots: a heap of the free ones ---------------------------------------------------------- */
@@ -203,7 +202,6 @@ static void start_next(struct sequence *seq, struct sequence_outcome *out) {
                 req->correlation = (struct correlation_id){ .number = seq->number };
         }
         chain_append(&out->ready, req);
-        out->is_shared |= seq->slot->place->n_top > 1;
 }
 
 static void enter_slot(struct sequence_table *t, struct sequence *seq, struct sequence_slot *slot) {

@@ -128,7 +128,6 @@ struct sequence_outcome {
         struct request_chain expired;
         struct implicit_states *states;    /* a list: of sequences that ended, to be freed */
         bool                 has_conflict; /* a START of an id that is live */
-        bool                 is_shared;    /* an instance of `ready` has other slots in use */
 };
 
 void sequence_outcome_init(struct sequence_outcome *out);

@@ -100,7 +100,8 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadAllowInlineExecution
  * are to run what this thread has submitted since its last call. The first call on a thread is a
  * promise to call again before each wait; from then on TRITONSERVER_ServerInferAsync() may leave
  * an idle instance asleep until that moment (for some ten microseconds at most), so that requests
- * which arrived together are executed together.
+ * which arrived together are executed together. A thread that may run models itself may do so in
+ * this call as well, with the callbacks of the requests: hold no lock which a callback takes.
  *
  * Never fails. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadWakeInstances(void);

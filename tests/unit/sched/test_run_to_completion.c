@@ -347,8 +347,8 @@ static struct error *make_counting(const struct sched_setup *setup, struct sched
         return pull_engine_new(&options, ret);
 }
 
-/* A loop that reads many requests leaves the decision to the instance that it wakes in the end. The
- * last test: the promise to flush is for good. */
+/* A loop that reads many requests leaves the decision to the instance that it wakes in the end. From
+ * here on the promise to flush is for good. */
 static void test_a_deferred_wake_up_defers_the_decision(void **state) {
         struct lab *lab = lab_open_made(DEFAULT LIMIT_US("1000000"), 1, false, NULL, make_counting);
         unsigned    n_least = UINT_MAX;
@@ -373,6 +373,43 @@ static void test_a_deferred_wake_up_defers_the_decision(void **state) {
         lab_close(lab);
 }
 
+/* Four sequences with a request each; true when the flush ran all four at once, here. */
+static bool flush_runs_all(struct lab *lab) {
+        struct ticket *t = tickets_new(lab, 4);
+        unsigned       n_before = LAB_GET(lab, lab->n_batches), n_here = 0, n_early = 0;
+        bool           is_one;
+
+        for (unsigned i = 0; i < 4; i++) {
+                t[i].req->correlation.number = i + 1;
+                t[i].req->flags = REQUEST_SEQUENCE_START | REQUEST_SEQUENCE_END;
+                ticket_submit(&t[i]);
+                n_early += LAB_GET(lab, t[i].n_finals);
+        }
+        submitter_flush_wakes();
+        for (unsigned i = 0; i < 4; i++) {
+                assert_success(&t[i]);
+                n_here += pthread_equal(LAB_GET(lab, t[i].ran_on), pthread_self()) != 0;
+        }
+        is_one = LAB_GET(lab, lab->n_batches) == n_before + 1;
+        tickets_end(t, 4);
+        return is_one && n_here == 4 && n_early == 0;
+}
+
+/* The slots of a direct sequence batch cost the same whether they have a request or not. A slow
+ * machine may end the deferral early, and a busy one find the instance awake. */
+static void test_slots_are_gathered_until_the_flush(void **state) {
+        struct lab *lab = lab_open("name: 'm' max_batch_size: 4 " X
+                                   "sequence_batching { } " LIMIT_US("1000000"),
+                                   1, true);
+        uint64_t    give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;
+
+        (void)state;
+        while (!flush_runs_all(lab))
+                if (clock_now_ns() > give_up_ns)
+                        fail_msg("the flush never runs the four that were submitted");
+        lab_close(lab);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_always),
@@ -387,6 +424,7 @@ int main(void) {
                 cmocka_unit_test(test_rest_runs_while_an_instance_is_borrowed),
                 cmocka_unit_test(test_free_waits_for_a_borrowed_instance),
                 cmocka_unit_test(test_a_deferred_wake_up_defers_the_decision),
+                cmocka_unit_test(test_slots_are_gathered_until_the_flush),
         };
 
         submitter_allow_inline(true);
