@@ -3,7 +3,8 @@
  *
  *   sequence_loop <sequences with a slot> <sequences in the backlog>
  *
- * Prints the bytes of a sequence in the backlog without its request; then, with so many waiting, the
+ * Prints the bytes of a sequence with a slot (without control inputs) and of one in the backlog, both
+ * without requests, and those of a request; then, with so many waiting, the
  * time to admit one more to the backlog, to refuse an unknown id, to take one request of a sequence
  * with a slot through the table, and to give a slot to the backlog's first, in nanoseconds.
  */
@@ -56,6 +57,10 @@ static double each_ns(uint64_t since_ns) {
         return (double)(clock_now_ns() - since_ns) / N_MEASURED;
 }
 
+static double each_bytes(size_t before, unsigned long n) {
+        return (double)(mallinfo2().uordblks - before) / (double)n;
+}
+
 int main(int argc, char **argv) {
         static struct request  *some[N_MEASURED];
         unsigned long           n_active = argc > 1 ? strtoul(argv[1], NULL, 10) : 1024;
@@ -71,16 +76,21 @@ int main(int argc, char **argv) {
         error_free(sequence_table_init(&t, (uint32_t)n_active, CLOCK_NEVER));
         sequence_outcome_init(&out);
         (void)sequence_table_add_place(&t, NULL, &out);
+        before = mallinfo2().uordblks;
         for (unsigned long i = 0; i < n_active + n_backlog; i++)
                 all[i] = make(i + 1, REQUEST_SEQUENCE_START);
+        if (n_active + n_backlog > 0)
+                printf("%.0f bytes a request\n", each_bytes(before, n_active + n_backlog));
+        before = mallinfo2().uordblks;
         for (unsigned long i = 0; i < n_active; i++)
                 push(&t, all[i]);
+        if (n_active > 0)
+                printf("%.0f bytes a sequence with a slot\n", each_bytes(before, n_active));
         before = mallinfo2().uordblks;
         for (unsigned long i = 0; i < n_backlog; i++)
                 push(&t, all[n_active + i]);
         if (n_backlog > 0)
-                printf("%.0f bytes a sequence in the backlog\n",
-                       (double)(mallinfo2().uordblks - before) / (double)n_backlog);
+                printf("%.0f bytes a sequence in the backlog\n", each_bytes(before, n_backlog));
 
         for (unsigned i = 0; i < N_MEASURED; i++)
                 some[i] = make(n_active + n_backlog + i + 1, REQUEST_SEQUENCE_START);

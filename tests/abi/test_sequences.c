@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A sequence backend, as those that are compiled for the reference server work: it finds its place in
- * the sequence in control inputs, reads the state as an input, makes the next one with the state
- * calls and updates it, answers at once, later from another thread, or after having released the
- * request to be run again.
+/* A program with sequences: the public headers and libtritonserver.so, nothing else.
  *
- *   test_sequences <the probe backend's library>
+ *   test_sequences <directory of backends>
  *
- * The backend's executions are functions of this file (probe_backend.c). They only note what is
- * wrong; the test's own thread asserts.
+ * The model "sum" of the testing backend adds up the values of a sequence.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,556 +11,373 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "triton/core/tritonbackend.h"
+#include "triton/core/neso.h"
 
 #include "api_assert.h"
-
-#define TIMEOUT_S 60
-
-#define INT32 " data_type: TYPE_INT32 dims: 1 "
-#define CONTROL(name, kind, values)                                                                \
-        "control_input { name: \"" name "\" control { kind: CONTROL_SEQUENCE_" kind " " values     \
-        " } } "
-#define PAIR "int32_false_true: [ 0, 1 ]"
-#define MODEL(batch, more)                                                                         \
-        "backend: \"probe\"\nruntime: \"libtriton_probe.so\"\nmax_batch_size: " #batch             \
-        " input { name: \"INPUT\" " INT32 "} output { name: \"OUTPUT\" " INT32 "} "                \
-        "instance_group { count: 1 kind: KIND_CPU } " more
-#define CORRID CONTROL("CORRID", "CORRID", "data_type: TYPE_UINT64")
-#define CONTROLS                                                                                   \
-        CONTROL("START", "START", PAIR) CONTROL("END", "END", PAIR) CONTROL("READY", "READY", PAIR)
-#define STATE "state { input_name: \"INPUT_STATE\" output_name: \"OUTPUT_STATE\" " INT32 "} "
-#define SEQUENCES(more)                                                                            \
-        "sequence_batching { max_sequence_idle_microseconds: 3600000000 " CONTROLS CORRID STATE    \
-                more "} "
-
-static const struct {
-        const char *name;
-        const char *config;
-} models[] = {
-        { "direct", MODEL(4, SEQUENCES("direct { } ")) },
-        { "oldest", MODEL(4, SEQUENCES("oldest { max_candidate_sequences: 4 } ")) },
-        { "later", MODEL(0, SEQUENCES("")) },
-        { "again", MODEL(0, SEQUENCES("iterative_sequence: true ")) },
-        { "plain", MODEL(0, "") },
-};
-#define N_MODELS (sizeof(models) / sizeof(models[0]))
-
-static char                        root[64];
-static char                       *library;
-static struct TRITONSERVER_Server *server;
-
-/* ---- what is noted ------------------------------------------------------------------------------- */
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t  changed = PTHREAD_COND_INITIALIZER;
-static char            wrong[256]; /* guarded by the lock, as the others: the first that was */
-static unsigned        n_nulls;    /* requests of slots with nothing to run */
-static unsigned        n_executed; /* requests */
-
-static void note_wrong(int line, const char *what) {
-        pthread_mutex_lock(&lock);
-        if (wrong[0] == '\0')
-                snprintf(wrong, sizeof(wrong), "line %d: %s", line, what);
-        pthread_mutex_unlock(&lock);
-}
-
-#define EXPECT(condition)                                                                          \
-        do {                                                                                       \
-                if (!(condition))                                                                  \
-                        note_wrong(__LINE__, #condition);                                          \
-        } while (0)
-
-#define OK(call)                                                                                   \
-        do {                                                                                       \
-                TRITONSERVER_Error *err_ = (call);                                                 \
-                if (err_ != NULL) {                                                                \
-                        note_wrong(__LINE__, TRITONSERVER_ErrorMessage(err_));                     \
-                        TRITONSERVER_ErrorDelete(err_);                                            \
-                }                                                                                  \
-        } while (0)
-
-static void expect_refusal(int line, TRITONSERVER_Error *err, const char *text) {
-        if (err == NULL || TRITONSERVER_ErrorCode(err) != TRITONSERVER_ERROR_INVALID_ARG ||
-            strcmp(TRITONSERVER_ErrorMessage(err), text) != 0)
-                note_wrong(line, err != NULL ? TRITONSERVER_ErrorMessage(err) : "no error");
-        if (err != NULL)
-                TRITONSERVER_ErrorDelete(err);
-}
-
-/* ---- the backend --------------------------------------------------------------------------------- */
-
-static const void *read_input(TRITONBACKEND_Request *request, const char *name,
-                              TRITONSERVER_DataType expected, uint64_t n_expected) {
-        TRITONBACKEND_Input    *input = NULL;
-        TRITONSERVER_DataType   type = TRITONSERVER_TYPE_INVALID;
-        TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
-        int64_t                 id = 0;
-        uint64_t                n_bytes = 0, n_buffer = 0;
-        uint32_t                n_buffers = 0;
-        const void             *buffer = NULL;
-
-        OK(TRITONBACKEND_RequestInput(request, name, &input));
-        if (input == NULL)
-                return "\0\0\0\0\0\0\0";
-        OK(TRITONBACKEND_InputProperties(input, NULL, &type, NULL, NULL, &n_bytes, &n_buffers));
-        EXPECT(type == expected && n_bytes == n_expected && n_buffers == 1);
-        OK(TRITONBACKEND_InputBuffer(input, 0, &buffer, &n_buffer, &memory, &id));
-        EXPECT(n_buffer == n_bytes && memory == TRITONSERVER_MEMORY_CPU);
-        return buffer;
-}
-
-static int32_t read_int(TRITONBACKEND_Request *request, const char *name) {
-        int32_t value;
-
-        memcpy(&value, read_input(request, name, TRITONSERVER_TYPE_INT32, sizeof(value)),
-               sizeof(value));
-        return value;
-}
-
-static uint32_t rank_of(TRITONBACKEND_Request *request) {
-        TRITONBACKEND_Input *input = NULL;
-        uint32_t             n_dims = 0;
-
-        OK(TRITONBACKEND_RequestInput(request, "INPUT", &input));
-        OK(TRITONBACKEND_InputProperties(input, NULL, NULL, NULL, &n_dims, NULL, NULL));
-        return n_dims;
-}
-
-static void write_state(TRITONBACKEND_Request *request, int32_t value, bool is_update) {
-        static const int64_t           shape[] = { 1, 1 };
-        TRITONSERVER_BufferAttributes *attributes;
-        TRITONSERVER_MemoryType        memory = TRITONSERVER_MEMORY_CPU;
-        TRITONBACKEND_State           *state = NULL;
-        int64_t                        id = 0;
-        size_t                         size = 0;
-        void                          *buffer = NULL;
-
-        expect_refusal(__LINE__,
-                       TRITONBACKEND_StateNew(&state, request, "OTHER", TRITONSERVER_TYPE_INT32,
-                                              shape, 1),
-                       "state 'OTHER' is not a valid state name.");
-        OK(TRITONBACKEND_StateNew(&state, request, "OUTPUT_STATE", TRITONSERVER_TYPE_INT32, shape,
-                                  rank_of(request)));
-        OK(TRITONBACKEND_StateBuffer(state, &buffer, sizeof(value), &memory, &id));
-        OK(TRITONBACKEND_StateBufferAttributes(state, &attributes));
-        OK(TRITONSERVER_BufferAttributesByteSize(attributes, &size));
-        EXPECT(size == sizeof(value));
-        memcpy(buffer, &value, sizeof(value));
-        if (is_update)
-                OK(TRITONBACKEND_StateUpdate(state));
-}
-
-static void answer(TRITONBACKEND_Request *request, int32_t value) {
-        static const int64_t    shape[] = { 1, 1 };
-        TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
-        TRITONBACKEND_Response *response;
-        TRITONBACKEND_Output   *output;
-        int64_t                 id = 0;
-        void                   *buffer;
-
-        OK(TRITONBACKEND_ResponseNew(&response, request));
-        OK(TRITONBACKEND_ResponseOutput(response, &output, "OUTPUT", TRITONSERVER_TYPE_INT32, shape,
-                                        rank_of(request)));
-        OK(TRITONBACKEND_OutputBuffer(output, &buffer, sizeof(value), &memory, &id));
-        memcpy(buffer, &value, sizeof(value));
-        OK(TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, NULL));
-}
-
-/* The sum of the sequence so far. A value of -1 is not kept. */
-static int32_t step(TRITONBACKEND_Request *request) {
-        int32_t  start = read_int(request, "START"), end = read_int(request, "END");
-        int32_t  ready = read_int(request, "READY");
-        int32_t  value = read_int(request, "INPUT"), sum = read_int(request, "INPUT_STATE");
-        uint64_t corrid;
-        uint32_t flags = 9;
-
-        memcpy(&corrid, read_input(request, "CORRID", TRITONSERVER_TYPE_UINT64, sizeof(corrid)),
-               sizeof(corrid));
-        OK(TRITONBACKEND_RequestFlags(request, &flags));
-        EXPECT((start != 0) == ((flags & TRITONSERVER_REQUEST_FLAG_SEQUENCE_START) != 0));
-        EXPECT((end != 0) == ((flags & TRITONSERVER_REQUEST_FLAG_SEQUENCE_END) != 0));
-        EXPECT((corrid != 0) == (ready != 0));
-        EXPECT(ready == 1 || (value == 0 && sum == 0));
-        EXPECT(start == 0 || sum == 0);
-        pthread_mutex_lock(&lock);
-        n_nulls += ready == 0;
-        n_executed++;
-        pthread_mutex_unlock(&lock);
-        sum += value;
-        write_state(request, ready != 0 ? sum : 99, value != -1);
-        return sum;
-}
-
-static void release(TRITONBACKEND_Request *request, uint32_t flags) {
-        OK(TRITONBACKEND_RequestRelease(request, flags));
-}
-
-static void *finish_later(void *arg) {
-        TRITONBACKEND_Request *request = arg;
-
-        answer(request, step(request));
-        release(request, TRITONSERVER_REQUEST_RELEASE_ALL);
-        return NULL;
-}
-
-/* Counts down: the first time from INPUT, then from the state. Answers with the number of runs. */
-static void run_again(TRITONBACKEND_Request *request) {
-        int32_t value = read_int(request, "INPUT"), left = read_int(request, "INPUT_STATE");
-
-        if (read_int(request, "START") != 0)
-                left = value;
-        pthread_mutex_lock(&lock);
-        n_executed++;
-        pthread_mutex_unlock(&lock);
-        if (left > 0) {
-                write_state(request, left - 1, true);
-                release(request, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE);
-                return;
-        }
-        answer(request, value);
-        release(request, TRITONSERVER_REQUEST_RELEASE_ALL);
-}
-
-static void refuse_states(TRITONBACKEND_Request *request) {
-        static const int64_t shape[] = { 1 };
-        TRITONBACKEND_State *state;
-
-        expect_refusal(__LINE__,
-                       TRITONBACKEND_StateNew(&state, request, "OUTPUT_STATE",
-                                              TRITONSERVER_TYPE_INT32, shape, 1),
-                       "[request id: <id_unknown>] unable to add state 'OUTPUT_STATE'. State "
-                       "configuration is missing for model 'plain'.");
-        expect_refusal(__LINE__,
-                       TRITONBACKEND_RequestRelease(request,
-                                                    TRITONSERVER_REQUEST_RELEASE_RESCHEDULE),
-                       "[request id: <id_unknown>] Request is released with "
-                       "TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not configured "
-                       "to handle such a flag.");
-        answer(request, read_int(request, "INPUT"));
-        release(request, TRITONSERVER_REQUEST_RELEASE_ALL);
-}
-
-static void execute_one(const char *model, TRITONBACKEND_Request *request) {
-        pthread_t thread;
-
-        if (strcmp(model, "plain") == 0) {
-                refuse_states(request);
-        } else if (strcmp(model, "again") == 0) {
-                run_again(request);
-        } else if (strcmp(model, "later") == 0 &&
-                   pthread_create(&thread, NULL, finish_later, request) == 0) {
-                pthread_detach(thread);
-        } else {
-                answer(request, step(request));
-                release(request, TRITONSERVER_REQUEST_RELEASE_ALL);
-        }
-}
-
-static TRITONSERVER_Error *execute(TRITONBACKEND_ModelInstance *instance,
-                                   TRITONBACKEND_Request **requests, uint32_t n_requests) {
-        TRITONBACKEND_Model *model;
-        const char          *name;
-
-        OK(TRITONBACKEND_ModelInstanceModel(instance, &model));
-        OK(TRITONBACKEND_ModelName(model, &name));
-        for (uint32_t i = 0; i < n_requests; i++)
-                execute_one(name, requests[i]);
-        return NULL;
-}
-
-/* ---- the program that infers ---------------------------------------------------------------------- */
-
-struct inference {
-        struct TRITONSERVER_InferenceRequest *request;
-        int32_t                               value;
-        int32_t                               found; /* guarded by the lock, as those below */
-        bool                                  has_ended, is_released;
-};
-
-static struct TRITONSERVER_ResponseAllocator *allocator;
-
-static struct TRITONSERVER_Error *give(struct TRITONSERVER_ResponseAllocator *a, const char *name,
-                                       size_t n_bytes, TRITONSERVER_MemoryType type, int64_t id,
-                                       void *userp, void **buffer, void **buffer_userp,
-                                       TRITONSERVER_MemoryType *ret_type, int64_t *ret_id) {
-        (void)a, (void)name, (void)type, (void)id, (void)userp;
-        *buffer = malloc(n_bytes + 1);
-        *buffer_userp = NULL;
-        *ret_type = TRITONSERVER_MEMORY_CPU;
-        *ret_id = 0;
-        return NULL;
-}
-
-static struct TRITONSERVER_Error *take_back(struct TRITONSERVER_ResponseAllocator *a, void *buffer,
-                                            void *buffer_userp, size_t n_bytes,
-                                            TRITONSERVER_MemoryType type, int64_t id) {
-        (void)a, (void)buffer_userp, (void)n_bytes, (void)type, (void)id;
-        free(buffer);
-        return NULL;
-}
-
-static int32_t read_output(struct TRITONSERVER_InferenceResponse *response) {
-        const char             *name;
-        TRITONSERVER_DataType   type;
-        TRITONSERVER_MemoryType memory;
-        const int64_t          *shape;
-        uint64_t                n_dims;
-        const void             *base = NULL;
-        size_t                  n_bytes = 0;
-        int64_t                 id;
-        void                   *userp;
-        int32_t                 value = -99;
-
-        OK(TRITONSERVER_InferenceResponseError(response));
-        OK(TRITONSERVER_InferenceResponseOutput(response, 0, &name, &type, &shape, &n_dims, &base,
-                                                &n_bytes, &memory, &id, &userp));
-        if (n_bytes == sizeof(value))
-                memcpy(&value, base, sizeof(value));
-        return value;
-}
-
-static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
-                        void *userp) {
-        struct inference *in = userp;
-        int32_t           found = response != NULL ? read_output(response) : -98;
-
-        if (response != NULL)
-                OK(TRITONSERVER_InferenceResponseDelete(response));
-        pthread_mutex_lock(&lock);
-        in->found = found;
-        in->has_ended = (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
-        pthread_cond_signal(&changed);
-        pthread_mutex_unlock(&lock);
-}
-
-static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
-                       void *userp) {
-        struct inference *in = userp;
-
-        (void)request, (void)flags;
-        pthread_mutex_lock(&lock);
-        in->is_released = true;
-        pthread_cond_signal(&changed);
-        pthread_mutex_unlock(&lock);
-}
-
-static void begin(struct inference *in, const char *model, int32_t value, uint64_t id,
-                  uint32_t flags) {
-        static const int64_t shape[] = { 1, 1 };
-        bool has_batch = strcmp(model, "direct") == 0 || strcmp(model, "oldest") == 0;
-
-        *in = (struct inference){ .value = value };
-        assert_ok(TRITONSERVER_InferenceRequestNew(&in->request, server, model, -1));
-        assert_ok(TRITONSERVER_InferenceRequestSetCorrelationId(in->request, id));
-        assert_ok(TRITONSERVER_InferenceRequestSetFlags(in->request, flags));
-        assert_ok(TRITONSERVER_InferenceRequestAddInput(in->request, "INPUT",
-                                                        TRITONSERVER_TYPE_INT32, shape,
-                                                        has_batch ? 2 : 1));
-        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(in->request, "INPUT", &in->value,
-                                                               sizeof(in->value),
-                                                               TRITONSERVER_MEMORY_CPU, 0));
-        assert_ok(TRITONSERVER_InferenceRequestSetReleaseCallback(in->request, on_release, in));
-        assert_ok(TRITONSERVER_InferenceRequestSetResponseCallback(in->request, allocator, NULL,
-                                                                   on_response, in));
-        assert_ok(TRITONSERVER_ServerInferAsync(server, in->request, NULL));
-}
-
-static void end(struct inference *in, int32_t expected) {
-        struct timespec deadline;
-        int32_t         found;
-        int             rc = 0;
-
-        clock_gettime(CLOCK_REALTIME, &deadline);
-        deadline.tv_sec += TIMEOUT_S;
-        pthread_mutex_lock(&lock);
-        while (rc == 0 && !(in->has_ended && in->is_released))
-                rc = pthread_cond_timedwait(&changed, &lock, &deadline);
-        found = in->found;
-        pthread_mutex_unlock(&lock);
-        assert_int_equal(rc, 0);
-        assert_int_equal(found, expected);
-        assert_ok(TRITONSERVER_InferenceRequestDelete(in->request));
-}
-
-static void assert_nothing_wrong(void) {
-        char text[sizeof(wrong)];
-
-        pthread_mutex_lock(&lock);
-        memcpy(text, wrong, sizeof(text));
-        wrong[0] = '\0';
-        pthread_mutex_unlock(&lock);
-        assert_string_equal(text, "");
-}
 
 #define START TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
 #define END TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
 
-/* All requests of three sequences at once: each reads what the one before it has left. */
-static void run_sequences(const char *model) {
-        struct inference in[3][5];
+static const char config_text[] = "name: \"sum\"\n"
+                                  "backend: \"testing\"\n"
+                                  "input { name: \"INPUT0\" data_type: TYPE_INT32 dims: 1 }\n"
+                                  "output { name: \"SUM\" data_type: TYPE_INT32 dims: 1 }\n"
+                                  "sequence_batching { max_sequence_idle_microseconds: 600000000\n"
+                                  "                    oldest { max_candidate_sequences: 4 } }\n"
+                                  "instance_group { count: 1 kind: KIND_CPU }\n";
 
-        for (int i = 0; i < 5; i++)
-                for (int k = 0; k < 3; k++)
-                        begin(&in[k][i], model, i == 2 ? -1 : 10 * k + i, (uint64_t)k + 1,
-                              (i == 0 ? START : 0) | (i == 4 ? END : 0));
-        for (int k = 0; k < 3; k++) {
-                int32_t sum = 0;
+static const char config_json[] =
+        "{\"name\":\"sum\",\"backend\":\"testing\","
+        "\"input\":[{\"name\":\"INPUT0\",\"data_type\":\"TYPE_INT32\",\"dims\":[1]}],"
+        "\"output\":[{\"name\":\"SUM\",\"data_type\":\"TYPE_INT32\",\"dims\":[1]}],"
+        "\"sequence_batching\":{\"max_sequence_idle_microseconds\":600000000,"
+        "\"oldest\":{\"max_candidate_sequences\":5}},"
+        "\"instance_group\":[{\"count\":1,\"kind\":\"KIND_CPU\"}]}";
 
-                for (int i = 0; i < 5; i++) {
-                        end(&in[k][i], sum + (i == 2 ? -1 : 10 * k + i));
-                        sum += i == 2 ? 0 : 10 * k + i;
-                }
+static const char *backend_directory;
+
+static char                                   root[] = "/tmp/neso_sequences_XXXXXX";
+static char                                   paths[3][64]; /* to be removed in this order */
+static struct TRITONSERVER_Server            *server;
+static struct TRITONSERVER_ResponseAllocator *allocator;
+
+/* One request and what its callbacks saw; guarded by the lock. */
+struct call {
+        struct TRITONSERVER_InferenceRequest *request;
+        int32_t                               value;
+        pthread_mutex_t                       lock;
+        pthread_cond_t                        changed;
+        int32_t                               sum;
+        char                                  error[256];
+        unsigned                              n_finals, n_releases;
+};
+
+static struct TRITONSERVER_Error *allocate(struct TRITONSERVER_ResponseAllocator *a,
+                                           const char *tensor, size_t byte_size,
+                                           TRITONSERVER_MemoryType type, int64_t id, void *userp,
+                                           void **buffer, void **buffer_userp,
+                                           TRITONSERVER_MemoryType *actual_type,
+                                           int64_t                 *actual_id) {
+        (void)a, (void)tensor, (void)type, (void)id, (void)userp;
+        *buffer = malloc(byte_size);
+        *buffer_userp = NULL;
+        *actual_type = TRITONSERVER_MEMORY_CPU;
+        *actual_id = 0;
+        return NULL;
+}
+
+static struct TRITONSERVER_Error *give_back(struct TRITONSERVER_ResponseAllocator *a, void *buffer,
+                                            void *buffer_userp, size_t byte_size,
+                                            TRITONSERVER_MemoryType type, int64_t id) {
+        (void)a, (void)buffer_userp, (void)byte_size, (void)type, (void)id;
+        free(buffer);
+        return NULL;
+}
+
+/* The call's lock is held. */
+static void read_response(struct call *c, struct TRITONSERVER_InferenceResponse *response) {
+        const char                *name;
+        TRITONSERVER_DataType      type;
+        const int64_t             *shape;
+        uint64_t                   n_dims;
+        const void                *base;
+        size_t                     byte_size;
+        TRITONSERVER_MemoryType    memory_type;
+        int64_t                    memory_id;
+        void                      *userp;
+        struct TRITONSERVER_Error *err = TRITONSERVER_InferenceResponseError(response);
+
+        if (!err)
+                err = TRITONSERVER_InferenceResponseOutput(response, 0, &name, &type, &shape,
+                                                           &n_dims, &base, &byte_size, &memory_type,
+                                                           &memory_id, &userp);
+        if (err) {
+                snprintf(c->error, sizeof(c->error), "%s: %s", TRITONSERVER_ErrorCodeString(err),
+                         TRITONSERVER_ErrorMessage(err));
+                TRITONSERVER_ErrorDelete(err);
+        } else {
+                memcpy(&c->sum, base, sizeof(c->sum));
         }
-        assert_nothing_wrong();
+        TRITONSERVER_InferenceResponseDelete(response);
 }
 
-static unsigned take(unsigned *counter) {
-        unsigned n;
+static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
+                        void *userp) {
+        struct call *c = userp;
 
-        pthread_mutex_lock(&lock);
-        n = *counter;
-        *counter = 0;
-        pthread_mutex_unlock(&lock);
-        return n;
+        pthread_mutex_lock(&c->lock);
+        if (response)
+                read_response(c, response);
+        c->n_finals += (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
+        pthread_cond_signal(&c->changed);
+        pthread_mutex_unlock(&c->lock);
 }
 
-static void test_direct(void **state) {
-        struct inference first, second;
+static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
+                       void *userp) {
+        struct call *c = userp;
 
-        (void)state;
-        take(&n_nulls);
-        run_sequences("direct");
-        take(&n_nulls);
-        /* Slot 0 has nothing to run while slot 1 has. */
-        begin(&first, "direct", 1, 1, START);
-        end(&first, 1);
-        begin(&second, "direct", 2, 2, START);
-        end(&second, 2);
-        assert_int_equal(take(&n_nulls), 1);
-        begin(&first, "direct", 5, 1, END);
-        end(&first, 6);
-        begin(&second, "direct", 5, 2, END);
-        end(&second, 7);
-        assert_nothing_wrong();
+        (void)request, (void)flags;
+        pthread_mutex_lock(&c->lock);
+        c->n_releases++;
+        pthread_cond_signal(&c->changed);
+        pthread_mutex_unlock(&c->lock);
 }
 
-static void test_oldest(void **state) {
-        (void)state;
-        run_sequences("oldest");
+static void call_init(struct call *c, int32_t value) {
+        static const int64_t shape[] = { 1 };
+
+        *c = (struct call){ .value = value };
+        pthread_mutex_init(&c->lock, NULL);
+        pthread_cond_init(&c->changed, NULL);
+        assert_ok(TRITONSERVER_InferenceRequestNew(&c->request, server, "sum", -1));
+        assert_ok(TRITONSERVER_InferenceRequestAddInput(c->request, "INPUT0",
+                                                        TRITONSERVER_TYPE_INT32, shape, 1));
+        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(c->request, "INPUT0", &c->value,
+                                                               sizeof(c->value),
+                                                               TRITONSERVER_MEMORY_CPU, 0));
+        assert_ok(TRITONSERVER_InferenceRequestSetReleaseCallback(c->request, on_release, c));
+        assert_ok(TRITONSERVER_InferenceRequestSetResponseCallback(c->request, allocator, NULL,
+                                                                   on_response, c));
 }
 
-static void test_later(void **state) {
-        (void)state;
-        run_sequences("later");
+static void call_end(struct call *c) {
+        assert_ok(TRITONSERVER_InferenceRequestDelete(c->request));
+        pthread_cond_destroy(&c->changed);
+        pthread_mutex_destroy(&c->lock);
 }
 
-static void test_again(void **state) {
-        struct inference in[4];
-
-        (void)state;
-        take(&n_executed);
-        for (int i = 0; i < 4; i++)
-                begin(&in[i], "again", i, 0, 0);
-        for (int i = 0; i < 4; i++)
-                end(&in[i], i);
-        assert_int_equal(take(&n_executed), 1 + 2 + 3 + 4);
-        assert_nothing_wrong();
+/* `text` NULL: the number. */
+static void set_sequence(struct call *c, uint64_t number, const char *text, uint32_t flags) {
+        if (text != NULL)
+                assert_ok(TRITONSERVER_InferenceRequestSetCorrelationIdString(c->request, text));
+        else
+                assert_ok(TRITONSERVER_InferenceRequestSetCorrelationId(c->request, number));
+        assert_ok(TRITONSERVER_InferenceRequestSetFlags(c->request, flags));
 }
 
-static void test_model_without_states(void **state) {
-        struct inference in;
-
-        (void)state;
-        begin(&in, "plain", 5, 0, 0);
-        end(&in, 5);
-        assert_nothing_wrong();
+static void submit(struct call *c) {
+        c->n_finals = c->n_releases = 0;
+        c->error[0] = '\0';
+        assert_ok(TRITONSERVER_ServerInferAsync(server, c->request, NULL));
 }
 
-/* ---- the server ---------------------------------------------------------------------------------- */
+static int32_t wait_for(struct call *c) {
+        int32_t sum;
 
-static void path_of(char path[256], const char *model, const char *name) {
-        snprintf(path, 256, "%s/%s/%s", root, model, name);
+        pthread_mutex_lock(&c->lock);
+        while (c->n_finals == 0 || c->n_releases == 0)
+                pthread_cond_wait(&c->changed, &c->lock);
+        sum = c->sum;
+        pthread_mutex_unlock(&c->lock);
+        assert_string_equal(c->error, "");
+        return sum;
 }
 
-static void make_model(const char *name, const char *config) {
-        char  path[256];
-        FILE *file;
-
-        path_of(path, name, "");
-        assert_int_equal(mkdir(path, 0755), 0);
-        path_of(path, name, "1");
-        assert_int_equal(mkdir(path, 0755), 0);
-        path_of(path, name, "libtriton_probe.so");
-        assert_int_equal(symlink(library, path), 0);
-        path_of(path, name, "config.pbtxt");
-        file = fopen(path, "w");
-        assert_non_null(file);
-        assert_true(fputs(config, file) >= 0);
-        assert_int_equal(fclose(file), 0);
+static int32_t run(struct call *c) {
+        submit(c);
+        return wait_for(c);
 }
 
-static int open_server(void **state) {
+static int32_t ask(uint64_t number, const char *text, uint32_t flags, int32_t value) {
+        struct call c;
+        int32_t     sum;
+
+        call_init(&c, value);
+        set_sequence(&c, number, text, flags);
+        sum = run(&c);
+        call_end(&c);
+        return sum;
+}
+
+static void assert_refused(uint64_t number, const char *text, uint32_t flags, const char *why) {
+        struct call c;
+
+        call_init(&c, 1);
+        set_sequence(&c, number, text, flags);
+        assert_error(TRITONSERVER_ServerInferAsync(server, c.request, NULL),
+                     TRITONSERVER_ERROR_INVALID_ARG, why);
+        call_end(&c);
+}
+
+static void reload(void) {
+        const struct TRITONSERVER_Parameter *config =
+                TRITONSERVER_ParameterNew("config", TRITONSERVER_PARAMETER_STRING, config_json);
+
+        assert_ok(TRITONSERVER_ServerLoadModelWithParameters(server, "sum", &config, 1));
+        TRITONSERVER_ParameterDelete((struct TRITONSERVER_Parameter *)config);
+}
+
+static int start_server(void **state) {
         struct TRITONSERVER_ServerOptions *options;
-        void                              *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+        FILE                              *file;
 
         (void)state;
-        snprintf(root, sizeof(root), "/tmp/neso_sequences_XXXXXX");
         assert_non_null(mkdtemp(root));
-        for (size_t i = 0; i < N_MODELS; i++)
-                make_model(models[i].name, models[i].config);
-        assert_non_null(handle);
-        *(void **)dlsym(handle, "probe_execute") = (void *)execute;
-        assert_ok(TRITONSERVER_ResponseAllocatorNew(&allocator, give, take_back, NULL));
+        snprintf(paths[2], sizeof(paths[2]), "%s/sum", root);
+        snprintf(paths[1], sizeof(paths[1]), "%s/sum/1", root);
+        snprintf(paths[0], sizeof(paths[0]), "%s/sum/config.pbtxt", root);
+        assert_int_equal(mkdir(paths[2], 0755), 0);
+        assert_int_equal(mkdir(paths[1], 0755), 0);
+        file = fopen(paths[0], "w");
+        assert_non_null(file);
+        assert_true(fputs(config_text, file) >= 0);
+        assert_int_equal(fclose(file), 0);
         assert_ok(TRITONSERVER_ServerOptionsNew(&options));
         assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, root));
+        assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
+        assert_ok(
+                TRITONSERVER_ServerOptionsSetModelControlMode(options,
+                                                              TRITONSERVER_MODEL_CONTROL_EXPLICIT));
+        assert_ok(TRITONSERVER_ServerOptionsSetStartupModel(options, "sum"));
         assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
+        assert_ok(TRITONSERVER_ServerOptionsSetLogWarn(options, false));
         assert_ok(TRITONSERVER_ServerNew(&server, options));
         assert_ok(TRITONSERVER_ServerOptionsDelete(options));
+        assert_ok(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
         return 0;
 }
 
-static int close_server(void **state) {
-        static const char *const names[] = { "libtriton_probe.so", "config.pbtxt", "1", "" };
-        char                     path[256];
-
+static int stop_server(void **state) {
         (void)state;
         assert_ok(TRITONSERVER_ServerDelete(server));
         assert_ok(TRITONSERVER_ResponseAllocatorDelete(allocator));
-        for (size_t i = 0; i < N_MODELS; i++)
-                for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
-                        path_of(path, models[i].name, names[k]);
-                        assert_int_equal(remove(path), 0);
-                }
-        return rmdir(root);
+        unlink(paths[0]);
+        rmdir(paths[1]);
+        rmdir(paths[2]);
+        rmdir(root);
+        return 0;
+}
+
+static void test_numbers_and_texts(void **state) {
+        (void)state;
+        assert_int_equal(ask(7, NULL, START, 1), 1);
+        assert_int_equal(ask(0, "7", START, 10), 10); /* another one */
+        assert_int_equal(ask(UINT64_MAX, NULL, START, 100), 100);
+        assert_int_equal(ask(7, NULL, 0, 2), 3);
+        assert_int_equal(ask(0, "7", 0, 20), 30);
+        assert_int_equal(ask(7, NULL, END, 3), 6);
+        assert_int_equal(ask(0, "7", END, 30), 60);
+        assert_int_equal(ask(UINT64_MAX, NULL, END, 100), 200);
+        assert_int_equal(ask(8, NULL, START | END, 5), 5);
+}
+
+static void test_refusals(void **state) {
+        (void)state;
+        assert_refused(
+                9, NULL, 0,
+                "inference request for sequence 9 to model 'sum' must specify the START flag "
+                "on the first request of the sequence");
+        assert_refused(0, "nine", END,
+                       "inference request for sequence nine to model 'sum' must specify the START "
+                       "flag on the first request of the sequence");
+        assert_refused(0, NULL, START,
+                       "inference request to model 'sum' must specify a non-zero or non-empty "
+                       "correlation ID");
+        assert_refused(0, "", START,
+                       "inference request to model 'sum' must specify a non-zero or non-empty "
+                       "correlation ID");
+        /* An id is known until END, and not after it. */
+        assert_int_equal(ask(9, NULL, START | END, 1), 1);
+        assert_refused(
+                9, NULL, 0,
+                "inference request for sequence 9 to model 'sum' must specify the START flag "
+                "on the first request of the sequence");
+}
+
+/* What was set can be read, before and after. */
+static void test_properties(void **state) {
+        struct call c;
+        uint64_t    number = 0;
+        const char *text = NULL;
+        uint32_t    flags = 0;
+
+        (void)state;
+        call_init(&c, 1);
+        set_sequence(&c, 11, NULL, START | END);
+        for (int i = 0; i < 2; i++) {
+                assert_ok(TRITONSERVER_InferenceRequestCorrelationId(c.request, &number));
+                assert_int_equal(number, 11);
+                assert_ok(TRITONSERVER_InferenceRequestFlags(c.request, &flags));
+                assert_int_equal(flags, START | END);
+                assert_error(TRITONSERVER_InferenceRequestCorrelationIdString(c.request, &text),
+                             TRITONSERVER_ERROR_INVALID_ARG, NULL);
+                assert_int_equal(run(&c), 1);
+        }
+        set_sequence(&c, 0, "eleven", START | END);
+        assert_ok(TRITONSERVER_InferenceRequestCorrelationIdString(c.request, &text));
+        assert_string_equal(text, "eleven");
+        assert_int_equal(run(&c), 1);
+        call_end(&c);
+}
+
+/* Without waiting for each: in the order in which they were submitted. */
+static void test_many_at_once(void **state) {
+        struct call calls[20];
+        int32_t     total = 0;
+
+        (void)state;
+        for (int i = 0; i < 20; i++) {
+                call_init(&calls[i], i);
+                set_sequence(&calls[i], 12, NULL,
+                             (i == 0 ? (uint32_t)START : 0) | (i == 19 ? (uint32_t)END : 0));
+                submit(&calls[i]);
+        }
+        for (int i = 0; i < 20; i++) {
+                total += i;
+                assert_int_equal(wait_for(&calls[i]), total);
+                call_end(&calls[i]);
+        }
+}
+
+/* One request object for all of a sequence, through a reload; and for the next sequence. */
+static void test_one_object_through_a_reload(void **state) {
+        struct call                  c;
+        struct TRITONSERVER_Message *message;
+        const char                  *json;
+        size_t                       byte_size;
+
+        (void)state;
+        call_init(&c, 1);
+        set_sequence(&c, 13, NULL, START);
+        assert_int_equal(run(&c), 1);
+        reload();
+        set_sequence(&c, 13, NULL, 0);
+        assert_int_equal(run(&c), 2);
+        assert_int_equal(ask(13, NULL, 0, 10), 12); /* of an object made after the reload */
+        assert_ok(NESO_ServerModelSequences(server, "sum", -1, &message));
+        assert_ok(TRITONSERVER_MessageSerializeToJson(message, &json, &byte_size));
+        assert_non_null(strstr(json, "\"retired\":true,\"active\":1,"));
+        assert_non_null(strstr(json, "\"id\":13,"));
+        assert_ok(TRITONSERVER_MessageDelete(message));
+        set_sequence(&c, 13, NULL, END);
+        assert_int_equal(run(&c), 13);
+        set_sequence(&c, 13, NULL, START); /* on the new load now */
+        assert_int_equal(run(&c), 1);
+        assert_int_equal(ask(13, NULL, END, 5), 6);
+        call_end(&c);
 }
 
 int main(int argc, char **argv) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_direct),
-                cmocka_unit_test(test_oldest),
-                cmocka_unit_test(test_later),
-                cmocka_unit_test(test_again),
-                cmocka_unit_test(test_model_without_states),
+                cmocka_unit_test(test_numbers_and_texts),
+                cmocka_unit_test(test_refusals),
+                cmocka_unit_test(test_properties),
+                cmocka_unit_test(test_many_at_once),
+                cmocka_unit_test(test_one_object_through_a_reload),
         };
 
-        if (argc != 2)
+        if (argc != 2) {
+                fprintf(stderr, "usage: test_sequences <directory of backends>\n");
                 return 2;
-        library = realpath(argv[1], NULL);
-        if (library == NULL)
-                return 2;
-        int failed = cmocka_run_group_tests(tests, open_server, close_server);
-
-        free(library);
-        return failed;
+        }
+        backend_directory = argv[1];
+        return cmocka_run_group_tests(tests, start_server, stop_server);
 }
