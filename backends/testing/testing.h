@@ -22,6 +22,12 @@
  *     instance_gate_fifo, instance_reached_fifo, instance_delay_ms
  *                        as gate_fifo, reached_fifo and load_delay_ms, for making each instance
  *     batch_log          path of a file: each execution appends "<requests> <rows>\n"
+ *     add                integer that is added to each element of a repeated input of INT32
+ *     fail_value         integer: a request whose first element (INT32) is this is answered with the
+ *                        error "value <fail_value>"
+ *     end_value          integer: likewise, its response has the parameter "chain_end", true
+ *     address_log        path of a file: for each repeated input a line with the addresses of input
+ *                        and output, "<in> <out>\n"
  *     iterations         each request is released to be run again until it was run so often; a
  *                        decoupled model answers each time. Needs iterative_sequence
  *     fill_config        text of JSON: given to TRITONBACKEND_ModelSetConfig at load when the
@@ -84,6 +90,12 @@ struct testing_model {
         int64_t               delay_ms;
         int64_t               n_responses;
         int64_t               n_iterations;
+        int64_t               add;
+        int64_t               fail_value;
+        int64_t               end_value;
+        bool                  has_fail_value;
+        bool                  has_end_value;
+        int                   address_log; /* descriptor, -1: none */
         int                   gate;      /* descriptor, -1: none */
         int                   reached;   /* descriptor, -1: none */
         int                   batch_log; /* descriptor, -1: none */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kit/input.h"
 #include "kit/output.h"
@@ -198,6 +199,41 @@ static const char *input_of(const struct kit_model *model, const struct kit_tens
         return place < model->n_inputs ? model->inputs[place].name : NULL;
 }
 
+static void log_addresses(int to, const struct kit_input *input, const void *out) {
+        const void         *in = NULL;
+        TRITONSERVER_Error *err = kit_input_borrow(input, &in);
+        char                line[64];
+        int                 len;
+
+        if (err != NULL)
+                TRITONSERVER_ErrorDelete(err);
+        len = snprintf(line, sizeof(line), "%p %p\n", in, out);
+        if (write(to, line, (size_t)len) != len)
+                kit_error_log(kit_error(TRITONSERVER_ERROR_INTERNAL, "short write"),
+                              "addresses are not logged");
+}
+
+/* What the model does with the values of a repeated input; only INT32 has any. */
+static TRITONSERVER_Error *work_on(const struct answer *answer, const struct kit_input *input,
+                                   void *out) {
+        const struct testing_model *model = answer->execution->instance->model;
+        int32_t                    *values = out;
+
+        if (model->address_log >= 0)
+                log_addresses(model->address_log, input, out);
+        if (input->type != TRITONSERVER_TYPE_INT32 || input->n_bytes < sizeof(*values))
+                return NULL;
+        if (model->has_fail_value && values[0] == model->fail_value)
+                return kit_error(TRITONSERVER_ERROR_INTERNAL, "value %lld",
+                                 (long long)model->fail_value);
+        if (model->has_end_value && values[0] == model->end_value)
+                KIT_TRY(TRITONBACKEND_ResponseSetBoolParameter(answer->response, "chain_end",
+                                                               true));
+        for (uint64_t i = 0; model->add != 0 && i < input->n_bytes / sizeof(*values); i++)
+                values[i] += (int32_t)model->add;
+        return NULL;
+}
+
 static TRITONSERVER_Error *put_input(const struct answer *answer, const struct kit_tensor *config) {
         const char       *name = input_of(&answer->execution->instance->model->kit, config);
         struct kit_output output = { .name = config->name };
@@ -210,7 +246,8 @@ static TRITONSERVER_Error *put_input(const struct answer *answer, const struct k
         output.shape = input.shape;
         output.n_dims = input.n_dims;
         KIT_TRY(kit_output_new(answer->response, &output, input.n_bytes, &out));
-        return kit_input_copy(&input, out);
+        KIT_TRY(kit_input_copy(&input, out));
+        return work_on(answer, &input, out);
 }
 
 static TRITONSERVER_Error *step_states(struct answer *answer, const struct wishes *wishes) {

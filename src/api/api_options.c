@@ -52,6 +52,7 @@ SCALAR_OPTION(TRITONSERVER_ServerOptionsSetExitOnError, bool, exit_on_error)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetStrictReadiness, bool, strict_readiness)
 SCALAR_OPTION(NESO_ServerOptionsSetAllowUploadedBackends, bool, allow_uploaded_backends)
 SCALAR_OPTION(NESO_ServerOptionsSetLoadReasons, bool, load_reasons)
+SCALAR_OPTION(NESO_ServerOptionsSetChainStrictUnload, bool, chain_strict_unload)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetExitTimeout, unsigned int, exit_timeout_s)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetBufferManagerThreadCount, unsigned int,
               buffer_manager_threads)

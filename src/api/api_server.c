@@ -9,6 +9,7 @@
 #include "repo/repo.h"
 #include "server/core_metrics.h"
 #include "server/server.h"
+#include "server/server_chain.h"
 #include "triton/core/neso.h"
 
 DEFINE_API_TYPE(TRITONSERVER_Server, server)
@@ -119,7 +120,8 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelTransactionProperties(
         API_NEEDS(model_name);
         API_NEEDS(txn_flags);
         API_TRY(server_get_model(server_from_api(server), model_name, model_version, &model));
-        *txn_flags = model->is_decoupled ? TRITONSERVER_TXN_DECOUPLED : TRITONSERVER_TXN_ONE_TO_ONE;
+        *txn_flags = server_chain_is_decoupled(model) ? TRITONSERVER_TXN_DECOUPLED
+                                                      : TRITONSERVER_TXN_ONE_TO_ONE;
         if (voidp != NULL)
                 *voidp = NULL;
         model_unref(model);
@@ -182,6 +184,16 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(
                                                        model_version, config_version, &m));
 }
 
+struct TRITONSERVER_Error *NESO_ServerModelChain(struct TRITONSERVER_Server *server,
+                                                 const char *model_name, int64_t model_version,
+                                                 struct TRITONSERVER_Message **chain) {
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        API_NEEDS(chain);
+        GIVE_MESSAGE(chain,
+                     server_model_chain(server_from_api(server), model_name, model_version, &m));
+}
+
 struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(
         struct TRITONSERVER_Server *server, uint32_t flags,
         struct TRITONSERVER_Message **model_index) {
@@ -210,7 +222,7 @@ struct TRITONSERVER_Error *NESO_InferenceRequestIsDecoupled(
         struct TRITONSERVER_InferenceRequest *inference_request, bool *is_decoupled) {
         API_NEEDS(inference_request);
         API_NEEDS(is_decoupled);
-        *is_decoupled = request_from_api(inference_request)->model->is_decoupled;
+        *is_decoupled = server_chain_is_decoupled(request_from_api(inference_request)->model);
         return NULL;
 }
 

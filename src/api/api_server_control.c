@@ -4,6 +4,7 @@
 #include "api/api_types.h"
 
 #include "base/mem.h"
+#include "repo/load_parameters.h"
 #include "repo/override.h"
 #include "repo/repo.h"
 #include "server/server.h"
@@ -22,10 +23,23 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModel(struct TRITONSERVER_Serv
         return error_to_api(server_load_model(server_from_api(server), model_name, NULL));
 }
 
-/* One parameter of a load; `files` has room for one more. */
+/* A text, or the boolean that stands for one. */
+static const char *text_of(const struct parameter *p) {
+        if (p->type == PARAMETER_BOOL)
+                return p->boolean ? "true" : "false";
+        return p->type == PARAMETER_STRING ? p->string : NULL;
+}
+
+/* One parameter of a load; `files` and `chain` have room for one more. */
 static struct error *read_load_parameter(const struct parameter *p, struct repo_override *o,
-                                         struct override_file *files) {
+                                         struct override_file  *files,
+                                         struct load_parameter *chain) {
         static const char prefix[] = "file:";
+
+        if (load_parameter_is_known(p->name) && text_of(p) != NULL) {
+                chain[o->n_parameters++] = (struct load_parameter){ p->name, text_of(p) };
+                return NULL;
+        }
 
         if (strcmp(p->name, "config") == 0 && p->type == PARAMETER_STRING) {
                 o->config_json = p->string;
@@ -45,32 +59,43 @@ static struct error *read_load_parameter(const struct parameter *p, struct repo_
 
 static struct error *load_with(struct server *s, const char *name,
                                const struct TRITONSERVER_Parameter **parameters, size_t n,
-                               struct override_file *files) {
-        struct repo_override o = { .files = files };
+                               struct override_file *files, struct load_parameter *chain) {
+        struct repo_override o = { .files = files, .parameters = chain };
 
         for (size_t i = 0; i < n; i++) {
                 if (parameters[i] == NULL)
                         return error_new_text(ERR_INVALID_ARG, "a load parameter is NULL");
-                TRY(read_load_parameter((const struct parameter *)parameters[i], &o, files));
+                TRY(read_load_parameter((const struct parameter *)parameters[i], &o, files, chain));
         }
+        if (o.n_files > 0 && o.n_parameters > 0)
+                return error_new(ERR_INVALID_ARG,
+                                 "load parameter '%s' does not go with 'file:': say it in 'config'",
+                                 chain[0].name);
         return server_load_model(s, name, &o);
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
         struct TRITONSERVER_Server *server, const char *model_name,
         const struct TRITONSERVER_Parameter **parameters, const uint64_t parameter_count) {
-        struct override_file *files;
-        struct error         *err;
-        size_t                n_bytes;
+        struct override_file  *files;
+        struct load_parameter *chain = NULL;
+        struct error          *err;
+        size_t                 n_bytes, n_chain_bytes;
 
         API_NEEDS(server);
         API_NEEDS(model_name);
         if (parameter_count > 0)
                 API_NEEDS(parameters);
         if (!size_mul(parameter_count + 1, sizeof(*files), &n_bytes) ||
-            (files = try_zalloc(n_bytes)) == NULL)
+            !size_mul(parameter_count + 1, sizeof(*chain), &n_chain_bytes))
                 return error_to_api(error_new_text(ERR_INTERNAL, "too many load parameters"));
-        err = load_with(server_from_api(server), model_name, parameters, parameter_count, files);
+        files = try_zalloc(n_bytes);
+        chain = try_zalloc(n_chain_bytes);
+        err = files != NULL && chain != NULL
+                      ? load_with(server_from_api(server), model_name, parameters, parameter_count,
+                                  files, chain)
+                      : error_new_text(ERR_INTERNAL, "too many load parameters");
+        free(chain);
         free(files);
         return error_to_api(err);
 }
@@ -82,12 +107,11 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModel(struct TRITONSERVER_Se
         return error_to_api(server_unload_model(server_from_api(server), model_name));
 }
 
-/* No model depends on another one yet: there are no ensembles. */
 struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModelAndDependents(
         struct TRITONSERVER_Server *server, const char *model_name) {
         API_NEEDS(server);
         API_NEEDS(model_name);
-        return error_to_api(server_unload_model(server_from_api(server), model_name));
+        return error_to_api(server_unload_model_with_needs(server_from_api(server), model_name));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerPollModelRepository(

@@ -125,6 +125,9 @@ struct cli_options {
         bool             allow_client_shm;
         bool             allow_uploaded_backends;
 
+        /* chains */
+        bool chain_strict_unload;
+
         /* traces; the older forms are -2 or NULL when they were not given */
         struct cli_texts trace_config;
         const char      *trace_file;

@@ -109,6 +109,8 @@ static const struct option_row models_rows[] = {
         { .name = "allow-uploaded-backends", .kind = OPTION_BOOL,
           .offset = AT(allow_uploaded_backends), .argument = "<boolean>", .default_text = "false",
           .help = "Let load requests bring shared objects and other code, which the server runs." },
+        { .name = "chain-strict-unload", .kind = OPTION_FLAG, .offset = AT(chain_strict_unload),
+          .help = "Refuse to unload a model that is the next one of another." },
         { .name = "model-namespacing", .kind = OPTION_BOOL, .offset = AT(model_namespacing),
           .argument = "<boolean>", .default_text = "false",
           .help = "Allow the same model name in several repositories." },

@@ -36,6 +36,10 @@ struct pb_json_options {
 struct error *pb_json_read(const ProtobufCMessageDescriptor *type, struct str json,
                            struct arena *arena, ProtobufCMessage **ret) NODISCARD;
 
+/* The same; members that the message does not have are skipped: of who says more than it can hold. */
+struct error *pb_json_read_known(const ProtobufCMessageDescriptor *type, struct str json,
+                                 struct arena *arena, ProtobufCMessage **ret) NODISCARD;
+
 /* Compact. `options` may be NULL. The strbuf tells of overflow. */
 void pb_json_print(const ProtobufCMessage *message, const struct pb_json_options *options,
                    struct strbuf *out);

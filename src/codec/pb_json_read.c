@@ -21,6 +21,7 @@ struct json_place {
 struct json_message_reader {
         struct json_reader json;
         struct arena      *arena; /* borrowed */
+        bool               skips_unknown;
 };
 
 static struct error *read_message(struct json_message_reader       *r,
@@ -374,6 +375,10 @@ static struct error *read_message(struct json_message_reader       *r,
         while (json_next_key(&r->json, r->arena, &name)) {
                 const ProtobufCFieldDescriptor *field = pb_field_find_json(type, name);
 
+                if (!field && r->skips_unknown) {
+                        json_skip(&r->json);
+                        continue;
+                }
                 if (!field)
                         return unknown_field(type, place, name);
                 TRY(read_field(r, &b, field, place));
@@ -383,10 +388,9 @@ static struct error *read_message(struct json_message_reader       *r,
         return NULL;
 }
 
-struct error *pb_json_read(const ProtobufCMessageDescriptor *type, struct str json,
-                           struct arena *arena, ProtobufCMessage **ret) {
-        struct json_message_reader r = { .arena = arena };
-        ProtobufCMessage          *message = NULL;
+static struct error *read_all(struct json_message_reader r, const ProtobufCMessageDescriptor *type,
+                              struct str json, ProtobufCMessage **ret) {
+        ProtobufCMessage *message = NULL;
 
         json_reader_init(&r.json, json);
         TRY(read_message(&r, type, NULL, &message));
@@ -397,4 +401,15 @@ struct error *pb_json_read(const ProtobufCMessageDescriptor *type, struct str js
                                  json_error_offset(&r.json), json_error_text(&r.json));
         *ret = message;
         return NULL;
+}
+
+struct error *pb_json_read(const ProtobufCMessageDescriptor *type, struct str json,
+                           struct arena *arena, ProtobufCMessage **ret) {
+        return read_all((struct json_message_reader){ .arena = arena }, type, json, ret);
+}
+
+struct error *pb_json_read_known(const ProtobufCMessageDescriptor *type, struct str json,
+                                 struct arena *arena, ProtobufCMessage **ret) {
+        return read_all((struct json_message_reader){ .arena = arena, .skips_unknown = true }, type,
+                        json, ret);
 }

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "config/chain_line.h"
 #include "config/config_check_parts.h"
 #include "config/config_edit.h"
 
@@ -241,10 +242,19 @@ struct error *model_config_check_metrics(const struct model_config *c) {
         return NULL;
 }
 
+struct error *model_config_check_chain(const struct model_config *c) {
+        struct chain_line line;
+
+        TRY(chain_line_read(c, &line));
+        chain_line_done(&line);
+        return NULL;
+}
+
 struct error *model_config_check(const struct model_config *c) {
         TRY(model_config_check_platform(c));
         TRY(model_config_check_general(c));
         TRY(model_config_check_scheduling(c));
+        TRY(model_config_check_chain(c));
         TRY(model_config_check_cache(c));
         return model_config_check_metrics(c);
 }

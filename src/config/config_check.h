@@ -20,6 +20,7 @@ struct error *model_config_check(const struct model_config *c) NODISCARD;
 struct error *model_config_check_platform(const struct model_config *c) NODISCARD;
 struct error *model_config_check_general(const struct model_config *c) NODISCARD;
 struct error *model_config_check_scheduling(const struct model_config *c) NODISCARD;
+struct error *model_config_check_chain(const struct model_config *c) NODISCARD;
 struct error *model_config_check_cache(const struct model_config *c) NODISCARD;
 struct error *model_config_check_metrics(const struct model_config *c) NODISCARD;
 

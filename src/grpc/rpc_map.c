@@ -151,7 +151,7 @@ static struct error *read_json(const ProtobufCMessageDescriptor *type, struct st
         AUTO_STRBUF               text = { 0 };
 
         if (!row)
-                return pb_json_read(type, json, arena, ret);
+                return pb_json_read_known(type, json, arena, ret); /* HTTP has more to say */
         strbuf_init(&text, 0);
         strbuf_puts(&text, row->before);
         strbuf_put(&text, json.ptr, json.len);

@@ -5,6 +5,7 @@
 
 #include "codec/pb_build.h"
 #include "frontend/core_error.h"
+#include "frontend/load_parameter.h"
 #include "grpc/rpc_map.h"
 #include "grpc/rpc_survey.h"
 #include "grpc_service.pb-c.h"
@@ -103,7 +104,14 @@ static struct error *refuse_load_type(const char *name, const char *expected) {
 /* Bytes must outlive the parameter: they are in the arena, as all of the request. */
 static struct error *new_parameter(const char *name, const Inference__ModelRepositoryParameter *p,
                                    struct TRITONSERVER_Parameter **ret) {
-        if (strcmp(name, "config") == 0) {
+        if (load_parameter_is_of_chain(str_of(name)) &&
+            p->parameter_choice_case ==
+                    INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM) {
+                *ret = TRITONSERVER_ParameterNew(name, TRITONSERVER_PARAMETER_STRING,
+                                                 p->bool_param ? "true" : "false");
+                return NULL;
+        }
+        if (strcmp(name, "config") == 0 || load_parameter_is_of_chain(str_of(name))) {
                 if (p->parameter_choice_case !=
                     INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_STRING_PARAM)
                         return refuse_load_type(name, "string_param");

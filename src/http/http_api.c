@@ -28,6 +28,8 @@ static const struct http_route rows[] = {
         { VERSION, GET, ENDPOINT_METADATA, HTTP_JSON, http_metadata_model },
         { MODEL "/config", GET, ENDPOINT_MODEL_CONFIG, HTTP_JSON, http_metadata_config },
         { VERSION "/config", GET, ENDPOINT_MODEL_CONFIG, HTTP_JSON, http_metadata_config },
+        { MODEL "/chain", GET, ENDPOINT_METADATA, HTTP_JSON, http_metadata_chain },
+        { VERSION "/chain", GET, ENDPOINT_METADATA, HTTP_JSON, http_metadata_chain },
         { MODEL "/stats", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_statistics },
         { VERSION "/stats", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_statistics },
         { MODEL "/sequences", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_sequences },

@@ -21,6 +21,7 @@ void http_metadata_server(struct http_call *call);
 void http_metadata_model(struct http_call *call);
 void http_metadata_config(struct http_call *call);
 void http_metadata_sequences(struct http_call *call);
+void http_metadata_chain(struct http_call *call);
 void http_metadata_statistics(struct http_call *call); /* of one model, or of all */
 /* Answers with the message as JSON, or with the error; takes both. */
 void http_call_reply_message(struct http_call *call, struct TRITONSERVER_Error *err,

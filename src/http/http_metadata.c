@@ -74,6 +74,15 @@ void http_metadata_sequences(struct http_call *call) {
         reply_about_model(call, ask_sequences);
 }
 
+static struct TRITONSERVER_Error *ask_chain(struct http_call *call, const char *model,
+                                            int64_t version, struct TRITONSERVER_Message **ret) {
+        return NESO_ServerModelChain(call->core, model, version, ret);
+}
+
+void http_metadata_chain(struct http_call *call) {
+        reply_about_model(call, ask_chain);
+}
+
 void http_metadata_model(struct http_call *call) {
         reply_about_model(call, ask_metadata);
 }

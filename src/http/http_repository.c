@@ -3,6 +3,7 @@
 #include "codec/base64.h"
 #include "codec/json_reader.h"
 #include "frontend/core_error.h"
+#include "frontend/load_parameter.h"
 #include "http/http_handlers.h"
 #include "http/http_members.h"
 #include "http/http_service.h"
@@ -146,6 +147,10 @@ static bool holds_nul(struct str s) {
         return s.len > 0 && memchr(s.ptr, '\0', s.len) != NULL;
 }
 
+static bool is_text(struct str key) {
+        return str_is(key, "config") || load_parameter_is_of_chain(key);
+}
+
 static struct error *new_parameter(struct http_call *call, struct str key, struct str value,
                                    struct TRITONSERVER_Parameter **ret) {
         const char *name = arena_try_str(&call->arena, key);
@@ -155,10 +160,10 @@ static struct error *new_parameter(struct http_call *call, struct str key, struc
         if (holds_nul(key))
                 return error_new_text(ERR_INVALID_ARG,
                                       "the name of a load parameter contains a NUL character");
-        if (str_is(key, "config") && holds_nul(value))
-                return error_new_text(ERR_INVALID_ARG,
-                                      "load parameter 'config' contains a NUL character");
-        if (str_is(key, "config"))
+        if (is_text(key) && holds_nul(value))
+                return error_new(ERR_INVALID_ARG, "load parameter '%s' contains a NUL character",
+                                 name);
+        if (is_text(key))
                 return new_text_parameter(call, name, value, ret);
         if (str_starts(key, STR_LIT("file:")))
                 return new_file_parameter(call, name, value, ret);
@@ -169,10 +174,13 @@ static struct error *read_load_parameter(void *owner, struct json_reader *r, str
         struct order *o = owner;
         struct str    value;
 
-        if (json_peek(r) != JSON_STRING)
+        if (json_peek(r) == JSON_BOOL && load_parameter_is_of_chain(key))
+                value = str_of(json_read_bool(r) ? "true" : "false");
+        else if (json_peek(r) == JSON_STRING)
+                value = json_read_string(r, &o->call->arena);
+        else
                 return error_new_text(ERR_INVALID_ARG,
                                       "attempt to access JSON non-string as string");
-        value = json_read_string(r, &o->call->arena);
         if (json_failed(r))
                 return NULL;
         if (o->n_parameters == MAX_PARAMETERS)

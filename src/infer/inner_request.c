@@ -99,6 +99,26 @@ struct error *inner_request_submit(struct inner_request *r) {
         return model_submit(r->request);
 }
 
+#define MAX_TOGETHER 64
+
+void inner_request_submit_all(struct inner_request *const *requests, uint32_t n,
+                              struct error **ret_errors) {
+        struct request *plain[MAX_TOGETHER];
+
+        while (n > 0) {
+                uint32_t n_now = MIN(n, (uint32_t)MAX_TOGETHER);
+
+                for (uint32_t i = 0; i < n_now; i++) {
+                        atomic_store_explicit(&requests[i]->n_open, 2, memory_order_relaxed);
+                        plain[i] = requests[i]->request;
+                }
+                model_submit_all(plain, n_now, ret_errors);
+                requests += n_now;
+                ret_errors += n_now;
+                n -= n_now;
+        }
+}
+
 struct error *inner_request_prepare(struct inner_request *r) {
         return request_prepare(r->request);
 }

@@ -49,6 +49,11 @@ void                  inner_request_free(struct inner_request *r); /* NULL is fi
 /* Through the model's scheduler. On error nothing was begun. */
 struct error *inner_request_submit(struct inner_request *r) NODISCARD;
 
+/* Several for one model at once, see model_submit_all(). ret_errors has one for each; those with an
+ * error were not begun. */
+void inner_request_submit_all(struct inner_request *const *requests, uint32_t n,
+                              struct error **ret_errors);
+
 /* For an executor that is called directly. prepare() checks it against the model; begin() cannot
  * fail, and is followed by the execution. */
 struct error *inner_request_prepare(struct inner_request *r) NODISCARD;

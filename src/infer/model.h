@@ -41,6 +41,7 @@ struct model {
         struct response_cache *cache;   /* borrowed: the server; NULL: answers are not kept */
         struct siphash_key   cache_key; /* of this load, so that a reload finds nothing old */
         bool                 is_decoupled;
+        bool                 has_next; /* requests run on in other models: sched/chain.h */
         bool                 may_be_unready; /* its backend can say so of an instance */
         bool                 needs_equal_shapes; /* see request_same_shape() */
         /* See infer/model_line.h, which sets them. */

@@ -31,16 +31,36 @@ static struct error *begin_flow(struct request *req) {
         return NULL;
 }
 
+/* Checked, with a flow of its own. */
+static struct error *prepare(struct request *req) {
+        req->times.request_start_ns = clock_now_ns();
+        if (UNLIKELY(req->trace != NULL))
+                trace_report(req->trace, TRACE_REQUEST_START, req->times.request_start_ns);
+        TRY(request_prepare(req));
+        TRY(begin_flow(req));
+        if (UNLIKELY(req->trace != NULL))
+                report_queued(req);
+        return NULL;
+}
+
+/* Before the scheduler has it: afterwards it may be released and gone at any moment. */
+static void count_in(struct model *model) {
+        atomic_fetch_add_explicit(&model->n_in_flight, 1, memory_order_relaxed);
+}
+
+static void count_out(struct model *model) {
+        atomic_fetch_sub_explicit(&model->n_in_flight, 1, memory_order_relaxed);
+}
+
 /* The request's model has it, as far as the model's configuration allows. */
 static struct error *submit_prepared(struct request *req) {
         struct model *model = req->model;
         struct error *err;
 
-        /* Before the scheduler has it: afterwards it may be released and gone at any moment. */
-        atomic_fetch_add_explicit(&model->n_in_flight, 1, memory_order_relaxed);
+        count_in(model);
         err = model->scheduler->ops->submit(model->scheduler, req);
         if (UNLIKELY(err != NULL))
-                atomic_fetch_sub_explicit(&model->n_in_flight, 1, memory_order_relaxed);
+                count_out(model);
         return err;
 }
 
@@ -51,23 +71,68 @@ static COLD struct error *submit_elsewhere(struct request *req) {
         return submit_prepared(req);
 }
 
+static bool is_routed(const struct model *model) {
+        return atomic_load_explicit(&model->is_routed, memory_order_acquire);
+}
+
 struct error *model_submit(struct request *req) {
         struct error *err;
 
         /* The program submits it again before it has it back. */
         if (UNLIKELY(request_is_in_use(req)))
                 return model_submit_in_use();
-        if (UNLIKELY(atomic_load_explicit(&req->model->is_routed, memory_order_acquire)))
+        if (UNLIKELY(is_routed(req->model)))
                 TRY(model_line_route(req));
-        req->times.request_start_ns = clock_now_ns();
-        if (UNLIKELY(req->trace != NULL))
-                trace_report(req->trace, TRACE_REQUEST_START, req->times.request_start_ns);
-        TRY(request_prepare(req));
-        TRY(begin_flow(req));
-        if (UNLIKELY(req->trace != NULL))
-                report_queued(req);
+        TRY(prepare(req));
         err = submit_prepared(req);
         if (UNLIKELY(err != NULL) && err == model_line_retired())
                 err = submit_elsewhere(req);
         return err;
+}
+
+#define MAX_TOGETHER 64
+
+/* The errors of those that were prepared, which are n of `places`. */
+static void submit_together(struct model *model, struct request *const *requests,
+                            const uint32_t *places, uint32_t n, struct error **ret_errors) {
+        struct scheduler *s = model->scheduler;
+        struct error     *errors[MAX_TOGETHER];
+
+        s->ops->submit_all(s, requests, n, errors);
+        for (uint32_t i = 0; i < n; i++) {
+                ret_errors[places[i]] = errors[i];
+                if (errors[i] != NULL)
+                        count_out(model);
+        }
+}
+
+void model_submit_all(struct request *const *requests, uint32_t n, struct error **ret_errors) {
+        struct model *model = requests[0]->model;
+
+        if (n == 1 || model->scheduler->ops->submit_all == NULL || is_routed(model)) {
+                for (uint32_t i = 0; i < n; i++)
+                        ret_errors[i] = model_submit(requests[i]);
+                return;
+        }
+        while (n > 0) {
+                uint32_t        n_now = MIN(n, (uint32_t)MAX_TOGETHER);
+                uint32_t        n_prepared = 0;
+                struct request *prepared[MAX_TOGETHER];
+                uint32_t        places[MAX_TOGETHER];
+
+                for (uint32_t i = 0; i < n_now; i++) {
+                        ret_errors[i] = request_is_in_use(requests[i]) ? model_submit_in_use()
+                                                                       : prepare(requests[i]);
+                        if (ret_errors[i] != NULL)
+                                continue;
+                        count_in(model);
+                        places[n_prepared] = i;
+                        prepared[n_prepared++] = requests[i];
+                }
+                if (n_prepared > 0)
+                        submit_together(model, prepared, places, n_prepared, ret_errors);
+                requests += n_now;
+                ret_errors += n_now;
+                n -= n_now;
+        }
 }

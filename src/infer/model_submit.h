@@ -12,11 +12,16 @@
 
 #include "base/error.h"
 
+#include <stdint.h>
+
 struct request;
 
 /* To the load of the model that the request is for, see infer/model_line.h. Errors of
  * request_prepare(), of the scheduler and of model_line_route(); "the request is in use ...". */
 struct error *model_submit(struct request *req) NODISCARD;
+
+/* Several for one model, which a batcher finds together. ret_errors has one for each. */
+void model_submit_all(struct request *const *requests, uint32_t n, struct error **ret_errors);
 
 /* The request is with an inference that has not released it: not even its id may be read. */
 struct error *model_submit_in_use(void) COLD;

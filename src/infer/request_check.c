@@ -19,6 +19,15 @@ static const char *model_name(const struct request *req) {
         return req->model->name;
 }
 
+bool request_runs_chain(const struct request *req) {
+        const struct parameter *p;
+
+        if (LIKELY(!req->model->has_next) || req->is_inner)
+                return false;
+        p = req->parameters.n > 0 ? parameter_list_find(&req->parameters, "chain") : NULL;
+        return p == NULL || p->type != PARAMETER_BOOL || p->boolean;
+}
+
 /* Output names for the backend: those asked for, or all. */
 static struct error *prepare_outputs(struct request *req) {
         const struct model_io_set *io = req->model->io;
@@ -26,7 +35,8 @@ static struct error *prepare_outputs(struct request *req) {
         const char               **names;
         uint32_t                   at = 0;
 
-        if (n == 0) {
+        /* Those of a chain are its last model's: the chain looks at them. */
+        if (n == 0 || UNLIKELY(request_runs_chain(req))) {
                 req->output_names = io->output_names;
                 req->n_output_names = io->n_outputs;
                 return NULL;

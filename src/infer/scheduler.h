@@ -25,6 +25,10 @@ struct scheduler;
 
 struct scheduler_ops {
         struct error *(*submit)(struct scheduler *s, struct request *req);
+        /* The same for several at once, which a batcher finds together: ret_errors has one for each,
+         * NULL for those that it takes. NULL: they are submitted one by one. */
+        void (*submit_all)(struct scheduler *s, struct request *const *requests, uint32_t n,
+                           struct error **ret_errors);
         void (*cancel)(struct scheduler *s, struct request *req);
         /* A request of the model was released, perhaps one that this scheduler never had (an answer
          * of the cache); the front end has not heard of it. True: the scheduler keeps it and runs it

@@ -12,13 +12,22 @@ static size_t text_bytes(const char *text) {
         return text != NULL ? strlen(text) + 1 : 0;
 }
 
+/* What is blocked is UNAVAILABLE for all who ask. */
+static const char *reason_of(const struct repo_version *v) {
+        return v->blocked != NULL ? v->blocked : v->reason;
+}
+
+static enum version_state state_of(const struct repo_version *v) {
+        return v->blocked != NULL ? VERSION_UNAVAILABLE : v->state;
+}
+
 /* Texts are as long as names and reasons that are in memory already, so nothing overflows. */
 static size_t measure(const struct repo_entry *e) {
         size_t bytes = sizeof(struct listed_model) + text_bytes(e->name) +
                        text_bytes(e->namespace);
 
         for (size_t i = 0; i < e->n_versions; i++)
-                bytes += sizeof(struct listed_version) + text_bytes(e->versions[i].reason);
+                bytes += sizeof(struct listed_version) + text_bytes(reason_of(&e->versions[i]));
         return bytes;
 }
 
@@ -79,8 +88,8 @@ struct listed_model *listed_model_new(const struct repo_entry *e) {
         for (size_t i = 0; i < e->n_versions; i++)
                 m->versions[i] = (struct listed_version){
                         .number = e->versions[i].number,
-                        .state = e->versions[i].state,
-                        .reason = put_text(&texts, e->versions[i].reason),
+                        .state = state_of(&e->versions[i]),
+                        .reason = put_text(&texts, reason_of(&e->versions[i])),
                 };
         print_lines(m);
         return m;

@@ -18,6 +18,7 @@
 
 struct agent_list;
 struct batch_strategy;
+struct composed_model;
 struct model_runner_ops;
 struct override_files;
 
@@ -49,6 +50,7 @@ struct loaded_model {
         char                    *settled;   /* owned; its complete configuration, see model_files.h */
         struct backend_model     backend;
         struct batch_strategy   *strategy;  /* owned; NULL: batches as the configuration says */
+        struct composed_model   *composed;  /* owned; NULL: it needs no other models */
         double                   load_seconds;
         struct reaper_item       reaping;
 

@@ -13,11 +13,13 @@
 #include "config/state_plan.h"
 #include "infer/request_shape.h"
 #include "repo/agent_list.h"
+#include "repo/composed_model.h"
 #include "repo/loaded_model.h"
 #include "repo/model_files.h"
 #include "repo/model_key.h"
 #include "repo/model_runner.h"
 #include "repo/override.h"
+#include "sched/chain.h"
 #include "sched/sched_setup.h"
 
 #include <string.h>
@@ -29,6 +31,7 @@ static void end_parts(struct loaded_model *l) {
         if (m->scheduler != NULL)
                 m->scheduler->ops->free(m->scheduler);
         l->runner->free(l);
+        composed_model_free(l->composed);
         if (m->stats != NULL)
                 model_stats_free(m->stats);
         model_io_set_free(m->io);
@@ -110,11 +113,37 @@ static void make_stats(struct loaded_model *l) {
         free(tags);
 }
 
+/* It has no backend. */
+static bool is_composed_only(const struct loaded_model *l) {
+        return l->composed != NULL && l->composed->needs.kind != NEEDS_NEXT;
+}
+
+/* A model with a next one: its scheduler passes requests on, once they can be. */
+static struct error *put_chain_before(struct loaded_model *l) {
+        struct composed_block block;
+
+        composed_model_bind(l->composed, &block);
+        TRY(composed_block_error(&block));
+        l->model.has_next = true;
+        l->model.scheduler = chain_new(&(struct chain_options){
+                .model = &l->model,
+                .own = l->model.scheduler,
+                .holder = &l->composed->holder,
+                .metrics = l->composed->metrics,
+                .may_end = l->composed->line.may_end,
+        });
+        return NULL;
+}
+
 static struct error *load(struct loaded_model *l, const struct model_files *files) {
         struct model *m = &l->model;
 
         TRY(model_config_copy(files->config, &m->config));
-        TRY(sched_check(l->name, m->config));
+        TRY(composed_model_new(l, &l->composed));
+        if (is_composed_only(l))
+                l->runner = &run_composed;
+        else
+                TRY(sched_check(l->name, m->config));
         TRY(l->runner->open(l));
         TRY(check_completed(l));
         TRY(model_files_print_essence(m->config, &l->settled));
@@ -128,6 +157,8 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         TRY(l->runner->make(l));
         if (m->cache != NULL)
                 m->scheduler = cached_scheduler_new(m->cache, m->scheduler);
+        if (l->composed != NULL && !is_composed_only(l))
+                TRY(put_chain_before(l));
         return NULL;
 }
 
@@ -169,7 +200,8 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
 bool model_is_ready(struct model *model) {
         struct loaded_model *l = loaded_model_of(model);
 
-        return l->runner->is_ready(l);
+        return l->runner->is_ready(l) &&
+               (l->composed == NULL || composed_model_is_ready(l->composed));
 }
 
 struct error *model_update(struct model *model, const struct model_config *config,

@@ -45,3 +45,5 @@ struct error *model_update(struct model *model, const struct model_config *confi
 
 /* run_backend.c: instances of one backend. */
 extern const struct model_runner_ops run_backend;
+/* run_composed.c: other models, which the loaded model's `composed` has. */
+extern const struct model_runner_ops run_composed;

@@ -6,9 +6,11 @@
 #include "infer/model.h"
 #include "infer/model_line.h"
 #include "repo/loader_crew.h"
+#include "repo/model_graph.h"
 #include "repo/model_runner.h"
 #include "repo/override.h"
 #include "repo/repo_catalog.h"
+#include "repo/repo_compose.h"
 #include "repo/repo_inside.h"
 
 #include <string.h>
@@ -155,6 +157,10 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
         r->is_followed = o->is_followed;
         r->has_namespaces = o->has_namespaces;
         r->tells_reasons = o->tells_reasons;
+        r->is_strict_unload = o->is_strict_unload;
+        r->parts.find_step = repo_compose_find_step;
+        r->graph = model_graph_new();
+        mutex_init(&r->binding, LOCK_REPO);
         repo_table_init(&r->table);
         r->overrides = override_store_new();
         r->parts.places = r->overrides;
@@ -175,6 +181,8 @@ void repo_free(struct repo *r) {
         loader_crew_free(r->loads);
         loader_crew_free(r->unloads);
         repo_table_done(&r->table);
+        model_graph_free(r->graph);
+        mutex_done(&r->binding);
         override_store_free(r->overrides);
         for (size_t i = 0; i < r->n_paths; i++)
                 repo_path_done(&r->paths[i]);

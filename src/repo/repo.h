@@ -47,6 +47,7 @@ struct repo_options {
         bool                is_followed;    /* models may come and go: the index looks at the files */
         bool                has_namespaces; /* each path is one, for names that several have */
         bool                tells_reasons;  /* of failed polls, to who asked for the load */
+        bool                is_strict_unload; /* --chain-strict-unload */
 };
 
 struct error *repo_new(const struct repo_options *options, struct repo **ret) NODISCARD;
@@ -65,11 +66,14 @@ struct error *repo_load_all(struct repo *r) NODISCARD;
 struct error *repo_load_named(struct repo *r, char *const *names, size_t n_names) NODISCARD;
 
 /* What a request brings along instead of what lies in the repository. */
+struct load_parameter;
 struct override_file;
 struct repo_override {
         const char                 *config_json; /* NULL: the file's */
         const struct override_file *files;       /* need config_json */
         size_t                      n_files;
+        const struct load_parameter *parameters; /* see load_parameters.h; over config_json */
+        size_t                      n_parameters;
 };
 
 /* Loads a model, or makes what serves agree with its files: nothing when it does already. With
@@ -80,8 +84,11 @@ struct repo_override {
  * version that failed. */
 struct error *repo_load(struct repo *r, const char *name, const struct repo_override *o) NODISCARD;
 /* Returns once no new request gets to it. Nothing when it is not loaded. With namespaces all models
- * of that name. */
+ * of that name. Models that need it are not ready until it is loaded again. */
 struct error *repo_unload(struct repo *r, const char *name) NODISCARD;
+/* And the models that were loaded because this one needs them, unless others need them, or somebody
+ * has asked for them since. */
+struct error *repo_unload_with_needs(struct repo *r, const char *name) NODISCARD;
 
 /* Looks at the files once: loads what is new or changed and has been still since the look before,
  * unloads what has been gone since then. Failures are logged. Models of a repository that cannot be

@@ -13,6 +13,8 @@
 #include "repo/model_load.h"
 #include "repo/model_runner.h"
 #include "repo/model_mark.h"
+#include "repo/model_needs.h"
+#include "repo/repo_compose.h"
 
 #include <string.h>
 
@@ -214,6 +216,7 @@ static struct error *failure(const struct change *c) {
 /* What served goes on serving; versions that did not are UNAVAILABLE. */
 static void give_up(struct change *c) {
         agent_list_fail(c->files.agents);
+        repo_compose_restore(c->repo, c->entry);
         for (size_t i = 0; i < c->n_updates; i++)
                 model_update_cancel(c->updates[i]);
         for (size_t i = 0; i < c->n_loads; i++) {
@@ -306,6 +309,7 @@ static void take_over(struct change *c, const struct model_source *source,
         e->sent_config = mem_strdup(source->config_json);
         e->sent_over = source->config_mark;
         mutex_unlock(&c->repo->table.lock);
+        repo_compose_rebind(c->repo, e);
         for (size_t i = 0; i < n_old; i++) {
                 model_line_retire(old[i]);
                 model_hide(old[i]);
@@ -350,8 +354,19 @@ static struct error *check_still(const struct model_source *source, const struct
                                          "the files changed while they were being loaded");
 }
 
+static struct error *check_needs(struct change *c) {
+        struct model_needs needs;
+        struct error      *err;
+
+        TRY(model_needs_read(c->files.config, &needs));
+        err = repo_compose_register(c->repo, c->entry, &needs);
+        model_needs_done(&needs);
+        return err;
+}
+
 static struct error *run(struct change *c, const struct model_source *source,
                          const struct model_mark *mark) {
+        TRY(check_needs(c));
         plan(c, mark);
         repo_tell_changed(c->repo);
         run_loads(c);
@@ -406,9 +421,12 @@ void repo_change_unload(struct repo *r, struct repo_entry *e) {
         e->mark = NULL;
         free(e->sent_config);
         e->sent_config = NULL;
+        e->is_asked = false;
         repo_entry_set_wanted_locked(e, false);
         repo_entry_set_versionless_locked(e, false);
+        repo_compose_forget_locked(r, e);
         mutex_unlock(&r->table.lock);
+        repo_compose_rebind(r, e);
         repo_tell_changed(r);
         agent_list_unload(agents);
         for (size_t i = 0; i < n; i++) {

@@ -7,6 +7,7 @@
 #include "repo/repo_table.h"
 
 struct loader_crew;
+struct model_graph;
 struct override_store;
 struct repo_catalog;
 
@@ -27,12 +28,16 @@ struct repo {
         bool                   is_followed;
         bool                   has_namespaces;
         bool                   tells_reasons;
-        struct override_store *overrides; /* owned */
+        bool                   is_strict_unload; /* what another one's `next` is stays */
+        struct override_store *overrides;        /* owned */
         struct repo_table      table;
         struct loader_crew    *loads;   /* owned; of polls that nobody waits for */
         struct loader_crew    *unloads; /* owned; the same: a load that hangs is not in their way */
 
+        struct mutex binding; /* rank LOCK_REPO; held while models get their steps' models */
+
         /* Guarded by the table's lock. */
+        struct model_graph  *graph; /* owned; who needs whom, by label */
         struct repo_path    *paths; /* owned */
         size_t               n_paths;
         unsigned             n_path_changes; /* repositories added and removed, ever */

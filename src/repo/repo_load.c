@@ -5,12 +5,14 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/model.h"
-#include "repo/loader_pool.h"
+#include "repo/load_parameters.h"
+#include "repo/load_plan.h"
 #include "repo/model_files.h"
 #include "repo/model_load.h"
 #include "repo/model_mark.h"
 #include "repo/override.h"
 #include "repo/repo_change.h"
+#include "repo/repo_compose.h"
 #include "repo/repo_scan.h"
 #include "repo/sent_code.h"
 
@@ -219,78 +221,135 @@ static struct error *load_sent_files(struct repo *r, const char *name,
 
 /* ---- several at a time ----------------------------------------------------------------------- */
 
-struct found_load {
-        struct loader_job         job;
-        struct repo              *repo;
-        const struct found_model *found;       /* borrowed: the scan */
-        const char               *config_json; /* borrowed; NULL: the file's */
-        struct error             *error;       /* owned */
-};
+/* `name` was asked for. */
+static struct error *circular(const char *name, const struct load_item *item) {
+        struct error *err =
+                item->needs.kind == NEEDS_STEPS
+                        ? error_new(ERR_INVALID_ARG,
+                                    "load failed for model '%s': circular dependency between "
+                                    "ensembles: %s\n",
+                                    name, item->cycle)
+                        : error_new(ERR_INVALID_ARG,
+                                    "load failed for model '%s': chain of model '%s' is circular: "
+                                    "%s\n",
+                                    name, item->found->key.name, item->cycle);
 
-static void run_found_load(struct loader_job *job) {
-        struct found_load *l = CONTAINER_OF(job, struct found_load, job);
-
-        if (l->found->is_duplicate)
-                l->error = log_not_polled(l->repo, l->found->key.name, not_unique());
-        else
-                l->error = load_found(l->repo, l->found, l->config_json);
+        log_error("%.*s", (int)strlen(err->message) - 1, err->message);
+        return err;
 }
 
-/* Owned by the caller, with their errors. */
-static struct found_load *run_found_loads(struct repo *r, const struct found_model *const *found,
-                                          size_t n, const char *config_json) {
-        struct found_load  *loads = mem_zalloc((n + 1) * sizeof(*loads));
-        struct loader_job **jobs = mem_zalloc((n + 1) * sizeof(struct loader_job *));
+static struct error *refused(const struct load_item *item) {
+        log_error("%s", item->refusal->message);
+        return error_new(item->refusal->code, "load failed for model '%s': %s\n",
+                         item->found->key.name, item->refusal->message);
+}
 
-        for (size_t i = 0; i < n; i++) {
-                loads[i] = (struct found_load){ .job.run = run_found_load,
-                                                .repo = r,
-                                                .found = found[i],
-                                                .config_json = config_json };
-                jobs[i] = &loads[i].job;
-        }
-        loader_pool_run_all(jobs, n, r->n_load_threads);
-        free(jobs);
-        return loads;
+static struct error *load_item(struct repo *r, struct load_item *item) {
+        if (item->found->is_duplicate)
+                return log_not_polled(r, item->found->key.name, not_unique());
+        if (item->refusal != NULL)
+                return refused(item);
+        if (item->cycle != NULL)
+                return circular(item->found->key.name, item);
+        return load_found(r, item->found, item->config_json);
+}
+
+/* Those that were not asked for and came along with a load that has failed. */
+static void unload_unneeded(struct repo *r, const struct load_plan *p) {
+        struct label_list added = { .items = mem_alloc((p->n_items + 1) * sizeof(char *)) };
+
+        for (size_t i = p->n_items; i > 0; i--)
+                if (!p->items[i - 1]->is_asked)
+                        added.items[added.n++] = model_key_label(&p->items[i - 1]->found->key);
+        repo_compose_unload_unused(r, &added);
+        label_list_done(&added);
 }
 
 /* One error of several: what versions failed with, one behind the other, else that of a model that
- * could not even be looked at. Takes them. */
-static struct error *join_errors(const char *name, struct found_load *loads, size_t n) {
+ * could not even be looked at. */
+static struct error *join_errors(const char *name, const struct load_plan *p) {
         AUTO_STRBUF texts = { 0 };
         bool        is_fine = true;
 
         strbuf_init(&texts, 0);
-        for (size_t i = 0; i < n; i++) {
-                struct error *err = loads[i].error;
+        for (size_t i = 0; i < p->n_items; i++) {
+                const struct error *err = p->items[i]->error;
 
+                if (!p->items[i]->is_asked)
+                        continue;
                 is_fine = is_fine && err == NULL;
                 if (err != NULL && is_of_versions(err))
                         strbuf_puts(&texts, err->message);
-                error_free(err);
         }
         if (texts.len > 0)
                 return error_new_text(ERR_INVALID_ARG, strbuf_cstr(&texts));
         return is_fine ? NULL : not_polled(name);
 }
 
+/* What a later model of a chain needs is named before anything is loaded. */
+static struct error *check_chain(const struct load_plan *p, const struct load_item *item) {
+        const struct load_item  *user;
+        const struct model_need *need;
+
+        for (size_t i = 0; i < p->n_items; i++)
+                if (p->items[i]->cycle != NULL)
+                        return circular(item->found->key.name, p->items[i]);
+        need = load_plan_find_lacking(p, item, &user);
+        if (need == NULL || user == item || item->needs.kind == NEEDS_STEPS)
+                return NULL; /* its registration says it */
+        return error_new(
+                ERR_INVALID_ARG,
+                "load failed for model '%s': %s '%s' of model '%s' is neither loaded nor in "
+                "a model repository\n",
+                item->found->key.name, user->needs.kind == NEEDS_NEXT ? "next model" : "stage",
+                need->name, user->found->key.name);
+}
+
+/* Takes the plan, which has one model that was asked for, or one in each namespace. */
+static struct error *run_plan(struct repo *r, const char *name, struct load_plan *plan,
+                              struct load_item *only) {
+        const struct load_item *user;
+        struct error           *err = NULL;
+
+        if (only != NULL) {
+                err = check_chain(plan, only);
+                if (load_plan_find_lacking(plan, only, &user) != NULL && user == only)
+                        load_plan_drop_needs(plan); /* nothing is loaded in vain */
+        }
+        if (err == NULL) {
+                load_plan_run(plan);
+                err = only != NULL ? STEAL(only->error) : join_errors(name, plan);
+        }
+        if (err != NULL && only != NULL && only->needs.kind != NEEDS_STEPS)
+                unload_unneeded(r, plan);
+        load_plan_done(plan);
+        return err;
+}
+
 /* One in each namespace that has it. */
 static struct error *load_all_of(struct repo *r, const char *name, const struct repo_scan *scan,
                                  const char *config_json) {
-        const struct found_model **found;
-        struct found_load         *loads;
-        struct error              *err;
+        struct load_plan  plan;
+        struct load_item *item = NULL;
 
-        if (scan->n_models == 1)
-                return load_found(r, &scan->models[0], config_json);
-        found = mem_zalloc(scan->n_models * sizeof(const struct found_model *));
+        load_plan_init(&plan, r, NULL);
+        plan.load = load_item;
         for (size_t i = 0; i < scan->n_models; i++)
-                found[i] = &scan->models[i];
-        loads = run_found_loads(r, found, scan->n_models, config_json);
-        err = join_errors(name, loads, scan->n_models);
-        free(loads);
-        free(found);
-        return err;
+                item = load_plan_add(&plan, &scan->models[i], config_json, true);
+        return run_plan(r, name, &plan, scan->n_models == 1 ? item : NULL);
+}
+
+/* With parameters that change its configuration. */
+static struct error *load_with_parameters(struct repo *r, const char *name,
+                                          const struct repo_scan     *scan,
+                                          const struct repo_override *o) {
+        AUTO_CHARS config_json = NULL;
+
+        if (scan->n_models > 1)
+                return repo_ambiguous_name(scan->n_models, name);
+        TRY(load_parameters_apply(&r->parts, scan->models[0].directory, o->config_json,
+                                  o->parameters, o->n_parameters, &config_json));
+        return load_all_of(r, name, scan, config_json);
 }
 
 struct error *repo_load(struct repo *r, const char *name, const struct repo_override *o) {
@@ -303,6 +362,8 @@ struct error *repo_load(struct repo *r, const char *name, const struct repo_over
         err = check_found(r, &scan);
         if (err != NULL)
                 err = log_not_polled(r, name, err);
+        else if (o != NULL && o->n_parameters > 0)
+                err = load_with_parameters(r, name, &scan, o);
         else
                 err = load_all_of(r, name, &scan, o != NULL ? o->config_json : NULL);
         repo_scan_done(&scan);
@@ -333,7 +394,7 @@ struct error *repo_unload_one(struct repo *r, const struct model_key *key) {
         return NULL;
 }
 
-struct error *repo_unload(struct repo *r, const char *name) {
+static struct error *unload_all_of(struct repo *r, const char *name) {
         struct error *err = NULL;
         char        **namespaces;
         size_t        n = list_namespaces(r, name, &namespaces);
@@ -344,6 +405,27 @@ struct error *repo_unload(struct repo *r, const char *name) {
                 free(namespaces[i]);
         }
         free(namespaces);
+        return err;
+}
+
+struct error *repo_unload(struct repo *r, const char *name) {
+        TRY(repo_compose_check_unload(r, name));
+        return unload_all_of(r, name);
+}
+
+struct error *repo_unload_with_needs(struct repo *r, const char *name) {
+        struct label_list needs = { 0 };
+        AUTO_CHARS namespace = NULL;
+        struct error *err = repo_find_namespace(r, name, &namespace);
+
+        if (err == NULL)
+                repo_compose_list_needs(r, &(struct model_key){ namespace, name }, &needs);
+        else
+                error_free(STEAL(err)); /* several of that name: their needs stay */
+        err = repo_unload(r, name);
+        if (err == NULL)
+                repo_compose_unload_unused(r, &needs);
+        label_list_done(&needs);
         return err;
 }
 
@@ -361,17 +443,20 @@ static void add_entries(struct repo *r, const struct found_model *const *found, 
         }
 }
 
-static bool load_first(struct repo *r, const struct found_model *const *found, size_t n) {
-        struct found_load *loads;
-        bool               all = true;
+static bool load_first(struct repo *r, const struct repo_scan *scan,
+                       const struct found_model *const *found, size_t n) {
+        struct load_plan plan;
+        bool             all = true;
 
         add_entries(r, found, n);
-        loads = run_found_loads(r, found, n, NULL);
-        for (size_t i = 0; i < n; i++) {
-                all = all && loads[i].error == NULL;
-                error_free(loads[i].error);
-        }
-        free(loads);
+        load_plan_init(&plan, r, scan);
+        plan.load = load_item;
+        for (size_t i = 0; i < n; i++)
+                load_plan_add(&plan, found[i], NULL, true);
+        load_plan_run(&plan);
+        for (size_t i = 0; i < plan.n_items; i++)
+                all = all && (plan.items[i]->error == NULL || !plan.items[i]->is_asked);
+        load_plan_done(&plan);
         return all;
 }
 
@@ -420,7 +505,7 @@ struct error *repo_load_all(struct repo *r) {
         found = mem_zalloc((scan.n_models + 1) * sizeof(const struct found_model *));
         for (size_t i = 0; i < scan.n_models; i++)
                 found[i] = &scan.models[i];
-        all = load_first(r, found, scan.n_models) && scan.n_failures == 0;
+        all = load_first(r, &scan, found, scan.n_models) && scan.n_failures == 0;
         free(found);
         repo_scan_done(&scan);
         return all_or_error(all);
@@ -441,7 +526,7 @@ struct error *repo_load_named(struct repo *r, char *const *names, size_t n_names
                                                         "startup model if specified at all.");
         repo_scan_read(r, &scan);
         all = choose(&scan, names, n_names, &found, &n) && scan.n_failures == 0;
-        if (!load_first(r, found, n))
+        if (!load_first(r, &scan, found, n))
                 all = false;
         free(found);
         repo_scan_done(&scan);

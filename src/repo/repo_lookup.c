@@ -109,7 +109,7 @@ static struct error *get_version_locked(struct repo_entry *e, int64_t version,
         struct repo_version *v = version == -1 ? repo_entry_latest_locked(e)
                                              : repo_entry_find_version_locked(e, version);
 
-        if (v == NULL || v->state != VERSION_READY)
+        if (v == NULL || !repo_version_is_found(v))
                 return no_such_version(e, version);
         model_ref(v->model);
         *ret = v->model;
@@ -175,7 +175,7 @@ size_t repo_ready_versions(struct repo *r, const struct model_key *key, int64_t 
         e = repo_table_find_locked(&r->table, key);
         *ret = mem_zalloc(((e != NULL ? e->n_versions : 0) + 1) * sizeof(**ret));
         for (size_t i = 0; e != NULL && i < e->n_versions; i++)
-                if (e->versions[i].state == VERSION_READY)
+                if (repo_version_is_found(&e->versions[i]))
                         (*ret)[n++] = e->versions[i].number;
         return n;
 }

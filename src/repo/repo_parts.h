@@ -10,7 +10,10 @@
 struct agent_registry;
 struct backend_registry;
 struct host_policies;
+struct metric_registry;
 struct model;
+struct model_key;
+struct model_need;
 struct notice;
 struct override_store;
 struct rate_limiter;
@@ -23,6 +26,7 @@ struct repo_parts {
         struct backend_registry *backends;
         struct agent_registry   *agents;
         struct stats_board      *board;
+        struct metric_registry  *metrics; /* of chains; NULL: nobody looks at them */
         struct timer_thread     *timers;
         struct reaper           *reaper;
         struct response_cache   *cache;             /* NULL = none */
@@ -38,5 +42,9 @@ struct repo_parts {
         /* A model has ended, only its name, version and address are left; on the reaper's thread.
          * May be NULL. */
         void (*on_ended)(void *owner, const struct model *model);
-        void *owner;
+        /* The model of one of its steps: a new reference, or NULL when it is not ready. NULL: models
+         * that need others cannot be loaded. */
+        struct model *(*find_step)(void *owner, const struct model_key *user,
+                                   const struct model_need *need);
+        void *owner; /* the repository */
 };

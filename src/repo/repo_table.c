@@ -29,6 +29,9 @@ static bool is_unready(const struct repo_entry *e) {
 
                 if (v->state != VERSION_READY && !repo_version_was_unloaded(v))
                         return true;
+                /* What somebody unloaded makes nothing else a failure. */
+                if (v->is_fault)
+                        return true;
         }
         return false;
 }
@@ -67,6 +70,7 @@ static void entry_free(struct repo_entry *e) {
         for (size_t i = 0; i < e->n_versions; i++) {
                 model_unref(e->versions[i].model);
                 free(e->versions[i].reason);
+                free(e->versions[i].blocked);
         }
         free(e->versions);
         free(e->essence);
@@ -229,6 +233,7 @@ void repo_entry_remove_version_locked(struct repo_entry *e, int64_t number) {
 
         assert(v != NULL && v->model == NULL);
         free(v->reason);
+        free(v->blocked);
         memmove(v, v + 1, (size_t)(&e->versions[e->n_versions] - (v + 1)) * sizeof(*v));
         e->n_versions--;
         review(e);
@@ -266,7 +271,7 @@ bool repo_version_was_unloaded(const struct repo_version *v) {
 
 struct repo_version *repo_entry_latest_locked(struct repo_entry *e) {
         for (size_t i = e->n_versions; i > 0; i--)
-                if (e->versions[i - 1].state == VERSION_READY)
+                if (repo_version_is_found(&e->versions[i - 1]))
                         return &e->versions[i - 1];
         return NULL;
 }
@@ -280,8 +285,32 @@ struct model *repo_version_set_locked(struct repo_version *v, enum version_state
         v->state = state;
         v->model = model;
         v->leaving = state == VERSION_UNLOADING ? old : NULL;
+        free(v->blocked);
+        v->blocked = NULL;
+        v->is_hidden = v->is_fault = false;
         review(v->entry);
         return old;
+}
+
+static bool is_same_block(const struct repo_version *v, const struct repo_block *block) {
+        if (block == NULL || v->blocked == NULL)
+                return block == NULL && v->blocked == NULL;
+        return strcmp(v->blocked, block->why) == 0 && v->is_hidden == block->is_hidden &&
+               v->is_fault == block->is_fault;
+}
+
+void repo_version_block_locked(struct repo_version *v, const struct repo_block *block) {
+        if (is_same_block(v, block))
+                return;
+        free(v->blocked);
+        v->blocked = block != NULL ? mem_strdup(block->why) : NULL;
+        v->is_hidden = block != NULL && block->is_hidden;
+        v->is_fault = block != NULL && block->is_fault;
+        review(v->entry);
+}
+
+bool repo_version_is_found(const struct repo_version *v) {
+        return v->state == VERSION_READY && !v->is_hidden;
 }
 
 struct listed_model **repo_table_list(struct repo_table *t, size_t *ret_n) {

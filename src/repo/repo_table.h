@@ -29,6 +29,10 @@ struct repo_version {
         char              *reason; /* owned; NULL = none */
         struct model      *model;  /* ref; READY only */
         const struct model *leaving; /* only compared: whose end is awaited while UNLOADING */
+        char               *blocked; /* owned; READY, but a model that it needs is not: why, as the
+                                      * index says it; NULL = it serves */
+        bool                is_hidden; /* blocked, and as if it were not there: an ensemble */
+        bool                is_fault;  /* blocked, and not because that model was unloaded */
 };
 
 struct repo_entry {
@@ -49,6 +53,7 @@ struct repo_entry {
                                            * set by the function below */
         bool                 is_versionless; /* there was no version of it to load: it is known, the
                                               * index leaves it out; set by the function below */
+        bool                 is_asked;    /* somebody asked for it, not only a model that needs it */
         unsigned             n_waiting;   /* for their turn, while it is busy */
         char                *essence;   /* owned; of what serves, see model_files.h; NULL = nothing */
         struct agent_list   *agents;    /* ref; of what serves; NULL: it has none */
@@ -106,6 +111,16 @@ struct repo_version *repo_entry_latest_locked(struct repo_entry *e);
  * for the caller to drop once the lock is free; `model` is taken. */
 struct model *repo_version_set_locked(struct repo_version *v, enum version_state state,
                                       const char *reason, struct model *model);
+/* Why a READY version cannot serve for now: the fields of repo_version. */
+struct repo_block {
+        const char *why; /* copied */
+        bool        is_hidden;
+        bool        is_fault;
+};
+/* NULL: it can. */
+void repo_version_block_locked(struct repo_version *v, const struct repo_block *block);
+/* READY and not hidden. */
+bool repo_version_is_found(const struct repo_version *v);
 /* What the index says of each, sorted by name, then namespace; takes the lock. Owned array of
  * references. */
 struct listed_model **repo_table_list(struct repo_table *t, size_t *ret_n);

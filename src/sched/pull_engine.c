@@ -416,6 +416,45 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
         return NULL;
 }
 
+/* One of several. False: it is not in the queue; an error, or it was cancelled. */
+static bool enter_one_locked(struct pull_engine *e, struct request *req, struct error **ret_error,
+                             struct request **cancelled) {
+        uint64_t now_ns = req->times.request_start_ns;
+
+        req->times.queue_start_ns = now_ns;
+        *ret_error = e->is_draining && !req->is_inner ? draining(req)
+                                                      : request_queue_push(&e->queue, req, now_ns);
+        if (*ret_error != NULL)
+                return false;
+        if (LIKELY(enter_locked(e, req)))
+                return true;
+        req->queued.next = *cancelled;
+        *cancelled = req;
+        return false;
+}
+
+/* All are in the queue before a batch is formed. */
+static void pull_submit_all(struct scheduler *base, struct request *const *requests, uint32_t n,
+                            struct error **ret_errors) {
+        static const struct error why = ERROR_STATIC(ERR_CANCELLED, "");
+        struct pull_engine       *e = self_of(base);
+        struct submitter         *thread = submitter_self();
+        const struct request     *first = NULL;
+        struct request           *cancelled = NULL;
+        uint64_t                  now_ns = clock_now_ns();
+
+        mutex_lock(&e->lock);
+        for (uint32_t i = 0; i < n; i++)
+                if (enter_one_locked(e, requests[i], &ret_errors[i], &cancelled) && first == NULL)
+                        first = requests[i];
+        if (first != NULL)
+                act_on_arrival(e, thread, first, now_ns);
+        else
+                mutex_unlock(&e->lock);
+        refuse_all(e, cancelled, &why, FAILURE_CANCELED);
+        submitter_check_wakes(thread, now_ns);
+}
+
 static void pull_cancel(struct scheduler *base, struct request *req) {
         struct pull_engine *e = self_of(base);
 
@@ -609,6 +648,7 @@ static void pull_free(struct scheduler *base) {
 
 static const struct scheduler_ops pull_ops = {
         .submit = pull_submit,
+        .submit_all = pull_submit_all,
         .cancel = pull_cancel,
         .add_executor = pull_add,
         .remove_executor = pull_remove,

@@ -85,6 +85,11 @@ struct step_models *step_models_holder_get(struct step_models_holder *h) {
         return h->current;
 }
 
+struct error *step_models_holder_why(struct step_models_holder *h) {
+        MUTEX_GUARD(&h->lock);
+        return h->why != NULL ? error_copy(h->why) : NULL;
+}
+
 struct error *step_models_take(struct step_models_holder *h, const struct request *req,
                                struct step_models **ret) {
         if (req->is_inner && req->steps != NULL) {

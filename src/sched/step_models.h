@@ -68,6 +68,8 @@ void step_models_holder_set(struct step_models_holder *h, struct step_models *s)
 void step_models_holder_block(struct step_models_holder *h, struct error *why);
 /* A reference to the current snapshot, or NULL. */
 struct step_models *step_models_holder_get(struct step_models_holder *h);
+/* The reason why there is none; NULL when there is one. */
+struct error *step_models_holder_why(struct step_models_holder *h);
 
 /* For a request that is being admitted: a reference to the snapshot that it was given with its
  * outer request, else to the current one. A copy of the reason when there is none. */

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "config/batch_members.h"
+#include "config/chain_line.h"
 #include "config/config_check.h"
 #include "config/config_normalize.h"
 #include "config/config_review.h"
@@ -278,6 +279,7 @@ static bool check_rules(struct model_check *c) {
         return note_with(c, BACKEND_FIELDS, model_config_check_platform(config)) &&
                note(c, model_config_check_general(config)) &&
                note_field(c, scheduling_fields(c), model_config_check_scheduling(config)) &&
+               note_with(c, "parameters instance_group", model_config_check_chain(config)) &&
                note_with(c, "model_transaction_policy sequence_batching",
                          model_config_check_cache(config)) &&
                note(c, model_config_check_metrics(config));
@@ -285,7 +287,8 @@ static bool check_rules(struct model_check *c) {
 
 static void check_config(struct model_check *c, struct version_scan *scan) {
         bool is_general = check_rules(c);
-        bool has_backend = !model_config_is_ensemble(c->config);
+        bool has_backend =
+                !model_config_is_ensemble(c->config) && !chain_line_is_platform(c->config);
 
         note(c, model_config_check_name(c->config, c->name));
         pick_versions(c, scan);

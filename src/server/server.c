@@ -87,6 +87,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                 .parts = { .backends = s->backends,
                            .agents = s->agents,
                            .board = s->board,
+                           .metrics = s->metrics,
                            .timers = s->timers,
                            .reaper = s->reaper,
                            .cache = s->cache,
@@ -105,6 +106,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                 .is_followed = o->control_mode != MODEL_CONTROL_NONE,
                 .has_namespaces = o->model_namespacing,
                 .tells_reasons = o->load_reasons,
+                .is_strict_unload = o->chain_strict_unload,
         };
 
         return repo_new(&options, &s->repo);

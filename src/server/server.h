@@ -117,6 +117,8 @@ struct error *server_model_index(struct server *s, bool only_ready, struct messa
 struct error *server_load_model(struct server *s, const char *name, const struct repo_override *o)
         NODISCARD;
 struct error *server_unload_model(struct server *s, const char *name) NODISCARD;
+/* And what was loaded for it alone: repo_unload_with_needs(). */
+struct error *server_unload_model_with_needs(struct server *s, const char *name) NODISCARD;
 /* Mode POLL only, else UNAVAILABLE; blocks until what changed is loaded. */
 struct error *server_poll(struct server *s) NODISCARD;
 /* The same, and returns when it has looked. */

@@ -10,6 +10,7 @@
 #include "repo/agent.h"
 #include "repo/model_files.h"
 #include "repo/model_graph.h"
+#include "repo/model_needs.h"
 #include "server/model_check.h"
 #include "server/server_options.h"
 
@@ -58,25 +59,43 @@ static struct error *is_model(const struct check_run *r, const char *directory, 
         return NULL;
 }
 
-/* The models of an ensemble's steps; with the last model of a cycle, the cycle is found. */
-static struct error *check_steps(struct check_run *r, const struct model_check *c) {
-        const Inference__ModelConfig *pb = c->config != NULL ? c->config->pb : NULL;
-        struct model_order            order;
-        const char                  **needs;
-        struct error                 *err;
+/* Says where the models are named. Takes `err`. */
+static struct error *at_needs(const struct model_check *c, enum needs_kind kind,
+                              struct error *err) {
+        static const char prefix[] = "circular dependency between ensembles: ";
+        struct error     *of_chain;
 
-        if (pb == NULL ||
-            pb->scheduling_choice_case !=
-                    INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING)
+        if (err == NULL || kind == NEEDS_STEPS || !str_starts(str_of(err->message), str_of(prefix)))
+                return error_at(err, "ensemble_scheduling");
+        of_chain = error_new(err->code, "chain of model '%s' is circular: %s", c->name,
+                             err->message + strlen(prefix));
+        error_free(err);
+        return model_config_at_parameter(c->config, kind == NEEDS_NEXT ? "next" : "stages",
+                                         of_chain);
+}
+
+/* The models that this one needs; with the last model of a cycle, the cycle is found. */
+static struct error *check_needs(struct check_run *r, const struct model_check *c) {
+        struct model_needs needs;
+        struct model_order order;
+        const char       **names;
+        struct error      *err;
+        AUTO_ERROR         unreadable = NULL;
+
+        if (c->config == NULL)
                 return NULL;
-        needs = mem_alloc((pb->ensemble_scheduling->n_step + 1) * sizeof(const char *));
-        for (size_t i = 0; i < pb->ensemble_scheduling->n_step; i++)
-                needs[i] = pb->ensemble_scheduling->step[i]->model_name;
-        model_graph_set(r->graph, c->name, needs, pb->ensemble_scheduling->n_step);
-        free(needs);
-        err = model_graph_order(r->graph, &c->name, 1, &order);
+        unreadable = model_needs_read(c->config, &needs);
+        if (unreadable != NULL || needs.kind == NEEDS_NOTHING)
+                return NULL; /* the check of the configuration said so */
+        names = mem_alloc((needs.n + 1) * sizeof(const char *));
+        for (size_t i = 0; i < needs.n; i++)
+                names[i] = needs.items[i].name;
+        model_graph_set(r->graph, c->name, names, needs.n);
+        free(names);
+        err = at_needs(c, needs.kind, model_graph_order(r->graph, &c->name, 1, &order));
         model_order_done(&order);
-        return error_at(err, "ensemble_scheduling");
+        model_needs_done(&needs);
+        return err;
 }
 
 static struct error *check_model(struct check_run *r, const char *directory, const char *name) {
@@ -84,7 +103,7 @@ static struct error *check_model(struct check_run *r, const char *directory, con
         struct error      *err;
 
         model_check_run(&check);
-        model_check_refuse(&check, check_steps(r, &check));
+        model_check_refuse(&check, check_needs(r, &check));
         err = model_check_print(&check, &r->writer);
         model_check_done(&check);
         return err;
@@ -150,14 +169,14 @@ struct error *server_check_models(const struct server_options *options, const ch
         struct backend_registry *backends = backend_registry_new(
                 &(struct backend_registry_options){ .directory = options->backend_directory });
         struct agent_registry *agents = agent_registry_new(options->repoagent_directory);
-        struct check_run r = { .options = { .backends = backends,
-                                            .agents = agents,
-                                            .agent_directory = options->repoagent_directory,
-                                            .backend_directory = options->backend_directory,
-                                            .config_name = options->model_config_name,
-                                            .auto_complete = !options->strict_model_config } };
-        AUTO_STRBUF      json = { 0 };
-        struct error    *err;
+        struct check_run       r = { .options = { .backends = backends,
+                                                  .agents = agents,
+                                                  .agent_directory = options->repoagent_directory,
+                                                  .backend_directory = options->backend_directory,
+                                                  .config_name = options->model_config_name,
+                                                  .auto_complete = !options->strict_model_config } };
+        AUTO_STRBUF            json = { 0 };
+        struct error          *err;
 
         strbuf_init(&json, 0);
         r.graph = model_graph_new();

@@ -58,6 +58,11 @@ struct error *server_unload_model(struct server *s, const char *name) {
         return repo_unload(s->repo, name);
 }
 
+struct error *server_unload_model_with_needs(struct server *s, const char *name) {
+        TRY(check_explicit(s));
+        return repo_unload_with_needs(s->repo, name);
+}
+
 static struct error *check_poll(const struct server *s) {
         if (s->control_mode != MODEL_CONTROL_POLL)
                 return error_new_text(ERR_UNAVAILABLE, "polling is disabled");

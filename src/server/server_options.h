@@ -85,6 +85,7 @@ struct server_options {
         unsigned                model_load_threads;
         unsigned                model_load_retries;
         bool                    allow_uploaded_backends; /* and other code of a load request */
+        bool                    chain_strict_unload; /* what another one's `next` is stays */
         bool                    load_reasons; /* are in errors, not in the log alone */
 
         /* life */

@@ -6,6 +6,7 @@
 #include "infer/model.h"
 #include "observe/model_stats.h"
 #include "repo/repo.h"
+#include "server/server_chain.h"
 
 static void put_pair(struct json_writer *w, const char *key, const struct stats_pair *pair) {
         json_key(w, key);
@@ -102,6 +103,7 @@ static void print_model(struct json_writer *w, const struct model *model) {
         print_response_stats(w, &s);
         print_batch_stats(w, &s);
         print_memory(w, &s);
+        server_chain_print_statistics(w, model);
         json_end_object(w);
         model_stats_snapshot_done(&s);
 }

@@ -7,6 +7,8 @@
 #include "infer/model.h"
 #include "repo/model_instances.h"
 #include "repo/repo.h"
+#include "sched/step_models.h"
+#include "server/server_chain.h"
 #include "server/version.h"
 
 #include <stdio.h>
@@ -87,6 +89,15 @@ static void print_versions(struct server *s, const struct model *model, int64_t 
         free(versions);
 }
 
+/* Of a model with a next one, those of the last. */
+static void print_outputs(struct json_writer *w, const struct model *model) {
+        struct step_models        *held;
+        const struct model_io_set *io = server_chain_last(model, &held)->io;
+
+        print_tensors(w, io->outputs, io->n_outputs, io->max_batch_size > 0);
+        step_models_unref(held);
+}
+
 struct error *server_model_metadata(struct server *s, const char *name, int64_t version,
                                     struct message **ret) {
         AUTO_STRBUF                   out = { 0 };
@@ -108,7 +119,7 @@ struct error *server_model_metadata(struct server *s, const char *name, int64_t 
         json_key(&w, "inputs");
         print_tensors(&w, model->io->inputs, model->io->n_inputs, model->io->max_batch_size > 0);
         json_key(&w, "outputs");
-        print_tensors(&w, model->io->outputs, model->io->n_outputs, model->io->max_batch_size > 0);
+        print_outputs(&w, model);
         json_end_object(&w);
         model_unref(model);
         return message_new_take(&out, ret);

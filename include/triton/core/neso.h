@@ -236,6 +236,27 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetLoadReason
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetAdaptiveBatching(
         struct TRITONSERVER_ServerOptions *options, const char *adaptive_mode);
 
+/* Whether a model that is the `next` of another one, or a stage of a chain, is refused to be unloaded
+ * while that one is loaded. Without it, as by default, it is unloaded, and the other is not ready
+ * until it is loaded again.
+ *
+ * INVALID_ARG when `options` is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetChainStrictUnload(
+        struct TRITONSERVER_ServerOptions *options, bool strict);
+
+/* The models of the chain that begins with this one, in order, as JSON to be deleted with
+ * TRITONSERVER_MessageDelete():
+ *
+ *     {"name":"A","stages":[{"name":"A","version":"1","ready":true}, ...],"max_batch_size":8}
+ *
+ * A stage that is not loaded has no "version". `model_version` -1 is the highest.
+ *
+ * NOT_FOUND when there is no such model, or no chain begins with it; INVALID_ARG when an argument is
+ * NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelChain(
+        struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
+        struct TRITONSERVER_Message **chain);
+
 /* Reads the configurations of a model repository, or of the one model whose directory `path` is, as
  * a server with these options would, and tells what is wrong with them. No server is made, no
  * backend opened, and what a backend would find out about its model stays open. Of `options` count

@@ -25,6 +25,7 @@ static void set_all(struct TRITONSERVER_ServerOptions *options, const struct pla
         OK(NESO_ServerOptionsSetAdaptiveBatching, options, "flow");
         OK(NESO_ServerOptionsSetAllowUploadedBackends, options, false);
         OK(NESO_ServerOptionsSetLoadReasons, options, false);
+        OK(NESO_ServerOptionsSetChainStrictUnload, options, false);
         SET(SetBufferManagerThreadCount, 0);
         SET(SetModelLoadThreadCount, 2);
         SET(SetModelLoadRetryCount, 0);

@@ -19,7 +19,10 @@ static const struct config_row general_rows[] = {
         { "backend: 'b'", "model configuration must specify 'name'" },
         { "name: 'm'", "unexpected platform type '' for m" },
         { "name: 'm' platform: 'odd'", "unexpected platform type 'odd' for m" },
-        { "name: 'm' platform: 'chain'", NULL },
+        { "name: 'm' platform: 'chain' "
+          "parameters { key: 'stages' value { string_value: 'a,b' } }",
+          NULL },
+        { "name: 'm' platform: 'chain'", "must specify parameter 'stages' for chain 'm'" },
         { "name: 'm' platform: 'ensemble' backend: 'b'",
           "Ensemble model 'm' must have platform type 'ensemble' and empty backend type" },
         { "name: 'm' platform: 'ensemble'",

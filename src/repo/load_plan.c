@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "repo/load_plan.h"
+
+#include "base/mem.h"
+#include "infer/model.h"
+#include "repo/model_mark.h"
+#include "repo/repo_change.h"
+#include "repo/repo_compose.h"
+
+#include <string.h>
+
+void load_plan_init(struct load_plan *p, struct repo *r, const struct repo_scan *scan) {
+        *p = (struct load_plan){ .repo = r, .scan = scan };
+}
+
+void load_plan_done(struct load_plan *p) {
+        for (size_t i = 0; i < p->n_items; i++) {
+                error_free(p->items[i]->error);
+                error_free(p->items[i]->refusal);
+                free(p->items[i]->cycle);
+                model_needs_done(&p->items[i]->needs);
+                free(p->items[i]->waits_for);
+                free(p->items[i]);
+        }
+        for (size_t i = 0; i < p->n_scans; i++) {
+                repo_scan_done(p->scans[i]);
+                free(p->scans[i]);
+        }
+        free(p->items);
+        free(p->scans);
+}
+
+static struct load_item *find_item(const struct load_plan *p, const struct model_key *key) {
+        for (size_t i = 0; i < p->n_items; i++)
+                if (model_key_compare(&p->items[i]->found->key, key) == 0)
+                        return p->items[i];
+        return NULL;
+}
+
+/* ---- what it needs --------------------------------------------------------------------------- */
+
+static const struct repo_scan *look_for(struct load_plan *p, const char *name) {
+        struct repo_scan *scan;
+
+        if (p->scan != NULL)
+                return p->scan;
+        scan = mem_zalloc(sizeof(*scan));
+        repo_scan_read_one(p->repo, name, scan);
+        p->scans = mem_realloc(p->scans, (p->n_scans + 1) * sizeof(struct repo_scan *));
+        p->scans[p->n_scans++] = scan;
+        return scan;
+}
+
+/* NULL when no repository has it, or several and none is the user's. */
+static const struct found_model *find_need(struct load_plan *p, const struct found_model *user,
+                                           const struct model_need *need) {
+        const struct repo_scan   *scan = look_for(p, need->name);
+        struct model_key          key = { .namespace = user->key.namespace, .name = need->name };
+        const struct found_model *found;
+        size_t                    n;
+
+        if (*need->namespace != '\0')
+                key.namespace = need->namespace;
+        found = repo_scan_find(scan, &key);
+        if (found != NULL || *need->namespace != '\0')
+                return found;
+        found = repo_scan_find_name(scan, need->name, &n);
+        return found != NULL && n == 1 ? found : NULL;
+}
+
+/* A configuration that came with an earlier load holds until its file is another one. */
+static struct error *read_needs(struct load_plan *p, const struct found_model *found,
+                                const char *config_json, struct model_needs *ret) {
+        AUTO_CHARS         kept = NULL;
+        struct model_mark *mark = NULL;
+        uint64_t           kept_over = 0;
+        struct repo_entry *e;
+
+        mutex_lock(&p->repo->table.lock);
+        e = repo_table_find_locked(&p->repo->table, &found->key);
+        if (config_json == NULL && e != NULL && e->sent_config != NULL) {
+                kept = mem_strdup(e->sent_config);
+                kept_over = e->sent_over;
+        }
+        mutex_unlock(&p->repo->table.lock);
+        if (kept != NULL) {
+                error_free(model_mark_read(found->directory, &mark));
+                if (mark == NULL || mark->config != kept_over)
+                        free(STEAL(kept));
+                model_mark_free(mark);
+        }
+        return model_needs_peek(&p->repo->parts, found->key.name, found->directory,
+                                config_json != NULL ? config_json : kept, ret);
+}
+
+static void wait_for(struct load_item *item, struct load_item *other) {
+        item->waits_for =
+                mem_realloc(item->waits_for, (item->n_waits + 1) * sizeof(struct load_item *));
+        item->waits_for[item->n_waits++] = other;
+}
+
+/* A walk in depth: `above` are the items whose needs are being added. The depth is bounded, as a
+ * chain of models that is deeper serves nobody; what is below fails for want of its models. */
+#define MAX_DEPTH 64
+
+struct above {
+        const struct model_key *key;
+        const struct above     *next;
+        unsigned                depth;
+};
+
+static bool is_above(const struct above *a, const struct model_key *key) {
+        for (; a != NULL; a = a->next)
+                if (model_key_compare(a->key, key) == 0)
+                        return true;
+        return false;
+}
+
+/* From the model that is needed again down to where it is. */
+static char *print_cycle(const struct above *a, const struct model_key *again) {
+        char *text = model_key_label(again);
+
+        for (; a != NULL; a = a->next) {
+                char *label = model_key_label(a->key);
+                char *longer = mem_printf("%s -> %s", label, text);
+
+                free(label);
+                free(text);
+                text = longer;
+                if (model_key_compare(a->key, again) == 0)
+                        break;
+        }
+        return text;
+}
+
+static struct load_item *add(struct load_plan *p, const struct found_model *found,
+                             const char *config_json, bool is_asked, const struct above *above);
+
+static void add_needs(struct load_plan *p, struct load_item *item, const struct above *above) {
+        const struct above here = { &item->found->key, above,
+                                    above != NULL ? above->depth + 1 : 0 };
+
+        for (size_t i = 0; i < item->needs.n; i++) {
+                const struct model_need  *need = &item->needs.items[i];
+                const struct found_model *found = find_need(p, item->found, need);
+                struct load_item         *other;
+
+                if (found == NULL || here.depth == MAX_DEPTH)
+                        continue;
+                if (is_above(&here, &found->key)) {
+                        if (item->cycle == NULL)
+                                item->cycle = print_cycle(&here, &found->key);
+                        continue;
+                }
+                other = find_item(p, &found->key);
+                if (other == NULL && !item->needs.is_strict && !found->is_duplicate &&
+                    !repo_compose_has(p->repo, &item->found->key, need))
+                        other = add(p, found, NULL, false, &here);
+                if (other != NULL)
+                        wait_for(item, other);
+        }
+}
+
+static struct load_item *add(struct load_plan *p, const struct found_model *found,
+                             const char *config_json, bool is_asked, const struct above *above) {
+        struct load_item *item = mem_zalloc(sizeof(*item));
+
+        item->plan = p;
+        item->found = found;
+        item->config_json = config_json;
+        item->is_asked = is_asked;
+        item->refusal = read_needs(p, found, config_json, &item->needs);
+        add_needs(p, item, above);
+        p->items = mem_realloc(p->items, (p->n_items + 1) * sizeof(struct load_item *));
+        p->items[p->n_items++] = item;
+        return item;
+}
+
+struct load_item *load_plan_add(struct load_plan *p, const struct found_model *found,
+                                const char *config_json, bool is_asked) {
+        struct load_item *item = find_item(p, &found->key);
+
+        if (item == NULL)
+                return add(p, found, config_json, is_asked, NULL);
+        item->is_asked = item->is_asked || is_asked;
+        return item;
+}
+
+static bool is_awaited(const struct load_item *item, const struct model_need *need) {
+        for (size_t i = 0; i < item->n_waits; i++)
+                if (strcmp(item->waits_for[i]->found->key.name, need->name) == 0)
+                        return true;
+        return false;
+}
+
+const struct model_need *load_plan_find_lacking(const struct load_plan  *p,
+                                                const struct load_item  *item,
+                                                const struct load_item **ret_user) {
+        for (size_t i = 0; i < item->needs.n; i++) {
+                const struct model_need *need = &item->needs.items[i];
+
+                if (is_awaited(item, need) || repo_compose_has(p->repo, &item->found->key, need))
+                        continue;
+                *ret_user = item;
+                return need;
+        }
+        for (size_t i = 0; i < item->n_waits; i++) {
+                const struct model_need *need =
+                        load_plan_find_lacking(p, item->waits_for[i], ret_user);
+
+                if (need != NULL)
+                        return need;
+        }
+        return NULL;
+}
+
+void load_plan_drop_needs(struct load_plan *p) {
+        for (size_t i = 0; i < p->n_items; i++)
+                if (!p->items[i]->is_asked)
+                        p->items[i]->is_dropped = true;
+}
+
+/* ---- its run --------------------------------------------------------------------------------- */
+
+/* Threads take items in order, so what this one waits for has begun already. */
+static void await_needs(struct load_item *item) {
+        struct repo *r = item->plan->repo;
+
+        MUTEX_GUARD(&r->table.lock);
+        for (size_t i = 0; i < item->n_waits; i++)
+                while (!item->waits_for[i]->is_done)
+                        cond_wait(&r->table.changed, &r->table.lock);
+}
+
+static void run(struct loader_job *job) {
+        struct load_item  *item = CONTAINER_OF(job, struct load_item, job);
+        struct repo       *r = item->plan->repo;
+        struct repo_entry *e;
+
+        await_needs(item);
+        if (!item->is_dropped)
+                item->error = item->plan->load(r, item);
+        MUTEX_GUARD(&r->table.lock);
+        e = repo_table_find_locked(&r->table, &item->found->key);
+        if (e != NULL && item->is_asked && !item->is_dropped && item->error == NULL)
+                e->is_asked = true;
+        item->is_done = true;
+        cond_broadcast(&r->table.changed);
+}
+
+/* Those that wait for nothing first: nobody waits while there is something to do. */
+void load_plan_run(struct load_plan *p) {
+        struct loader_job **jobs = mem_zalloc((p->n_items + 1) * sizeof(struct loader_job *));
+        size_t              n = 0;
+
+        for (int waits = 0; waits < 2; waits++)
+                for (size_t i = 0; i < p->n_items; i++) {
+                        if ((p->items[i]->n_waits > 0) != (waits == 1))
+                                continue;
+                        p->items[i]->job.run = run;
+                        jobs[n++] = &p->items[i]->job;
+                }
+        if (n == 1)
+                run(jobs[0]);
+        else
+                loader_pool_run_all(jobs, n, p->repo->n_load_threads);
+        free(jobs);
+}

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "repo/repo_compose.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/strbuf.h"
+#include "infer/model.h"
+#include "repo/composed_model.h"
+#include "repo/loaded_model.h"
+#include "repo/model_graph.h"
+#include "repo/model_mark.h"
+
+#include <string.h>
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* Without namespaces a label is a name. */
+static struct repo_entry *find_label_locked(struct repo *r, const char *label) {
+        struct repo_entry *e = repo_table_first_locked(&r->table, label);
+
+        if (e != NULL && e->next == NULL && strcmp(e->label, label) == 0)
+                return e;
+        for (size_t i = 0; i < r->table.n_entries; i++)
+                if (strcmp(r->table.sorted[i]->label, label) == 0)
+                        return r->table.sorted[i];
+        return NULL;
+}
+
+/* Which model a need means: the namespace that it names, else the user's own, else the only one. */
+static struct repo_entry *find_need_locked(struct repo *r, const struct model_key *user,
+                                           const struct model_need *need) {
+        struct model_key   key = { .namespace = user->namespace, .name = need->name };
+        struct repo_entry *e;
+
+        if (*need->namespace != '\0')
+                key.namespace = need->namespace;
+        e = repo_table_find_locked(&r->table, &key);
+        if (e != NULL || *need->namespace != '\0')
+                return e;
+        e = repo_table_first_locked(&r->table, need->name);
+        return e != NULL && e->next == NULL ? e : NULL;
+}
+
+static struct repo_version *find_version_locked(struct repo_entry *e, int64_t number) {
+        struct repo_version *v;
+
+        if (e == NULL)
+                return NULL;
+        v = number == -1 ? repo_entry_latest_locked(e) : repo_entry_find_version_locked(e, number);
+        return v != NULL && repo_version_is_found(v) ? v : NULL;
+}
+
+struct model *repo_compose_find_step(void *owner, const struct model_key *user,
+                                     const struct model_need *need) {
+        struct repo         *r = owner;
+        struct repo_version *v;
+
+        MUTEX_GUARD(&r->table.lock);
+        v = find_version_locked(find_need_locked(r, user, need), need->version);
+        if (v == NULL)
+                return NULL;
+        model_ref(v->model);
+        return v->model;
+}
+
+bool repo_compose_has(struct repo *r, const struct model_key *user, const struct model_need *need) {
+        MUTEX_GUARD(&r->table.lock);
+        return find_version_locked(find_need_locked(r, user, need), need->version) != NULL;
+}
+
+/* ---- what a model needs ---------------------------------------------------------------------- */
+
+static void set_needs_locked(struct repo *r, const struct repo_entry *e,
+                             const struct model_needs *needs) {
+        const struct model_key key = repo_entry_key(e);
+        const char           **names;
+
+        if (needs->n == 0) {
+                model_graph_remove(r->graph, e->label);
+                return;
+        }
+        names = mem_alloc(needs->n * sizeof(const char *));
+        for (size_t i = 0; i < needs->n; i++) {
+                const struct repo_entry *other = find_need_locked(r, &key, &needs->items[i]);
+
+                names[i] = other != NULL ? other->label : needs->items[i].name;
+        }
+        model_graph_set(r->graph, e->label, names, needs->n);
+        free(names);
+}
+
+static const struct model_needs *needs_of(const struct repo_version *v) {
+        static const struct model_needs none = { .kind = NEEDS_NOTHING };
+        const struct composed_model    *c;
+
+        c = v != NULL && v->model != NULL ? loaded_model_of(v->model)->composed : NULL;
+        return c != NULL ? &c->needs : &none;
+}
+
+/* The last one: versions of a model rarely differ in this. */
+static const struct model_needs *serving_needs_locked(const struct repo_entry *e) {
+        for (size_t i = e->n_versions; i > 0; i--)
+                if (e->versions[i - 1].state == VERSION_READY)
+                        return needs_of(&e->versions[i - 1]);
+        return needs_of(NULL);
+}
+
+static bool serves_locked(const struct repo_entry *e) {
+        for (size_t i = 0; i < e->n_versions; i++)
+                if (e->versions[i].state == VERSION_READY)
+                        return true;
+        return false;
+}
+
+/* What failed needs these models still: once they are there, a poll tries again. */
+void repo_compose_restore(struct repo *r, struct repo_entry *e) {
+        MUTEX_GUARD(&r->table.lock);
+        if (serves_locked(e))
+                set_needs_locked(r, e, serving_needs_locked(e));
+}
+
+void repo_compose_forget_locked(struct repo *r, struct repo_entry *e) {
+        model_graph_remove(r->graph, e->label);
+}
+
+static struct error *check_cycle_locked(struct repo *r, const struct repo_entry *e,
+                                        enum needs_kind kind) {
+        static const char  prefix[] = "circular dependency between ensembles: ";
+        const char        *label = e->label;
+        struct model_order order;
+        struct error      *err = model_graph_order(r->graph, &label, 1, &order);
+        struct error      *of_chain;
+
+        if (err == NULL)
+                model_order_done(&order);
+        if (err == NULL || kind == NEEDS_STEPS ||
+            strncmp(err->message, prefix, strlen(prefix)) != 0)
+                return err;
+        of_chain = error_new(ERR_INVALID_ARG, "chain of model '%s' is circular: %s", e->name,
+                             err->message + strlen(prefix));
+        error_free(err);
+        return of_chain;
+}
+
+/* "<Code>: <text>" of the version that failed; borrowed, NULL when none did. */
+static const char *find_reason(const struct repo_entry *e) {
+        for (size_t i = e->n_versions; i > 0; i--)
+                if (e->versions[i - 1].state == VERSION_UNAVAILABLE &&
+                    !repo_version_was_unloaded(&e->versions[i - 1]))
+                        return e->versions[i - 1].reason;
+        return NULL;
+}
+
+static struct error *step_missing(const struct repo_entry *e, const struct repo_entry *step,
+                                  int64_t version) {
+        const char *reason = find_reason(step);
+
+        if (version != -1)
+                return error_new(ERR_INVALID_ARG,
+                                 "ensemble '%s' depends on '%s' whose required version %lld is not "
+                                 "loaded",
+                                 e->label, step->label, (long long)version);
+        if (reason == NULL)
+                return error_new(ERR_INVALID_ARG,
+                                 "ensemble '%s' depends on '%s' which has no loaded version.",
+                                 e->label, step->label);
+        return error_new(ERR_INVALID_ARG,
+                         "ensemble '%s' depends on '%s' which has no loaded version. Model '%s' "
+                         "loading failed with error: %s",
+                         e->label, step->label, step->label, reason);
+}
+
+static struct error *stage_missing(const struct repo_entry *e, const struct model_needs *needs,
+                                   const struct model_need *need, const struct repo_entry *stage) {
+        const char *what = needs->kind == NEEDS_NEXT ? "next model" : "stage";
+        const char *reason = stage != NULL ? find_reason(stage) : NULL;
+
+        if (reason != NULL)
+                return error_new(ERR_INVALID_ARG, "%s '%s' of model '%s' is not ready: %s", what,
+                                 need->name, e->label, reason);
+        if (needs->is_strict)
+                return error_new(ERR_INVALID_ARG,
+                                 "%s '%s' of model '%s' is not loaded, and chain_autoload is false",
+                                 what, need->name, e->label);
+        if (need->version != -1)
+                return error_new(ERR_INVALID_ARG,
+                                 "%s '%s' of model '%s' has no version %lld loaded", what,
+                                 need->name, e->label, (long long)need->version);
+        return error_new(ERR_INVALID_ARG,
+                         "%s '%s' of model '%s' is neither loaded nor in a model repository", what,
+                         need->name, e->label);
+}
+
+static void add_unknown(struct strbuf *unknown, const char *name) {
+        strbuf_printf(unknown, "%s%s", unknown->len > 0 ? ", " : "", name);
+}
+
+static struct error *check_there_locked(struct repo *r, const struct repo_entry *e,
+                                        const struct model_needs *needs) {
+        const struct model_key key = repo_entry_key(e);
+        AUTO_STRBUF            unknown = { 0 };
+        struct error          *err = NULL;
+
+        strbuf_init(&unknown, 0);
+        for (size_t i = 0; i < needs->n && err == NULL; i++) {
+                const struct model_need *need = &needs->items[i];
+                struct repo_entry       *other = find_need_locked(r, &key, need);
+
+                if (find_version_locked(other, need->version) != NULL)
+                        continue;
+                if (needs->kind != NEEDS_STEPS)
+                        err = stage_missing(e, needs, need, other);
+                else if (other == NULL || (other->n_versions == 0 && !other->is_versionless))
+                        add_unknown(&unknown, need->name);
+                else
+                        err = step_missing(e, other, need->version);
+        }
+        if (unknown.len > 0 && err == NULL)
+                err = error_new(ERR_INVALID_ARG,
+                                "ensemble %s contains models that are not available or ambiguous: "
+                                "%s",
+                                e->label, strbuf_cstr(&unknown));
+        return err;
+}
+
+static struct error *register_locked(struct repo *r, struct repo_entry *e,
+                                     const struct model_needs *needs) {
+        set_needs_locked(r, e, needs);
+        TRY(check_cycle_locked(r, e, needs->kind));
+        return check_there_locked(r, e, needs);
+}
+
+struct error *repo_compose_register(struct repo *r, struct repo_entry *e,
+                                    const struct model_needs *needs) {
+        struct error *why, *err;
+
+        mutex_lock(&r->table.lock);
+        why = register_locked(r, e, needs);
+        mutex_unlock(&r->table.lock);
+        if (why == NULL)
+                return NULL;
+        log_error("%s", why->message);
+        err = error_new(ERR_INVALID_ARG, "load failed for model '%s': %s\n", e->label,
+                        why->message);
+        error_free(why);
+        return err;
+}
+
+/* ---- binding --------------------------------------------------------------------------------- */
+
+/* The labels that depend on this one, and itself: each after those that it needs. */
+static void list_bottom_up_locked(struct repo *r, const char *label, struct label_list *ret) {
+        struct model_order order;
+
+        model_graph_dependents(r->graph, label, &order);
+        *ret = (struct label_list){ .items = mem_alloc((order.n + 1) * sizeof(char *)) };
+        ret->items[ret->n++] = mem_strdup(label);
+        for (size_t i = order.n; i > 0; i--)
+                ret->items[ret->n++] = mem_strdup(order.names[i - 1]);
+        model_order_done(&order);
+}
+
+void label_list_done(struct label_list *l) {
+        for (size_t i = 0; i < l->n; i++)
+                free(l->items[i]);
+        free(l->items);
+        *l = (struct label_list){ 0 };
+}
+
+static void mark_locked(struct repo_entry *e, const struct model *model,
+                        const struct composed_block *b) {
+        struct repo_block block = {
+                .why = b->why,
+                .is_hidden =
+                        loaded_model_of((struct model *)(uintptr_t)model)->composed->needs.kind ==
+                        NEEDS_STEPS,
+                .is_fault = b->is_fault,
+        };
+
+        for (size_t i = 0; i < e->n_versions; i++)
+                if (e->versions[i].model == model)
+                        repo_version_block_locked(&e->versions[i], b->why != NULL ? &block : NULL);
+}
+
+static void bind(struct repo *r, const char *label, struct model *model) {
+        struct composed_model *c = loaded_model_of(model)->composed;
+        struct composed_block  block;
+        struct repo_entry     *e;
+
+        composed_model_bind(c, &block);
+        mutex_lock(&r->table.lock);
+        e = find_label_locked(r, label);
+        if (e != NULL)
+                mark_locked(e, model, &block);
+        mutex_unlock(&r->table.lock);
+        if (block.is_fault)
+                log_error("model '%s' is not ready: %s", label, block.why);
+        free(block.why);
+}
+
+/* References to its versions that need others; owned array. */
+static struct model **list_composed(struct repo *r, const char *label, size_t *ret_n) {
+        const struct repo_entry *e;
+        struct model           **models;
+        size_t                   n = 0;
+
+        MUTEX_GUARD(&r->table.lock);
+        e = find_label_locked(r, label);
+        models = mem_alloc(((e != NULL ? e->n_versions : 0) + 1) * sizeof(struct model *));
+        for (size_t i = 0; e != NULL && i < e->n_versions; i++) {
+                struct model *m = e->versions[i].model;
+
+                if (m == NULL || loaded_model_of(m)->composed == NULL)
+                        continue;
+                model_ref(m);
+                models[n++] = m;
+        }
+        *ret_n = n;
+        return models;
+}
+
+static void rebind_label(struct repo *r, const char *label) {
+        size_t         n;
+        struct model **models = list_composed(r, label, &n);
+
+        for (size_t i = 0; i < n; i++) {
+                bind(r, label, models[i]);
+                model_unref(models[i]);
+        }
+        free(models);
+}
+
+/* What failed because of a model that is there now is tried again by the next poll. */
+static void retry_locked(struct repo *r, const struct label_list *labels) {
+        for (size_t i = 1; i < labels->n; i++) {
+                struct repo_entry *e = find_label_locked(r, labels->items[i]);
+
+                if (e == NULL || serves_locked(e))
+                        continue;
+                model_mark_free(e->tried);
+                e->tried = NULL;
+        }
+}
+
+void repo_compose_rebind(struct repo *r, const struct repo_entry *e) {
+        struct label_list labels;
+
+        mutex_lock(&r->table.lock);
+        list_bottom_up_locked(r, e->label, &labels);
+        retry_locked(r, &labels);
+        mutex_unlock(&r->table.lock);
+        mutex_lock(&r->binding);
+        for (size_t i = 0; i < labels.n; i++)
+                rebind_label(r, labels.items[i]);
+        mutex_unlock(&r->binding);
+        label_list_done(&labels);
+}
+
+/* ---- unloading ------------------------------------------------------------------------------- */
+
+static bool is_next_of_locked(struct repo *r, const char *user, const char *name) {
+        const struct repo_entry *e = find_label_locked(r, user);
+
+        for (size_t i = 0; e != NULL && i < e->n_versions; i++) {
+                const struct model_needs *needs = needs_of(&e->versions[i]);
+
+                if (e->versions[i].state != VERSION_READY || needs->kind == NEEDS_STEPS)
+                        continue;
+                for (size_t k = 0; k < needs->n; k++)
+                        if (strcmp(needs->items[k].name, name) == 0)
+                                return true;
+        }
+        return false;
+}
+
+struct error *repo_compose_check_unload(struct repo *r, const char *name) {
+        struct model_order order;
+        struct error      *err = NULL;
+
+        if (!r->is_strict_unload)
+                return NULL;
+        MUTEX_GUARD(&r->table.lock);
+        for (const struct repo_entry *e = repo_table_first_locked(&r->table, name); e != NULL;
+             e = e->next) {
+                model_graph_dependents(r->graph, e->label, &order);
+                for (size_t i = 0; i < order.n && err == NULL; i++)
+                        if (is_next_of_locked(r, order.names[i], name))
+                                err = error_new(ERR_INVALID_ARG, "model '%s' is the next of '%s'",
+                                                name, order.names[i]);
+                model_order_done(&order);
+        }
+        return err;
+}
+
+void repo_compose_list_needs(struct repo *r, const struct model_key *key, struct label_list *ret) {
+        AUTO_CHARS         label = model_key_label(key);
+        const char        *start = label;
+        struct model_order order = { 0 };
+
+        *ret = (struct label_list){ 0 };
+        MUTEX_GUARD(&r->table.lock);
+        error_free(model_graph_order(r->graph, &start, 1, &order)); /* no cycle was registered */
+        ret->items = mem_alloc((order.n + 1) * sizeof(char *));
+        for (size_t i = order.n; i > 1; i--) /* the last one is the model itself */
+                ret->items[ret->n++] = mem_strdup(order.names[i - 2]);
+        model_order_done(&order);
+}
+
+/* Its key, owned by the caller; false when it stays. */
+static bool take_unused(struct repo *r, const char *label, struct model_key *ret) {
+        const struct repo_entry *e;
+        struct model_order       users;
+        bool                     is_used = false;
+
+        MUTEX_GUARD(&r->table.lock);
+        e = find_label_locked(r, label);
+        if (e == NULL || e->is_asked || !serves_locked(e))
+                return false;
+        model_graph_dependents(r->graph, label, &users);
+        for (size_t i = 0; i < users.n && !is_used; i++) {
+                const struct repo_entry *user = find_label_locked(r, users.names[i]);
+
+                is_used = user != NULL && (serves_locked(user) || user->is_busy);
+        }
+        model_order_done(&users);
+        if (is_used)
+                return false;
+        *ret = (struct model_key){ mem_strdup(e->namespace), mem_strdup(e->name) };
+        return true;
+}
+
+void repo_compose_unload_unused(struct repo *r, const struct label_list *labels) {
+        for (size_t i = 0; i < labels->n; i++) {
+                struct model_key key;
+
+                if (!take_unused(r, labels->items[i], &key))
+                        continue;
+                error_free(repo_unload_one(r, &key)); /* stopping: all is unloaded */
+                free((char *)(uintptr_t)key.namespace);
+                free((char *)(uintptr_t)key.name);
+        }
+}

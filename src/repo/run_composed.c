@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "repo/run_composed.h"
+
+#include "base/mem.h"
+#include "config/config_edit.h"
+#include "config/model_io.h"
+#include "infer/model.h"
+#include "repo/composed_model.h"
+#include "repo/loaded_model.h"
+#include "repo/model_runner.h"
+#include "sched/chain.h"
+
+/* ---- ensembles ------------------------------------------------------------------------------- */
+
+struct error *composed_plan_ensemble(struct loaded_model *l, struct step_models *s) {
+        (void)s;
+        return error_new(ERR_UNSUPPORTED, "model '%s': ensemble_scheduling is not supported yet",
+                         l->name);
+}
+
+/* ---- chains ---------------------------------------------------------------------------------- */
+
+static bool has_tensors(const Inference__ModelConfig *pb) {
+        return pb->n_input > 0 || pb->n_output > 0;
+}
+
+/* What clients see of the first stage goes in, what they see of the last one comes out. */
+static struct error *derive_tensors(struct loaded_model *l, const struct chain_plan *plan) {
+        Inference__ModelConfig *to = l->model.config->pb;
+        struct model           *first = chain_plan_stage(plan, 0);
+        struct model           *last = chain_plan_stage(plan, chain_plan_count(plan) - 1);
+        Inference__ModelConfig *in = config_edit_copy(l->model.config, first->config->pb);
+        Inference__ModelConfig *out = config_edit_copy(l->model.config, last->config->pb);
+
+        if (in == NULL || out == NULL)
+                return config_edit_full();
+        to->input = in->input;
+        to->n_input = in->n_input;
+        to->output = out->output;
+        to->n_output = out->n_output;
+        for (size_t i = 0; i < to->n_input; i++)
+                to->input[i]->reshape = NULL;
+        for (size_t i = 0; i < to->n_output; i++)
+                to->output[i]->reshape = NULL;
+        if (to->max_batch_size == 0)
+                to->max_batch_size = (int32_t)chain_plan_max_batch(plan);
+        return NULL;
+}
+
+static struct error *differs(const struct loaded_model *l, const char *what, const char *tensor,
+                             const struct model *stage) {
+        return error_new(ERR_INVALID_ARG, "%s '%s' of chain '%s' is not that of its stage '%s'",
+                         what, tensor, l->name, stage->name);
+}
+
+static bool is_same_tensor(enum data_type type, const int64_t *dims, size_t n_dims,
+                           const struct model_io *t) {
+        if (t == NULL || t->type != type || t->n_dims != n_dims)
+                return false;
+        for (size_t i = 0; i < n_dims; i++)
+                if (dims[i] != t->dims[i] && dims[i] >= 0 && t->dims[i] >= 0)
+                        return false;
+        return true;
+}
+
+static enum data_type type_of(Inference__DataType type) {
+        return (enum data_type)type;
+}
+
+static struct error *check_tensors(const struct loaded_model *l, const struct chain_plan *plan) {
+        const Inference__ModelConfig *pb = l->model.config->pb;
+        const struct model           *first = chain_plan_stage(plan, 0);
+        const struct model           *last = chain_plan_stage(plan, chain_plan_count(plan) - 1);
+
+        for (size_t i = 0; i < pb->n_input; i++) {
+                const Inference__ModelInput *in = pb->input[i];
+
+                if (!is_same_tensor(type_of(in->data_type), in->dims, in->n_dims,
+                                    model_io_find_input(first->io, str_of(in->name), 0)))
+                        return error_at(differs(l, "input", in->name, first), "input[%zu]", i);
+        }
+        for (size_t i = 0; i < pb->n_output; i++) {
+                const Inference__ModelOutput *out = pb->output[i];
+
+                if (!is_same_tensor(type_of(out->data_type), out->dims, out->n_dims,
+                                    model_io_find_output(last->io, str_of(out->name), 0)))
+                        return error_at(differs(l, "output", out->name, last), "output[%zu]", i);
+        }
+        if ((pb->max_batch_size > 0) != (first->io->max_batch_size > 0))
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "chain '%s' must have batches if, and only if, its first "
+                                          "stage '%s' has",
+                                          l->name, first->name),
+                                "max_batch_size");
+        return NULL;
+}
+
+static struct error *set_decoupled(struct loaded_model *l) {
+        struct model_config               *config = l->model.config;
+        Inference__ModelTransactionPolicy *policy;
+
+        policy = config_edit_new(config, &inference__model_transaction_policy__descriptor);
+        if (policy == NULL)
+                return config_edit_full();
+        policy->decoupled = true;
+        config->pb->model_transaction_policy = policy;
+        return NULL;
+}
+
+static struct error *open_chain(struct loaded_model *l, const struct chain_plan *plan) {
+        if (has_tensors(l->model.config->pb))
+                TRY(check_tensors(l, plan));
+        else
+                TRY(derive_tensors(l, plan));
+        if (chain_plan_stage(plan, chain_plan_count(plan) - 1)->is_decoupled)
+                TRY(set_decoupled(l));
+        return NULL;
+}
+
+/* ---- the runner ------------------------------------------------------------------------------ */
+
+static struct error *open(struct loaded_model *l) {
+        struct composed_block block;
+        struct step_models   *s;
+        struct error         *err = NULL;
+
+        composed_model_bind(l->composed, &block);
+        TRY(composed_block_error(&block));
+        s = composed_model_get(l->composed);
+        if (s != NULL && l->composed->needs.kind == NEEDS_STAGES)
+                err = open_chain(l, s->plan);
+        step_models_unref(s);
+        return err;
+}
+
+static struct error *normalize(struct loaded_model *l, struct model_config *config) {
+        (void)l;
+        (void)config;
+        return NULL;
+}
+
+static struct error *make(struct loaded_model *l) {
+        l->model.scheduler = chain_new(&(struct chain_options){
+                .model = &l->model,
+                .holder = &l->composed->holder,
+                .metrics = l->composed->metrics,
+                .may_end = l->composed->line.may_end,
+        });
+        return NULL;
+}
+
+/* It has no instances that could change. */
+static struct error *update(struct loaded_model *l, const struct model_config *config,
+                            struct model_update **ret) {
+        (void)l;
+        (void)config;
+        *ret = NULL;
+        return NULL;
+}
+
+static bool is_ready(struct loaded_model *l) {
+        (void)l;
+        return true; /* of its own; model_is_ready() asks its steps */
+}
+
+static void free_nothing(struct loaded_model *l) {
+        (void)l;
+}
+
+const struct model_runner_ops run_composed = {
+        .open = open,
+        .normalize = normalize,
+        .make = make,
+        .update = update,
+        .is_ready = is_ready,
+        .free = free_nothing,
+};

@@ -1,0 +1,670 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "sched/chain.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "infer/inner_request.h"
+#include "infer/model.h"
+#include "infer/request.h"
+#include "infer/request_check.h"
+#include "infer/response.h"
+#include "infer/scheduler.h"
+#include "infer/submitter.h"
+#include "infer/trace.h"
+#include "sched/chain_metrics.h"
+#include "sched/chain_plan.h"
+#include "sched/step_models.h"
+
+#include <string.h>
+
+struct chain {
+        struct scheduler     base;
+        struct chain_options options;
+        _Atomic bool         is_draining;
+};
+
+/* One request's way through the chain; in the request's arena. */
+struct chain_run {
+        struct continuation             base;
+        struct chain                   *chain;
+        struct request                 *outer;
+        struct step_models             *models;    /* ref */
+        const struct chain_plan        *plan;      /* borrowed: the snapshot */
+        uint32_t                        at;        /* the stage that is under way */
+        _Atomic uint32_t                n_holders; /* the run itself, and who is cancelling it */
+        _Atomic(struct inner_request *) inner;     /* of the stage under way, or the last one */
+        struct request                 *ended;  /* owned list of inner requests that have ended */
+        struct response                *input;  /* owned; of the stage before */
+        struct response                *output; /* owned; of this stage */
+        struct error                   *error;  /* owned; the first one */
+        bool                            has_answered; /* FINAL was sent */
+        uint64_t                        deadline_ns;
+        uint64_t                        ended_ns; /* of the last stage that ended */
+        struct chain_run               *next;     /* in a hand-off */
+};
+
+static struct chain *self_of(struct scheduler *s) {
+        return CONTAINER_OF(s, struct chain, base);
+}
+
+/* For the model itself, not for the chain that begins with it. */
+static bool is_own(const struct chain *c, const struct request *req) {
+        return c->options.own != NULL && !request_runs_chain(req);
+}
+
+static const char *chain_name(const struct chain_run *run) {
+        return run->chain->options.model->name;
+}
+
+/* Takes `why`. What was cancelled has nothing to explain. */
+static struct error *at_stage(const struct chain_run *run, struct error *why) {
+        if (why->code == ERR_CANCELLED)
+                return why;
+        return error_prefix(why, "in chain '%s' stage '%s' (%u/%u): ", chain_name(run),
+                            run->plan->stages[run->at].model->name, run->at + 1, run->plan->n);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void count_end(struct chain_run *run) {
+        struct chain *c = run->chain;
+        uint64_t      start_ns = run->outer->times.request_start_ns;
+        uint64_t      now_ns = clock_now_ns();
+
+        if (run->error != NULL)
+                chain_metrics_fail(c->options.metrics, run->plan->stages[run->at].failure,
+                                   now_ns - start_ns);
+        else
+                chain_metrics_success(c->options.metrics, now_ns - start_ns);
+        if (c->options.own != NULL)
+                return; /* the first stage counts in the model's own statistics */
+        if (run->error != NULL) {
+                model_stats_failure(c->options.model->stats,
+                                    run->error->code == ERR_CANCELLED ? FAILURE_CANCELED
+                                                                      : FAILURE_BACKEND,
+                                    now_ns - start_ns);
+                return;
+        }
+
+        const struct request_times t = { start_ns, start_ns, start_ns, start_ns,
+                                         now_ns,   now_ns,   now_ns };
+
+        model_stats_success(c->options.model->stats, &t, MAX(run->outer->batch_size, 1));
+        model_stats_execution(c->options.model->stats, MAX(run->outer->batch_size, 1), &t);
+}
+
+static void send_failure(struct chain_run *run) {
+        struct response *response;
+        struct error    *err = response_new(run->outer, &response);
+
+        if (err == NULL)
+                err = response_send(response, RESPONSE_FINAL, run->error);
+        else
+                error_free(request_send_flags(run->outer, RESPONSE_FINAL));
+        error_free(err);
+}
+
+/* Nobody cancels it any more. */
+static void release(struct chain_run *run) {
+        struct request     *outer = run->outer;
+        struct step_models *models = run->models;
+
+        for (struct request *req = run->ended, *next; req != NULL; req = next) {
+                next = req->queued.next;
+                request_free(req);
+        }
+        error_free(run->error);
+        request_release(outer, REQUEST_RELEASE_ALL); /* the run is gone */
+        step_models_unref(models);
+}
+
+static void unhold(struct chain_run *run) {
+        if (atomic_fetch_sub(&run->n_holders, 1) == 1)
+                release(run);
+}
+
+static void end_run(struct chain_run *run) {
+        count_end(run);
+        response_free(run->input);
+        response_free(run->output);
+        run->input = run->output = NULL;
+        if (!run->has_answered)
+                send_failure(run);
+        unhold(run);
+}
+
+/* Takes `why`. */
+static void fail(struct chain_run *run, struct error *why) {
+        if (run->error == NULL)
+                run->error = at_stage(run, why);
+        else
+                error_free(why);
+        end_run(run);
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+static struct error *copy_output(const struct response_output *from, struct response *to) {
+        const char             *name = arena_try_str(&to->arena, str_of(from->name));
+        enum memory_type        type = MEMORY_CPU;
+        int64_t                 id = 0;
+        struct response_output *o;
+        int64_t                *shape;
+        void                   *bytes;
+
+        TRY(response_add_seen_output(to, name, from->type, from->n_dims, &o, &shape));
+        memcpy(shape, from->shape, from->n_dims * sizeof(*shape));
+        TRY(response_output_buffer(o, from->byte_size, &type, &id, &bytes));
+        if (type != MEMORY_CPU && type != MEMORY_CPU_PINNED)
+                return error_new(ERR_UNSUPPORTED, "output '%s' is wanted in the memory of a GPU",
+                                 from->name);
+        if (from->byte_size > 0)
+                memcpy(bytes, from->base, from->byte_size);
+        return NULL;
+}
+
+static struct error *copy_response(const struct response *from, struct response *to) {
+        for (const struct response_output *o = from->first_output; o != NULL; o = o->next)
+                TRY(copy_output(o, to));
+        for (const struct parameter *p = from->parameters.first; p != NULL; p = p->next)
+                TRY(response_add_parameter(to, p));
+        return NULL;
+}
+
+/* One response of the last stage, which stays the caller's; NULL: flags alone. */
+static void answer(struct chain_run *run, struct response *from, uint32_t flags) {
+        struct response *to;
+        struct error    *err = NULL;
+
+        if (from == NULL) {
+                error_free(request_send_flags(run->outer, flags));
+                run->has_answered = (flags & RESPONSE_FINAL) != 0;
+                return;
+        }
+        err = response_new(run->outer, &to);
+        if (err == NULL) {
+                err = from->error != NULL ? error_copy(from->error) : copy_response(from, to);
+                if (err != NULL)
+                        err = at_stage(run, err);
+                error_free(response_send(to, flags, err));
+                run->has_answered = (flags & RESPONSE_FINAL) != 0;
+        }
+        if (run->error == NULL)
+                run->error = err;
+        else
+                error_free(err);
+}
+
+/* ---- one stage ------------------------------------------------------------------------------- */
+
+static bool is_last(const struct chain_run *run) {
+        return run->at + 1 == run->plan->n;
+}
+
+static void on_response(struct inner_request *r, struct response *response, uint32_t flags) {
+        struct chain_run *run = r->owner;
+
+        if (is_last(run)) {
+                answer(run, response, flags);
+                response_free(response);
+                return;
+        }
+        if (response != NULL && run->output == NULL && run->error == NULL) {
+                run->output = response;
+                if (response->error != NULL)
+                        run->error = at_stage(run, error_copy(response->error));
+                return;
+        }
+        if (response != NULL && run->error == NULL)
+                run->error = at_stage(run, error_new_text(ERR_INTERNAL, "more than one response"));
+        response_free(response);
+}
+
+static bool asks_to_end(const struct response *r) {
+        const struct parameter *p = parameter_list_find(&r->parameters, "chain_end");
+
+        return p != NULL && p->type == PARAMETER_BOOL && p->boolean;
+}
+
+static void hand_on(struct chain_run *run);
+
+static void on_end(struct inner_request *r) {
+        struct chain_run *run = r->owner;
+
+        r->request->queued.next = run->ended;
+        run->ended = r->request;
+        response_free(STEAL(run->input));
+        if (is_last(run) || run->error != NULL) {
+                end_run(run);
+        } else if (run->output == NULL) {
+                fail(run, error_new_text(ERR_INTERNAL, "no response"));
+        } else if (run->chain->options.may_end && asks_to_end(run->output)) {
+                answer(run, run->output, RESPONSE_FINAL);
+                end_run(run);
+        } else {
+                run->input = STEAL(run->output);
+                run->ended_ns = clock_now_ns();
+                hand_on(run);
+        }
+}
+
+/* The inputs of the first stage are the request's, where they lie. */
+static struct error *take_outer_inputs(const struct chain_run *run, struct request *req) {
+        for (const struct request_input *in = run->outer->first_input; in != NULL; in = in->next) {
+                TRY(request_add_input(req, in->name, in->type, in->given_shape, in->n_given_dims));
+                for (const struct input_chunk *c = in->first_chunk; c != NULL; c = c->next)
+                        TRY(request_append_bytes(req, in->name, c->base, &c->attributes,
+                                                 c->host_policy));
+        }
+        return NULL;
+}
+
+/* *ret_dims has room for one more than the output has. */
+static struct error *bridge(const struct response_output *o, enum chain_bridge how,
+                            int64_t *ret_dims, uint32_t *ret_n) {
+        const int64_t *from = o->shape;
+        uint32_t       n = o->n_dims;
+
+        *ret_n = n;
+        if (how == CHAIN_DROP_ONE) {
+                if (n == 0 || from[0] != 1)
+                        return error_new(
+                                ERR_INVALID_ARG,
+                                "output '%s' has a batch of %lld, and the next stage takes "
+                                "no batches",
+                                o->name, n > 0 ? (long long)from[0] : 0);
+                memcpy(ret_dims, from + 1, (n - 1) * sizeof(*ret_dims));
+                *ret_n = n - 1;
+        } else if (how == CHAIN_ADD_ONE) {
+                ret_dims[0] = 1;
+                memcpy(ret_dims + 1, from, n * sizeof(*ret_dims));
+                *ret_n = n + 1;
+        } else {
+                memcpy(ret_dims, from, n * sizeof(*ret_dims));
+        }
+        return NULL;
+}
+
+/* The outputs of the stage before are the inputs, where they lie. */
+static struct error *take_outputs(const struct chain_run *run, struct request *req) {
+        const struct planned_stage *before = &run->plan->stages[run->at - 1];
+        const struct model_io_set  *io = req->model->io;
+        int64_t                     dims[REQUEST_MAX_DIMS + 1];
+        uint32_t                    n_dims;
+
+        for (uint32_t i = 0; i < before->edge->n_inputs; i++) {
+                const struct chain_link      *link = &before->edge->inputs[i];
+                const struct response_output *o;
+                const char                   *name = io->inputs[i].name;
+
+                if (!link->is_linked)
+                        continue;
+                o = response_find_output(run->input, before->model->io->outputs[link->output].name);
+                if (o == NULL)
+                        return error_new(ERR_INTERNAL, "the stage before has not given output '%s'",
+                                         before->model->io->outputs[link->output].name);
+                TRY(bridge(o, link->bridge, dims, &n_dims));
+                TRY(request_add_input(req, name, o->type, dims, n_dims));
+                if (o->byte_size > 0)
+                        TRY(request_append_bytes(req, name, o->base, &o->attributes, NULL));
+        }
+        return NULL;
+}
+
+static struct error *ask_for_outputs(const struct chain_run *run, struct request *req) {
+        const struct planned_stage *s = &run->plan->stages[run->at];
+
+        if (is_last(run)) {
+                for (const struct requested_output *o = run->outer->first_output; o != NULL;
+                     o = o->next)
+                        TRY(request_add_output(req, o->name));
+                return NULL;
+        }
+        /* What ends the chain early is the whole answer. */
+        for (uint32_t i = 0; i < s->n_outputs && !run->chain->options.may_end; i++)
+                TRY(request_add_output(req, s->outputs[i]));
+        return NULL;
+}
+
+/* What holds for the whole request holds for each stage. */
+static struct error *take_properties(const struct chain_run *run, struct request *req) {
+        const struct request *outer = run->outer;
+
+        req->priority = outer->priority;
+        if (run->deadline_ns != CLOCK_NEVER) {
+                uint64_t now_ns = clock_now_ns();
+
+                if (now_ns >= run->deadline_ns)
+                        return error_new_text(ERR_UNAVAILABLE, "Request timeout expired");
+                req->timeout_us = (run->deadline_ns - now_ns + NS_PER_US - 1) / NS_PER_US;
+        }
+        if (req->model->config->pb->scheduling_choice_case ==
+            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING) {
+                req->flags = outer->flags;
+                if (outer->correlation.text != NULL)
+                        TRY(request_set_correlation_text(req, outer->correlation.text));
+                else
+                        req->correlation.number = outer->correlation.number;
+        }
+        for (const struct parameter *p = outer->parameters.first; p != NULL; p = p->next)
+                TRY(request_add_parameter(req, p));
+        return *outer->id != '\0' ? request_set_id(req, outer->id) : NULL;
+}
+
+static struct error *trace_stage(const struct chain_run *run, struct request *req) {
+        struct trace *child;
+        struct error *err;
+
+        if (LIKELY(run->outer->trace == NULL))
+                return NULL;
+        child = trace_spawn(run->outer->trace);
+        if (child == NULL)
+                return error_new(ERR_UNAVAILABLE, "out of memory for a trace");
+        err = trace_begin(child, req);
+        if (err != NULL)
+                error_free(trace_free(child));
+        return err;
+}
+
+static struct error *fill_in(struct chain_run *run, struct inner_request *r) {
+        struct request *req = r->request;
+
+        req->steps = run->at > 0 || run->chain->options.own == NULL
+                             ? run->models->nested[run->at - (run->chain->options.own != NULL)]
+                             : NULL;
+        TRY(take_properties(run, req));
+        TRY(run->at == 0 ? take_outer_inputs(run, req) : take_outputs(run, req));
+        TRY(ask_for_outputs(run, req));
+        return trace_stage(run, req);
+}
+
+/* The inner request of the stage, ready to be submitted; NULL when the run has ended. */
+static struct inner_request *make_stage(struct chain_run *run) {
+        static const struct inner_request_ops ops = { .on_response = on_response,
+                                                      .on_end = on_end };
+        struct model                         *model = run->plan->stages[run->at].model;
+        struct inner_request                 *r;
+        struct error                         *err;
+
+        if (request_is_cancelled(run->outer)) {
+                fail(run, error_new_text(ERR_CANCELLED, ""));
+                return NULL;
+        }
+        r = inner_request_new(model, &ops, run);
+        err = r != NULL ? fill_in(run, r) : error_new(ERR_UNAVAILABLE, "out of memory");
+        if (err != NULL) {
+                inner_request_free(r);
+                fail(run, err);
+                return NULL;
+        }
+        /* Sequentially consistent, as the flag of the cancellation: one of the two sees the other. */
+        atomic_store(&run->inner, r);
+        if (request_is_cancelled(run->outer))
+                request_cancel(r->request);
+        return r;
+}
+
+/* It was not submitted. */
+static void refuse_stage(struct chain_run *run, struct inner_request *r, struct error *why) {
+        if (r->request->trace != NULL)
+                trace_refuse(r->request);
+        r->request->queued.next = run->ended;
+        run->ended = r->request; /* who is cancelling may look at it */
+        fail(run, why);
+}
+
+static void submit_stage(struct chain_run *run) {
+        struct inner_request *r = make_stage(run);
+        struct error         *err;
+
+        if (r == NULL)
+                return;
+        err = inner_request_submit(r);
+        if (err != NULL)
+                refuse_stage(run, r, err);
+}
+
+/* ---- from stage to stage --------------------------------------------------------------------- */
+
+/* What one execution ends on this thread goes to the next stages together. */
+static _Thread_local struct {
+        struct chain_run *first;
+        struct chain_run *last;
+} handed;
+
+#define MAX_GROUP 64 /* larger ones go in pieces */
+
+static void count_handed(const struct chain_run *run) {
+        chain_metrics_handed(run->plan->stages[run->at - 1].handoff,
+                             clock_now_ns() - run->ended_ns);
+}
+
+/* Those of one model that follow each other, as one. Returns the first that does not belong to it. */
+static struct chain_run *submit_group(struct chain_run *first) {
+        const struct model   *model = first->plan->stages[first->at].model;
+        struct chain_run     *runs[MAX_GROUP];
+        struct inner_request *requests[MAX_GROUP];
+        struct error         *errors[MAX_GROUP];
+        struct chain_run     *run = first, *next;
+        uint32_t              n = 0;
+
+        for (; run != NULL && n < MAX_GROUP; run = next) {
+                if (run->plan->stages[run->at].model != model)
+                        break;
+                next = run->next;
+                requests[n] = make_stage(run);
+                if (requests[n] == NULL)
+                        continue;
+                count_handed(run);
+                runs[n++] = run;
+        }
+        /* Where there are no batches, each runs here as soon as it is submitted. */
+        if (model->config->pb->scheduling_choice_case ==
+            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)
+                inner_request_submit_all(requests, n, errors);
+        else
+                for (uint32_t i = 0; i < n; i++)
+                        errors[i] = inner_request_submit(requests[i]);
+        for (uint32_t i = 0; i < n; i++)
+                if (errors[i] != NULL)
+                        refuse_stage(runs[i], requests[i], errors[i]);
+        return run;
+}
+
+static void on_continue(struct continuation *c) {
+        struct chain_run *run = handed.first;
+
+        (void)c;
+        handed.first = handed.last = NULL;
+        while (run != NULL)
+                run = submit_group(run);
+}
+
+static void hand_on(struct chain_run *run) {
+        run->at++;
+        run->next = NULL;
+        if (handed.first != NULL) {
+                handed.last->next = run;
+                handed.last = run;
+                return;
+        }
+        run->base.run = on_continue;
+        if (submitter_put_off(&run->base)) {
+                handed.first = handed.last = run;
+                return;
+        }
+        count_handed(run);
+        submit_stage(run);
+}
+
+/* ---- the scheduler --------------------------------------------------------------------------- */
+
+static struct error *check_outputs(const struct chain *c, const struct chain_plan *plan,
+                                   const struct request *req) {
+        const struct model_io_set *io = plan->stages[plan->n - 1].model->io;
+        uint32_t                   at = 0;
+
+        if (c->options.own == NULL)
+                return NULL; /* against the model's own */
+        for (const struct requested_output *o = req->first_output; o != NULL; o = o->next, at++)
+                if (model_io_find_output(io, str_of(o->name), at) == NULL)
+                        return error_new(ERR_INVALID_ARG,
+                                         "unexpected inference output '%s' for model '%s', whose "
+                                         "chain ends with model '%s'",
+                                         o->name, req->model->name,
+                                         plan->stages[plan->n - 1].model->name);
+        return NULL;
+}
+
+static struct error *check(const struct chain *c, const struct chain_plan *plan,
+                           const struct request *req) {
+        TRY(check_outputs(c, plan, req));
+        if (plan->max_batch == 0 || req->batch_size <= plan->max_batch)
+                return NULL;
+        return request_error(req, ERR_INVALID_ARG,
+                             "inference request batch-size must be <= %u for stage '%s' of chain "
+                             "'%s'",
+                             plan->max_batch, plan->stages[plan->narrowest].model->name,
+                             req->model->name);
+}
+
+static struct error *begin(struct chain *c, struct request *req, struct step_models *models) {
+        struct chain_run *run;
+
+        TRY(check(c, models->plan, req));
+        run = arena_try_alloc(&req->arena, sizeof(*run));
+        if (run == NULL)
+                return request_error(req, ERR_UNAVAILABLE, "out of memory");
+        *run = (struct chain_run){
+                .chain = c,
+                .outer = req,
+                .models = models,
+                .plan = models->plan,
+                .deadline_ns = CLOCK_NEVER,
+        };
+        atomic_init(&run->n_holders, 1);
+        if (req->timeout_us > 0 &&
+            req->timeout_us < (CLOCK_NEVER - req->times.request_start_ns) / NS_PER_US)
+                run->deadline_ns = req->times.request_start_ns + req->timeout_us * NS_PER_US;
+        req->queued.next = (struct request *)(void *)run; /* for cancel(), while PENDING */
+        chain_metrics_begin(c->options.metrics);
+        atomic_store(&req->state, REQUEST_PENDING);
+        submit_stage(run);
+        return NULL;
+}
+
+static struct error *submit(struct scheduler *s, struct request *req) {
+        struct chain       *c = self_of(s);
+        struct step_models *models;
+        struct error       *err;
+
+        if (is_own(c, req))
+                return c->options.own->ops->submit(c->options.own, req);
+        if (atomic_load_explicit(&c->is_draining, memory_order_relaxed) && !req->is_inner)
+                return request_error(
+                        req, ERR_UNAVAILABLE,
+                        "Server is stopping, scheduler for model has stopped accepting "
+                        "new inference requests");
+        TRY(step_models_take(c->options.holder, req, &models));
+        err = begin(c, req, models);
+        if (err != NULL)
+                step_models_unref(models);
+        return err;
+}
+
+static void submit_all(struct scheduler *s, struct request *const *requests, uint32_t n,
+                       struct error **ret_errors) {
+        struct scheduler *own = self_of(s)->options.own;
+
+        if (own != NULL && own->ops->submit_all != NULL) {
+                own->ops->submit_all(own, requests, n, ret_errors); /* of others: always steps */
+                return;
+        }
+        for (uint32_t i = 0; i < n; i++)
+                ret_errors[i] = submit(s, requests[i]);
+}
+
+static bool hold(struct chain_run *run) {
+        uint32_t n = atomic_load(&run->n_holders);
+
+        while (n > 0)
+                if (atomic_compare_exchange_weak(&run->n_holders, &n, n + 1))
+                        return true;
+        return false;
+}
+
+static void cancel(struct scheduler *s, struct request *req) {
+        struct chain         *c = self_of(s);
+        struct chain_run     *run;
+        struct inner_request *r;
+
+        if (is_own(c, req)) {
+                c->options.own->ops->cancel(c->options.own, req);
+                return;
+        }
+        run = (struct chain_run *)(void *)req->queued.next;
+        if (!hold(run))
+                return;
+        r = atomic_load(&run->inner);
+        if (r != NULL)
+                request_cancel(r->request);
+        unhold(run);
+}
+
+static bool released(struct scheduler *s, struct request *req, uint32_t flags) {
+        struct chain     *c = self_of(s);
+        struct scheduler *own = c->options.own;
+
+        return is_own(c, req) && own->ops->released != NULL && own->ops->released(own, req, flags);
+}
+
+static struct error *add_executor(struct scheduler *s, struct executor *e) {
+        struct scheduler *own = self_of(s)->options.own;
+
+        return own != NULL ? own->ops->add_executor(own, e) : NULL;
+}
+
+static void remove_executor(struct scheduler *s, struct executor *e) {
+        struct scheduler *own = self_of(s)->options.own;
+
+        if (own != NULL)
+                own->ops->remove_executor(own, e);
+}
+
+static void drain(struct scheduler *s) {
+        struct chain *c = self_of(s);
+
+        atomic_store(&c->is_draining, true);
+        if (c->options.own != NULL)
+                c->options.own->ops->drain(c->options.own);
+}
+
+static void free_chain(struct scheduler *s) {
+        struct chain *c = self_of(s);
+
+        if (c->options.own != NULL)
+                c->options.own->ops->free(c->options.own);
+        free(c);
+}
+
+struct scheduler *chain_new(const struct chain_options *o) {
+        static const struct scheduler_ops ops = {
+                .submit = submit,
+                .submit_all = submit_all,
+                .cancel = cancel,
+                .released = released,
+                .add_executor = add_executor,
+                .remove_executor = remove_executor,
+                .drain = drain,
+                .free = free_chain,
+        };
+        struct chain *c = mem_zalloc(sizeof(*c));
+
+        c->base.ops = &ops;
+        if (o->own != NULL) {
+                c->base.order = o->own->order;
+                c->base.may_reschedule = o->own->may_reschedule;
+        }
+        c->options = *o;
+        return &c->base;
+}
