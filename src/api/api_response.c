@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "api/api_types.h"
 
-#include "config/labels.h"
 #include "infer/model.h"
 #include "infer/response.h"
 #include "triton/core/tritonbackend.h"
@@ -126,7 +125,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseOutputClassificationLab
         API_NEEDS(inference_response);
         API_NEEDS(label);
         API_TRY(find_output(RESPONSE(inference_response), index, &o));
-        *label = labels_find(RESPONSE(inference_response)->source.model->labels, o->name, class_index);
+        *label = response_find_label(o, class_index);
         return NULL;
 }
 

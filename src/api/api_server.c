@@ -229,7 +229,8 @@ struct TRITONSERVER_Error *NESO_InferenceRequestIsDecoupled(
 struct TRITONSERVER_Error *NESO_InferenceRequestLimitResponses(
         struct TRITONSERVER_InferenceRequest *inference_request, uint32_t max_responses,
         uint64_t max_bytes) {
-        const struct response_limits limits = { max_responses, max_bytes };
+        const struct response_limits limits = { .max_responses = max_responses,
+                                                .max_bytes = max_bytes };
 
         API_NEEDS(inference_request);
         if (max_responses == 0 || max_bytes == 0)

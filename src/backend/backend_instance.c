@@ -150,6 +150,8 @@ void backend_instance_report(struct backend_instance *in, struct request *req, b
         t.request_end_ns = times->exec_end_ns; /* reported when its outputs are delivered */
         if (UNLIKELY(req->trace != NULL))
                 report_trace(req->trace, times);
+        if (UNLIKELY(req->is_inner) && req->sums != NULL)
+                compute_sums_add(req->sums, times);
         if (is_success)
                 model_stats_success(in->model->stats, &t, MAX(req->batch_size, 1));
         else

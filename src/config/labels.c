@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/ref.h"
 #include "base/strbuf.h"
 #include "config/config_edit.h"
 
@@ -20,6 +21,7 @@ struct label_set {
 };
 
 struct labels {
+        struct ref        ref;
         struct label_set *sets; /* owned */
         size_t            n_sets;
 };
@@ -100,8 +102,10 @@ static struct error *read_sets(const struct model_config *c, const char *model_d
 struct error *labels_read(const struct model_config *c, const char *model_directory,
                           struct labels **ret) {
         struct labels *l = mem_zalloc(sizeof(*l));
-        struct error  *err = read_sets(c, model_directory, l);
+        struct error  *err;
 
+        ref_init(&l->ref);
+        err = read_sets(c, model_directory, l);
         if (err != NULL) {
                 labels_free(l);
                 return err;
@@ -110,8 +114,12 @@ struct error *labels_read(const struct model_config *c, const char *model_direct
         return NULL;
 }
 
+void labels_ref(struct labels *l) {
+        ref_get(&l->ref);
+}
+
 void labels_free(struct labels *l) {
-        if (l == NULL)
+        if (l == NULL || !ref_put(&l->ref))
                 return;
         for (size_t i = 0; i < l->n_sets; i++) {
                 free(l->sets[i].output);

@@ -3,7 +3,8 @@
  *
  * Source: model configuration, ModelOutput.label_filename; KServe v2 classification extension.
  *
- * Ownership.  labels_free() frees the set; labels are borrowed from it.
+ * Ownership.  Counted: the model holds them, and responses of an ensemble whose outputs are the
+ * model's. labels_free() drops a reference; labels are borrowed from the set.
  * Threads.  Immutable after labels_read(); shared freely.
  */
 #pragma once
@@ -21,6 +22,7 @@ struct labels;
  * *ret is never NULL on success, also when no output has labels. */
 struct error *labels_read(const struct model_config *c, const char *model_directory,
                           struct labels **ret) NODISCARD;
+void          labels_ref(struct labels *l);
 void          labels_free(struct labels *l); /* NULL is fine */
 
 /* The label of one class; NULL when the output has no labels or not as many. */

@@ -81,6 +81,7 @@ struct inner_request *inner_request_new(struct model *model, const struct inner_
         *r = (struct inner_request){ .request = req, .ops = ops, .owner = owner };
         req->is_inner = true;
         req->steps = NULL;
+        req->sums = NULL;
         req->allocator = &allocator;
         req->on_response = on_response;
         req->on_response_userp = r;

@@ -172,7 +172,10 @@ struct request {
                 struct list_node node;  /* in a level's waiting or delayed list */
                 struct request  *next;  /* in a batch or a list of refused ones */
                 struct due       due;   /* CLOCK_NEVER = no timeout */
-                uint64_t         level; /* priority level in force */
+                union {
+                        uint64_t level; /* priority level in force */
+                        void    *run;   /* of a scheduler of other models */
+                };
         } queued; /* the scheduler's, valid while PENDING */
 
         /* The first flow; its reference is that of the request's memory. */
@@ -204,6 +207,8 @@ struct request {
         /* Borrowed: what the server keeps for the request's sequence (infer/implicit_state.h). Valid
          * with has_states: during an execution. */
         struct implicit_states *states;
+        /* Borrowed: of the request that this one is a step of; NULL: of none. Valid with is_inner. */
+        struct compute_sums *sums;
 };
 
 static inline bool request_is_null(const struct request *req) {

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "config/labels.h"
 #include "config/shape.h"
 #include "infer/model.h"
 #include "infer/output_shape.h"
@@ -104,8 +105,10 @@ void response_free(struct response *r) {
                 return;
         flow = r->source.flow;
         model = r->source.model;
-        for (struct response_output *o = r->first_output; o != NULL; o = o->next)
+        for (struct response_output *o = r->first_output; o != NULL; o = o->next) {
                 n_bytes += release_buffer(r, o);
+                labels_free(o->labels);
+        }
         error_free(r->error);
         response_slot_unref(r->source.slot);
         trace_unref(r->source.trace);
@@ -225,6 +228,36 @@ struct error *response_output_buffer(struct response_output *o, uint64_t byte_si
         *id = actual_id;
         *ret = o->base;
         return NULL;
+}
+
+struct error *response_take_buffer(struct response_output *to, struct response_output *from,
+                                   void *userp) {
+        const struct response_allocator *a = to->response->source.allocator;
+
+        to->base = from->base;
+        to->byte_size = from->byte_size;
+        to->attributes = from->attributes;
+        to->userp = userp;
+        to->has_buffer = true;
+        from->has_buffer = false;
+        response_flow_add_bytes(from->response->source.flow, -(uint64_t)from->byte_size);
+        response_flow_add_bytes(to->response->source.flow, to->byte_size);
+        if (a->attributes == NULL)
+                return NULL;
+        return a->attributes((struct response_allocator *)a, to->name, &to->attributes,
+                             to->response->source.allocator_userp, to->userp);
+}
+
+void response_set_labels(struct response_output *o, struct labels *labels, const char *name) {
+        labels_ref(labels);
+        o->labels = labels;
+        o->labels_name = name;
+}
+
+const char *response_find_label(const struct response_output *o, size_t class_index) {
+        if (o->labels != NULL)
+                return labels_find(o->labels, o->labels_name, class_index);
+        return labels_find(o->response->source.model->labels, o->name, class_index);
 }
 
 struct error *response_add_parameter(struct response *r, const struct parameter *p) {

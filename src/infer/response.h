@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct labels;
 
 struct response_output {
         const char              *name;
@@ -30,6 +31,9 @@ struct response_output {
         struct buffer_attributes attributes;
         struct response         *response;
         struct response_output  *next;
+        /* Of an ensemble's output that has none of its own: its step's, by the name there. */
+        struct labels *labels; /* ref; NULL: those of the model */
+        const char    *labels_name;
 };
 
 /* Where the responses of one request belong. A request is one, a factory has a copy. */
@@ -93,6 +97,14 @@ struct error *response_add_seen_output(struct response *response, const char *na
 /* In: the kind of memory wanted; out: the kind given. ALREADY_EXISTS when called twice. */
 struct error *response_output_buffer(struct response_output *output, uint64_t byte_size,
                                      enum memory_type *type, int64_t *id, void **ret);
+/* The memory that `from` had from the allocator of `to`'s response becomes that of `to`, which has
+ * none: an ensemble's output is what its last step wrote. `userp` is the allocator's. */
+struct error *response_take_buffer(struct response_output *to, struct response_output *from,
+                                   void *userp);
+/* Labels that may outlive the response's model; `name` is in the response's arena or outlives it. */
+void response_set_labels(struct response_output *output, struct labels *labels, const char *name);
+/* Of one class, borrowed from the response; NULL when there is none. */
+const char *response_find_label(const struct response_output *output, size_t class_index);
 struct response_output *response_output_at(const struct response *response, uint32_t index);
 struct response_output *response_find_output(const struct response *response, const char *name);
 struct error *response_add_parameter(struct response *response, const struct parameter *p);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "infer/response_flow.h"
 
+#include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
 #include "infer/submitter.h"
@@ -117,6 +118,17 @@ static bool has_room(const struct response_window *w) {
                (n < w->limits.max_responses && atomic_load(&w->n_bytes) < w->limits.max_bytes);
 }
 
+static void wait_for_room_locked(struct response_window *w, struct response_flow *f) {
+        uint64_t max_ns = w->limits.max_wait_ns;
+        uint64_t until_ns = CLOCK_NEVER;
+        bool     is_in_time = true;
+
+        if (max_ns > 0 && !has_room(w))
+                until_ns = clock_now_ns() + max_ns;
+        while (is_in_time && !has_room(w) && !atomic_load(&f->is_cancelled))
+                is_in_time = cond_wait_until(&w->room, &w->lock, until_ns);
+}
+
 void response_flow_enter(struct response_flow *f, uint64_t n_bytes, bool may_wait) {
         struct response_window *w = f->window;
 
@@ -128,8 +140,7 @@ void response_flow_enter(struct response_flow *f, uint64_t n_bytes, bool may_wai
         if (may_wait && !may_not_wait) {
                 /* Told first, then looked at; who leaves does it the other way round. */
                 atomic_fetch_add(&w->n_waiting, 1);
-                while (!has_room(w) && !atomic_load(&f->is_cancelled))
-                        cond_wait(&w->room, &w->lock);
+                wait_for_room_locked(w, f);
                 atomic_fetch_sub(&w->n_waiting, 1);
         }
         atomic_fetch_add(&w->n_responses, 1);

@@ -48,6 +48,7 @@ struct response_flow {
 struct response_limits {
         uint32_t max_responses; /* > 0 */
         uint64_t max_bytes;     /* > 0 */
+        uint64_t max_wait_ns;   /* for room; then it is made all the same; 0: no limit */
 };
 
 /* `memory` is released with the last reference. */

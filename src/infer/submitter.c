@@ -31,6 +31,9 @@ struct submitter {
 
         /* Continuations, the oldest first. */
         struct continuation *first, *last;
+        /* Those that submitter_start_now() is to run, likewise. */
+        struct continuation *now_first, *now_last;
+        bool                 is_starting;
 
         bool                 defers;
         bool                 is_flushing;
@@ -87,16 +90,53 @@ bool submitter_leave_execution(struct submitter *s) {
 
 /* ---- continuations --------------------------------------------------------------------------- */
 
+static void append(struct continuation **first, struct continuation **last,
+                   struct continuation *c) {
+        c->next = NULL;
+        if (*last != NULL)
+                (*last)->next = c;
+        else
+                *first = c;
+        *last = c;
+}
+
 bool submitter_put_off(struct continuation *c) {
         if (self.depth == 0 && !self.is_continuing)
                 return false;
-        c->next = NULL;
-        if (self.last != NULL)
-                self.last->next = c;
-        else
-                self.first = c;
-        self.last = c;
+        append(&self.first, &self.last, c);
         return true;
+}
+
+void submitter_start(struct continuation *first) {
+        bool is_inside = self.depth > 0 || self.is_continuing;
+
+        for (struct continuation *c = first, *next; c != NULL; c = next) {
+                next = c->next;
+                append(&self.first, &self.last, c);
+        }
+        if (is_inside)
+                return;
+        self.spent_ns = 0;
+        submitter_continue(&self, false);
+}
+
+void submitter_start_now(struct continuation *first) {
+        for (struct continuation *c = first, *next; c != NULL; c = next) {
+                next = c->next;
+                append(&self.now_first, &self.now_last, c);
+        }
+        if (self.is_starting)
+                return;
+        self.is_starting = true;
+        while (self.now_first != NULL) {
+                struct continuation *c = self.now_first;
+
+                self.now_first = c->next;
+                if (self.now_first == NULL)
+                        self.now_last = NULL;
+                c->run(c);
+        }
+        self.is_starting = false;
 }
 
 void submitter_continue(struct submitter *s, bool runs_steps) {

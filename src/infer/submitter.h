@@ -73,6 +73,13 @@ struct continuation {
 /* True: `c` runs later on this thread. False: the thread is inside no execution and runs no
  * continuation, and the caller goes on itself. */
 bool submitter_put_off(struct continuation *c);
+/* Continuations, linked by `next`, NULL at the end: puts them off, or runs them here when the thread
+ * is inside no execution and runs none yet. The stack stays flat in either case. */
+void submitter_start(struct continuation *first);
+/* The same without putting off: for what must go on while this execution does (the steps that the
+ * responses of a decoupled model begin), or for a caller who waits for it inside of one. A nested
+ * call leaves it to the outermost one, so the stack stays flat here as well. */
+void submitter_start_now(struct continuation *first);
 /* After the instance was given back: runs what was put off, and what that puts off in turn. A
  * nested call leaves it to the outermost one. `runs_steps`: a thread that does not allow inline
  * execution may run their batches itself, not those of clients. */

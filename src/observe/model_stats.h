@@ -35,6 +35,15 @@ struct request_times {
         uint64_t request_end_ns;
 };
 
+/* What the executions of a request's steps took together. */
+struct compute_sums {
+        _Atomic uint64_t input_ns, infer_ns, output_ns;
+};
+
+void compute_sums_add(struct compute_sums *sums, const struct request_times *t);
+/* Sets exec_start to exec_end, from `start_ns` on. */
+void compute_sums_tell(struct compute_sums *sums, uint64_t start_ns, struct request_times *t);
+
 struct model_stats_options {
         const char                *model;
         const char                *namespace; /* NULL or "": no label */

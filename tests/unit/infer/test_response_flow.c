@@ -34,7 +34,7 @@ static void test_nothing_after_final(void **state) {
 }
 
 static void test_renew(void **state) {
-        struct response_flow *f = flow_new(&(struct response_limits){ 3, 100 });
+        struct response_flow *f = flow_new(&(struct response_limits){ 3, 100, 0 });
         struct response_flow *other;
 
         (void)state;
@@ -70,7 +70,7 @@ static void test_short_memory(void **state) {
 
         (void)state;
         mem_fail_after(1);
-        assert_false(response_flow_limit(f, &(struct response_limits){ 1, 1 }));
+        assert_false(response_flow_limit(f, &(struct response_limits){ 1, 1, 0 }));
         mem_fail_after(0);
         assert_null(f->window);
         response_flow_unref(f);
@@ -144,19 +144,19 @@ static void read_all(struct response_limits limits, unsigned expected_most) {
 
 static void test_window(void **state) {
         (void)state;
-        read_all((struct response_limits){ 1, UINT64_MAX }, 1);
-        read_all((struct response_limits){ 3, UINT64_MAX }, 3);
-        read_all((struct response_limits){ UINT32_MAX, 1 }, 1); /* one is always possible */
-        read_all((struct response_limits){ UINT32_MAX, 4 * RESPONSE_BYTES }, 4);
-        read_all((struct response_limits){ UINT32_MAX, 4 * RESPONSE_BYTES + 1 }, 5);
-        read_all((struct response_limits){ 2, 4 * RESPONSE_BYTES }, 2);
+        read_all((struct response_limits){ 1, UINT64_MAX, 0 }, 1);
+        read_all((struct response_limits){ 3, UINT64_MAX, 0 }, 3);
+        read_all((struct response_limits){ UINT32_MAX, 1, 0 }, 1); /* one is always possible */
+        read_all((struct response_limits){ UINT32_MAX, 4 * RESPONSE_BYTES, 0 }, 4);
+        read_all((struct response_limits){ UINT32_MAX, 4 * RESPONSE_BYTES + 1, 0 }, 5);
+        read_all((struct response_limits){ 2, 4 * RESPONSE_BYTES, 0 }, 2);
 }
 
 static void test_outputs_count(void **state) {
         struct thread maker = { 0 };
 
         (void)state;
-        open_desk((struct response_limits){ UINT32_MAX, 2 * RESPONSE_BYTES }, &maker);
+        open_desk((struct response_limits){ UINT32_MAX, 2 * RESPONSE_BYTES, 0 }, &maker);
         await_made(2);
         response_flow_add_bytes(desk.flow, 5); /* of the second one */
         delete_one(RESPONSE_BYTES);
@@ -176,7 +176,7 @@ static void test_cancel_ends_waiting(void **state) {
         struct thread maker = { 0 };
 
         (void)state;
-        open_desk((struct response_limits){ 2, UINT64_MAX }, &maker);
+        open_desk((struct response_limits){ 2, UINT64_MAX, 0 }, &maker);
         await_made(2);
         assert_int_equal(desk.most, 2);
         response_flow_cancel(desk.flow);
@@ -190,7 +190,7 @@ static void read_one(void *flow) {
 }
 
 static void test_no_wait_for_who_was_not_woken(void **state) {
-        struct response_flow *f = flow_new(&(struct response_limits){ 1, UINT64_MAX });
+        struct response_flow *f = flow_new(&(struct response_limits){ 1, UINT64_MAX, 0 });
 
         (void)state;
         response_flow_enter(f, 1, true);
@@ -203,7 +203,7 @@ static void test_no_wait_for_who_was_not_woken(void **state) {
 }
 
 static void test_some_never_wait(void **state) {
-        struct response_flow *f = flow_new(&(struct response_limits){ 1, 1 });
+        struct response_flow *f = flow_new(&(struct response_limits){ 1, 1, 0 });
 
         (void)state;
         response_flow_enter(f, 1, true);

@@ -211,7 +211,7 @@ static void submitter_main(void *arg) {
         }
 }
 
-static void submitter_start(struct submitter *s, struct ticket *tickets, unsigned n) {
+static void submitting_start(struct submitter *s, struct ticket *tickets, unsigned n) {
         *s = (struct submitter){ .tickets = tickets, .n = n, .pause_ns = 2 * NS_PER_MS };
         assert_ok(thread_start(&s->thread, "submitter", submitter_main, s), "thread");
 }
@@ -235,11 +235,11 @@ static void test_delay_is_kept_while_an_instance_is_borrowed(void **state) {
 
                 hold(lab, 0);
                 hold(lab, 1);
-                submitter_start(&s, t, 2);
+                submitting_start(&s, t, 2);
                 WAIT_FOR(lab, lab->n_batches >= n_before + 1);
                 /* On a busy machine the first may have run alone, and the second waits for the
                  * third: both must not run here, where nobody would let them go. */
-                submitter_start(&late, &t[2], 1);
+                submitting_start(&late, &t[2], 1);
                 WAIT_FOR(lab, lab->n_batches >= n_before + 2);
                 assert_int_equal(LAB_GET(lab, t[0].n_finals), 0);
                 let_go(lab, 0);
@@ -267,7 +267,7 @@ static void test_rest_runs_while_an_instance_is_borrowed(void **state) {
                 t[1].req->batch_size = 6;
                 hold(lab, 0);
                 hold(lab, 1);
-                submitter_start(&s, t, 2);
+                submitting_start(&s, t, 2);
                 WAIT_FOR(lab, lab->n_batches == n_before + 2);
                 let_go(lab, 0);
                 let_go(lab, 1);
@@ -294,7 +294,7 @@ static void test_free_waits_for_a_borrowed_instance(void **state) {
         (void)state;
         settle(lab);
         hold(lab, 0);
-        submitter_start(&s, t, 1);
+        submitting_start(&s, t, 1);
         WAIT_FOR(lab, t->n_executions == 1);
         assert_false(pthread_equal(LAB_GET(lab, t->ran_on), pthread_self()));
         freed = lab;

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory for outputs of steps, and the responses that are made of them. */
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "config/labels.h"
+#include "config/shape.h"
+#include "sched/ensemble_run.h"
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Of an output that lies where the client's allocator put it. */
+struct direct_memory {
+        const struct response_allocator *allocator; /* borrowed: the client's */
+        void                            *userp;     /* the client's */
+        bool                             is_inline; /* this record: in the run's memory */
+};
+
+/* Marks the buffer_userp of such an output; buffers and records are aligned to more. */
+#define DIRECT_MARK 1u
+
+static struct direct_memory *direct_of(void *buffer_userp) {
+        uintptr_t at = (uintptr_t)buffer_userp;
+
+        return (at & DIRECT_MARK) != 0 ? (struct direct_memory *)(at - DIRECT_MARK) : NULL;
+}
+
+static size_t round_up(size_t n) {
+        return (n + ENSEMBLE_INLINE_ALIGNMENT - 1) & ~(size_t)(ENSEMBLE_INLINE_ALIGNMENT - 1);
+}
+
+/* NULL: it is too large, or the memory is used up. Only for what ends with the run. */
+static void *take_inline(const struct step_run *s, size_t bytes) {
+        struct ensemble_run *run = s->run;
+        size_t               at;
+
+        if (s->plan->in_stream != 0 || s->plan->out_stream != 0 || bytes > ENSEMBLE_INLINE_BYTES)
+                return NULL;
+        at = atomic_load_explicit(&run->inline_used, memory_order_relaxed);
+        do {
+                if (round_up(bytes) > ENSEMBLE_INLINE_BYTES - at)
+                        return NULL;
+        } while (!atomic_compare_exchange_weak(&run->inline_used, &at, at + round_up(bytes)));
+        return run->inline_memory + at;
+}
+
+static struct direct_memory *new_record(const struct step_run *s) {
+        struct direct_memory *d = take_inline(s, sizeof(*d));
+        bool                  is_inline = d != NULL;
+
+        if (!is_inline)
+                d = try_alloc(sizeof(*d));
+        if (d != NULL)
+                *d = (struct direct_memory){ .allocator = s->run->req->allocator,
+                                             .is_inline = is_inline };
+        return d;
+}
+
+static void free_record(struct direct_memory *d) {
+        if (!d->is_inline)
+                free(d);
+}
+
+/* The tensor, if the step is to write it where the client reads it; else ENSEMBLE_NONE. */
+static uint32_t find_direct(const struct step_run *s, const char *output) {
+        const struct ensemble_step *step = s->plan->step;
+
+        if (s->plan->index != s->run->direct_step)
+                return ENSEMBLE_NONE;
+        for (uint32_t i = 0; i < step->n_outputs; i++)
+                if (s->run->choice->is_output[step->outputs[i].tensor] &&
+                    strcmp(s->plan->outputs[i]->name, output) == 0)
+                        return step->outputs[i].tensor;
+        return ENSEMBLE_NONE;
+}
+
+static struct error *too_short(const char *output, size_t byte_size) {
+        return error_new(ERR_UNAVAILABLE, "out of memory for output '%s' of %zu bytes", output,
+                         byte_size);
+}
+
+/* The signature of allocator_alloc_fn. */
+static struct error *allocate(struct response_allocator *allocator, const char *output,
+                              size_t byte_size, enum memory_type type, int64_t id, void *userp,
+                              void **buffer, void **buffer_userp, enum memory_type *actual_type,
+                              int64_t *actual_id) {
+        const struct step_run           *s = userp;
+        const struct response_allocator *a = s->run->req->allocator;
+        uint32_t                         direct = find_direct(s, output);
+        struct buf                      *b = NULL;
+
+        (void)allocator;
+        *buffer_userp = NULL;
+        *actual_type = MEMORY_CPU;
+        *actual_id = 0;
+        if (direct != ENSEMBLE_NONE) {
+                struct direct_memory *d = new_record(s);
+                struct error         *err;
+
+                if (d == NULL)
+                        return too_short(output, byte_size);
+                err = a->alloc((struct response_allocator *)a,
+                               s->run->plan->graph->tensors[direct].name, byte_size, type, id,
+                               s->run->req->allocator_userp, buffer, &d->userp, actual_type,
+                               actual_id);
+                if (err != NULL)
+                        free_record(d);
+                else
+                        *buffer_userp = (char *)d + DIRECT_MARK;
+                return err;
+        }
+        *buffer = byte_size > 0 ? take_inline(s, byte_size) : NULL;
+        if (byte_size == 0 || *buffer != NULL)
+                return NULL;
+        b = buf_new(NULL, byte_size);
+        if (b == NULL)
+                return too_short(output, byte_size);
+        *buffer = b->bytes;
+        *buffer_userp = b;
+        return NULL;
+}
+
+static struct error *give_back(struct response_allocator *allocator, void *buffer,
+                               void *buffer_userp, size_t byte_size, enum memory_type type,
+                               int64_t id) {
+        struct direct_memory            *d = direct_of(buffer_userp);
+        const struct response_allocator *a = d != NULL ? d->allocator : NULL;
+        struct error                    *err = NULL;
+
+        (void)allocator;
+        if (d == NULL) {
+                buf_unref(buffer_userp);
+                return NULL;
+        }
+        if (a->release != NULL)
+                err = a->release((struct response_allocator *)a, buffer, d->userp, byte_size, type,
+                                 id);
+        free_record(d);
+        return err;
+}
+
+const struct response_allocator ensemble_allocator = { .alloc = allocate, .release = give_back };
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+static bool fits(const int64_t *config_dims, uint32_t n_config, const int64_t *dims, uint32_t n) {
+        if (n_config != n)
+                return false;
+        for (uint32_t i = 0; i < n; i++)
+                if (config_dims[i] != SHAPE_ANY_DIM && config_dims[i] != dims[i])
+                        return false;
+        return true;
+}
+
+void bridge_shape(const int64_t *config_dims, uint32_t n_config_dims, bool has_batch,
+                  uint64_t batch_size, const int64_t *dims, uint32_t n_dims,
+                  struct bridged_shape *ret) {
+        bool is_plain = fits(config_dims, n_config_dims, dims, n_dims);
+
+        ret->dims = dims;
+        ret->n_dims = n_dims;
+        if (has_batch == (batch_size != 0))
+                return;
+        if (has_batch && is_plain) {
+                ret->room[0] = 1;
+                if (n_dims > 0) /* at most REQUEST_MAX_DIMS, as of every tensor */
+                        memcpy(&ret->room[1], dims, n_dims * sizeof(*dims));
+                ret->dims = ret->room;
+                ret->n_dims = n_dims + 1;
+        } else if (!has_batch && !is_plain && batch_size == 1 && n_dims > 0) {
+                ret->dims = dims + 1;
+                ret->n_dims = n_dims - 1;
+        }
+}
+
+/* ---- one response ---------------------------------------------------------------------------- */
+
+static struct error *get_cpu_buffer(struct response_output *to, size_t bytes, char **ret) {
+        enum memory_type type = MEMORY_CPU;
+        int64_t          id = 0;
+        void            *base;
+
+        TRY(response_output_buffer(to, bytes, &type, &id, &base));
+        if (type == MEMORY_GPU)
+                return error_new(ERR_UNSUPPORTED,
+                                 "output '%s' of an ensemble cannot be copied into GPU memory",
+                                 to->name);
+        *ret = base;
+        return NULL;
+}
+
+static struct error *copy_output(struct response_output *to, const struct response_output *from) {
+        size_t bytes = from->has_buffer ? from->byte_size : 0;
+        char  *base;
+
+        if (bytes > 0 && from->attributes.memory_type == MEMORY_GPU)
+                return error_new(ERR_UNSUPPORTED,
+                                 "output '%s' of an ensemble is in GPU memory, and is not written "
+                                 "by the last step",
+                                 to->name);
+        TRY(get_cpu_buffer(to, bytes, &base));
+        if (bytes > 0)
+                memcpy(base, from->base, bytes);
+        return NULL;
+}
+
+static struct error *copy_input(struct response_output *to, const struct request_input *from) {
+        char *at;
+
+        TRY(get_cpu_buffer(to, from->byte_size, &at));
+        for (const struct input_chunk *c = from->first_chunk; c != NULL; c = c->next) {
+                if (c->host_policy != NULL)
+                        continue;
+                memcpy(at, c->base, c->attributes.byte_size);
+                at += c->attributes.byte_size;
+        }
+        return NULL;
+}
+
+/* The record goes, the memory stays. */
+static struct error *take_direct(struct response_output *to, struct response_output *from) {
+        struct direct_memory *d = direct_of(from->userp);
+        void                 *userp = d->userp;
+
+        free_record(d);
+        return response_take_buffer(to, from, userp);
+}
+
+/* The ensemble's own labels come first. */
+static struct error *inherit_labels(struct response_output       *to,
+                                    const struct response_output *from) {
+        struct response *r = to->response;
+        struct labels   *labels =
+                from->labels != NULL ? from->labels : from->response->source.model->labels;
+        const char *name = from->labels != NULL ? from->labels_name : from->name;
+
+        if (labels == NULL || labels_count(labels, name) == 0 ||
+            (r->source.model->labels != NULL &&
+             labels_count(r->source.model->labels, to->name) > 0))
+                return NULL;
+        name = arena_try_str(&r->arena, str_of(name));
+        if (name == NULL)
+                return error_new(ERR_UNAVAILABLE, "out of memory for a response");
+        response_set_labels(to, labels, name);
+        return NULL;
+}
+
+static struct error *put_output(struct frame *f, struct response *r, const struct model_io *io,
+                                const struct value *v) {
+        const struct request   *req = f->run->req;
+        bool                    is_output = v->kind == VALUE_OUTPUT;
+        const int64_t          *dims = is_output ? v->output->shape : v->input->shape;
+        uint32_t                n_dims = is_output ? v->output->n_dims : v->input->n_dims;
+        struct response_output *to;
+        struct bridged_shape    shape;
+
+        bridge_shape(io->has_reshape ? io->reshape : io->dims,
+                     io->has_reshape ? io->n_reshape : io->n_dims, req->batch_size != 0,
+                     v->batch_size, dims, n_dims, &shape);
+        TRY(response_add_output(r, io->name, is_output ? v->output->type : v->input->type,
+                                shape.dims, shape.n_dims, &to));
+        if (!is_output)
+                return copy_input(to, v->input);
+        TRY(inherit_labels(to, v->output));
+        if (v->output->has_buffer && direct_of(v->output->userp) != NULL)
+                return take_direct(to, (struct response_output *)v->output);
+        return copy_output(to, v->output);
+}
+
+static struct error *add_mark(struct response *r, const struct request *req,
+                              const struct sequence_mark *mark) {
+        bool             is_text = req->correlation.text != NULL;
+        const char      *text = mark->correlation.text != NULL ? mark->correlation.text : "";
+        struct parameter id = { .name = "sequence_id", .type = PARAMETER_INT };
+        struct parameter start = { .name = "sequence_start", .type = PARAMETER_BOOL };
+        struct parameter end = { .name = "sequence_end", .type = PARAMETER_BOOL };
+
+        if (is_text) {
+                id.type = PARAMETER_STRING;
+                id.string = text;
+        } else {
+                id.integer = (int64_t)mark->correlation.number;
+        }
+        start.boolean = (mark->flags & REQUEST_SEQUENCE_START) != 0;
+        end.boolean = (mark->flags & REQUEST_SEQUENCE_END) != 0;
+        TRY(response_add_parameter(r, &id));
+        TRY(response_add_parameter(r, &start));
+        return response_add_parameter(r, &end);
+}
+
+static struct error *put_all(struct frame *f, struct response *r) {
+        const struct ensemble_run   *run = f->run;
+        const struct model_io_set   *io = run->req->model->io;
+        const struct sequence_mark  *mark = NULL;
+        const struct ensemble_graph *g = run->plan->graph;
+
+        for (uint32_t i = 0; i < io->n_outputs; i++) {
+                const struct value *v = frame_value(f, g->outputs[i]);
+
+                if (!run->choice->is_output[g->outputs[i]] || v->kind == VALUE_ABSENT)
+                        continue;
+                TRY(put_output(f, r, &io->outputs[i], v));
+                if (mark == NULL)
+                        mark = v->mark;
+        }
+        return mark != NULL ? add_mark(r, run->req, mark) : NULL;
+}
+
+struct error *output_make(struct frame *f, struct response **ret) {
+        struct response *r;
+        struct error    *err;
+
+        TRY(response_new(f->run->req, &r));
+        err = put_all(f, r);
+        if (err != NULL) {
+                response_free(r);
+                return err;
+        }
+        *ret = r;
+        return NULL;
+}
+
+/* ---- decoupled ensembles --------------------------------------------------------------------- */
+
+/* The next one whose turn has come; NULL: none, or another thread is sending. */
+static struct frame *take_ready_locked(struct ensemble_run *run) {
+        struct list_node *first = list_first(&run->out_frames);
+        struct frame     *f = first != NULL ? LIST_ENTRY(first, struct frame, out_node) : NULL;
+
+        if (run->is_sending || f == NULL || (f->n_missing > 0 && !f->is_dead))
+                return NULL;
+        list_remove(first);
+        run->is_sending = true;
+        return f;
+}
+
+/* False: it was not sent. */
+static bool send_frame(struct frame *f, uint32_t flags) {
+        struct response *r;
+        struct error    *err = output_make(f, &r);
+
+        if (err != NULL) {
+                run_fail(f->run, err);
+                return false;
+        }
+        /* Nothing was sent after FINAL, which is sent once. */
+        error_free(response_send(r, flags, NULL));
+        return true;
+}
+
+/* FINAL goes with the last response, when it is known to be that by now. */
+static bool is_last_locked(const struct ensemble_run *run) {
+        return run->error == NULL && run->n_flowing == 0 && list_is_empty(&run->out_frames);
+}
+
+void output_flush(struct ensemble_run *run) {
+        struct work   w = { 0 };
+        struct frame *f;
+
+        if (run->plan->n_streams == 1)
+                return;
+        mutex_lock(&run->lock);
+        while ((f = take_ready_locked(run)) != NULL) {
+                bool is_last = !f->is_dead && is_last_locked(run);
+                bool was_sent = false;
+
+                mutex_unlock(&run->lock);
+                if (!f->is_dead)
+                        was_sent = send_frame(f, is_last ? RESPONSE_FINAL : 0);
+                mutex_lock(&run->lock);
+                run->has_sent_final = run->has_sent_final || (was_sent && is_last);
+                run->is_sending = false;
+                flow_sent_locked(f, &w);
+        }
+        mutex_unlock(&run->lock);
+        flow_follow(&w, false);
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One step of a request: its inner request, from the inputs to its end. */
+#include "base/clock.h"
+#include "infer/trace.h"
+#include "sched/ensemble_run.h"
+
+/* What a decoupled step may have made that later steps and the client have not used up: it waits then.
+ * As many as max_inflight_requests says; without that, so many. */
+#define MAX_UNUSED_RESPONSES 1024
+#define MAX_UNUSED_BYTES (UINT64_C(64) << 20)
+/* As long as the reference waits for a step to have room. Steps that wait for each other in a circle
+ * go on after it. */
+#define MAX_WAIT_NS (300 * NS_PER_S)
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static struct step_limit *limit_of(const struct step_run *s) {
+        return &s->run->ensemble->limits[s->plan->index];
+}
+
+/* The next in the line may be of another run. */
+static void give_slot_back(struct step_run *s) {
+        struct list_node *node;
+        struct step_run  *next;
+
+        if (!s->has_slot)
+                return;
+        s->has_slot = false;
+        node = step_limit_leave(limit_of(s));
+        if (node == NULL)
+                return;
+        next = LIST_ENTRY(node, struct step_run, limit_node);
+        next->has_slot = true;
+        next->start.next = NULL;
+        submitter_start(&next->start);
+}
+
+static void step_close(struct step_run *s) {
+        struct ensemble_run *run = s->run;
+        struct work          w = { 0 };
+
+        give_slot_back(s);
+        mutex_lock(&run->lock);
+        flow_end_locked(s, &w);
+        mutex_unlock(&run->lock);
+        flow_follow(&w, false);
+        output_flush(run);
+        run_close(run);
+}
+
+/* Of the inner request, or of a cancellation. */
+static void drop_holder(struct step_run *s) {
+        if (atomic_fetch_sub(&s->n_holders, 1) != 1)
+                return;
+        inner_request_free(atomic_load(&s->inner));
+        step_close(s);
+}
+
+static void on_end(struct inner_request *r) {
+        drop_holder(r->owner);
+}
+
+static void on_response(struct inner_request *r, struct response *response, uint32_t flags) {
+        struct step_run     *s = r->owner;
+        struct ensemble_run *run = s->run;
+        bool                 is_final = (flags & RESPONSE_FINAL) != 0;
+        struct work          w = { 0 };
+
+        mutex_lock(&run->lock);
+        if (response != NULL)
+                flow_response_locked(s, response, &w);
+        if (is_final)
+                flow_final_locked(s);
+        mutex_unlock(&run->lock);
+        if (w.has_failed && run->plan->n_streams > 1)
+                steps_cancel(run, true);
+        flow_follow(&w, !is_final);
+        output_flush(run);
+}
+
+/* ---- the request ----------------------------------------------------------------------------- */
+
+static struct error *out_of_memory(const struct step_run *s) {
+        return error_new(ERR_UNAVAILABLE, "out of memory for a request to model '%s'",
+                         s->plan->model->name);
+}
+
+static struct error *add_chunks(struct request *req, const struct request_input *from,
+                                const char *name) {
+        for (const struct input_chunk *c = from->first_chunk; c != NULL; c = c->next)
+                TRY(request_append_bytes(req, name, c->base, &c->attributes, c->host_policy));
+        return NULL;
+}
+
+static struct error *add_output_bytes(struct request *req, const struct response_output *from,
+                                      const char *name) {
+        struct buffer_attributes attributes = from->attributes;
+
+        if (!from->has_buffer)
+                return NULL;
+        attributes.byte_size = from->byte_size;
+        return request_append_bytes(req, name, from->base, &attributes, NULL);
+}
+
+static struct error *add_input(struct request *req, const struct model_io *io,
+                               const struct value *v) {
+        bool                 is_output = v->kind == VALUE_OUTPUT;
+        const int64_t       *dims = is_output ? v->output->shape : v->input->shape;
+        uint32_t             n_dims = is_output ? v->output->n_dims : v->input->n_dims;
+        struct bridged_shape shape;
+
+        bridge_shape(io->dims, io->n_dims, req->model->io->max_batch_size > 0, v->batch_size, dims,
+                     n_dims, &shape);
+        TRY(request_add_input(req, io->name, is_output ? v->output->type : v->input->type,
+                              shape.dims, shape.n_dims));
+        return is_output ? add_output_bytes(req, v->output, io->name)
+                         : add_chunks(req, v->input, io->name);
+}
+
+/* The first of its inputs that come from a step says which sequence it is. */
+static struct error *add_inputs(struct step_run *s, struct request *req) {
+        const struct ensemble_step *step = s->plan->step;
+        bool                        is_marked = false;
+
+        for (uint32_t i = 0; i < step->n_inputs; i++) {
+                const struct value *v = frame_value(s->frame, step->inputs[i].tensor);
+
+                if (v->kind == VALUE_INPUT || v->kind == VALUE_OUTPUT)
+                        TRY(add_input(req, s->plan->inputs[i], v));
+                if (v->mark == NULL || is_marked)
+                        continue;
+                is_marked = true;
+                s->given.correlation = v->mark->correlation;
+                s->given.flags = v->mark->flags;
+        }
+        return NULL;
+}
+
+/* Those that a later step or the client reads; if they are all of the model's, none is listed. */
+static struct error *add_outputs(const struct step_run *s, struct request *req) {
+        const struct ensemble_step *step = s->plan->step;
+        const bool                 *is_used = s->run->choice->is_used;
+        uint32_t                    n = 0;
+
+        for (uint32_t i = 0; i < step->n_outputs; i++)
+                n += is_used[step->outputs[i].tensor];
+        for (uint32_t i = 0; n < s->plan->model->io->n_outputs && i < step->n_outputs; i++)
+                if (is_used[step->outputs[i].tensor])
+                        TRY(request_add_output(req, s->plan->outputs[i]->name));
+        return NULL;
+}
+
+/* The text may belong to a response that goes before the inner request does. */
+static struct error *set_correlation(struct step_run *s, struct request *req) {
+        req->correlation = s->given.correlation;
+        req->flags = s->given.flags;
+        if (req->correlation.text == NULL || req->correlation.text == s->run->req->correlation.text)
+                return NULL;
+        TRY(request_set_correlation_text(req, s->given.correlation.text));
+        s->given.correlation.text = req->correlation.text;
+        return NULL;
+}
+
+static struct error *limit_responses(const struct step_run *s, struct request *req) {
+        uint32_t max = limit_of(s)->max;
+
+        if (s->plan->in_stream == s->plan->out_stream)
+                return NULL;
+        return request_limit_responses(req, &(struct response_limits){
+                                                    .max_responses =
+                                                            max > 0 ? max : MAX_UNUSED_RESPONSES,
+                                                    .max_bytes = MAX_UNUSED_BYTES,
+                                                    .max_wait_ns = MAX_WAIT_NS });
+}
+
+/* 0: there is no deadline. */
+static uint64_t time_left_us(const struct ensemble_run *run) {
+        uint64_t now_ns;
+
+        if (run->deadline_ns == CLOCK_NEVER)
+                return 0;
+        now_ns = clock_now_ns();
+        return now_ns + NS_PER_US < run->deadline_ns ? (run->deadline_ns - now_ns) / NS_PER_US : 1;
+}
+
+/* What it has in common with the request of the ensemble, which outlives it. */
+static struct error *fill(struct step_run *s, struct request *req) {
+        struct ensemble_run  *run = s->run;
+        const struct request *outer = run->req;
+
+        s->given =
+                (struct sequence_mark){ .correlation = outer->correlation, .flags = outer->flags };
+        TRY(add_inputs(s, req));
+        TRY(add_outputs(s, req));
+        TRY(set_correlation(s, req));
+        TRY(limit_responses(s, req));
+        req->id = outer->id;
+        req->parameters = outer->parameters;
+        req->priority = outer->priority;
+        req->timeout_us = time_left_us(run);
+        req->is_not_kept = outer->is_not_kept;
+        req->steps = run->models->nested[s->plan->index];
+        req->sums = &run->sums;
+        req->allocator = &ensemble_allocator;
+        req->allocator_userp = s;
+        return NULL;
+}
+
+/* Without memory for it, the step is not traced. */
+static void begin_trace(const struct step_run *s, struct request *req) {
+        struct trace *parent = s->run->req->trace;
+        struct trace *child = parent != NULL ? trace_spawn(parent) : NULL;
+        AUTO_ERROR    err = NULL;
+
+        if (child == NULL)
+                return;
+        err = trace_begin(child, req);
+        if (err != NULL)
+                error_free(trace_free(child));
+}
+
+/* Nobody would use what it does, and it may do it for long. */
+static bool is_in_vain(const struct step_run *s) {
+        return request_is_cancelled(s->run->req) ||
+               (s->plan->in_stream != s->plan->out_stream && atomic_load(&s->run->has_failed));
+}
+
+static void submit(struct step_run *s, struct inner_request *inner) {
+        struct error *err;
+
+        if (UNLIKELY(s->run->req->trace != NULL))
+                begin_trace(s, inner->request);
+        /* Who cancels sets the flag, then looks for inner requests: one of the two sees the other. */
+        atomic_store(&s->inner, inner);
+        atomic_store(&s->n_holders, 1);
+        if (UNLIKELY(is_in_vain(s)))
+                request_cancel(inner->request);
+        err = inner_request_submit(inner);
+        if (LIKELY(err == NULL))
+                return; /* and perhaps the run is gone */
+        if (inner->request->trace != NULL)
+                trace_refuse(inner->request);
+        run_fail(s->run, err);
+        drop_holder(s);
+}
+
+static struct error *begin(struct step_run *s) {
+        static const struct inner_request_ops ops = { .on_response = on_response,
+                                                      .on_end = on_end };
+        struct inner_request                 *inner = inner_request_new(s->plan->model, &ops, s);
+        struct error                         *err;
+
+        if (inner == NULL)
+                return out_of_memory(s);
+        err = fill(s, inner->request);
+        if (err == NULL)
+                submit(s, inner);
+        else
+                inner_request_free(inner);
+        return err;
+}
+
+/* ---- the beginning --------------------------------------------------------------------------- */
+
+static struct error *check_may_begin(const struct ensemble_run *run) {
+        static struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "");
+        static struct error expired = ERROR_STATIC(ERR_UNAVAILABLE, "Request timeout expired");
+
+        if (UNLIKELY(request_is_cancelled(run->req)))
+                return &cancelled;
+        if (run->deadline_ns != CLOCK_NEVER && clock_now_ns() + NS_PER_US > run->deadline_ns)
+                return &expired;
+        return NULL;
+}
+
+void step_start(struct continuation *c) {
+        struct step_run     *s = CONTAINER_OF(c, struct step_run, start);
+        struct ensemble_run *run = s->run;
+        struct error        *err = NULL;
+
+        if (!atomic_load(&run->has_failed)) {
+                err = check_may_begin(run);
+                if (err == NULL && !s->has_slot) {
+                        if (!step_limit_enter(limit_of(s), &s->limit_node))
+                                return; /* it is started when there is room */
+                        s->has_slot = true;
+                }
+                if (err == NULL)
+                        err = begin(s);
+                if (err == NULL)
+                        return;
+                run_fail(run, err);
+        }
+        step_close(s);
+}
+
+/* ---- cancellation ---------------------------------------------------------------------------- */
+
+/* False when it has not begun, or has ended. */
+static bool take_holder(struct step_run *s) {
+        uint32_t n = atomic_load(&s->n_holders);
+
+        while (n > 0)
+                if (atomic_compare_exchange_weak(&s->n_holders, &n, n + 1))
+                        return true;
+        return false;
+}
+
+void steps_cancel(struct ensemble_run *run, bool only_decoupled) {
+        struct step_run *held = NULL, *waited = NULL;
+
+        mutex_lock(&run->lock);
+        LIST_FOR_EACH(&run->open_steps, node) {
+                struct step_run *s = LIST_ENTRY(node, struct step_run, open_node);
+
+                if (s->is_cancelled ||
+                    (only_decoupled && s->plan->in_stream == s->plan->out_stream))
+                        continue;
+                if (take_holder(s)) {
+                        s->is_cancelled = true;
+                        s->next_cancelled = held;
+                        held = s;
+                } else if (step_limit_withdraw(limit_of(s), &s->limit_node)) {
+                        s->next_cancelled = waited;
+                        waited = s;
+                }
+        }
+        mutex_unlock(&run->lock);
+        for (struct step_run *s = held, *next; s != NULL; s = next) {
+                next = s->next_cancelled;
+                request_cancel(atomic_load(&s->inner)->request);
+                drop_holder(s);
+        }
+        for (struct step_run *s = waited, *next; s != NULL; s = next) {
+                next = s->next_cancelled;
+                s->start.next = NULL;
+                submitter_start(&s->start); /* which finds that it must not begin */
+        }
+}
