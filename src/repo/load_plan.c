@@ -193,13 +193,18 @@ static bool is_awaited(const struct load_item *item, const struct model_need *ne
         return false;
 }
 
+bool load_plan_lacks(const struct load_plan *p, const struct load_item *item,
+                     const struct model_need *need) {
+        return !is_awaited(item, need) && !repo_compose_has(p->repo, &item->found->key, need);
+}
+
 const struct model_need *load_plan_find_lacking(const struct load_plan  *p,
                                                 const struct load_item  *item,
                                                 const struct load_item **ret_user) {
         for (size_t i = 0; i < item->needs.n; i++) {
                 const struct model_need *need = &item->needs.items[i];
 
-                if (is_awaited(item, need) || repo_compose_has(p->repo, &item->found->key, need))
+                if (!load_plan_lacks(p, item, need))
                         continue;
                 *ret_user = item;
                 return need;

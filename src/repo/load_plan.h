@@ -60,6 +60,9 @@ struct load_item *load_plan_add(struct load_plan *p, const struct found_model *f
 const struct model_need *load_plan_find_lacking(const struct load_plan  *p,
                                                 const struct load_item  *item,
                                                 const struct load_item **ret_user);
+/* Is this one of those? */
+bool load_plan_lacks(const struct load_plan *p, const struct load_item *item,
+                     const struct model_need *need);
 /* Leaves what was not asked for alone. */
 void load_plan_drop_needs(struct load_plan *p);
 /* Returns when all have ended. */

@@ -286,6 +286,24 @@ static struct error *join_errors(const char *name, const struct load_plan *p) {
         return is_fine ? NULL : not_polled(name);
 }
 
+static struct error *unknown_steps(const struct load_plan *p, const struct load_item *item) {
+        AUTO_STRBUF   names = { 0 };
+        struct error *err;
+
+        strbuf_init(&names, 0);
+        for (size_t i = 0; i < item->needs.n; i++)
+                if (load_plan_lacks(p, item, &item->needs.items[i]))
+                        strbuf_printf(&names, "%s%s", names.len > 0 ? ", " : "",
+                                      item->needs.items[i].name);
+        log_error("ensemble %s contains models that are not available or ambiguous: %s",
+                  item->found->key.name, strbuf_cstr(&names));
+        err = error_new(ERR_INVALID_ARG,
+                        "load failed for model '%s': ensemble %s contains models that are not "
+                        "available or ambiguous: %s\n",
+                        item->found->key.name, item->found->key.name, strbuf_cstr(&names));
+        return err;
+}
+
 /* What a later model of a chain needs is named before anything is loaded. */
 static struct error *check_chain(const struct load_plan *p, const struct load_item *item) {
         const struct load_item  *user;
@@ -295,6 +313,8 @@ static struct error *check_chain(const struct load_plan *p, const struct load_it
                 if (p->items[i]->cycle != NULL)
                         return circular(item->found->key.name, p->items[i]);
         need = load_plan_find_lacking(p, item, &user);
+        if (need != NULL && user == item && item->needs.kind == NEEDS_STEPS)
+                return unknown_steps(p, item);
         if (need == NULL || user == item || item->needs.kind == NEEDS_STEPS)
                 return NULL; /* its registration says it */
         return error_new(

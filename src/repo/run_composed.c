@@ -9,13 +9,32 @@
 #include "repo/loaded_model.h"
 #include "repo/model_runner.h"
 #include "sched/chain.h"
+#include "sched/ensemble.h"
+
+static struct error *set_decoupled(struct loaded_model *l) {
+        struct model_config               *config = l->model.config;
+        Inference__ModelTransactionPolicy *policy;
+
+        policy = config_edit_new(config, &inference__model_transaction_policy__descriptor);
+        if (policy == NULL)
+                return config_edit_full();
+        policy->decoupled = true;
+        config->pb->model_transaction_policy = policy;
+        return NULL;
+}
 
 /* ---- ensembles ------------------------------------------------------------------------------- */
 
 struct error *composed_plan_ensemble(struct loaded_model *l, struct step_models *s) {
-        (void)s;
-        return error_new(ERR_UNSUPPORTED, "model '%s': ensemble_scheduling is not supported yet",
-                         l->name);
+        bool is_decoupled;
+
+        TRY(ensemble_prepare(l->model.config, s, &is_decoupled));
+        if (l->model.scheduler != NULL && is_decoupled != l->model.is_decoupled)
+                return error_new(ERR_INVALID_ARG,
+                                 "the steps of ensemble '%s' %s decoupled now, load it again",
+                                 l->name, is_decoupled ? "are" : "are not");
+        return is_decoupled && !model_config_is_decoupled(l->model.config) ? set_decoupled(l)
+                                                                           : NULL;
 }
 
 /* ---- chains ---------------------------------------------------------------------------------- */
@@ -95,18 +114,6 @@ static struct error *check_tensors(const struct loaded_model *l, const struct ch
         return NULL;
 }
 
-static struct error *set_decoupled(struct loaded_model *l) {
-        struct model_config               *config = l->model.config;
-        Inference__ModelTransactionPolicy *policy;
-
-        policy = config_edit_new(config, &inference__model_transaction_policy__descriptor);
-        if (policy == NULL)
-                return config_edit_full();
-        policy->decoupled = true;
-        config->pb->model_transaction_policy = policy;
-        return NULL;
-}
-
 static struct error *open_chain(struct loaded_model *l, const struct chain_plan *plan) {
         if (has_tensors(l->model.config->pb))
                 TRY(check_tensors(l, plan));
@@ -140,6 +147,8 @@ static struct error *normalize(struct loaded_model *l, struct model_config *conf
 }
 
 static struct error *make(struct loaded_model *l) {
+        if (l->composed->needs.kind == NEEDS_STEPS)
+                return ensemble_new(&l->model, &l->composed->holder, &l->model.scheduler);
         l->model.scheduler = chain_new(&(struct chain_options){
                 .model = &l->model,
                 .holder = &l->composed->holder,

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "config/labels.h"
 #include "infer/inner_request.h"
 #include "infer/model.h"
 #include "infer/request.h"
@@ -41,6 +42,7 @@ struct chain_run {
         uint64_t                        deadline_ns;
         uint64_t                        ended_ns; /* of the last stage that ended */
         struct chain_run               *next;     /* in a hand-off */
+        struct compute_sums             sums;     /* of the stages */
 };
 
 static struct chain *self_of(struct scheduler *s) {
@@ -86,11 +88,14 @@ static void count_end(struct chain_run *run) {
                 return;
         }
 
-        const struct request_times t = { start_ns, start_ns, start_ns, start_ns,
-                                         now_ns,   now_ns,   now_ns };
+        struct request_times t = { .request_start_ns = start_ns, .queue_start_ns = start_ns };
 
+        compute_sums_tell(&run->sums, start_ns, &t);
+        t.request_end_ns = now_ns;
         model_stats_success(c->options.model->stats, &t, MAX(run->outer->batch_size, 1));
         model_stats_execution(c->options.model->stats, MAX(run->outer->batch_size, 1), &t);
+        if (run->outer->is_inner && run->outer->sums != NULL)
+                compute_sums_add(run->outer->sums, &t);
 }
 
 static void send_failure(struct chain_run *run) {
@@ -144,6 +149,21 @@ static void fail(struct chain_run *run, struct error *why) {
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
+/* Classes have the labels of the model that gave them. */
+static struct error *take_labels(const struct response_output *from, struct response_output *to) {
+        struct labels *labels =
+                from->labels != NULL ? from->labels : from->response->source.model->labels;
+        const char *name = from->labels != NULL ? from->labels_name : from->name;
+
+        if (labels == NULL || labels_count(labels, name) == 0)
+                return NULL;
+        name = arena_try_str(&to->response->arena, str_of(name));
+        if (name == NULL)
+                return error_new(ERR_UNAVAILABLE, "out of memory for a response");
+        response_set_labels(to, labels, name);
+        return NULL;
+}
+
 static struct error *copy_output(const struct response_output *from, struct response *to) {
         const char             *name = arena_try_str(&to->arena, str_of(from->name));
         enum memory_type        type = MEMORY_CPU;
@@ -154,6 +174,7 @@ static struct error *copy_output(const struct response_output *from, struct resp
 
         TRY(response_add_seen_output(to, name, from->type, from->n_dims, &o, &shape));
         memcpy(shape, from->shape, from->n_dims * sizeof(*shape));
+        TRY(take_labels(from, o));
         TRY(response_output_buffer(o, from->byte_size, &type, &id, &bytes));
         if (type != MEMORY_CPU && type != MEMORY_CPU_PINNED)
                 return error_new(ERR_UNSUPPORTED, "output '%s' is wanted in the memory of a GPU",
@@ -346,9 +367,11 @@ static struct error *take_properties(const struct chain_run *run, struct request
                 else
                         req->correlation.number = outer->correlation.number;
         }
-        for (const struct parameter *p = outer->parameters.first; p != NULL; p = p->next)
-                TRY(request_add_parameter(req, p));
-        return *outer->id != '\0' ? request_set_id(req, outer->id) : NULL;
+        /* These outlive the stage. */
+        req->id = outer->id;
+        req->parameters = outer->parameters;
+        req->is_not_kept = outer->is_not_kept;
+        return NULL;
 }
 
 static struct error *trace_stage(const struct chain_run *run, struct request *req) {
@@ -369,6 +392,7 @@ static struct error *trace_stage(const struct chain_run *run, struct request *re
 static struct error *fill_in(struct chain_run *run, struct inner_request *r) {
         struct request *req = r->request;
 
+        req->sums = &run->sums;
         req->steps = run->at > 0 || run->chain->options.own == NULL
                              ? run->models->nested[run->at - (run->chain->options.own != NULL)]
                              : NULL;
@@ -546,7 +570,7 @@ static struct error *begin(struct chain *c, struct request *req, struct step_mod
         if (req->timeout_us > 0 &&
             req->timeout_us < (CLOCK_NEVER - req->times.request_start_ns) / NS_PER_US)
                 run->deadline_ns = req->times.request_start_ns + req->timeout_us * NS_PER_US;
-        req->queued.next = (struct request *)(void *)run; /* for cancel(), while PENDING */
+        req->queued.run = run; /* for cancel(), while PENDING */
         chain_metrics_begin(c->options.metrics);
         atomic_store(&req->state, REQUEST_PENDING);
         submit_stage(run);
@@ -602,7 +626,7 @@ static void cancel(struct scheduler *s, struct request *req) {
                 c->options.own->ops->cancel(c->options.own, req);
                 return;
         }
-        run = (struct chain_run *)(void *)req->queued.next;
+        run = req->queued.run;
         if (!hold(run))
                 return;
         r = atomic_load(&run->inner);

@@ -15,22 +15,7 @@ struct error *sched_default_new(const struct sched_setup *setup, struct schedule
         return pull_engine_new(&options, ret);
 }
 
-/* What the configuration chooses and this build does not have, or NULL. */
-static const char *find_missing(const struct model_config *config) {
-        switch (config->pb->scheduling_choice_case) {
-        case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING:
-                return "ensemble_scheduling";
-        default: return NULL;
-        }
-}
-
 struct error *sched_check(const char *model, const struct model_config *config) {
-        const char *missing = find_missing(config);
-
-        if (missing != NULL)
-                return error_at(error_new(ERR_UNSUPPORTED, "model '%s': %s is not supported yet",
-                                          model, missing),
-                                "%s", missing);
         return sched_options_check(model, config);
 }
 

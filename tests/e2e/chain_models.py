@@ -91,3 +91,17 @@ def executions(server, model):
 def statistics(server, model):
     reply = requests.get(f"{server.url}/v2/models/{model}/stats", timeout=SECONDS)
     return reply.json()["model_stats"][0]
+
+
+def ensemble(*steps, tensor="IN", out="OUT"):
+    """A line of (model, its output) that passes one INT32 per row on."""
+    text = ('platform: "ensemble"\nmax_batch_size: 8\n'
+            f'input {{ name: "{tensor}" data_type: TYPE_INT32 dims: [1] }}\n'
+            f'output {{ name: "{out}" data_type: TYPE_INT32 dims: [1] }}\nensemble_scheduling {{\n')
+    for i, (model, output) in enumerate(steps):
+        before = tensor if i == 0 else f"between_{i}"
+        after = out if i == len(steps) - 1 else f"between_{i + 1}"
+        text += (f'step {{ model_name: "{model}" model_version: -1 '
+                 f'input_map {{ key: "IN" value: "{before}" }} '
+                 f'output_map {{ key: "{output}" value: "{after}" }} }}\n')
+    return text + "}\n"

@@ -488,10 +488,6 @@ BAD_MODELS = {
             "one or more GPUs"),
     "sequence": (IDENTITY + "sequence_batching { state { } }\n",
                  "Invalid argument: model state must specify 'input_name' for sequence"),
-    "ensemble": ('platform: "ensemble"\n' + tensors() + 'ensemble_scheduling { step { model_name: '
-                 '"a" model_version: -1 input_map { key: "INPUT0" value: "INPUT0" } '
-                 'output_map { key: "OUTPUT0" value: "OUTPUT0" } } }\n',
-                 "Unsupported: model 'ensemble': ensemble_scheduling is not supported yet"),
     "instance": (TESTING + parameter("fail_instance", "broken arm"), "Internal: broken arm"),
     "inline": (IDENTITY + parameter("inline_execution", "perhaps"),
                "Invalid argument: parameter 'inline_execution' of model 'inline' must be 'auto', "
