@@ -22,6 +22,7 @@
 #define FOR_VERSION (1U << 2)
 #define FOR_INDEX (1U << 3)
 #define FOR_UNLOAD (1U << 4)
+#define FOR_GRAPH (1U << 5)
 #define FOR_ALL 0U
 
 enum model_argument { NO_MODEL, MAY_NAME_MODEL, NEEDS_MODEL };
@@ -46,6 +47,8 @@ static const struct ctl_command {
         { "metadata", MAY_NAME_MODEL, "what the server is, or a model's inputs and outputs",
           FOR_VERSION, ctl_metadata },
         { "config", NEEDS_MODEL, "a model's configuration", FOR_VERSION, ctl_config },
+        { "graph", NEEDS_MODEL, "the steps of an ensemble or a chain, and what goes between them",
+          FOR_VERSION | FOR_GRAPH, ctl_graph },
         { "infer", NEEDS_MODEL, "run a model once", FOR_VERSION | FOR_INFER, ctl_infer },
 };
 
@@ -288,10 +291,11 @@ int ctl_main(int argc, char **argv) {
                   "PEM: the key of --cert" },
                 { "insecure", COMMAND_FLAG, &c.http.is_insecure, NULL, FOR_ALL,
                   "take any certificate of the server" },
+                { "dot", COMMAND_FLAG, &c.is_dot, NULL, FOR_GRAPH, "graph: for Graphviz" },
                 { "ready", COMMAND_FLAG, &c.only_ready, NULL, FOR_INDEX,
                   "index: only what is ready" },
                 { "version", COMMAND_WORD, &c.version, "V", FOR_VERSION,
-                  "infer, config, ready, stats, sequences, metadata: of this version" },
+                  "infer, config, ready, stats, sequences, metadata, graph: of this version" },
                 { "config", COMMAND_WORD, &c.config_file, "FILE", FOR_LOAD,
                   "load: JSON, instead of the model's configuration" },
                 { "file", COMMAND_WORDS, &c.files, "V/NAME=PATH", FOR_LOAD,

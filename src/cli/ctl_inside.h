@@ -21,6 +21,7 @@ struct ctl {
         /* of the command line; borrowed */
         struct http_client_options http;
         bool                       is_json;
+        bool                       is_dot; /* of a graph */
         const char                *model; /* NULL: none was named */
         const char                *version;
         const char                *config_file;
@@ -71,4 +72,5 @@ struct error *ctl_sequences(struct ctl *c);
 struct error *ctl_stats(struct ctl *c);
 struct error *ctl_metadata(struct ctl *c);
 struct error *ctl_config(struct ctl *c);
+struct error *ctl_graph(struct ctl *c);
 struct error *ctl_infer(struct ctl *c);

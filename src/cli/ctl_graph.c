@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `neso ctl graph`: the steps of an ensemble, or the stages of a chain, and what goes from one to the
+ * next, as tables or for Graphviz.
+ */
+#include "cli/ctl_inside.h"
+#include "cli/text_table.h"
+
+/* One tensor on its way; step 0 is the client. */
+struct edge {
+        unsigned   from, to;
+        struct str from_tensor,
+                to_tensor; /* ptr NULL: of a chain, which is asked for models only */
+        struct edge *next;
+};
+
+struct step {
+        unsigned     number;                /* from 1 */
+        struct str   model, version, ready; /* ready: ptr NULL when it was not asked for */
+        struct step *next;
+};
+
+/* Who writes a tensor, and who reads it. */
+struct end {
+        struct str  tensor; /* of the ensemble */
+        struct str  name;   /* of the step's model */
+        unsigned    step;
+        struct end *next;
+};
+
+struct graph {
+        const char  *kind;
+        struct str   name;
+        struct step *steps, **steps_end;
+        struct edge *edges, **edges_end;
+        struct end  *writers, *readers, **readers_end;
+};
+
+static void add_edge(struct ctl *c, struct graph *g, const struct edge *edge) {
+        struct edge *e = ARENA_NEW(&c->arena, struct edge);
+
+        *e = *edge;
+        *g->edges_end = e;
+        g->edges_end = &e->next;
+}
+
+static struct step *add_step(struct ctl *c, struct graph *g) {
+        struct step *s = ARENA_NEW(&c->arena, struct step);
+
+        s->number =
+                g->steps != NULL ? CONTAINER_OF(g->steps_end, struct step, next)->number + 1 : 1;
+        s->version = STR_LIT("latest");
+        *g->steps_end = s;
+        g->steps_end = &s->next;
+        return s;
+}
+
+static struct str number_text(struct ctl *c, struct json_reader *r) {
+        struct json_number n = json_read_number(r);
+
+        if (n.is_negative)
+                return STR_LIT("latest");
+        return str_of(arena_printf(&c->arena, "%llu", (unsigned long long)n.magnitude));
+}
+
+/* ---- ensembles ------------------------------------------------------------------------------- */
+
+static void add_writer(struct ctl *c, struct graph *g, const struct end *end) {
+        struct end *w = ARENA_NEW(&c->arena, struct end);
+
+        *w = *end;
+        w->next = g->writers;
+        g->writers = w;
+}
+
+static void add_reader(struct ctl *c, struct graph *g, const struct end *end) {
+        struct end *r = ARENA_NEW(&c->arena, struct end);
+
+        *r = *end;
+        *g->readers_end = r;
+        g->readers_end = &r->next;
+}
+
+/* {"<of the model>": "<of the ensemble>"} */
+static void read_map(struct ctl *c, struct json_reader *r, struct graph *g, unsigned step,
+                     void (*add)(struct ctl *, struct graph *, const struct end *)) {
+        struct str key;
+
+        for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
+                struct end e = { .name = key, .step = step };
+
+                e.tensor = json_read_string(r, &c->arena);
+                add(c, g, &e);
+        }
+}
+
+static void read_step(struct ctl *c, struct json_reader *r, struct graph *g) {
+        struct step *s = add_step(c, g);
+        struct str   key;
+
+        for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
+                if (str_is(key, "model_name"))
+                        s->model = json_read_string(r, &c->arena);
+                else if (str_is(key, "model_version"))
+                        s->version = number_text(c, r);
+                else if (str_is(key, "input_map"))
+                        read_map(c, r, g, s->number, add_reader);
+                else if (str_is(key, "output_map"))
+                        read_map(c, r, g, s->number, add_writer);
+                else
+                        json_skip(r);
+        }
+}
+
+static void read_steps(struct ctl *c, struct json_reader *r, struct graph *g) {
+        struct str key;
+
+        for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
+                if (!str_is(key, "step")) {
+                        json_skip(r);
+                        continue;
+                }
+                for (json_enter_array(r); json_next_element(r);)
+                        read_step(c, r, g);
+        }
+}
+
+/* The ensemble's own inputs are written by the client, its outputs are read there. */
+static void read_tensors(struct ctl *c, struct json_reader *r, struct graph *g,
+                         void (*add)(struct ctl *, struct graph *, const struct end *)) {
+        struct str key;
+
+        for (json_enter_array(r); json_next_element(r);)
+                for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
+                        struct end e = { .step = 0 };
+
+                        if (!str_is(key, "name")) {
+                                json_skip(r);
+                                continue;
+                        }
+                        e.name = e.tensor = json_read_string(r, &c->arena);
+                        add(c, g, &e);
+                }
+}
+
+static void connect(struct ctl *c, struct graph *g) {
+        for (const struct end *r = g->readers; r != NULL; r = r->next)
+                for (const struct end *w = g->writers; w != NULL; w = w->next)
+                        if (str_equal(r->tensor, w->tensor))
+                                add_edge(c, g,
+                                         &(struct edge){ .from = w->step,
+                                                         .to = r->step,
+                                                         .from_tensor = w->name,
+                                                         .to_tensor = r->name });
+}
+
+/* *ret_is_one is false for a model that is none. */
+static struct error *read_ensemble(struct ctl *c, struct graph *g, struct str body,
+                                   bool *ret_is_one) {
+        struct json_reader r;
+        struct str         key, outputs = { NULL, 0 };
+
+        *ret_is_one = false;
+        json_reader_init(&r, body);
+        for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
+                if (str_is(key, "input"))
+                        read_tensors(c, &r, g, add_writer);
+                else if (str_is(key, "output"))
+                        outputs = json_skip(&r); /* they come after the steps */
+                else if (str_is(key, "ensemble_scheduling")) {
+                        *ret_is_one = true;
+                        read_steps(c, &r, g);
+                } else {
+                        json_skip(&r);
+                }
+        }
+        json_read_end(&r);
+        if (json_failed(&r))
+                return ctl_bad_answer(c, &r);
+        if (outputs.ptr != NULL) {
+                json_reader_init(&r, outputs);
+                read_tensors(c, &r, g, add_reader);
+        }
+        connect(c, g);
+        return NULL;
+}
+
+/* ---- chains ---------------------------------------------------------------------------------- */
+
+static void read_stage(struct ctl *c, struct json_reader *r, struct graph *g) {
+        struct step *s = add_step(c, g);
+        struct str   key;
+
+        s->version = STR_LIT("-");
+        for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
+                if (str_is(key, "name"))
+                        s->model = json_read_string(r, &c->arena);
+                else if (str_is(key, "version"))
+                        s->version = json_read_string(r, &c->arena);
+                else if (str_is(key, "ready"))
+                        s->ready = json_read_bool(r) ? STR_LIT("yes") : STR_LIT("no");
+                else
+                        json_skip(r);
+        }
+        add_edge(c, g, &(struct edge){ .from = s->number - 1, .to = s->number });
+}
+
+static struct error *read_chain(struct ctl *c, struct graph *g, struct str body) {
+        struct json_reader r;
+        struct str         key;
+
+        json_reader_init(&r, body);
+        for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
+                if (!str_is(key, "stages")) {
+                        json_skip(&r);
+                        continue;
+                }
+                for (json_enter_array(&r); json_next_element(&r);)
+                        read_stage(c, &r, g);
+        }
+        json_read_end(&r);
+        if (json_failed(&r))
+                return ctl_bad_answer(c, &r);
+        if (g->steps != NULL)
+                add_edge(c, g,
+                         &(struct edge){
+                                 .from = CONTAINER_OF(g->steps_end, struct step, next)->number });
+        return NULL;
+}
+
+/* ---- as text --------------------------------------------------------------------------------- */
+
+static const struct step *find_step(const struct graph *g, unsigned number) {
+        const struct step *s = g->steps;
+
+        while (s != NULL && s->number != number)
+                s = s->next;
+        return s;
+}
+
+static void put_end(struct ctl *c, struct text_table *t, const struct graph *g, unsigned number,
+                    struct str tensor) {
+        const struct step *s = find_step(g, number);
+        const char        *dot = tensor.ptr != NULL ? "." : "";
+
+        if (s == NULL)
+                text_table_put(t, str_of(arena_printf(&c->arena, "client%s%.*s", dot,
+                                                      STR_ARG(tensor))));
+        else
+                text_table_put(t, str_of(arena_printf(&c->arena, "%u:%.*s%s%.*s", number,
+                                                      STR_ARG(s->model), dot, STR_ARG(tensor))));
+}
+
+static void print_text(struct ctl *c, const struct graph *g) {
+        bool              has_ready = g->steps != NULL && g->steps->ready.ptr != NULL;
+        struct text_table t;
+
+        strbuf_printf(&c->out, "%s %.*s\n\n", g->kind, STR_ARG(g->name));
+        text_table_init(&t, has_ready ? 4 : 3);
+        text_table_put(&t, STR_LIT("STEP"));
+        text_table_put(&t, STR_LIT("MODEL"));
+        text_table_put(&t, STR_LIT("VERSION"));
+        if (has_ready)
+                text_table_put(&t, STR_LIT("READY"));
+        for (const struct step *s = g->steps; s != NULL; s = s->next) {
+                text_table_put(&t, str_of(arena_printf(&c->arena, "%u", s->number)));
+                text_table_put(&t, s->model);
+                text_table_put(&t, s->version);
+                if (has_ready)
+                        text_table_put(&t, s->ready);
+        }
+        text_table_print(&t, &c->out);
+        text_table_done(&t);
+        strbuf_putc(&c->out, '\n');
+        text_table_init(&t, 2);
+        text_table_put(&t, STR_LIT("FROM"));
+        text_table_put(&t, STR_LIT("TO"));
+        for (const struct edge *e = g->edges; e != NULL; e = e->next) {
+                put_end(c, &t, g, e->from, e->from_tensor);
+                put_end(c, &t, g, e->to, e->to_tensor);
+        }
+        text_table_print(&t, &c->out);
+        text_table_done(&t);
+}
+
+/* ---- for Graphviz ---------------------------------------------------------------------------- */
+
+/* A string of the language: quotes and backslashes are escaped. */
+static void put_quoted(struct strbuf *out, struct str text) {
+        strbuf_putc(out, '"');
+        for (size_t i = 0; i < text.len; i++) {
+                if (text.ptr[i] == '"' || text.ptr[i] == '\\')
+                        strbuf_putc(out, '\\');
+                strbuf_putc(out, text.ptr[i]);
+        }
+        strbuf_putc(out, '"');
+}
+
+/* The client is two nodes, so that the picture goes from left to right. */
+static void put_node(struct strbuf *out, unsigned number, const char *client) {
+        if (number == 0)
+                strbuf_puts(out, client);
+        else
+                strbuf_printf(out, "step%u", number);
+}
+
+static void print_dot(struct ctl *c, const struct graph *g) {
+        struct strbuf *out = &c->out;
+
+        strbuf_puts(out, "digraph ");
+        put_quoted(out, g->name);
+        strbuf_puts(out, " {\n  rankdir=LR;\n  node [shape=box];\n"
+                         "  request [shape=ellipse];\n  response [shape=ellipse];\n");
+        for (const struct step *s = g->steps; s != NULL; s = s->next) {
+                strbuf_printf(out, "  step%u [label=", s->number);
+                put_quoted(out, s->model);
+                strbuf_puts(out, str_is(s->ready, "no") ? ", style=dashed];\n" : "];\n");
+        }
+        for (const struct edge *e = g->edges; e != NULL; e = e->next) {
+                strbuf_puts(out, "  ");
+                put_node(out, e->from, "request");
+                strbuf_puts(out, " -> ");
+                put_node(out, e->to, "response");
+                if (e->from_tensor.ptr != NULL) {
+                        struct str label = e->from_tensor;
+
+                        if (!str_equal(e->from_tensor, e->to_tensor))
+                                label = str_of(arena_printf(&c->arena, "%.*s : %.*s",
+                                                            STR_ARG(e->from_tensor),
+                                                            STR_ARG(e->to_tensor)));
+                        strbuf_puts(out, " [label=");
+                        put_quoted(out, label);
+                        strbuf_putc(out, ']');
+                }
+                strbuf_puts(out, ";\n");
+        }
+        strbuf_puts(out, "}\n");
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+struct error *ctl_graph(struct ctl *c) {
+        struct graph g = { .kind = "ensemble", .name = str_of(c->model) };
+        struct str   body;
+        bool         is_ensemble;
+
+        g.steps_end = &g.steps;
+        g.edges_end = &g.edges;
+        g.readers_end = &g.readers;
+        TRY(ctl_get(c, ctl_model_path(c, "/config"), &body));
+        TRY(read_ensemble(c, &g, body, &is_ensemble));
+        if (!is_ensemble) {
+                g.kind = "chain";
+                g.steps = NULL;
+                g.edges = NULL;
+                g.steps_end = &g.steps;
+                g.edges_end = &g.edges;
+                TRY(ctl_get(c, ctl_model_path(c, "/chain"), &body));
+                TRY(read_chain(c, &g, body));
+        }
+        if (c->is_json)
+                ctl_put_answer(c, body);
+        else if (c->is_dot)
+                print_dot(c, &g);
+        else
+                print_text(c, &g);
+        return NULL;
+}
