@@ -78,3 +78,15 @@ struct error *config_edit_text(struct model_config *c, char **field, const char 
         *field = joined;
         return NULL;
 }
+
+struct error *config_edit_set_decoupled(struct model_config *c, bool is_decoupled) {
+        Inference__ModelTransactionPolicy *policy = c->pb->model_transaction_policy;
+
+        if (policy == NULL)
+                policy = config_edit_new(c, &inference__model_transaction_policy__descriptor);
+        if (policy == NULL)
+                return config_edit_full();
+        policy->decoupled = is_decoupled;
+        c->pb->model_transaction_policy = policy;
+        return NULL;
+}

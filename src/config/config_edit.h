@@ -34,6 +34,9 @@ struct error *config_out_of_memory(void);
 struct error *config_edit_text(struct model_config *c, char **field, const char *prefix,
                                const char *text) NODISCARD;
 
+/* model_transaction_policy.decoupled, which follows from its steps for a model made of others. */
+struct error *config_edit_set_decoupled(struct model_config *c, bool is_decoupled) NODISCARD;
+
 static inline bool config_text_is(const char *text, const char *expected) {
         return text != NULL && expected != NULL && strcmp(text, expected) == 0;
 }

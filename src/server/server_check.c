@@ -11,6 +11,7 @@
 #include "repo/model_files.h"
 #include "repo/model_graph.h"
 #include "repo/model_needs.h"
+#include "server/ensemble_checks.h"
 #include "server/model_check.h"
 #include "server/server_options.h"
 
@@ -18,7 +19,9 @@
 
 struct check_run {
         struct model_check_options options;
-        struct model_graph        *graph; /* owned; of the models that were checked so far */
+        struct model_graph        *graph;  /* owned; of the models that were checked so far */
+        struct model_check       **checks; /* owned, and each */
+        size_t                     n_checks;
         struct json_writer         writer;
 };
 
@@ -98,31 +101,48 @@ static struct error *check_needs(struct check_run *r, const struct model_check *
         return err;
 }
 
-static struct error *check_model(struct check_run *r, const char *directory, const char *name) {
-        struct model_check check = { .options = &r->options, .name = name, .directory = directory };
-        struct error      *err;
+static void check_model(struct check_run *r, const char *directory, const char *name) {
+        struct model_check *check = mem_zalloc(sizeof(*check));
 
-        model_check_run(&check);
-        model_check_refuse(&check, check_needs(r, &check));
-        err = model_check_print(&check, &r->writer);
-        model_check_done(&check);
-        return err;
+        check->options = &r->options;
+        check->name = mem_strdup(name);
+        check->directory = mem_strdup(directory);
+        model_check_run(check);
+        model_check_refuse(check, check_needs(r, check));
+        r->checks = mem_realloc(r->checks, (r->n_checks + 1) * sizeof(struct model_check *));
+        r->checks[r->n_checks++] = check;
+}
+
+static struct error *print_checks(struct check_run *r) {
+        for (size_t i = 0; i < r->n_checks; i++)
+                TRY(model_check_print(r->checks[i], &r->writer));
+        return NULL;
+}
+
+static void free_checks(struct check_run *r) {
+        for (size_t i = 0; i < r->n_checks; i++) {
+                model_check_done(r->checks[i]);
+                free((char *)r->checks[i]->name);
+                free((char *)r->checks[i]->directory);
+                free(r->checks[i]);
+        }
+        free(r->checks);
 }
 
 static struct error *check_repository(struct check_run *r, const char *path) {
         struct dir_list list;
-        struct error   *err = NULL;
 
         TRY(dir_list_read(path, &list));
-        for (size_t i = 0; i < list.n_names && err == NULL; i++) {
+        for (size_t i = 0; i < list.n_names; i++) {
                 AUTO_CHARS directory = path_join(path, list.names[i]);
 
                 /* As the repository does: hidden ones are nobody's models. */
                 if (list.names[i][0] != '.' && is_directory(directory))
-                        err = check_model(r, directory, list.names[i]);
+                        check_model(r, directory, list.names[i]);
         }
         dir_list_done(&list);
-        return err;
+        ensemble_checks_run(r->checks, r->n_checks);
+        return NULL;
 }
 
 /* Without slashes at its end; the name of a model that is given as "." is the directory's. */
@@ -158,7 +178,11 @@ static struct error *check_path(struct check_run *r, const char *path) {
         json_put_bool(&r->writer, is_one);
         json_key(&r->writer, "models");
         json_begin_array(&r->writer);
-        TRY(is_one ? check_model(r, clean, name) : check_repository(r, clean));
+        if (is_one)
+                check_model(r, clean, name);
+        else
+                TRY(check_repository(r, clean));
+        TRY(print_checks(r));
         json_end_array(&r->writer);
         json_end_object(&r->writer);
         return NULL;
@@ -182,6 +206,7 @@ struct error *server_check_models(const struct server_options *options, const ch
         r.graph = model_graph_new();
         json_writer_init(&r.writer, &json);
         err = check_path(&r, path);
+        free_checks(&r);
         model_graph_free(r.graph);
         agent_registry_free(agents);
         backend_registry_free(backends);

@@ -411,6 +411,87 @@ ensemble_scheduling {
                    "used\n")
 
 
+TENSORS = """\
+input {{ name: "X" data_type: {type} dims: [ {dims} ] }}
+output {{ name: "Y" data_type: {type} dims: [ {dims} ] }}
+"""
+STEP = 'backend: "identity"\n' + TENSORS.format(type="TYPE_FP32", dims="4")
+DECOUPLED = "model_transaction_policy { decoupled: true }\n"
+
+
+def ensemble(*steps, io=TENSORS.format(type="TYPE_FP32", dims="4")):
+    """The steps are (model, input map, output map, what else), each on one line from line 5 on."""
+    def entries(field, mapped):
+        return "".join(f' {field} {{ key: "{key}" value: "{value}" }}'
+                       for key, value in mapped.items())
+
+    lines = [f'  step {{ model_name: "{model}"{entries("input_map", inputs)}'
+             f'{entries("output_map", outputs)} {rest} }}'
+             for model, inputs, outputs, rest in steps]
+    return ('platform: "ensemble"\n' + io + "ensemble_scheduling {\n" + "\n".join(lines) + "\n}\n")
+
+
+LATEST = "model_version: -1"
+# What the ensemble e consists of besides the model m, which is right; where, what is said.
+ENSEMBLE_MISTAKES = [
+    ([("nosuch", {"X": "X"}, {"Y": "Y"}, LATEST)], {}, (5, "model_name"),
+     "ensemble e contains models that are not available or ambiguous: nosuch"),
+    ([("m", {"X": "X"}, {"Y": "T"}, LATEST), ("no", {"X": "T"}, {"Y": "U"}, LATEST),
+      ("none", {"X": "U"}, {"Y": "Y"}, LATEST)], {}, (6, "model_name"),
+     "ensemble e contains models that are not available or ambiguous: no, none"),
+    ([("m", {"X": "X"}, {"Y": "Y"}, "model_version: 3")], {}, (5, "model_version"),
+     "ensemble 'e' depends on 'm' whose required version 3 is not loaded."),
+    ([("m", {"A": "X"}, {"Y": "Y"}, LATEST)], {}, (5, "input_map"),
+     "in ensemble e, ensemble tensor X is mapping to non-existing input A in model m"),
+    ([("m", {"X": "X"}, {"B": "Y"}, LATEST)], {}, (5, "output_map"),
+     "in ensemble e, ensemble tensor Y is mapped from non-existing output B in model m"),
+    ([("m", {"X": "X"}, {"Y": "T"}, LATEST), ("i", {"X": "T"}, {"Y": "Y"}, LATEST)],
+     {"i": 'backend: "identity"\n' + TENSORS.format(type="TYPE_INT32", dims="4")}, (6, "input_map"),
+     "in ensemble e, ensemble tensor T: inconsistent data type: TYPE_FP32 is inferred from model m "
+     "while TYPE_INT32 is inferred from model i"),
+    ([("m", {"X": "X"}, {"Y": "T"}, LATEST), ("i", {"X": "T"}, {"Y": "Y"}, LATEST)],
+     {"i": 'backend: "identity"\n' + TENSORS.format(type="TYPE_FP32", dims="5")}, (6, "input_map"),
+     "in ensemble e, ensemble tensor T: inconsistent shape: [4] is inferred from model m while [5] "
+     "is inferred from model i"),
+    ([("d", {"X": "X"}, {"Y": "T"}, LATEST),
+      ("two", {"X": "X", "Z": "T"}, {"Y": "Y"}, LATEST)],
+     {"d": STEP + DECOUPLED, "two": STEP + 'input { name: "Z" data_type: TYPE_FP32 dims: 4 }\n'},
+     (6, 'input_map { key: "Z"'),
+     "in ensemble e, step of model 'two' receives inputs originated from different decoupled models"),
+]
+
+
+@pytest.mark.parametrize("steps, models, place, message", ENSEMBLE_MISTAKES)
+def test_ensemble_against_its_models(tmp_path, steps, models, place, message):
+    write_repository(tmp_path, {"e": ensemble(*steps), "m": STEP, **models})
+    number, text = place
+    line = ensemble(*steps).splitlines()[number - 1]
+    code, out, err = check(tmp_path)
+    assert code == 1
+    assert err == (f"{tmp_path}/e/config.pbtxt:{number}:{line.index(text) + 1}: {message}\n")
+    assert "\nm: ok" in "\n" + out
+
+
+def test_ensembles_that_fit(tmp_path):
+    """Also over a model that its backend completes; whether an ensemble is decoupled follows from its
+    steps."""
+    line = ensemble(("m", {"X": "X"}, {"Y": "Y"}, LATEST))
+    write_repository(tmp_path, {
+        "e": line, "m": STEP, "d": STEP + DECOUPLED,
+        "inner": ensemble(("d", {"X": "X"}, {"Y": "Y"}, LATEST)),
+        "outer": ensemble(("inner", {"X": "X"}, {"Y": "T"}, LATEST),
+                          ("m", {"X": "T"}, {"Y": "Y"}, "model_version: 1")),
+        "bare": 'backend: "identity"\n',
+        "over_bare": ensemble(("bare", {"X": "X"}, {"Y": "Y"}, LATEST)),
+    })
+    code, out, err = check(tmp_path, "--json")
+    assert (code, err) == (0, "")
+    decoupled = {m["name"]: m["config"].get("model_transaction_policy", {}).get("decoupled")
+                 for m in json.loads(out)["models"]}
+    assert decoupled == {"bare": None, "d": True, "e": False, "inner": True, "m": None,
+                         "outer": True, "over_bare": False}
+
+
 def test_paths(tmp_path):
     assert check(tmp_path) == (0, "", f"{tmp_path}: warning: there is no model in it\n")
     assert check(tmp_path / "nowhere") == (

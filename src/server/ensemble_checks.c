@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "server/ensemble_checks.h"
+
+#include <string.h>
+
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/strbuf.h"
+#include "config/config_edit.h"
+#include "config/ensemble_models.h"
+
+enum visit { NOT_VISITED, VISITING, VISITED };
+
+struct checked_model {
+        struct model_check *check;
+        enum visit          visit;
+        bool                is_decoupled;
+};
+
+struct ensemble_checks {
+        struct checked_model *models;
+        struct map            names; /* name -> struct checked_model */
+};
+
+/* NULL when it is not there; a model of another repository is not. */
+static struct checked_model *find_model(const struct ensemble_checks *e,
+                                        const struct ensemble_step   *step) {
+        return map_find(&e->names, str_of(step->model));
+}
+
+static bool is_comparable(const struct checked_model *m) {
+        return m->check->config != NULL && m->check->problems.n_errors == 0;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+static struct error *check_presence(const struct ensemble_checks *e,
+                                    const struct ensemble_graph  *g) {
+        AUTO_STRBUF missing = { 0 };
+        uint32_t    first = ENSEMBLE_NONE;
+
+        strbuf_init(&missing, 0);
+        for (uint32_t i = 0; i < g->n_steps; i++) {
+                if (*g->steps[i].namespace != '\0' || find_model(e, &g->steps[i]) != NULL)
+                        continue;
+                if (first == ENSEMBLE_NONE)
+                        first = i;
+                strbuf_printf(&missing, "%s%s", missing.len > 0 ? ", " : "", g->steps[i].model);
+        }
+        if (first == ENSEMBLE_NONE)
+                return NULL;
+        return error_at(
+                error_new(ERR_INVALID_ARG,
+                          "ensemble %s contains models that are not available or ambiguous: "
+                          "%s",
+                          g->pb->name, strbuf_cstr(&missing)),
+                "ensemble_scheduling.step[%u].model_name", first);
+}
+
+static bool has_version(const struct version_pick *versions, int64_t version) {
+        for (size_t i = 0; i < versions->n_versions; i++)
+                if (versions->versions[i] == version)
+                        return true;
+        return false;
+}
+
+static struct error *check_versions(const struct ensemble_checks *e,
+                                    const struct ensemble_graph  *g) {
+        for (uint32_t i = 0; i < g->n_steps; i++) {
+                const struct ensemble_step *step = &g->steps[i];
+                const struct checked_model *m = find_model(e, step);
+
+                if (*step->namespace != '\0' || m == NULL || !is_comparable(m) ||
+                    step->version == -1 || has_version(&m->check->versions, step->version))
+                        continue;
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "ensemble '%s' depends on '%s' whose required version "
+                                          "%lld is not loaded.",
+                                          g->pb->name, step->model, (long long)step->version),
+                                "ensemble_scheduling.step[%u].model_version", i);
+        }
+        return NULL;
+}
+
+static void describe(const struct ensemble_checks *e, const struct ensemble_graph *g,
+                     struct ensemble_step_model *models) {
+        for (uint32_t i = 0; i < g->n_steps; i++) {
+                const struct checked_model *m = find_model(e, &g->steps[i]);
+
+                if (*g->steps[i].namespace != '\0' || m == NULL || !is_comparable(m))
+                        continue;
+                models[i].pb = m->check->config->pb;
+                models[i].is_decoupled = m->is_decoupled;
+                models[i].may_be_completed = m->check->options->auto_complete &&
+                                             !model_config_is_ensemble(m->check->config);
+        }
+}
+
+static struct error *check_graph(const struct ensemble_checks *e, struct checked_model *m,
+                                 const struct ensemble_graph *g) {
+        struct ensemble_step_model *models =
+                mem_zalloc((g->n_steps + (size_t)1) * sizeof(*models)); /* bounded as the text */
+        struct error *err;
+        uint32_t      n_decoupled = 0;
+
+        describe(e, g, models);
+        err = check_presence(e, g);
+        if (err == NULL)
+                err = check_versions(e, g);
+        if (err == NULL)
+                err = ensemble_models_check(g, models);
+        if (err == NULL)
+                err = ensemble_models_streams(g, models, NULL, &n_decoupled);
+        free(models);
+        m->is_decoupled = n_decoupled > 0;
+        return err;
+}
+
+/* ---- ensembles ------------------------------------------------------------------------------- */
+
+static void visit(struct ensemble_checks *e, struct checked_model *m);
+
+/* Ensembles first that this one is made of: whether they are decoupled counts. A circle was told of
+ * already. The depth is that of ensembles within each other. */
+static void visit_steps(struct ensemble_checks *e, const struct ensemble_graph *g) {
+        for (uint32_t i = 0; i < g->n_steps; i++) {
+                struct checked_model *step = find_model(e, &g->steps[i]);
+
+                if (step != NULL && step->visit == NOT_VISITED)
+                        visit(e, step);
+        }
+}
+
+static void visit_ensemble(struct ensemble_checks *e, struct checked_model *m) {
+        struct model_config   *config = m->check->config;
+        struct ensemble_graph *g;
+        struct error          *err = ensemble_graph_new(config->pb, &g);
+
+        if (err == NULL) {
+                visit_steps(e, g);
+                err = check_graph(e, m, g);
+                ensemble_graph_free(g);
+        }
+        if (err == NULL)
+                err = config_edit_set_decoupled(config, m->is_decoupled);
+        model_check_refuse(m->check, err);
+}
+
+static void visit(struct ensemble_checks *e, struct checked_model *m) {
+        m->visit = VISITING;
+        if (is_comparable(m) && model_config_is_ensemble(m->check->config))
+                visit_ensemble(e, m);
+        m->visit = VISITED;
+}
+
+void ensemble_checks_run(struct model_check *const *checks, size_t n) {
+        struct ensemble_checks e = { .models = mem_zalloc((n + 1) * sizeof(*e.models)) };
+
+        map_init(&e.names);
+        for (size_t i = 0; i < n; i++) {
+                struct model_check *c = checks[i];
+
+                e.models[i] = (struct checked_model){
+                        .check = c,
+                        .is_decoupled = c->config != NULL && model_config_is_decoupled(c->config),
+                };
+                map_set(&e.names, str_of(c->name), &e.models[i]);
+        }
+        for (size_t i = 0; i < n; i++)
+                if (e.models[i].visit == NOT_VISITED)
+                        visit(&e, &e.models[i]);
+        map_done(&e.names);
+        free(e.models);
+}
