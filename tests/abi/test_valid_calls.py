@@ -42,12 +42,15 @@ CALLS = ('backend: "tensorrt"\nplatform: "tensorrt_plan"\n'
            'parameters { key: "key" value: "value" } } }\n')
 
 CACHED = 'backend: "identity"\nresponse_cache { enable: true }\n' + TENSORS.format(more="")
+CHAINED = ('backend: "identity"\nparameters { key: "next" value { string_value: "cached" } }\n'
+           + TENSORS.format(more=""))
 SEQUENCES = 'backend: "identity"\nsequence_batching { }\n' + TENSORS.format(more="")
 
 
 def make_places(folder, plugins, backends):
     """The program's arguments."""
-    for model, config in (("calls", CALLS), ("cached", CACHED), ("sequences", SEQUENCES)):
+    for model, config in (("calls", CALLS), ("cached", CACHED), ("chained", CHAINED),
+                          ("sequences", SEQUENCES)):
         os.makedirs(os.path.join(folder, "models", model, "1"))
         with open(os.path.join(folder, "models", model, "config.pbtxt"), "w",
                   encoding="ascii") as file:

@@ -4,8 +4,8 @@
  *
  *   valid_calls <models> <more models> <plug-ins> <log>
  *
- * test_valid_calls.py makes the folders: the models "calls", "cached" and "sequences", no model, the plug-ins
- * "calls" of each kind, and a file to be made.
+ * test_valid_calls.py makes the folders: the models "calls", "cached", "chained" and "sequences", no
+ * model, the plug-ins "calls" of each kind, and a file to be made.
  */
 #include "program.h"
 
@@ -83,6 +83,9 @@ static void call_control(struct TRITONSERVER_Server *server, const struct places
         OK(TRITONSERVER_ServerLoadModelWithParameters, server, "cached", &parameter, 1);
         TRITONSERVER_ParameterDelete((struct TRITONSERVER_Parameter *)parameter);
         OK(TRITONSERVER_ServerUnloadModel, server, "cached");
+        OK(TRITONSERVER_ServerLoadModel, server, "chained"); /* and the next one, "cached" */
+        OK(NESO_ServerModelChain, server, "chained", -1, &message);
+        delete_message(message, "{\"name\":\"cached\",\"version\":\"1\",\"ready\":true}");
         OK(TRITONSERVER_ServerLoadModel, server, "sequences");
         OK(NESO_ServerModelSequences, server, "sequences", -1, &message);
         delete_message(message, "\"left_out\":0");
