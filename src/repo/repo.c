@@ -17,16 +17,11 @@
 
 const char *version_state_name(enum version_state state) {
         switch (state) {
-        case VERSION_UNKNOWN:
-                return "UNKNOWN";
-        case VERSION_LOADING:
-                return "LOADING";
-        case VERSION_READY:
-                return "READY";
-        case VERSION_UNLOADING:
-                return "UNLOADING";
-        case VERSION_UNAVAILABLE:
-                return "UNAVAILABLE";
+        case VERSION_UNKNOWN: return "UNKNOWN";
+        case VERSION_LOADING: return "LOADING";
+        case VERSION_READY: return "READY";
+        case VERSION_UNLOADING: return "UNLOADING";
+        case VERSION_UNAVAILABLE: return "UNAVAILABLE";
         }
         return "UNKNOWN";
 }
@@ -208,8 +203,8 @@ static void add_ready_locked(struct model_refs *to, const struct repo_entry *e,
                         continue;
                 if (to->n_models == to->cap_models) {
                         to->cap_models = to->cap_models > 0 ? to->cap_models * 2 : 16;
-                        to->models = mem_realloc(to->models,
-                                                 to->cap_models * sizeof(struct model *));
+                        to->models =
+                                mem_realloc(to->models, to->cap_models * sizeof(struct model *));
                 }
                 model_ref(v->model);
                 to->models[to->n_models++] = v->model;
@@ -279,32 +274,32 @@ static void add_line(struct model_refs *to, const struct repo_entry *e) {
         free(models);
 }
 
-void repo_hurry_sequences(struct repo *r) {
-        struct model_refs all = { 0 };
-
-        mutex_lock(&r->table.lock);
-        for (size_t i = 0; i < r->table.n_entries; i++)
-                add_line(&all, r->table.sorted[i]);
-        mutex_unlock(&r->table.lock);
-        for (size_t i = 0; i < all.n_models; i++) {
-                struct scheduler *s = all.models[i]->scheduler;
-
-                if (model_has_sequences(all.models[i]))
-                        s->sequences->hurry(s);
-                model_unref(all.models[i]);
-        }
-        free(all.models);
-}
-
 size_t repo_loads(struct repo *r, const char *name, struct model ***ret) {
         struct model_refs found = { 0 };
 
         mutex_lock(&r->table.lock);
-        for (struct repo_entry *e = repo_table_first_locked(&r->table, name); e != NULL; e = e->next)
+        for (size_t i = 0; name == NULL && i < r->table.n_entries; i++)
+                add_line(&found, r->table.sorted[i]);
+        for (struct repo_entry *e = name != NULL ? repo_table_first_locked(&r->table, name) : NULL;
+             e != NULL; e = e->next)
                 add_line(&found, e);
         mutex_unlock(&r->table.lock);
         *ret = found.models;
         return found.n_models;
+}
+
+void repo_hurry_sequences(struct repo *r, const char *name) {
+        struct model **loads;
+        size_t         n = repo_loads(r, name, &loads);
+
+        for (size_t i = 0; i < n; i++) {
+                struct scheduler *s = loads[i]->scheduler;
+
+                if (model_has_sequences(loads[i]))
+                        s->sequences->hurry(s);
+                model_unref(loads[i]);
+        }
+        free(loads);
 }
 
 static uint64_t count_in_flight(const struct model *model) {

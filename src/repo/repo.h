@@ -83,8 +83,9 @@ struct repo_override {
  * "load failed for model '<m>': version <v> is at UNAVAILABLE state: <Code>: <text>;\n" for each
  * version that failed. */
 struct error *repo_load(struct repo *r, const char *name, const struct repo_override *o) NODISCARD;
-/* Returns once no new request gets to it. Nothing when it is not loaded. With namespaces all models
- * of that name. Models that need it are not ready until it is loaded again. */
+/* Returns once no new request gets to it; models that need it are not ready until it is loaded again.
+ * Nothing when it is not loaded; of one that was unloaded and has live sequences, these end as soon
+ * as they have no requests. With namespaces all models of that name. */
 struct error *repo_unload(struct repo *r, const char *name) NODISCARD;
 /* And the models that were loaded because this one needs them, unless others need them, or somebody
  * has asked for them since. */
@@ -175,12 +176,11 @@ size_t repo_ready_versions(struct repo *r, const struct model_key *key, int64_t 
  * and version; owned by the caller. */
 size_t repo_ready_models(struct repo *r, const char *name, struct model ***ret);
 
-/* References to the loads of the models of a name that serve or have live sequences, the oldest first;
- * owned by the caller. */
+/* References to the loads of the models of a name (NULL: of all) that serve or have live sequences,
+ * the oldest first; owned by the caller. */
 size_t repo_loads(struct repo *r, const char *name, struct model ***ret);
-/* From now on sequences end as soon as they have no requests, those of models that were replaced or
- * unloaded as well. */
-void repo_hurry_sequences(struct repo *r);
+/* From now on the sequences of these end as soon as they have no requests. */
+void repo_hurry_sequences(struct repo *r, const char *name);
 /* Models that have requests in flight or live sequences, and how many, for the log of a shutdown. */
 uint64_t repo_count_in_flight(struct repo *r, void (*each)(const struct model *m, uint64_t n, void *userp),
                               void *userp);

@@ -414,11 +414,24 @@ struct error *repo_unload_one(struct repo *r, const struct model_key *key) {
         return NULL;
 }
 
+/* The second time: who asks wants to be rid of it. */
+static void hurry_when_unloaded(struct repo *r, const char *name) {
+        struct model **ready;
+        size_t         n = repo_ready_models(r, name, &ready);
+
+        for (size_t i = 0; i < n; i++)
+                model_unref(ready[i]);
+        free(ready);
+        if (n == 0)
+                repo_hurry_sequences(r, name);
+}
+
 static struct error *unload_all_of(struct repo *r, const char *name) {
         struct error *err = NULL;
         char        **namespaces;
         size_t        n = list_namespaces(r, name, &namespaces);
 
+        hurry_when_unloaded(r, name);
         for (size_t i = 0; i < n; i++) {
                 if (err == NULL)
                         err = repo_unload_one(r, &(struct model_key){ namespaces[i], name });

@@ -221,7 +221,7 @@ static void log_in_flight(const struct model *m, uint64_t n, void *userp) {
 /* Ends what live sequences would go on waiting for. */
 static void end_sequences(struct server *s) {
         log_info("The exit timeout is nearly over: sequences without requests end");
-        repo_hurry_sequences(s->repo);
+        repo_hurry_sequences(s->repo, NULL);
 }
 
 /* Waits for the models to end, a log line each second; from `hurry_ns` on not for sequences. */

@@ -192,6 +192,21 @@ def test_an_unload_lets_sequences_end(tmp_path):
         assert refusal(server, "m", 1, 7) == (404, UNKNOWN)
 
 
+def test_a_second_unload_ends_sequences(tmp_path):
+    """Those of old loads as well; what is under way is answered."""
+    with opens(tmp_path) as server:
+        infer(server, "m", 1, 7, start=True)
+        reload(server)
+        infer(server, "m", 1, 8, start=True)
+        unload(server, "m")
+        assert infer(server, "m", 2, 7)["SUM"] == 3
+        assert infer(server, "m", 2, 8)["SUM"] == 3
+        unload(server, "m")
+        wait_for_unloaded(server)
+        wait_until(lambda: count_of_ended_loads(server) == 2, server.text)
+        assert refusal(server, "m", 1, 7) == (404, UNKNOWN)
+
+
 def test_an_unload_and_idle_sequences(tmp_path):
     with opens(tmp_path, model(SHORT)) as server:
         infer(server, "m", 1, 7, start=True)
