@@ -20,6 +20,9 @@
 #include "server/core_metrics.h"
 #include "server/server_report.h"
 
+/* Of the exit timeout: for models to end in, after the last sequences; half of it when it is short. */
+#define MODELS_END_NS (5 * NS_PER_S)
+
 static struct backend_registry *make_backends(const struct server_options *o) {
         size_t                   n = o->backend_settings.n_items;
         struct backend_setting  *settings = mem_zalloc((n + 1) * sizeof(*settings));
@@ -47,9 +50,9 @@ static struct error *make_policies(struct server *s, const struct server_options
                 settings[i] = (struct host_policy_setting){ o->host_policies.items[i].group,
                                                             o->host_policies.items[i].name,
                                                             o->host_policies.items[i].value };
-        err = host_policies_new(
-                &(struct host_policies_options){ .settings = settings, .n_settings = n },
-                &s->policies);
+        err = host_policies_new(&(struct host_policies_options){ .settings = settings,
+                                                                 .n_settings = n },
+                                &s->policies);
         free(settings);
         return err;
 }
@@ -75,11 +78,10 @@ static void make_metrics(struct server *s, const struct server_options *o) {
                                 is_true(option_settings_find(m, "", "summary_latencies")),
                         .histogram_latencies =
                                 is_true(option_settings_find(m, "", "histogram_latencies")) });
-        s->core = core_metrics_new(
-                s->metrics,
-                &(struct core_metrics_options){ .pinned_pool_bytes = o->pinned_pool_bytes,
-                                                .cpu = o->cpu_metrics,
-                                                .interval_ms = o->metrics_interval_ms });
+        s->core = core_metrics_new(s->metrics, &(struct core_metrics_options){
+                                                       .pinned_pool_bytes = o->pinned_pool_bytes,
+                                                       .cpu = o->cpu_metrics,
+                                                       .interval_ms = o->metrics_interval_ms });
 }
 
 static struct error *make_repo(struct server *s, const struct server_options *o) {
@@ -238,8 +240,9 @@ static struct error *wait_for_models(struct server *s, uint64_t deadline_ns, uin
                 if (now_ns >= deadline_ns)
                         return error_new(ERR_INTERNAL,
                                          "Exit timeout expired. Exiting immediately.");
-                log_info("Timeout %llu: Found %u live models and 0 in-flight non-inference requests",
-                         (unsigned long long)((deadline_ns - now_ns) / NS_PER_S), n_live);
+                log_info(
+                        "Timeout %llu: Found %u live models and 0 in-flight non-inference requests",
+                        (unsigned long long)((deadline_ns - now_ns) / NS_PER_S), n_live);
                 reaper_wait(s->reaper, MIN(now_ns + NS_PER_S, MIN(deadline_ns, hurry_ns)));
         }
         return NULL;
@@ -258,8 +261,7 @@ static struct error *stop_changes(struct server *s, uint64_t deadline_ns, uint64
 struct error *server_stop(struct server *s) {
         uint32_t timeout_s = atomic_load(&s->exit_timeout_s);
         uint64_t deadline_ns = clock_now_ns() + timeout_s * NS_PER_S;
-        /* Models need some of the time to end. */
-        uint64_t hurry_ns = deadline_ns - MIN(NS_PER_S, timeout_s * NS_PER_S / 2);
+        uint64_t hurry_ns = deadline_ns - MIN(MODELS_END_NS, timeout_s * NS_PER_S / 2);
 
         if (atomic_exchange(&s->state, SERVER_EXITING) == SERVER_EXITING &&
             reaper_wait(s->reaper, 0) == 0)
@@ -338,8 +340,8 @@ struct error *server_get_model(struct server *s, const char *name, int64_t versi
 
 struct error *server_get_model_for_request(struct server *s, const char *name, int64_t version,
                                            struct model **ret) {
-        int         state = atomic_load_explicit(&s->state, memory_order_relaxed);
-        AUTO_ERROR  err = NULL;
+        int        state = atomic_load_explicit(&s->state, memory_order_relaxed);
+        AUTO_ERROR err = NULL;
 
         if (UNLIKELY(state != SERVER_READY && state != SERVER_EXITING))
                 return not_ready();

@@ -46,7 +46,7 @@ def changed(text):
 def opens(tmp_path, text=None, *options):
     """A server whose exit does not wait long for sequences that tests leave."""
     return opens_server(tmp_path / "models", {"m": text or model()}, *EXPLICIT, "--load-model=*",
-                        "--exit-timeout-secs=4", *options)
+                        "--exit-timeout-secs=8", *options)
 
 
 def reload(server, text=None):
@@ -230,7 +230,7 @@ def test_polls(tmp_path):
     folder.mkdir()
     write_repository(folder, {"m": model(OLDEST)})
     server = Server(folder, ("--model-control-mode=poll", "--repository-poll-secs=1",
-                             "--exit-timeout-secs=4"))
+                             "--exit-timeout-secs=8"))
     try:
         old = infer(server, "m", 1, 7, start=True)["SERIAL"]
         write(server, "m/config.pbtxt", changed(model(OLDEST)))
@@ -318,7 +318,7 @@ def test_a_stop_lets_sequences_end(tmp_path):
 
 def test_a_stop_ends_sequences_that_are_idle_for_too_long(tmp_path):
     """Not in time for their idle time, but in time for the exit timeout: the exit is a clean one."""
-    with opens(tmp_path, None, "--exit-timeout-secs=2") as server:
+    with opens(tmp_path, None, "--exit-timeout-secs=8") as server:
         infer(server, "m", 1, 7, start=True)
         reload(server)
         infer(server, "m", 1, 8, start=True)
@@ -328,7 +328,7 @@ def test_a_stop_ends_sequences_that_are_idle_for_too_long(tmp_path):
 
 
 def test_a_stop_while_instances_wait_to_go(tmp_path):
-    with opens(tmp_path, model(count=2), "--exit-timeout-secs=2") as server, \
+    with opens(tmp_path, model(count=2), "--exit-timeout-secs=8") as server, \
             concurrent.futures.ThreadPoolExecutor() as pool:
         for i in (1, 2):
             infer(server, "m", i, i, start=True)
@@ -342,7 +342,7 @@ def test_a_stop_while_instances_wait_to_go(tmp_path):
 def test_a_request_that_runs_while_its_model_is_replaced(tmp_path):
     """Its answer and the next request's are the old load's."""
     with opens_server(tmp_path / "models", {"m": gated(model())}, *EXPLICIT, "--load-model=*",
-                      "--exit-timeout-secs=4") as server, \
+                      "--exit-timeout-secs=8") as server, \
             Gate(server, "m") as gate, concurrent.futures.ThreadPoolExecutor() as pool:
         first = pool.submit(infer, server, "m", 1, 7, start=True)
         gate.wait()

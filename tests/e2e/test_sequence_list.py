@@ -13,7 +13,7 @@ from test_sequence_life import changed, model
 from test_sequences import grpc_request, infer
 
 BACKENDS = ("testing",)
-OPTIONS = ("--model-control-mode=explicit", "--load-model=*", "--exit-timeout-secs=4")
+OPTIONS = ("--model-control-mode=explicit", "--load-model=*", "--exit-timeout-secs=8")
 IDLE = "max_sequence_idle_microseconds: 600000000"
 MODELS = {
     "m": gated(model()),

@@ -20,7 +20,7 @@ from scrape import metric, wait_for_metric, wait_for_pending
 BACKENDS = ("testing",)
 # Tests leave sequences whose idle time is long: the exit timeout ends them.
 OPTIONS = ("--model-control-mode=explicit", "--load-model=*", "--http-thread-count=2",
-           "--exit-timeout-secs=4")
+           "--exit-timeout-secs=8")
 
 
 def tensor(kind, name, data_type="TYPE_INT32"):
