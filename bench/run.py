@@ -328,6 +328,43 @@ output [ {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1 ] }} ]
               f"{us / medians[name][1]:.2f} by CPU")
 
 
+def write_pipelines(folder):
+    """One stage, a chain and an ensemble of three that are the same model as it."""
+    for at in range(3):
+        following = f'parameters {{ key: "next" value {{ string_value: "stage{at + 1}" }} }}'
+        write_identity(folder, f"stage{at}", following if at < 2 else "")
+    write_identity(folder, "one")
+    os.makedirs(os.path.join(folder, "ensemble", "1"))
+    names = ["INPUT0", "a", "b", "OUTPUT0"]
+    steps = "".join(f'''step {{ model_name: "one" model_version: -1
+  input_map {{ key: "INPUT0" value: "{names[i]}" }} output_map {{ key: "OUTPUT0" value: "{names[i + 1]}" }} }}
+''' for i in range(3))
+    with open(os.path.join(folder, "ensemble", "config.pbtxt"), "w", encoding="ascii") as config:
+        config.write(f'''platform: "ensemble"
+input [ {{ name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }} ]
+output [ {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }} ]
+ensemble_scheduling {{ {steps} }}
+''')
+
+
+def bench_chains(options, _):
+    """What two more stages cost, and what they cost in an ensemble."""
+    with tempfile.TemporaryDirectory() as repository:
+        write_pipelines(repository)
+        for n, what, connections in ((1, "4 B", 16), (16384, "64 KiB", 16)):
+            body, headers = binary_request("INPUT0", [n], bytes(4 * n))
+            medians = compare_cpu(options, body, headers, {
+                name: (Neso(options.build, repository), f"/v2/models/{model}/infer")
+                for name, model in (("one", "one"), ("chain", "stage0"), ("ensemble", "ensemble"))
+            }, connections)
+            rate, us = medians["one"]
+            print(f"chains: identity, {what}, binary, {connections} connections; one stage {rate:.0f}/s, "
+                  f"{us:.1f} us of CPU each")
+            for name in ("chain", "ensemble"):
+                print(f"  {name} of three    {medians[name][0] / rate:.2f} of its rate; "
+                      f"{medians[name][1]:.1f} us, {us / medians[name][1]:.2f} by CPU")
+
+
 def bench_tls(options, repository):
     """What TLS 1.3 costs on connections that are open: small requests, and large bodies."""
     path = "/v2/models/identity/infer"
@@ -541,8 +578,8 @@ def bench_digits(options, _):
           f"(fastest slice {us[0]:.1f}, slowest {us[-1]:.1f})")
 
 
-BENCHES = {"tiny": bench_tiny, "sequences": bench_sequences, "tls": bench_tls, "large": bench_large,
-           "grpc": bench_grpc, "grpc-large": bench_grpc_large, "json": bench_json_infer, "cache": bench_cache,
+BENCHES = {"tiny": bench_tiny, "sequences": bench_sequences, "chains": bench_chains, "tls": bench_tls,
+           "large": bench_large, "grpc": bench_grpc, "grpc-large": bench_grpc_large, "json": bench_json_infer, "cache": bench_cache,
            "codec": bench_codec, "digits": bench_digits}
 
 
