@@ -249,9 +249,19 @@ static bool asks_to_end(const struct response *r) {
 
 static void hand_on(struct chain_run *run);
 
+/* From the end of the stage before to the submission of this one. */
+static void count_handed(const struct chain_run *run, const struct request *req) {
+        uint64_t begin_ns = req->times.request_start_ns;
+
+        if (run->at > 0 && begin_ns > run->ended_ns)
+                chain_metrics_handed(run->plan->stages[run->at - 1].handoff,
+                                     begin_ns - run->ended_ns);
+}
+
 static void on_end(struct inner_request *r) {
         struct chain_run *run = r->owner;
 
+        count_handed(run, r->request);
         r->request->queued.next = run->ended;
         run->ended = r->request;
         response_free(STEAL(run->input));
@@ -458,11 +468,6 @@ static _Thread_local struct {
 
 #define MAX_GROUP 64 /* larger ones go in pieces */
 
-static void count_handed(const struct chain_run *run) {
-        chain_metrics_handed(run->plan->stages[run->at - 1].handoff,
-                             clock_now_ns() - run->ended_ns);
-}
-
 /* Those of one model that follow each other, as one. Returns the first that does not belong to it. */
 static struct chain_run *submit_group(struct chain_run *first) {
         const struct model   *model = first->plan->stages[first->at].model;
@@ -479,7 +484,6 @@ static struct chain_run *submit_group(struct chain_run *first) {
                 requests[n] = make_stage(run);
                 if (requests[n] == NULL)
                         continue;
-                count_handed(run);
                 runs[n++] = run;
         }
         /* Where there are no batches, each runs here as soon as it is submitted. */
@@ -517,7 +521,6 @@ static void hand_on(struct chain_run *run) {
                 handed.first = handed.last = run;
                 return;
         }
-        count_handed(run);
         submit_stage(run);
 }
 
