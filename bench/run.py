@@ -397,6 +397,47 @@ def bench_large(options, repository):
     print(f"  identity           {medians['neso'] / medians['floor']:.2f} of the floor")
 
 
+def write_ensemble(folder, name, steps):
+    """A line of models like identity."""
+    tensors = ["X", *(f"T{i}" for i in range(1, len(steps))), "Y"]
+    lines = "".join(
+        f'  step {{ model_name: "{step}" model_version: -1 input_map {{ key: "INPUT0" value: '
+        f'"{tensors[i]}" }} output_map {{ key: "OUTPUT0" value: "{tensors[i + 1]}" }} }}\n'
+        for i, step in enumerate(steps))
+    os.makedirs(os.path.join(folder, name, "1"))
+    with open(os.path.join(folder, name, "config.pbtxt"), "w", encoding="ascii") as config:
+        config.write(f'''platform: "ensemble"
+input [ {{ name: "X" data_type: TYPE_FP32 dims: [ -1 ] }} ]
+output [ {{ name: "Y" data_type: TYPE_FP32 dims: [ -1 ] }} ]
+ensemble_scheduling {{
+{lines}}}
+''')
+
+
+def bench_ensembles(options, _):
+    """Three steps of identity against one, each with the binary protocol on one core: run to completion,
+    with a thread for each model, and with 1 MiB. In each pair the same network work is done once."""
+    never = 'parameters { key: "inline_execution" value { string_value: "never" } }'
+    shapes = (("FP32 [1], run to completion", "inline", 1, 16), ("FP32 [1], threads", "hop", 1, 16),
+              ("1 MiB", "inline", 1 << 18, 4))
+    with tempfile.TemporaryDirectory() as repository:
+        for kind, parameters in (("inline", ""), ("hop", never)):
+            steps = [f"{kind}_{i}" for i in range(3)]
+            for step in steps:
+                write_identity(repository, step, parameters)
+            write_ensemble(repository, f"{kind}_three", steps)
+        for title, kind, n_floats, connections in shapes:
+            one = compare_cpu(options, *binary_request("INPUT0", [n_floats], bytes(4 * n_floats)), {
+                "one": (Neso(options.build, repository), f"/v2/models/{kind}_0/infer"),
+            }, connections)["one"]
+            three = compare_cpu(options, *binary_request("X", [n_floats], bytes(4 * n_floats)), {
+                "three": (Neso(options.build, repository), f"/v2/models/{kind}_three/infer"),
+            }, connections)["three"]
+            print(f"ensembles: {title}, {connections} connections; one model {one[0]:.0f}/s, "
+                  f"{one[1]:.1f} us of CPU")
+            print(f"  three steps        {three[0] / one[0]:.2f} of its rate, {three[1]:.1f} us of CPU")
+
+
 def cache_loop(options, repository, model, n_floats, n_requests, how):
     """Microseconds of a request without any network: its time, CPU time of the process, and the
     time between its submission and its release."""
@@ -578,8 +619,9 @@ def bench_digits(options, _):
           f"(fastest slice {us[0]:.1f}, slowest {us[-1]:.1f})")
 
 
-BENCHES = {"tiny": bench_tiny, "sequences": bench_sequences, "chains": bench_chains, "tls": bench_tls,
-           "large": bench_large, "grpc": bench_grpc, "grpc-large": bench_grpc_large, "json": bench_json_infer, "cache": bench_cache,
+BENCHES = {"tiny": bench_tiny, "sequences": bench_sequences, "tls": bench_tls, "large": bench_large,
+           "grpc": bench_grpc, "grpc-large": bench_grpc_large, "json": bench_json_infer, "cache": bench_cache,
+           "chains": bench_chains, "ensembles": bench_ensembles,
            "codec": bench_codec, "digits": bench_digits}
 
 

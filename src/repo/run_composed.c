@@ -148,7 +148,8 @@ static struct error *normalize(struct loaded_model *l, struct model_config *conf
 
 static struct error *make(struct loaded_model *l) {
         if (l->composed->needs.kind == NEEDS_STEPS)
-                return ensemble_new(&l->model, &l->composed->holder, &l->model.scheduler);
+                return ensemble_new(&l->model, &l->composed->holder, l->parts->timers,
+                                    &l->model.scheduler);
         l->model.scheduler = chain_new(&(struct chain_options){
                 .model = &l->model,
                 .holder = &l->composed->holder,

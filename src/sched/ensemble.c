@@ -9,6 +9,66 @@ static struct ensemble *self_of(struct scheduler *s) {
         return CONTAINER_OF(s, struct ensemble, base);
 }
 
+/* ---- the memory of runs ----------------------------------------------------------------------- */
+
+#if IS_SANITIZED
+#define MAX_KEPT_RUNS 0
+#else
+#define MAX_KEPT_RUNS 64 /* a few KiB each */
+#endif
+
+/* Requests come and go at the rate at which they are served, and a run is larger than what malloc keeps
+ * for a thread. */
+static struct ensemble_run *take_memory(struct ensemble *e, size_t n_bytes) {
+        struct kept_run *kept = NULL;
+
+        mutex_lock(&e->lock);
+        if (e->kept != NULL && e->kept->n_bytes == n_bytes && !mem_may_fail()) {
+                kept = e->kept;
+                e->kept = kept->next;
+                e->n_kept--;
+        }
+        mutex_unlock(&e->lock);
+        if (LIKELY(kept != NULL))
+                return (struct ensemble_run *)kept;
+        return try_aligned_alloc(ENSEMBLE_INLINE_ALIGNMENT, n_bytes);
+}
+
+/* Memory that was made for another plan goes one by one, so that it is never in the way. */
+static struct kept_run *take_other_locked(struct ensemble *e, size_t n_bytes) {
+        struct kept_run *other = e->kept;
+
+        if (other == NULL || other->n_bytes == n_bytes)
+                return NULL;
+        e->kept = other->next;
+        e->n_kept--;
+        return other;
+}
+
+/* A cancellation that comes later does not find the run. */
+static void give_memory(struct ensemble_run *run) {
+        struct ensemble *e = run->ensemble;
+        struct kept_run *kept = (struct kept_run *)run, *other;
+        size_t           n_bytes = run->n_bytes;
+        bool             is_kept;
+
+        mutex_lock(&e->lock);
+        run->req->queued.run = NULL;
+        atomic_store(&run->req->state, REQUEST_EXECUTING);
+        mutex_done(&run->lock);
+        other = take_other_locked(e, n_bytes);
+        is_kept = e->n_kept < MAX_KEPT_RUNS;
+        if (is_kept) {
+                *kept = (struct kept_run){ e->kept, n_bytes };
+                e->kept = kept;
+                e->n_kept++;
+        }
+        mutex_unlock(&e->lock);
+        free(other);
+        if (!is_kept)
+                free(run);
+}
+
 /* ---- the end of a run ------------------------------------------------------------------------ */
 
 static void run_free(struct ensemble_run *run) {
@@ -21,15 +81,7 @@ static void run_free(struct ensemble_run *run) {
         frame_done(run->first);
         plan_choice_done(&run->own_choice);
         step_models_unref(run->models);
-        mutex_done(&run->lock);
-        free(run);
-}
-
-/* A cancellation that comes later does not find it. */
-static void unlink_run(struct ensemble_run *run) {
-        MUTEX_GUARD(&run->ensemble->lock);
-        run->req->queued.run = NULL;
-        atomic_store(&run->req->state, REQUEST_EXECUTING);
+        give_memory(run);
 }
 
 static void count_success(struct ensemble_run *run) {
@@ -71,13 +123,12 @@ static void refuse(struct request *req, struct error *why) {
         error_free(err);
 }
 
-static void run_finish(struct ensemble_run *run) {
+void run_finish(struct ensemble_run *run) {
         struct request  *req = run->req;
         struct response *response;
         struct error    *err = last_response(run, &response);
         bool             has_sent_final = run->has_sent_final;
 
-        unlink_run(run);
         if (err == NULL)
                 count_success(run);
         /* Before the response goes: what the client asks for next finds the memory free. */
@@ -134,11 +185,12 @@ static struct ensemble_run *run_new(struct ensemble *e, struct request *req,
                                     struct step_models *models) {
         const struct ensemble_plan *plan = models->plan;
         size_t                      n_bytes = sizeof(struct ensemble_run) + frame_bytes(plan, 0);
-        struct ensemble_run        *run = try_aligned_alloc(ENSEMBLE_INLINE_ALIGNMENT, n_bytes);
+        struct ensemble_run        *run = take_memory(e, n_bytes);
 
         if (run == NULL)
                 return NULL;
         run->ensemble = e;
+        run->n_bytes = n_bytes;
         run->req = req;
         run->models = models;
         run->plan = plan;
@@ -201,10 +253,8 @@ static struct error *submit(struct scheduler *s, struct request *req) {
                 return request_error(req, ERR_UNAVAILABLE, "out of memory");
         }
         req->times.queue_start_ns = req->times.request_start_ns;
-        mutex_lock(&e->lock);
         req->queued.run = run;
         atomic_store(&req->state, REQUEST_PENDING); /* until it ends: so that cancel() is called */
-        mutex_unlock(&e->lock);
         run_begin(run);
         return NULL;
 }
@@ -249,6 +299,11 @@ static void ensemble_free(struct scheduler *s) {
 
         for (uint32_t i = 0; i < e->n_steps; i++)
                 step_limit_done(&e->limits[i]);
+        for (struct kept_run *k = e->kept, *next; k != NULL; k = next) {
+                next = k->next;
+                free(k);
+        }
+        step_memory_done(&e->memory);
         free(e->limits);
         mutex_done(&e->lock);
         free(e);
@@ -266,7 +321,7 @@ struct error *ensemble_prepare(const struct model_config *ensemble, struct step_
 }
 
 struct error *ensemble_new(struct model *model, struct step_models_holder *steps,
-                           struct scheduler **ret) {
+                           struct timer_thread *timers, struct scheduler **ret) {
         static const struct scheduler_ops ops = {
                 .submit = submit,
                 .cancel = cancel,
@@ -284,6 +339,7 @@ struct error *ensemble_new(struct model *model, struct step_models_holder *steps
                                sizeof(*e->limits)); /* read from a file, bounded */
         for (uint32_t i = 0; i < e->n_steps; i++)
                 step_limit_init(&e->limits[i], config->max_inflight_requests);
+        step_memory_init(&e->memory, timers);
         mutex_init(&e->lock, LOCK_SEQUENCE);
         *ret = &e->base;
         return NULL;

@@ -31,6 +31,7 @@ struct model;
 struct scheduler;
 struct step_models;
 struct step_models_holder;
+struct timer_thread;
 
 /* Checks the ensemble against the models of a snapshot and prepares that, before the holder gets it:
  * every snapshot that requests take must have been prepared. *ret_is_decoupled says whether these models
@@ -39,6 +40,6 @@ struct step_models_holder;
 struct error *ensemble_prepare(const struct model_config *ensemble, struct step_models *models,
                                bool *ret_is_decoupled) NODISCARD;
 
-/* `steps` outlives the scheduler; its snapshots have been prepared. */
+/* `steps` and `timers` outlive the scheduler; the snapshots of `steps` have been prepared. */
 struct error *ensemble_new(struct model *model, struct step_models_holder *steps,
-                           struct scheduler **ret);
+                           struct timer_thread *timers, struct scheduler **ret);

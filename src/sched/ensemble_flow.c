@@ -80,7 +80,7 @@ static void free_later(struct response *response, struct work *w) {
 }
 
 static void drop_user_locked(struct kept_outputs *k, struct work *w) {
-        if (k->response != NULL && --k->n_users == 0)
+        if (!k->is_small && k->response != NULL && --k->n_users == 0)
                 free_later(STEAL(k->response), w);
 }
 
@@ -283,6 +283,18 @@ static struct error *place_response_locked(struct step_run *s, struct frame **re
         return NULL;
 }
 
+/* In a stream each response makes room for further ones, however small it is. */
+static bool may_stay(const struct step_run *s, const struct response *response) {
+        size_t n_bytes = 0;
+
+        if (s->run->plan->n_streams > 1)
+                return false;
+        for (const struct response_output *o = response->first_output; o != NULL; o = o->next)
+                if (!size_add(n_bytes, o->byte_size, &n_bytes))
+                        return false;
+        return n_bytes <= ENSEMBLE_SMALL_BYTES;
+}
+
 static struct error *take_response_locked(struct step_run *s, struct response *response,
                                           struct work *w) {
         struct sequence_mark mark = { 0 };
@@ -301,6 +313,7 @@ static struct error *take_response_locked(struct step_run *s, struct response *r
         s->n_responses++;
         *kept = (struct kept_outputs){ .response = response,
                                        .n_users = s->run->choice->n_users[s->plan->index],
+                                       .is_small = may_stay(s, response),
                                        .mark = mark };
         set_outputs_locked(s, frame, kept, w);
         return NULL;

@@ -113,7 +113,7 @@ static struct error *allocate(struct response_allocator *allocator, const char *
         *buffer = byte_size > 0 ? take_inline(s, byte_size) : NULL;
         if (byte_size == 0 || *buffer != NULL)
                 return NULL;
-        b = buf_new(NULL, byte_size);
+        b = step_memory_get(&s->run->ensemble->memory, byte_size);
         if (b == NULL)
                 return too_short(output, byte_size);
         *buffer = b->bytes;

@@ -30,6 +30,7 @@
 #include "infer/submitter.h"
 #include "sched/ensemble_plan.h"
 #include "sched/step_limit.h"
+#include "sched/step_memory.h"
 #include "sched/step_models.h"
 
 #include <stdatomic.h>
@@ -45,9 +46,18 @@ struct ensemble {
         struct model              *model;  /* borrowed: the owner */
         struct step_models_holder *steps;  /* borrowed: outlives the scheduler */
         struct step_limit         *limits; /* owned; by step */
+        struct step_memory         memory; /* for large outputs between steps */
         uint32_t                   n_steps;
         _Atomic bool               is_draining;
-        struct mutex               lock; /* rank LOCK_SEQUENCE; guards queued.run of requests */
+        struct mutex               lock; /* rank LOCK_SEQUENCE; guards all below, and queued.run */
+        struct kept_run           *kept; /* owned: memory of runs that ended */
+        uint32_t                   n_kept;
+};
+
+/* What stands in the memory of a run while it is kept. */
+struct kept_run {
+        struct kept_run *next;
+        size_t           n_bytes;
 };
 
 /* What the response of a step says about the sequence, for the steps that read it. */
@@ -77,6 +87,7 @@ struct value {
 struct kept_outputs {
         struct response     *response; /* owned; NULL: none, or not needed any more */
         uint32_t             n_users;
+        bool                 is_small; /* and may stay to the end of the run */
         struct sequence_mark mark;
 };
 
@@ -119,6 +130,7 @@ struct frame {
 
 struct ensemble_run {
         struct ensemble            *ensemble; /* borrowed: as long as the request has its model */
+        size_t                      n_bytes;  /* of this memory */
         struct request             *req;
         struct step_models         *models;      /* ref */
         const struct ensemble_plan *plan;        /* borrowed: the snapshot's */
@@ -144,6 +156,9 @@ struct ensemble_run {
         _Atomic size_t inline_used;
         _Alignas(ENSEMBLE_INLINE_ALIGNMENT) char inline_memory[ENSEMBLE_INLINE_BYTES];
 };
+
+/* Outputs of a step that are not worth the trouble of freeing them before the request ends. */
+#define ENSEMBLE_SMALL_BYTES 16384
 
 /* What follows from a change of the state, for when the lock is released. */
 struct work {
@@ -210,3 +225,4 @@ void output_flush(struct ensemble_run *run);
 void run_fail(struct ensemble_run *run, struct error *err); /* takes err */
 /* Closes one that was open; the last one finishes the run, which is gone then. */
 void run_close(struct ensemble_run *run);
+void run_finish(struct ensemble_run *run);

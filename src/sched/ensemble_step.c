@@ -38,11 +38,21 @@ static void give_slot_back(struct step_run *s) {
 static void step_close(struct step_run *s) {
         struct ensemble_run *run = s->run;
         struct work          w = { 0 };
+        bool                 is_last = false, is_closed;
 
         give_slot_back(s);
         mutex_lock(&run->lock);
         flow_end_locked(s, &w);
+        /* What is freed may be of the run's memory, and what is sent is the run's: that comes first. */
+        is_closed = w.responses == NULL && run->plan->n_streams == 1;
+        if (is_closed)
+                is_last = --run->n_open == 0;
         mutex_unlock(&run->lock);
+        if (is_closed) {
+                if (is_last)
+                        run_finish(run);
+                return;
+        }
         flow_follow(&w, false);
         output_flush(run);
         run_close(run);

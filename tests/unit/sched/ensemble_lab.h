@@ -19,6 +19,7 @@
 struct lab_ensemble {
         struct fake_model        *fake;
         struct step_models_holder holder;
+        struct timer_thread      *timers;
 };
 
 /* `steps`: one for each step. */
@@ -34,12 +35,15 @@ static inline void lab_ensemble_open(struct lab_ensemble *e, const char *name, c
         e->fake->model.is_decoupled = is_decoupled;
         step_models_holder_init(&e->holder);
         step_models_holder_set(&e->holder, models);
-        assert_ok(ensemble_new(&e->fake->model, &e->holder, &e->fake->model.scheduler), config);
+        assert_ok(timer_thread_new(&e->timers), "timers");
+        assert_ok(ensemble_new(&e->fake->model, &e->holder, e->timers, &e->fake->model.scheduler),
+                  config);
 }
 
 static inline void lab_ensemble_close(struct lab_ensemble *e) {
         assert_int_equal(atomic_load(&e->fake->model.n_in_flight), 0);
         e->fake->model.scheduler->ops->free(e->fake->model.scheduler);
+        timer_thread_free(e->timers);
         step_models_holder_done(&e->holder);
         fake_model_free(e->fake);
 }
