@@ -277,7 +277,7 @@ def show_server(screen, client):
     server = client.get("/v2")
     client.get("/v2/health/ready")
     screen.title(f"{server['name']} {server['version']} serves")
-    for model in ("digits", "pictures", "identity"):
+    for model in ("digits", "pictures", "identity", "reader"):
         about = client.get(f"/v2/models/{model}")
         tensors = [f"{tensor['name']} {tensor['datatype']} {json.dumps(tensor['shape'])}"
                    .replace(", ", ",") for tensor in about["inputs"] + about["outputs"]]
@@ -308,6 +308,18 @@ def show_accuracy(screen, client, images, labels):
     milliseconds = 1e3 * (time.perf_counter() - start)
     print(f"  {n_right} right, {100 * n_right / len(images):.1f} %, in {milliseconds:.0f} ms")
     expect(n_right >= EXPECTED_RIGHT, f"at least {EXPECTED_RIGHT} right")
+
+
+def show_ensemble(screen, client, images, labels):
+    screen.title("The ensemble 'reader': pixels -> identity -> digits -> a label, in one request")
+    for number in range(N_ACROSS):
+        (value, _, label), = client.classify("reader", "pixels", images[number], "digit", 1)
+        alone, = client.classify("digits", "image", images[number:number + 1], "probabilities", 1)
+        expect(label == alone[2] and abs(value - alone[0]) < 1e-4, "the ensemble to read as digits does")
+        print(f"  {label} ({100 * value:.1f} %), meant was {labels[number]}")
+    counts = {model: client.get(f"/v2/models/{model}/stats")["model_stats"][0]["execution_count"]
+              for model in ("reader", "identity")}
+    expect(counts == {"reader": N_ACROSS, "identity": N_ACROSS}, "each step to run once for each")
 
 
 def show_grpc(screen, client, rpc, images):
@@ -389,8 +401,8 @@ def show_batches(screen, client):
         print(f"  batch of {row['batch_size']:2}: {count:5} times, {per_image:6.1f} us an image  "
               f"{bar}")
     n_images = statistics["inference_count"]
-    n_expected = (N_SHOWN + len(read_held_out()[0]) + 2 * N_SHOWN + N_STREAMED + 2 * N_SINGLE +
-                  N_CLIENTS * (N_SINGLE // 2))
+    n_expected = (N_SHOWN + len(read_held_out()[0]) + 2 * N_ACROSS + 2 * N_SHOWN + N_STREAMED +
+                  2 * N_SINGLE + N_CLIENTS * (N_SINGLE // 2))
     print(f"  {n_images} images in {statistics['execution_count']} executions")
     expect(n_images == n_expected, f"{n_expected} images counted")
     expect(sum(row["batch_size"] * count for row, count in zip(rows, counts)) == n_images,
@@ -447,6 +459,7 @@ def show_all(screen, port, grpc_port):
     show_server(screen, client)
     show_digits(screen, client, images, labels)
     show_accuracy(screen, client, images, labels)
+    show_ensemble(screen, client, images, labels)
     show_grpc(screen, client, rpc, images)
     show_latencies(screen, port, rpc, images)
     show_batches(screen, client)
