@@ -11,6 +11,7 @@ import concurrent.futures
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
 
 OURS = ["cc -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror"]
@@ -37,7 +38,8 @@ def compile_alone(root, build, top, path, dialect):
                                  "-I" + os.path.join(root, "include")]
     for folder in (os.path.join(build, "proto"), "/usr/share/include", "/usr/share/include/llhttp",
                    os.path.join(root, ".deps", "onnxruntime", "include"),
-                   "/usr/include/onnxruntime"):
+                   "/usr/include/onnxruntime",
+                   sysconfig.get_path("include", vars={"installed_base": "/usr"})):
         if os.path.isdir(folder):
             command += ["-isystem", folder]
     source = f'#include "{path}"\n#include "{path}"\n'

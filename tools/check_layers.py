@@ -58,6 +58,7 @@ THIRD_PARTY = {
     "curl/": ("src/frontend", True),
     "protobuf-c/": ("src/codec", False),  # the descriptors are what its readers work on
     "onnxruntime_c_api.h": ("backends/onnxruntime", True),
+    "Python.h": ("backends/python", True),
 }
 
 SYSTEM = set("""

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "python/answer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kit/input.h"
+#include "kit/json.h"
+#include "kit/output.h"
+#include "kit/scratch.h"
+
+#define MAX_OUTPUTS 4096
+
+static TRITONSERVER_Error *broken(const struct answer_source *source) {
+        atomic_store(&source->region->is_broken, true);
+        return kit_error(TRITONSERVER_ERROR_INTERNAL, "the Python process wrote a wrong answer");
+}
+
+bool answer_copy(const struct answer_source *source, uint32_t at, void *to, size_t n_bytes) {
+        if (at > source->n_bytes || n_bytes > source->n_bytes - at) {
+                atomic_store(&source->region->is_broken, true);
+                return false;
+        }
+        memcpy(to, (const char *)region_block(source->region, source->block) + at, n_bytes);
+        return true;
+}
+
+char *answer_copy_text(const struct answer_source *source, struct shm_text text) {
+        char *copy = NULL;
+
+        if (text.at > source->n_bytes || text.len > source->n_bytes - text.at) {
+                atomic_store(&source->region->is_broken, true);
+                return NULL;
+        }
+        copy = kit_alloc_array((size_t)text.len + 1, 1);
+        if (copy != NULL && text.len > 0)
+                memcpy(copy, (const char *)region_block(source->region, source->block) + text.at,
+                       text.len);
+        return copy;
+}
+
+/* ---- outputs --------------------------------------------------------------------------------- */
+
+static bool is_size_right(const struct shm_tensor *tensor, const int64_t *dims) {
+        uint64_t n = 1, size = TRITONSERVER_DataTypeByteSize((TRITONSERVER_DataType)tensor->type);
+
+        if (tensor->type == TRITONSERVER_TYPE_INVALID || tensor->type > TRITONSERVER_TYPE_BF16)
+                return false;
+        for (uint32_t i = 0; i < tensor->n_dims; i++)
+                if (dims[i] < 0 || __builtin_mul_overflow(n, (uint64_t)dims[i], &n))
+                        return false;
+        if (tensor->type == TRITONSERVER_TYPE_BYTES)
+                return true;
+        return !__builtin_mul_overflow(n, size, &n) && n == tensor->n_bytes;
+}
+
+static bool is_wanted(const struct answer_wanted *wanted, const char *name) {
+        return wanted->request == NULL || kit_wants_output(wanted->request, name);
+}
+
+static TRITONSERVER_Error *add_output(const struct answer_source *source,
+                                      const struct shm_tensor *tensor, const char *name,
+                                      TRITONBACKEND_Response *response) {
+        int64_t           dims[KIT_MAX_DIMS];
+        struct kit_output output = { .name = name,
+                                     .type = (TRITONSERVER_DataType)tensor->type,
+                                     .shape = dims,
+                                     .n_dims = tensor->n_dims };
+        const void       *bytes = region_find(source->region, tensor->data, tensor->n_bytes);
+        void             *to;
+
+        if (tensor->n_dims > KIT_MAX_DIMS ||
+            !answer_copy(source, tensor->dims, dims, tensor->n_dims * sizeof(*dims)) ||
+            !is_size_right(tensor, dims) || (bytes == NULL && tensor->n_bytes > 0))
+                return broken(source);
+        KIT_TRY(kit_output_new(response, &output, tensor->n_bytes, &to));
+        if (tensor->n_bytes > 0)
+                memcpy(to, bytes, tensor->n_bytes);
+        return NULL;
+}
+
+static TRITONSERVER_Error *add_named(const struct answer_source *source,
+                                     const struct answer_wanted *wanted,
+                                     const struct shm_tensor    *tensor,
+                                     TRITONBACKEND_Response     *response) {
+        TRITONSERVER_Error *err = NULL;
+        char               *name;
+
+        if (tensor->name_index < wanted->n_outputs) {
+                const char *known = wanted->outputs[tensor->name_index].name;
+
+                return is_wanted(wanted, known) ? add_output(source, tensor, known, response)
+                                                : NULL;
+        }
+        name = answer_copy_text(source, tensor->name);
+        if (name == NULL)
+                return broken(source);
+        if (is_wanted(wanted, name))
+                err = add_output(source, tensor, name, response);
+        free(name);
+        return err;
+}
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+static TRITONSERVER_Error *add_parameter(const struct kit_json_value *value,
+                                         TRITONBACKEND_Response      *response) {
+        switch (value->type) {
+        case KIT_JSON_TRUE:
+        case KIT_JSON_FALSE:
+                return TRITONBACKEND_ResponseSetBoolParameter(response, value->key,
+                                                              value->type == KIT_JSON_TRUE);
+        case KIT_JSON_STRING:
+                return TRITONBACKEND_ResponseSetStringParameter(response, value->key, value->text);
+        case KIT_JSON_NUMBER:
+                if (strpbrk(value->text, ".eE") != NULL)
+                        return TRITONBACKEND_ResponseSetDoubleParameter(response, value->key,
+                                                                        kit_json_double(value, 0));
+                return TRITONBACKEND_ResponseSetIntParameter(response, value->key,
+                                                             kit_json_int(value, 0));
+        default: return NULL;
+        }
+}
+
+static TRITONSERVER_Error *add_parameters(const struct answer_source *source, struct shm_text text,
+                                          TRITONBACKEND_Response *response) {
+        char               *chars = answer_copy_text(source, text);
+        struct kit_json    *doc = NULL;
+        TRITONSERVER_Error *err;
+
+        if (chars == NULL)
+                return broken(source);
+        err = kit_json_read(chars, text.len, "the parameters of a response", &doc);
+        if (err == NULL)
+                for (const struct kit_json_value *v = kit_json_root(doc)->first;
+                     v != NULL && err == NULL; v = v->next)
+                        err = v->key != NULL ? add_parameter(v, response) : NULL;
+        kit_json_free(doc);
+        free(chars);
+        return err;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *fill(const struct answer_source *source, const struct shm_answer *answer,
+                                const struct answer_wanted *wanted,
+                                TRITONBACKEND_Response     *response) {
+        if (answer->n_outputs > MAX_OUTPUTS)
+                return broken(source);
+        for (uint32_t i = 0; i < answer->n_outputs; i++) {
+                struct shm_tensor tensor;
+
+                if (!answer_copy(source, answer->outputs + i * (uint32_t)sizeof(tensor), &tensor,
+                                 sizeof(tensor)))
+                        return broken(source);
+                KIT_TRY(add_named(source, wanted, &tensor, response));
+        }
+        return answer->parameters.len > 0 ? add_parameters(source, answer->parameters, response)
+                                          : NULL;
+}
+
+TRITONSERVER_Error *answer_fill(const struct answer_source *source, uint32_t at,
+                                const struct answer_wanted *wanted,
+                                TRITONBACKEND_Response *response, TRITONSERVER_Error **ret_error) {
+        struct shm_answer answer;
+        char             *text;
+
+        *ret_error = NULL;
+        if (!answer_copy(source, at, &answer, sizeof(answer)))
+                return broken(source);
+        if (answer.kind == SHM_ANSWER_OK)
+                return fill(source, &answer, wanted, response);
+        text = answer_copy_text(source, answer.text);
+        if (text == NULL)
+                return broken(source);
+        *ret_error = TRITONSERVER_ErrorNew(answer.code <= TRITONSERVER_ERROR_CANCELLED
+                                                   ? (TRITONSERVER_Error_Code)answer.code
+                                                   : TRITONSERVER_ERROR_INTERNAL,
+                                           text);
+        free(text);
+        return answer.parameters.len > 0 ? add_parameters(source, answer.parameters, response)
+                                         : NULL;
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Completing a model's configuration: its auto_complete_config() runs in a process of its own, which
+ * ends with it. A model without that function completes nothing.
+ *
+ * Threads.  That of ModelInitialize.
+ */
+#pragma once
+
+#include "python/model.h"
+
+TRITONSERVER_Error *complete_config(struct model *model);

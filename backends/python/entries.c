@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "python/instance.h"
+
+#include <stdlib.h>
+
+#include "kit/scratch.h"
+
+#define INDEX_BITS 20 /* of a handle; the rest counts the uses of the entry */
+#define MAX_ENTRIES (1u << INDEX_BITS)
+
+static bool grow_locked(struct instance *in) {
+        uint32_t       n = in->n_entries == 0 ? 64 : in->n_entries * 2;
+        struct entry **entries;
+        uint32_t      *next_free;
+
+        if (n > MAX_ENTRIES)
+                return false;
+        entries = realloc(in->entries, n * sizeof(*entries));
+        if (entries != NULL)
+                in->entries = entries;
+        next_free = realloc(in->next_free, n * sizeof(*next_free));
+        if (next_free != NULL)
+                in->next_free = next_free;
+        if (entries == NULL || next_free == NULL)
+                return false;
+        for (uint32_t i = in->n_entries; i < n; i++) {
+                in->entries[i] = kit_alloc_array(1, sizeof(*in->entries[i]));
+                if (in->entries[i] == NULL)
+                        break;
+                in->entries[i]->instance = in;
+                in->entries[i]->handle = i;
+                in->next_free[i] = in->free_entries_head;
+                in->free_entries_head = i;
+                in->n_entries = i + 1;
+        }
+        return in->free_entries_head != SHM_NO_INDEX;
+}
+
+struct entry *entry_new(struct instance *in, TRITONBACKEND_Request *request) {
+        struct entry *e = NULL;
+
+        (void)pthread_mutex_lock(&in->lock);
+        if (in->free_entries_head != SHM_NO_INDEX || grow_locked(in)) {
+                e = in->entries[in->free_entries_head];
+                in->free_entries_head = in->next_free[in->free_entries_head];
+                *e = (struct entry){ .instance = in,
+                                     .handle = e->handle + MAX_ENTRIES, /* the next use */
+                                     .request = request,
+                                     .is_used = true,
+                                     .is_executing = true };
+        }
+        (void)pthread_mutex_unlock(&in->lock);
+        return e;
+}
+
+struct entry *entry_find(struct instance *in, uint32_t handle) {
+        uint32_t      i = handle & (MAX_ENTRIES - 1);
+        struct entry *e = NULL;
+
+        (void)pthread_mutex_lock(&in->lock);
+        if (i < in->n_entries && in->entries[i]->is_used && in->entries[i]->handle == handle)
+                e = in->entries[i];
+        (void)pthread_mutex_unlock(&in->lock);
+        return e;
+}
+
+void entry_free(struct entry *e) {
+        struct instance *in = e->instance;
+        uint32_t         i = e->handle & (MAX_ENTRIES - 1);
+
+        if (e->factory != NULL)
+                kit_error_log(TRITONBACKEND_ResponseFactoryDelete(e->factory),
+                              "failed to delete a response factory");
+        (void)pthread_mutex_lock(&in->lock);
+        e->factory = NULL;
+        e->is_used = false;
+        in->next_free[i] = in->free_entries_head;
+        in->free_entries_head = i;
+        (void)pthread_mutex_unlock(&in->lock);
+}
+
+TRITONSERVER_Error *entry_open(struct entry *e) {
+        if (e->factory != NULL)
+                return NULL;
+        return TRITONBACKEND_ResponseFactoryNew(&e->factory, e->request);
+}
+
+static TRITONSERVER_Error *send_error(struct entry *e, TRITONSERVER_Error *err) {
+        TRITONBACKEND_Response *response;
+
+        if (e->factory != NULL)
+                KIT_TRY(TRITONBACKEND_ResponseNewFromFactory(&response, e->factory));
+        else
+                KIT_TRY(TRITONBACKEND_ResponseNew(&response, e->request));
+        return TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, err);
+}
+
+void entry_fail(struct entry *e, TRITONSERVER_Error *err) {
+        if (e->is_final)
+                return;
+        e->is_final = true;
+        kit_error_log(send_error(e, err), "failed to send an error");
+}
+
+void entry_release(struct entry *e, uint32_t flags) {
+        if (e->request == NULL)
+                return;
+        kit_error_log(TRITONBACKEND_RequestRelease(e->request, flags), "Failed to release request");
+        e->request = NULL;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Archives of Python environments (conda-pack), unpacked once each.
+ *
+ * An archive is known by its canonical path and the time of its last change, and unpacked into
+ * <temporary directory>/python_env_XXXXXX/<n>. Members with absolute paths, with "..", or below a
+ * link are refused.
+ *
+ * Ownership.  The directories belong to struct environments and are deleted with it.
+ * Threads.  Any; one archive is unpacked once, and whoever wants it meanwhile waits.
+ */
+#pragma once
+
+#include "kit/errors.h"
+
+struct environments;
+
+TRITONSERVER_Error *environments_new(struct environments **ret);
+void                environments_free(struct environments *environments);
+
+/* The directory of an environment, owned by the caller: `path` itself if it is a directory, else that
+ * of the archive. */
+TRITONSERVER_Error *environments_open(struct environments *environments, const char *path,
+                                      char **ret_directory);

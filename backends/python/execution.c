@@ -1,0 +1,614 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kit/scratch.h"
+#include "kit/stats.h"
+#include "python/answer.h"
+#include "python/instance.h"
+#include "python/request_write.h"
+#include "triton/core/neso.h"
+
+/* Other servers do not have them. */
+#pragma weak NESO_ThreadBeginResponses
+#pragma weak NESO_ThreadEndResponses
+
+/* Handing over an execution while another one runs hides the way to the other process and back, some
+ * 20 to 100 us. Where an execution takes longer than a multiple of that it hides nothing worth
+ * having, and requests are better off in the server's queue, where they can be withdrawn and taken
+ * by another instance. */
+#define PIPELINE_WINDOW_NS 400000u
+
+#define NO_FINAL "Response sender was released without a final response"
+
+TRITONSERVER_Error *instance_unhealthy(const struct instance *in) {
+        return kit_error(TRITONSERVER_ERROR_INTERNAL, "Stub process '%s' is not healthy.",
+                         in->name);
+}
+
+/* ---- the end of a request -------------------------------------------------------------------- */
+
+static void report(struct entry *e, const struct kit_stats *stats, bool is_success) {
+        if (e->request != NULL)
+                kit_stats_report(stats, e->instance->triton, e->request, is_success);
+}
+
+/* Reports, answers with `err` (the caller's) and gives back what is left of it. */
+static void fail_entry(struct entry *e, const struct kit_stats *stats, TRITONSERVER_Error *err) {
+        report(e, stats, false);
+        entry_fail(e, err);
+        entry_release(e, TRITONSERVER_REQUEST_RELEASE_ALL);
+        entry_free(e);
+}
+
+static TRITONSERVER_Error *new_response(struct entry *e, TRITONBACKEND_Response **ret) {
+        if (e->factory != NULL)
+                return TRITONBACKEND_ResponseNewFromFactory(ret, e->factory);
+        return TRITONBACKEND_ResponseNew(ret, e->request);
+}
+
+/* The response at `at`, ready to be sent: *ret_error is what it is to be sent with. */
+static TRITONSERVER_Error *make_response(struct entry *e, const struct answer_source *source,
+                                         uint32_t at, TRITONBACKEND_Response **ret,
+                                         TRITONSERVER_Error **ret_error) {
+        const struct kit_model *kit = &e->instance->model->kit;
+        struct answer_wanted    wanted = { .outputs = kit->outputs,
+                                           .n_outputs = kit->n_outputs,
+                                           .request = e->request };
+        TRITONSERVER_Error     *err;
+
+        KIT_TRY(new_response(e, ret));
+        err = answer_fill(source, at, &wanted, *ret, ret_error);
+        if (err == NULL)
+                return NULL;
+        if (*ret_error != NULL)
+                TRITONSERVER_ErrorDelete(*ret_error);
+        *ret_error = err; /* the client gets to know why there are no outputs */
+        return NULL;
+}
+
+/* One response with its execution: the way of nearly all. */
+static void answer_entry(struct entry *e, const struct kit_stats *stats,
+                         const struct answer_source *source, uint32_t at) {
+        TRITONBACKEND_Response *response;
+        TRITONSERVER_Error     *error = NULL, *err;
+
+        err = make_response(e, source, at, &response, &error);
+        if (err != NULL) {
+                fail_entry(e, stats, err);
+                TRITONSERVER_ErrorDelete(err);
+                return;
+        }
+        report(e, stats, error == NULL);
+        e->is_final = true;
+        kit_error_log(TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL,
+                                                 error),
+                      "failed to send a response");
+        if (error != NULL)
+                TRITONSERVER_ErrorDelete(error);
+        entry_release(e, TRITONSERVER_REQUEST_RELEASE_ALL);
+        entry_free(e);
+}
+
+static void reschedule(struct entry *e, const struct kit_stats *stats) {
+        TRITONSERVER_Error *err;
+
+        report(e, stats, true);
+        err = TRITONBACKEND_RequestRelease(e->request, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE);
+        if (err == NULL) {
+                e->request = NULL;
+                entry_free(e);
+                return;
+        }
+        kit_log(TRITONSERVER_LOG_ERROR, __FILE__, __LINE__, "Failed to release request: %s",
+                TRITONSERVER_ErrorMessage(err));
+        entry_fail(e, err);
+        TRITONSERVER_ErrorDelete(err);
+        entry_release(e, TRITONSERVER_REQUEST_RELEASE_ALL);
+        entry_free(e);
+}
+
+/* Its sender goes on, or has ended it. */
+static void leave_open(struct entry *e, const struct kit_stats *stats, bool is_open) {
+        TRITONSERVER_Error *err = NULL;
+
+        report(e, stats, true);
+        if (!e->is_final && is_open)
+                err = entry_open(e);
+        else if (!e->is_final)
+                err = kit_error(TRITONSERVER_ERROR_INTERNAL, NO_FINAL);
+        if (err != NULL) {
+                entry_fail(e, err);
+                TRITONSERVER_ErrorDelete(err);
+        }
+        entry_release(e, TRITONSERVER_REQUEST_RELEASE_ALL);
+        e->is_executing = false;
+        if (e->is_final)
+                entry_free(e);
+}
+
+static void end_entry(struct entry *e, const struct kit_stats *stats,
+                      const struct answer_source *source, const struct shm_result_item *item) {
+        if (item->answer != 0 && !e->is_final)
+                answer_entry(e, stats, source, item->answer);
+        else if (item->release_flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE && !e->is_final)
+                reschedule(e, stats);
+        else
+                leave_open(e, stats, item->is_open != 0);
+}
+
+/* ---- executions ------------------------------------------------------------------------------ */
+
+static void link_locked(struct instance *in, struct execution *ex) {
+        ex->next = NULL;
+        *in->last = ex;
+        in->last = &ex->next;
+        in->n_executions++;
+}
+
+static void unlink_locked(struct instance *in, struct execution *ex) {
+        struct execution **link = &in->first;
+
+        while (*link != ex)
+                link = &(*link)->next;
+        *link = ex->next;
+        if (in->last == &ex->next)
+                in->last = link;
+        in->n_executions--;
+}
+
+static uint32_t depth_of(const struct instance *in) {
+        uint64_t n;
+
+        if (in->model->depth <= 1 || in->average_ns == 0 || atomic_load(&in->model->makes_calls))
+                return 1;
+        n = 1 + PIPELINE_WINDOW_NS / in->average_ns;
+        return n < in->model->depth ? (uint32_t)n : in->model->depth;
+}
+
+static void offer_locked(struct instance *in, struct execution *ex) {
+        struct session  *s = in->session;
+        struct shm_slot *slot;
+        uint32_t         i = 0;
+
+        while (in->by_slot[i] != NULL)
+                i++;
+        slot = &s->region.header->slots[i];
+        in->by_slot[i] = ex;
+        ex->slot = i;
+        ex->generation = in->generations[i]++ & 0xffffff;
+        slot->claim_ns = slot->start_ns = slot->end_ns = 0;
+        slot->is_waited = ex->is_waited;
+        shm_slot_offer(&slot->word, ex->generation);
+        session_push(s, &(struct shm_execution){ .kind = SHM_EXECUTE,
+                                                 .slot = i,
+                                                 .generation = ex->generation,
+                                                 .block = ex->block });
+        if (in->model->execute_timeout_ns != 0)
+                session_call_receiver(s); /* there is a deadline */
+}
+
+/* The slot is free, and the execution in no list; the lock is held. */
+static void retire_locked(struct instance *in, struct execution *ex) {
+        if (in->by_slot[ex->slot] == ex)
+                in->by_slot[ex->slot] = NULL;
+        unlink_locked(in, ex);
+}
+
+static void finish(struct instance *in, struct execution *ex) {
+        bool is_waited = ex->is_waited;
+
+        (void)pthread_mutex_lock(&in->lock);
+        retire_locked(in, ex);
+        ex->is_done = true;
+        (void)pthread_cond_broadcast(&in->changed);
+        (void)pthread_mutex_unlock(&in->lock);
+        if (!is_waited)
+                free(ex);
+}
+
+static TRITONSERVER_Error *refuse_cancelled(struct entry *e) {
+        bool is_cancelled = false;
+
+        KIT_TRY(TRITONBACKEND_RequestIsCancelled(e->request, &is_cancelled));
+        return is_cancelled ? TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_CANCELLED, "") : NULL;
+}
+
+/* Writes each request; one that cannot be is answered, and drops out. */
+static void write_requests(struct instance *in, struct session *s, struct execution *ex) {
+        struct kit_stats  stats = { .exec_start = ex->begin_ns, .exec_end = kit_clock_ns() };
+        struct shm_batch *batch;
+        uint32_t          n = 0;
+
+        ex->block = region_alloc(&s->region, sizeof(*batch) + ex->n_entries * sizeof(uint32_t));
+        batch = region_block(&s->region, ex->block);
+        for (uint32_t i = 0; i < ex->n_entries; i++) {
+                struct entry       *e = ex->entries[i];
+                TRITONSERVER_Error *err = refuse_cancelled(e);
+
+                if (err == NULL)
+                        err = ex->block != 0 ? request_write(in->model, e->request, e->handle,
+                                                             &s->region, &e->block)
+                                             : kit_error_no_memory(sizeof(*batch), "an execution");
+                if (err == NULL) {
+                        batch->requests[n] = e->block;
+                        ex->entries[n++] = e;
+                        continue;
+                }
+                fail_entry(e, &stats, err);
+                TRITONSERVER_ErrorDelete(err);
+        }
+        if (ex->block != 0)
+                batch->n_requests = n;
+        ex->n_entries = n;
+}
+
+static void free_blocks(struct session *s, struct execution *ex) {
+        for (uint32_t i = 0; i < ex->n_entries; i++)
+                region_free(&s->region, ex->entries[i]->block);
+        if (ex->block != 0)
+                region_free(&s->region, ex->block);
+        ex->block = 0;
+}
+
+/* Waits until the instance may take another execution. False: it never will. Execute() waits before
+ * it returns: an instance that has no room is busy, and the server gives requests to others. */
+static bool wait_for_room_locked(struct instance *in) {
+        while (in->state == INSTANCE_RESTARTING ||
+               (in->state == INSTANCE_SERVING && in->n_executions >= depth_of(in)))
+                (void)pthread_cond_wait(&in->changed, &in->lock);
+        return in->state == INSTANCE_SERVING;
+}
+
+static void wait_for_end(struct instance *in, struct execution *ex) {
+        (void)pthread_mutex_lock(&in->lock);
+        while (!ex->is_done) {
+                struct session *s = in->session;
+
+                if (in->is_reading || s == NULL || session_is_over(s) ||
+                    in->state != INSTANCE_SERVING) {
+                        (void)pthread_cond_wait(&in->changed, &in->lock);
+                        continue;
+                }
+                reader_enter_locked(in);
+                (void)pthread_mutex_unlock(&in->lock);
+                reader_drain(in);
+                (void)pthread_mutex_lock(&in->lock);
+                reader_leave_locked(in);
+                if (ex->is_done || session_is_over(s))
+                        continue;
+                session_ref(s);
+                (void)pthread_mutex_unlock(&in->lock);
+                session_sleep(s, &s->region.header->executor_sleep, SHM_ASLEEP, SHM_FOREVER);
+                session_unref(s);
+                (void)pthread_mutex_lock(&in->lock);
+        }
+        (void)pthread_mutex_unlock(&in->lock);
+        free(ex);
+}
+
+static struct execution *new_execution(struct instance *in, TRITONBACKEND_Request **requests,
+                                       uint32_t n) {
+        struct execution *ex = kit_alloc_array(1, sizeof(*ex) + n * sizeof(struct entry *));
+
+        if (ex == NULL)
+                return NULL;
+        ex->begin_ns = kit_clock_ns();
+        for (uint32_t i = 0; i < n; i++) {
+                ex->entries[i] = entry_new(in, requests[i]);
+                if (ex->entries[i] == NULL) {
+                        while (i > 0)
+                                entry_free(ex->entries[--i]);
+                        free(ex);
+                        return NULL;
+                }
+        }
+        ex->n_entries = n;
+        return ex;
+}
+
+static TRITONSERVER_Error *give_up(struct instance *in, struct execution *ex) {
+        for (uint32_t i = 0; i < ex->n_entries; i++)
+                entry_free(ex->entries[i]);
+        free(ex);
+        return instance_unhealthy(in);
+}
+
+TRITONSERVER_Error *execution_run(struct instance *in, TRITONBACKEND_Request **requests,
+                                  uint32_t n_requests) {
+        struct execution *ex = new_execution(in, requests, n_requests);
+
+        if (ex == NULL)
+                return kit_error_no_memory(n_requests * sizeof(struct entry), "an execution");
+        (void)pthread_mutex_lock(&in->lock);
+        while (wait_for_room_locked(in)) {
+                struct session *s = in->session;
+                bool            is_waited;
+
+                session_ref(s);
+                (void)pthread_mutex_unlock(&in->lock);
+                write_requests(in, s, ex);
+                (void)pthread_mutex_lock(&in->lock);
+                if (ex->n_entries > 0 && (in->session != s || in->state != INSTANCE_SERVING)) {
+                        free_blocks(s, ex); /* the process has crashed meanwhile */
+                        session_unref(s);
+                        continue;
+                }
+                is_waited = ex->n_entries > 0 && depth_of(in) <= 1;
+                if (ex->n_entries > 0) {
+                        ex->is_waited = is_waited;
+                        link_locked(in, ex);
+                        offer_locked(in, ex);
+                        if (!is_waited)
+                                (void)wait_for_room_locked(in);
+                } else {
+                        free_blocks(s, ex);
+                        free(ex);
+                }
+                (void)pthread_mutex_unlock(&in->lock);
+                if (is_waited)
+                        wait_for_end(in, ex);
+                session_unref(s);
+                return NULL;
+        }
+        (void)pthread_mutex_unlock(&in->lock);
+        return give_up(in, ex);
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+static struct kit_stats read_stats(struct instance *in, const struct execution *ex,
+                                   const struct shm_slot *slot) {
+        struct kit_stats stats = { .exec_start = ex->begin_ns,
+                                   .compute_start = slot->start_ns,
+                                   .compute_end = slot->end_ns,
+                                   .exec_end = kit_clock_ns() };
+        uint64_t         took_ns;
+
+        /* The stub wrote them: they must lie between the two of ours. */
+        if (stats.compute_start < stats.exec_start || stats.compute_start > stats.exec_end)
+                stats.compute_start = stats.exec_start;
+        if (stats.compute_end < stats.compute_start || stats.compute_end > stats.exec_end)
+                stats.compute_end = stats.exec_end;
+        took_ns = stats.compute_end - stats.compute_start + 1;
+        (void)pthread_mutex_lock(&in->lock);
+        in->average_ns = in->average_ns == 0 ? took_ns : (in->average_ns * 7 + took_ns) / 8;
+        (void)pthread_mutex_unlock(&in->lock);
+        return stats;
+}
+
+static int64_t count_rows(const struct instance *in, const struct execution *ex) {
+        int64_t n = 0;
+
+        for (uint32_t i = 0; i < ex->n_entries; i++) {
+                TRITONBACKEND_Input *input;
+                TRITONSERVER_Error  *err;
+                const int64_t       *shape;
+                uint32_t             n_dims = 0;
+
+                n++;
+                if (in->model->kit.max_batch_size == 0)
+                        continue;
+                err = TRITONBACKEND_RequestInputByIndex(ex->entries[i]->request, 0, &input);
+                if (err == NULL)
+                        err = TRITONBACKEND_InputProperties(input, NULL, NULL, &shape, &n_dims,
+                                                            NULL, NULL);
+                if (err == NULL && n_dims > 0 && shape[0] > 1)
+                        n += shape[0] - 1;
+                if (err != NULL)
+                        TRITONSERVER_ErrorDelete(err); /* a request without inputs */
+        }
+        return n;
+}
+
+static void fail_execution(struct execution *ex, const struct kit_stats *stats,
+                           TRITONSERVER_Error *err) {
+        for (uint32_t i = 0; i < ex->n_entries; i++)
+                if (ex->entries[i] != NULL)
+                        fail_entry(ex->entries[i], stats, err);
+        TRITONSERVER_ErrorDelete(err);
+}
+
+static TRITONSERVER_Error *read_failure(const struct answer_source *source,
+                                        const struct shm_result    *result) {
+        char               *text = answer_copy_text(source, result->text);
+        TRITONSERVER_Error *err = TRITONSERVER_ErrorNew((TRITONSERVER_Error_Code)result->code,
+                                                        text != NULL ? text : "");
+
+        free(text);
+        return err;
+}
+
+static void answer_all(struct instance *in, struct execution *ex, const struct kit_stats *stats,
+                       const struct answer_source *source) {
+        for (uint32_t i = 0; i < ex->n_entries; i++) {
+                struct entry          *e = ex->entries[i];
+                struct shm_result_item item;
+
+                if (!answer_copy(source, (uint32_t)(sizeof(struct shm_result) + i * sizeof(item)),
+                                 &item, sizeof(item))) {
+                        TRITONSERVER_Error *err = instance_unhealthy(in);
+
+                        fail_entry(e, stats, err);
+                        TRITONSERVER_ErrorDelete(err);
+                        continue;
+                }
+                end_entry(e, stats, source, &item);
+        }
+}
+
+void execution_on_result(struct instance *in, const struct shm_message *message) {
+        struct session      *s = in->session;
+        struct answer_source source = { &s->region, message->block, message->n_bytes };
+        struct execution    *ex = NULL;
+        struct shm_result    result;
+        struct kit_stats     stats;
+        bool                 is_row;
+
+        (void)pthread_mutex_lock(&in->lock);
+        if (message->handle < SHM_MAX_DEPTH)
+                ex = in->by_slot[message->handle];
+        (void)pthread_mutex_unlock(&in->lock);
+        if (ex == NULL ||
+            region_find_stub_block(&s->region, message->block, message->n_bytes) == NULL ||
+            !answer_copy(&source, 0, &result, sizeof(result))) {
+                atomic_store(&s->region.is_broken, true);
+                return;
+        }
+        stats = read_stats(in, ex, &s->region.header->slots[ex->slot]);
+        kit_stats_report_batch(&stats, in->triton, count_rows(in, ex));
+        is_row = ex->n_entries > 1 && NESO_ThreadBeginResponses && NESO_ThreadEndResponses;
+        if (is_row)
+                NESO_ThreadBeginResponses();
+        if (result.text.len > 0)
+                fail_execution(ex, &stats, read_failure(&source, &result));
+        else
+                answer_all(in, ex, &stats, &source);
+        if (is_row)
+                NESO_ThreadEndResponses();
+        shm_slot_finish(&s->region.header->slots[ex->slot].word, ex->generation);
+        region_free(&s->region, ex->block);
+        session_return(s, message->block);
+        finish(in, ex);
+}
+
+/* ---- senders --------------------------------------------------------------------------------- */
+
+static void send_flags(struct entry *e, uint32_t flags) {
+        TRITONSERVER_Error *err = entry_open(e);
+
+        if (err == NULL)
+                err = TRITONBACKEND_ResponseFactorySendFlags(e->factory, flags);
+        kit_error_log(err, "failed to send flags");
+}
+
+static void send_response(struct entry *e, const struct answer_source *source, uint32_t flags) {
+        TRITONBACKEND_Response *response;
+        TRITONSERVER_Error     *error = NULL, *err = entry_open(e);
+
+        if (err == NULL)
+                err = make_response(e, source, 0, &response, &error);
+        if (err == NULL)
+                err = TRITONBACKEND_ResponseSend(response, flags, error);
+        if (error != NULL)
+                TRITONSERVER_ErrorDelete(error);
+        kit_error_log(err, "failed to send a response");
+}
+
+void execution_on_send(struct instance *in, const struct shm_message *message) {
+        struct session      *s = in->session;
+        struct answer_source source = { &s->region, message->block, message->n_bytes };
+        struct entry        *e = entry_find(in, message->handle);
+        uint32_t flags = (uint32_t)message->value & TRITONSERVER_RESPONSE_COMPLETE_FINAL;
+
+        if (message->block != 0 &&
+            region_find_stub_block(&s->region, message->block, message->n_bytes) == NULL) {
+                atomic_store(&s->region.is_broken, true);
+                return;
+        }
+        if (e != NULL && !e->is_final) {
+                if (message->block != 0)
+                        send_response(e, &source, flags);
+                else if (flags != 0)
+                        send_flags(e, flags);
+                e->is_final = flags != 0;
+                if (e->is_final && !e->is_executing)
+                        entry_free(e);
+        }
+        if (message->block != 0)
+                session_return(s, message->block);
+}
+
+void execution_on_closed(struct instance *in, const struct shm_message *message) {
+        struct entry       *e = entry_find(in, message->handle);
+        TRITONSERVER_Error *err;
+
+        if (e == NULL || e->is_final || e->is_executing)
+                return;
+        err = kit_error(TRITONSERVER_ERROR_INTERNAL, NO_FINAL);
+        entry_fail(e, err);
+        TRITONSERVER_ErrorDelete(err);
+        entry_free(e);
+}
+
+/* ---- after a crash --------------------------------------------------------------------------- */
+
+static void fail_lost(struct instance *in, struct execution *ex) {
+        struct kit_stats stats = { .exec_start = ex->begin_ns, .exec_end = kit_clock_ns() };
+
+        fail_execution(ex, &stats, instance_unhealthy(in));
+        finish(in, ex);
+}
+
+static void fail_open_entries(struct instance *in) {
+        for (uint32_t i = 0;; i++) {
+                struct entry       *e = NULL;
+                TRITONSERVER_Error *err;
+
+                (void)pthread_mutex_lock(&in->lock);
+                while (i < in->n_entries &&
+                       (!in->entries[i]->is_used || in->entries[i]->is_executing))
+                        i++;
+                if (i < in->n_entries)
+                        e = in->entries[i];
+                (void)pthread_mutex_unlock(&in->lock);
+                if (e == NULL)
+                        return;
+                err = instance_unhealthy(in);
+                entry_fail(e, err);
+                TRITONSERVER_ErrorDelete(err);
+                entry_free(e);
+        }
+}
+
+/* The oldest that is lost; those that the stub had not begun are marked and stay. */
+static struct execution *find_lost_locked(struct instance *in, bool all) {
+        for (struct execution *ex = in->first; ex != NULL; ex = ex->next) {
+                if (all)
+                        return ex;
+                if (ex->is_taken_back)
+                        continue;
+                if (!shm_slot_take_back(&in->session->region.header->slots[ex->slot].word,
+                                        ex->generation))
+                        return ex;
+                ex->is_taken_back = true;
+                in->by_slot[ex->slot] = NULL;
+        }
+        return NULL;
+}
+
+void execution_recover(struct instance *in, bool all) {
+        for (;;) {
+                struct execution *ex;
+
+                (void)pthread_mutex_lock(&in->lock);
+                ex = find_lost_locked(in, all);
+                (void)pthread_mutex_unlock(&in->lock);
+                if (ex == NULL)
+                        break;
+                fail_lost(in, ex);
+        }
+        fail_open_entries(in);
+}
+
+void execution_offer_again(struct instance *in) {
+        for (;;) {
+                struct execution *ex;
+
+                (void)pthread_mutex_lock(&in->lock);
+                for (ex = in->first; ex != NULL && !ex->is_taken_back; ex = ex->next)
+                        ;
+                (void)pthread_mutex_unlock(&in->lock);
+                if (ex == NULL)
+                        return;
+                write_requests(in, in->session, ex);
+                if (ex->n_entries == 0) {
+                        finish(in, ex);
+                        continue;
+                }
+                (void)pthread_mutex_lock(&in->lock);
+                ex->is_taken_back = false;
+                offer_locked(in, ex);
+                (void)pthread_mutex_unlock(&in->lock);
+        }
+}

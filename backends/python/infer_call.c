@@ -1,0 +1,679 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "python/infer_call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kit/input.h"
+#include "kit/json.h"
+#include "kit/scratch.h"
+#include "kit/text.h"
+#include "python/answer.h"
+#include "python/bls_depth.h"
+#include "python/waits.h"
+
+#define PREFIX "Model %s - Error when running inference: %s"
+#define MAX_TENSORS 4096
+
+struct infer_call {
+        struct instance               *instance;
+        struct session                *session;     /* ref */
+        struct infer_call             *next, *prev; /* the instance's lock */
+        struct reply_to                to;
+        TRITONSERVER_InferenceRequest *request;      /* owned */
+        atomic_uint                    n_ends;       /* final response, release, start, cancels */
+        uint32_t                       last;         /* block of the last reply, made already */
+        bool                           is_decoupled; /* takes any number of responses */
+        bool                           is_waiting;   /* its instance executes nothing meanwhile */
+        bool                           is_cancelled; /* with all others */
+};
+
+static TRITONSERVER_ResponseAllocator *allocator;
+static pthread_once_t                  allocator_once = PTHREAD_ONCE_INIT;
+
+/* ---- memory of outputs ----------------------------------------------------------------------- */
+
+struct output_buffer {
+        struct region *region;
+        uint32_t       block;
+        bool           is_handed_over;
+};
+
+static TRITONSERVER_Error *on_alloc(TRITONSERVER_ResponseAllocator *self, const char *name,
+                                    size_t n_bytes, TRITONSERVER_MemoryType type, int64_t type_id,
+                                    void *userp, void **buffer, void **buffer_userp,
+                                    TRITONSERVER_MemoryType *actual_type, int64_t *actual_type_id) {
+        struct infer_call    *call = userp;
+        struct output_buffer *output = kit_alloc_array(1, sizeof(*output));
+
+        (void)self;
+        (void)type;
+        (void)type_id;
+        if (output == NULL)
+                return kit_error_no_memory(sizeof(*output), name);
+        output->region = &call->session->region;
+        if (n_bytes > 0 && n_bytes <= SHM_AREA_BYTES)
+                output->block = region_alloc(output->region, SHM_OUTPUT_OFFSET + n_bytes);
+        if (n_bytes > 0 && output->block == 0) {
+                free(output);
+                return kit_error(
+                        TRITONSERVER_ERROR_INTERNAL,
+                        "Failed to increase the shared memory pool size to %zu bytes. It is "
+                        "needed for output '%s'.",
+                        n_bytes, name);
+        }
+        *buffer = n_bytes > 0
+                          ? (char *)region_block(output->region, output->block) + SHM_OUTPUT_OFFSET
+                          : NULL;
+        *buffer_userp = output;
+        *actual_type = TRITONSERVER_MEMORY_CPU;
+        *actual_type_id = 0;
+        return NULL;
+}
+
+static TRITONSERVER_Error *on_free(TRITONSERVER_ResponseAllocator *self, void *buffer,
+                                   void *buffer_userp, size_t n_bytes, TRITONSERVER_MemoryType type,
+                                   int64_t type_id) {
+        struct output_buffer *output = buffer_userp;
+
+        (void)self;
+        (void)buffer;
+        (void)n_bytes;
+        (void)type;
+        (void)type_id;
+        if (output->block != 0 && !output->is_handed_over)
+                region_free(output->region, output->block);
+        free(output);
+        return NULL;
+}
+
+static void make_allocator(void) {
+        kit_error_log(TRITONSERVER_ResponseAllocatorNew(&allocator, on_alloc, on_free, NULL),
+                      "failed to create an allocator");
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void unlink_call(struct infer_call *call) {
+        struct instance *in = call->instance;
+
+        (void)pthread_mutex_lock(&in->lock);
+        if (call->prev != NULL)
+                call->prev->next = call->next;
+        else
+                in->calls = call->next;
+        if (call->next != NULL)
+                call->next->prev = call->prev;
+        (void)pthread_cond_broadcast(&in->changed);
+        (void)pthread_mutex_unlock(&in->lock);
+}
+
+static void end_one(struct infer_call *call) {
+        struct session *s = call->session;
+
+        if (atomic_fetch_sub(&call->n_ends, 1) != 1)
+                return;
+        if (call->is_waiting)
+                waits_end(call->instance);
+        if (call->request != NULL)
+                kit_error_log(TRITONSERVER_InferenceRequestDelete(call->request),
+                              "failed to delete a request");
+        if (call->last != 0)
+                reply_push(s, &call->to, call->last, true);
+        else
+                reply_text(s, &call->to, TRITONSERVER_ERROR_INTERNAL, "Unexpected empty response.",
+                           26);
+        unlink_call(call);
+        free(call);
+        session_unref(s);
+}
+
+static void keep_error(struct infer_call *call, uint32_t code, const char *text) {
+        size_t            len = strlen(text);
+        struct region    *r = &call->session->region;
+        uint32_t          block = region_alloc(r, sizeof(struct shm_reply) + len);
+        struct shm_reply *reply;
+
+        if (block == 0) {
+                atomic_store(&r->is_broken, true); /* the stub would wait for ever */
+                return;
+        }
+        reply = region_block(r, block);
+        *reply = (struct shm_reply){ .answer = { .kind = SHM_ANSWER_ERROR,
+                                                 .code = code,
+                                                 .text = { sizeof(*reply), (uint32_t)len } } };
+        memcpy(reply + 1, text, len);
+        call->last = block;
+}
+
+/* ---- responses ------------------------------------------------------------------------------- */
+
+struct output_view {
+        const char           *name;
+        TRITONSERVER_DataType type;
+        const int64_t        *dims;
+        uint64_t              n_dims;
+        const void           *bytes;
+        size_t                n_bytes;
+        struct output_buffer *buffer;
+};
+
+static TRITONSERVER_Error *view_output(TRITONSERVER_InferenceResponse *response, uint32_t i,
+                                       struct output_view *ret) {
+        TRITONSERVER_MemoryType type;
+        int64_t                 type_id;
+        void                   *userp;
+
+        KIT_TRY(TRITONSERVER_InferenceResponseOutput(response, i, &ret->name, &ret->type,
+                                                     &ret->dims, &ret->n_dims, &ret->bytes,
+                                                     &ret->n_bytes, &type, &type_id, &userp));
+        ret->buffer = userp;
+        return NULL;
+}
+
+static TRITONSERVER_Error *print_parameters(TRITONSERVER_InferenceResponse *response,
+                                            struct kit_text                *text) {
+        uint32_t n;
+
+        KIT_TRY(TRITONSERVER_InferenceResponseParameterCount(response, &n));
+        for (uint32_t i = 0; i < n; i++) {
+                TRITONSERVER_ParameterType type;
+                const char                *name;
+                const void                *value;
+
+                KIT_TRY(TRITONSERVER_InferenceResponseParameter(response, i, &name, &type, &value));
+                kit_text_add(text, text->len == 0 ? "{" : ",", 1);
+                kit_text_add_json(text, name);
+                kit_text_add(text, ":", 1);
+                if (type == TRITONSERVER_PARAMETER_INT)
+                        kit_text_print(text, "%lld", (long long)*(const int64_t *)value);
+                else if (type == TRITONSERVER_PARAMETER_BOOL)
+                        kit_text_print(text, "%s", *(const bool *)value ? "true" : "false");
+                else if (type == TRITONSERVER_PARAMETER_DOUBLE)
+                        kit_text_print(text, "%.17g", *(const double *)value);
+                else
+                        kit_text_add_json(text, value);
+        }
+        if (text->len > 0)
+                kit_text_add(text, "}", 1);
+        return NULL;
+}
+
+static size_t round_up(size_t n) {
+        return (n + 7) & ~(size_t)7;
+}
+
+static TRITONSERVER_Error *measure(TRITONSERVER_InferenceResponse *response, uint32_t n_outputs,
+                                   size_t *ret_bytes) {
+        size_t n = sizeof(struct shm_reply) + n_outputs * sizeof(struct shm_tensor);
+
+        if (n_outputs > MAX_TENSORS)
+                return kit_error(TRITONSERVER_ERROR_INTERNAL, "a response has %u outputs",
+                                 n_outputs);
+        for (uint32_t i = 0; i < n_outputs; i++) {
+                struct output_view view;
+
+                KIT_TRY(view_output(response, i, &view));
+                n += round_up(strlen(view.name)) + view.n_dims * sizeof(int64_t);
+        }
+        *ret_bytes = n;
+        return NULL;
+}
+
+/* Writes the reply and hands the outputs' memory over. Places in shm_answer are relative to the reply. */
+static TRITONSERVER_Error *write_reply(struct infer_call *call, uint32_t block,
+                                       TRITONSERVER_InferenceResponse *response, uint32_t n_outputs,
+                                       const struct kit_text *parameters) {
+        unsigned char     *base = region_block(&call->session->region, block);
+        struct shm_reply  *reply = (struct shm_reply *)(void *)base;
+        struct shm_tensor *tensors = (struct shm_tensor *)(void *)(reply + 1);
+        size_t             at = sizeof(*reply) + n_outputs * sizeof(*tensors);
+
+        *reply = (struct shm_reply){ .answer = { .kind = SHM_ANSWER_OK,
+                                                 .n_outputs = n_outputs,
+                                                 .outputs = sizeof(*reply) } };
+        for (uint32_t i = 0; i < n_outputs; i++) {
+                struct output_view view;
+                size_t             len;
+
+                KIT_TRY(view_output(response, i, &view));
+                len = strlen(view.name);
+                tensors[i] = (struct shm_tensor){
+                        .name_index = SHM_NO_INDEX,
+                        .name = { (uint32_t)at, (uint32_t)len },
+                        .type = view.type,
+                        .n_dims = (uint32_t)view.n_dims,
+                        .dims = (uint32_t)(at + round_up(len)),
+                        .data = view.n_bytes > 0 ? (uint64_t)view.buffer->block * SHM_BLOCK +
+                                                           SHM_OUTPUT_OFFSET
+                                                 : 0,
+                        .n_bytes = view.n_bytes,
+                };
+                memcpy(base + at, view.name, len);
+                at += round_up(len);
+                memcpy(base + at, view.dims, view.n_dims * sizeof(int64_t));
+                at += view.n_dims * sizeof(int64_t);
+                if (view.n_bytes > 0)
+                        view.buffer->is_handed_over = true;
+        }
+        if (parameters->len > 0) {
+                reply->answer.parameters =
+                        (struct shm_text){ (uint32_t)at, (uint32_t)parameters->len };
+                memcpy(base + at, parameters->chars, parameters->len);
+        }
+        return NULL;
+}
+
+static TRITONSERVER_Error *make_reply(struct infer_call              *call,
+                                      TRITONSERVER_InferenceResponse *response, uint32_t *ret) {
+        struct kit_text     parameters = { 0 };
+        uint32_t            n_outputs, block = 0;
+        size_t              n_bytes;
+        TRITONSERVER_Error *err = TRITONSERVER_InferenceResponseError(response);
+
+        if (err == NULL)
+                err = TRITONSERVER_InferenceResponseOutputCount(response, &n_outputs);
+        if (err == NULL)
+                err = measure(response, n_outputs, &n_bytes);
+        if (err == NULL)
+                err = print_parameters(response, &parameters);
+        if (err == NULL) {
+                block = region_alloc(&call->session->region, n_bytes + parameters.len);
+                if (block == 0)
+                        err = kit_error_no_memory(n_bytes, "a response");
+        }
+        if (err == NULL)
+                err = write_reply(call, block, response, n_outputs, &parameters);
+        kit_text_done(&parameters);
+        *ret = block;
+        return err;
+}
+
+static uint32_t empty_reply(struct infer_call *call) {
+        uint32_t block = region_alloc(&call->session->region, sizeof(struct shm_reply));
+
+        if (block != 0)
+                *(struct shm_reply *)region_block(&call->session->region, block) =
+                        (struct shm_reply){ .answer = { .kind = SHM_ANSWER_NONE } };
+        return block;
+}
+
+/* The reply for a response; 0: there is none to give. */
+static uint32_t reply_for(struct infer_call *call, TRITONSERVER_InferenceResponse *response) {
+        TRITONSERVER_Error *err;
+        uint32_t            block = 0, last = call->last;
+
+        if (response == NULL)
+                return call->is_decoupled ? empty_reply(call) : 0;
+        err = make_reply(call, response, &block);
+        if (err != NULL) {
+                keep_error(call, TRITONSERVER_ErrorCode(err), TRITONSERVER_ErrorMessage(err));
+                TRITONSERVER_ErrorDelete(err);
+                block = call->last;
+                call->last = last;
+        }
+        kit_error_log(TRITONSERVER_InferenceResponseDelete(response),
+                      "failed to delete a response");
+        return block;
+}
+
+static void on_response(TRITONSERVER_InferenceResponse *response, const uint32_t flags,
+                        void *userp) {
+        struct infer_call *call = userp;
+        bool               is_final = (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
+        uint32_t           block = reply_for(call, response);
+
+        if (block != 0 && call->is_decoupled && !is_final)
+                reply_push(call->session, &call->to, block, false);
+        else if (block != 0 && call->last == 0)
+                call->last = block;
+        else if (block != 0)
+                region_free(&call->session->region, block); /* one was awaited, and it has come */
+        if (is_final)
+                end_one(call);
+}
+
+static void on_release(TRITONSERVER_InferenceRequest *request, const uint32_t flags, void *userp) {
+        (void)request;
+        (void)flags;
+        end_one(userp);
+}
+
+/* ---- the request ----------------------------------------------------------------------------- */
+
+/* The payload of a call, copied piece by piece. */
+struct payload {
+        struct answer_source source; /* the call's block */
+        uint32_t             at;     /* of the payload in it */
+        struct shm_infer     infer;
+        char                *model; /* owned */
+};
+
+static TRITONSERVER_Error *malformed(const struct payload *p) {
+        atomic_store(&p->source.region->is_broken, true);
+        return kit_error(TRITONSERVER_ERROR_INTERNAL,
+                         "An error occurred while performing BLS request.");
+}
+
+static char *copy_text(const struct payload *p, struct shm_text text) {
+        if (text.at > UINT32_MAX - p->at)
+                text.len = UINT32_MAX; /* is refused */
+        text.at += p->at;
+        return answer_copy_text(&p->source, text);
+}
+
+static TRITONSERVER_Error *add_input(const struct payload *p, uint32_t i,
+                                     TRITONSERVER_InferenceRequest *request) {
+        struct shm_tensor   tensor;
+        int64_t             dims[KIT_MAX_DIMS];
+        const void         *bytes;
+        TRITONSERVER_Error *err;
+        char               *name;
+
+        if (!answer_copy(&p->source, p->at + p->infer.inputs + i * (uint32_t)sizeof(tensor),
+                         &tensor, sizeof(tensor)) ||
+            tensor.n_dims > KIT_MAX_DIMS ||
+            !answer_copy(&p->source, p->at + tensor.dims, dims, tensor.n_dims * sizeof(*dims)))
+                return malformed(p);
+        bytes = region_find(p->source.region, tensor.data, tensor.n_bytes);
+        if (bytes == NULL && tensor.n_bytes > 0)
+                return malformed(p);
+        name = copy_text(p, tensor.name);
+        if (name == NULL)
+                return malformed(p);
+        err = TRITONSERVER_InferenceRequestAddInput(request, name,
+                                                    (TRITONSERVER_DataType)tensor.type, dims,
+                                                    tensor.n_dims);
+        if (err == NULL && tensor.n_bytes > 0)
+                err = TRITONSERVER_InferenceRequestAppendInputData(request, name, bytes,
+                                                                   tensor.n_bytes,
+                                                                   TRITONSERVER_MEMORY_CPU, 0);
+        free(name);
+        return err;
+}
+
+static TRITONSERVER_Error *add_output(const struct payload *p, uint32_t i,
+                                      TRITONSERVER_InferenceRequest *request) {
+        struct shm_text     text;
+        TRITONSERVER_Error *err;
+        char               *name;
+
+        if (!answer_copy(&p->source, p->at + p->infer.outputs + i * (uint32_t)sizeof(text), &text,
+                         sizeof(text)))
+                return malformed(p);
+        name = copy_text(p, text);
+        if (name == NULL)
+                return malformed(p);
+        err = TRITONSERVER_InferenceRequestAddRequestedOutput(request, name);
+        free(name);
+        return err;
+}
+
+static TRITONSERVER_Error *set_parameter(TRITONSERVER_InferenceRequest *request,
+                                         const struct kit_json_value   *value) {
+        switch (value->type) {
+        case KIT_JSON_TRUE:
+        case KIT_JSON_FALSE:
+                return TRITONSERVER_InferenceRequestSetBoolParameter(request, value->key,
+                                                                     value->type == KIT_JSON_TRUE);
+        case KIT_JSON_NUMBER:
+                if (strpbrk(value->text, ".eE") != NULL)
+                        return TRITONSERVER_InferenceRequestSetDoubleParameter(
+                                request, value->key, kit_json_double(value, 0));
+                return TRITONSERVER_InferenceRequestSetIntParameter(request, value->key,
+                                                                    kit_json_int(value, 0));
+        case KIT_JSON_STRING:
+                return TRITONSERVER_InferenceRequestSetStringParameter(request, value->key,
+                                                                       value->text);
+        default: return NULL;
+        }
+}
+
+static TRITONSERVER_Error *set_parameters(const struct payload          *p,
+                                          TRITONSERVER_InferenceRequest *request) {
+        char               *text = copy_text(p, p->infer.parameters);
+        struct kit_json    *doc = NULL;
+        TRITONSERVER_Error *err;
+
+        if (text == NULL)
+                return malformed(p);
+        err = *text != '\0' ? kit_json_read(text, strlen(text), "the parameters of a request", &doc)
+                            : NULL;
+        if (err == NULL && doc != NULL)
+                for (const struct kit_json_value *v = kit_json_root(doc)->first;
+                     v != NULL && err == NULL; v = v->next)
+                        err = v->key != NULL ? set_parameter(request, v) : NULL;
+        kit_json_free(doc);
+        free(text);
+        if (err == NULL)
+                err = TRITONSERVER_InferenceRequestSetIntParameter(request, BLS_DEPTH_PARAMETER,
+                                                                   p->infer.depth);
+        return err;
+}
+
+static TRITONSERVER_Error *set_identity(const struct payload          *p,
+                                        TRITONSERVER_InferenceRequest *request) {
+        char               *id = copy_text(p, p->infer.id);
+        char               *correlation = copy_text(p, p->infer.correlation_text);
+        TRITONSERVER_Error *err;
+
+        err = id != NULL && correlation != NULL ? TRITONSERVER_InferenceRequestSetId(request, id)
+                                                : malformed(p);
+        if (err == NULL && p->infer.correlation_kind == SHM_CORRELATION_TEXT)
+                err = TRITONSERVER_InferenceRequestSetCorrelationIdString(request, correlation);
+        else if (err == NULL)
+                err = TRITONSERVER_InferenceRequestSetCorrelationId(request, p->infer.correlation);
+        if (err == NULL)
+                err = TRITONSERVER_InferenceRequestSetFlags(request, p->infer.flags);
+        if (err == NULL)
+                err = TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(request,
+                                                                          p->infer.timeout_us);
+        free(id);
+        free(correlation);
+        return err;
+}
+
+static TRITONSERVER_Error *fill_request(const struct payload          *p,
+                                        TRITONSERVER_InferenceRequest *request) {
+        if (p->infer.n_inputs > MAX_TENSORS || p->infer.n_outputs > MAX_TENSORS)
+                return malformed(p);
+        KIT_TRY(set_identity(p, request));
+        KIT_TRY(set_parameters(p, request));
+        for (uint32_t i = 0; i < p->infer.n_inputs; i++)
+                KIT_TRY(add_input(p, i, request));
+        for (uint32_t i = 0; i < p->infer.n_outputs; i++)
+                KIT_TRY(add_output(p, i, request));
+        return NULL;
+}
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *prefixed(const struct payload *p, TRITONSERVER_Error *err) {
+        TRITONSERVER_Error *longer = kit_error(TRITONSERVER_ErrorCode(err), PREFIX, p->model,
+                                               TRITONSERVER_ErrorMessage(err));
+
+        TRITONSERVER_ErrorDelete(err);
+        return longer;
+}
+
+static TRITONSERVER_Error *refuse(const struct payload *p, const char *text) {
+        return kit_error(TRITONSERVER_ERROR_INTERNAL, PREFIX, p->model, text);
+}
+
+static TRITONSERVER_Error *open_request(struct infer_call *call, const struct payload *p) {
+        TRITONSERVER_Server *server = call->instance->model->server;
+        TRITONSERVER_Error  *err;
+        uint32_t             flags = 0;
+
+        if (p->infer.depth > BLS_MAX_DEPTH)
+                return refuse(p, "BLS calls are nested too deeply");
+        err = TRITONSERVER_InferenceRequestNew(&call->request, server, p->model, p->infer.version);
+        if (err != NULL) {
+                call->request = NULL;
+                if (TRITONSERVER_ErrorCode(err) != TRITONSERVER_ERROR_UNAVAILABLE)
+                        return prefixed(p, err);
+                TRITONSERVER_ErrorDelete(err);
+                return kit_error(
+                        TRITONSERVER_ERROR_INTERNAL,
+                        "Failed for execute the inference request. Model '%s' is not ready.",
+                        p->model);
+        }
+        err = TRITONSERVER_ServerModelTransactionProperties(server, p->model, p->infer.version,
+                                                            &flags, NULL);
+        if (err != NULL)
+                return prefixed(p, err);
+        if (flags == TRITONSERVER_TXN_DECOUPLED && !call->is_decoupled)
+                return kit_error(
+                        TRITONSERVER_ERROR_INTERNAL,
+                        "Model %s is using the decoupled. The current BLS request call "
+                        "doesn't support models using the decoupled transaction policy. "
+                        "Please use 'decoupled=True' argument to the 'exec' or 'async_exec' "
+                        "calls for decoupled models.'",
+                        p->model);
+        err = fill_request(p, call->request);
+        return err != NULL ? prefixed(p, err) : NULL;
+}
+
+static TRITONSERVER_InferenceTrace *child_trace(struct instance *in, uint32_t handle) {
+        struct entry                *e = entry_find(in, handle);
+        TRITONSERVER_InferenceTrace *trace = NULL, *child = NULL;
+
+        if (e == NULL || e->request == NULL)
+                return NULL;
+        kit_error_log(TRITONBACKEND_RequestTrace(e->request, &trace), "failed to find a trace");
+        if (trace != NULL)
+                kit_error_log(TRITONSERVER_InferenceTraceSpawnChildTrace(trace, &child),
+                              "failed to create a trace");
+        return child;
+}
+
+static TRITONSERVER_Error *submit(struct infer_call *call, const struct payload *p,
+                                  uint32_t handle) {
+        TRITONSERVER_Error *err;
+
+        KIT_TRY(open_request(call, p));
+        if (call->is_waiting && !waits_begin(call->instance, p->model)) {
+                call->is_waiting = false;
+                return refuse(p, "the model's instances are all waiting for this call");
+        }
+        KIT_TRY(TRITONSERVER_InferenceRequestSetReleaseCallback(call->request, on_release, call));
+        KIT_TRY(TRITONSERVER_InferenceRequestSetResponseCallback(call->request, allocator, call,
+                                                                 on_response, call));
+        atomic_fetch_add(&call->n_ends, 2);
+        err = TRITONSERVER_ServerInferAsync(call->instance->model->server, call->request,
+                                            child_trace(call->instance, handle));
+        if (err == NULL)
+                return NULL;
+        atomic_fetch_sub(&call->n_ends, 2);
+        return prefixed(p, err);
+}
+
+/* Another end, unless the last one has come. */
+static bool hold(struct infer_call *call) {
+        unsigned n = atomic_load(&call->n_ends);
+
+        while (n > 0)
+                if (atomic_compare_exchange_weak(&call->n_ends, &n, n + 1))
+                        return true;
+        return false;
+}
+
+static void link_call(struct infer_call *call) {
+        struct instance *in = call->instance;
+
+        (void)pthread_mutex_lock(&in->lock);
+        call->next = in->calls;
+        if (call->next != NULL)
+                call->next->prev = call;
+        in->calls = call;
+        (void)pthread_mutex_unlock(&in->lock);
+}
+
+static TRITONSERVER_Error *read_payload(struct payload *p) {
+        if (!answer_copy(&p->source, p->at, &p->infer, sizeof(p->infer)))
+                return malformed(p);
+        p->model = copy_text(p, p->infer.model);
+        return p->model != NULL ? NULL : malformed(p);
+}
+
+void infer_call_start(struct instance *in, const struct shm_call *record,
+                      const struct reply_to *to) {
+        struct payload      p = { .source = { &in->session->region, to->call, 0 },
+                                  .at = record->payload };
+        struct infer_call  *call = kit_alloc_array(1, sizeof(*call));
+        TRITONSERVER_Error *err;
+
+        (void)pthread_once(&allocator_once, make_allocator);
+        if (call == NULL ||
+            __builtin_add_overflow(record->payload, record->n_bytes, &p.source.n_bytes) ||
+            region_find_stub_block(p.source.region, to->call, p.source.n_bytes) == NULL) {
+                atomic_store(&in->session->region.is_broken, true);
+                free(call);
+                return;
+        }
+        call->instance = in;
+        call->session = in->session;
+        call->to = *to;
+        atomic_init(&call->n_ends, 1);
+        session_ref(call->session);
+        link_call(call);
+        err = read_payload(&p);
+        if (err == NULL) {
+                call->is_decoupled = p.infer.is_decoupled != 0;
+                call->is_waiting = record->is_executing != 0;
+                err = submit(call, &p, record->handle);
+        } else {
+                call->is_waiting = false;
+        }
+        if (err != NULL) {
+                keep_error(call, TRITONSERVER_ErrorCode(err), TRITONSERVER_ErrorMessage(err));
+                TRITONSERVER_ErrorDelete(err);
+        }
+        free(p.model);
+        end_one(call);
+}
+
+/* ---- cancelling ------------------------------------------------------------------------------ */
+
+static void cancel(struct infer_call *call) {
+        if (call->request != NULL)
+                kit_error_log(TRITONSERVER_InferenceRequestCancel(call->request),
+                              "failed to cancel");
+        end_one(call);
+}
+
+void infer_call_cancel(struct instance *in, uint32_t block) {
+        struct infer_call *call;
+
+        (void)pthread_mutex_lock(&in->lock);
+        for (call = in->calls; call != NULL; call = call->next)
+                if (call->to.call == block && call->session == in->session && hold(call))
+                        break;
+        (void)pthread_mutex_unlock(&in->lock);
+        if (call != NULL)
+                cancel(call);
+}
+
+void infer_call_cancel_all(struct instance *in) {
+        for (;;) {
+                struct infer_call *call;
+
+                (void)pthread_mutex_lock(&in->lock);
+                for (call = in->calls; call != NULL; call = call->next)
+                        if (!call->is_cancelled && hold(call))
+                                break;
+                if (call != NULL)
+                        call->is_cancelled = true;
+                (void)pthread_mutex_unlock(&in->lock);
+                if (call == NULL)
+                        return;
+                cancel(call);
+        }
+}
+
+void infer_call_wait_all(struct instance *in) {
+        (void)pthread_mutex_lock(&in->lock);
+        while (in->calls != NULL)
+                (void)pthread_cond_wait(&in->changed, &in->lock);
+        (void)pthread_mutex_unlock(&in->lock);
+}

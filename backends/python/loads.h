@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Models that a model loads and unloads, each on a thread of its own, since a load may take for ever.
+ *
+ * Threads.  loads_start(): the reader's. The threads belong to the backend, which waits for them before
+ * it ends.
+ */
+#pragma once
+
+#include "kit/json.h"
+#include "python/instance.h"
+#include "python/reply.h"
+
+/* Takes `doc`, see asks.h. */
+void loads_start(struct instance *in, struct kit_json *doc, const struct reply_to *to);

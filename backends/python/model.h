@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the python backend knows of itself and of a model: settings, where the program is, and which
+ * interpreter runs it.
+ *
+ * Settings of the backend (--backend-config=python,<key>=<value>):
+ *
+ *     python-path               the interpreter (python3, found in PATH)
+ *     stub-timeout-seconds      deadline of a process's start and of finalize() (30)
+ *     stub-restart              whether a process that crashed is started anew (true)
+ *     shm-max-byte-size         bound of what an instance and the server share (0: none)
+ *     shm-default-byte-size, shm-growth-byte-size, shm-region-prefix-name, shm_message_queue_size,
+ *     thread-pool-size          of the reference server; checked and not needed here
+ *
+ * Parameters of a model: EXECUTION_ENV_PATH, FORCE_CPU_ONLY_INPUT_TENSORS, and PIPELINE_DEPTH,
+ * EXECUTE_TIMEOUT_MS (docs/python_models.md).
+ *
+ * Ownership.  The backend outlives its models, a model its instances.
+ * Threads.  Neither changes after it was opened, but for what is atomic or has a lock.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "kit/model.h"
+#include "kit/stream.h"
+#include "python/stub_process.h"
+
+struct environments;
+struct model;
+
+struct settings {
+        char    *python; /* owned; the interpreter's path or name */
+        uint64_t timeout_ns;
+        uint64_t max_bytes;
+        bool     restarts;
+};
+
+struct backend {
+        struct settings            settings;
+        struct reaper             *reaper;             /* owned */
+        struct environments       *environments;       /* owned: unpacked archives */
+        const char                *directory;          /* of the library and of the stub's files */
+        char                      *backends_directory; /* owned; of all backends */
+        TRITONSERVER_MetricFamily *restarts_family;    /* owned; NULL without metrics */
+
+        struct kit_workers workers; /* threads that load models */
+
+        pthread_mutex_t lock;   /* guards the list and who waits for whom (waits.h) */
+        struct model   *models; /* borrowed */
+};
+
+struct model {
+        struct kit_model     kit;
+        struct backend      *backend;
+        TRITONSERVER_Server *server;
+        char                *library_directory; /* owned; of a backend in Python, else NULL */
+        char                *file;              /* owned; path of the program */
+        char                *python;            /* owned; path of the interpreter */
+        char               **environment;       /* owned; of its processes */
+        bool                 is_decoupled;
+        uint32_t             depth; /* executions that an instance has at once, at most */
+        uint64_t             execute_timeout_ns; /* 0: none */
+        atomic_bool          makes_calls;        /* of other models: executions are not queued */
+        TRITONSERVER_Metric *restarts;           /* owned; NULL without metrics */
+
+        bool             is_listed;
+        struct model    *next;      /* in the backend's list */
+        struct instance *instances; /* borrowed; guarded by the backend's lock */
+};
+
+TRITONSERVER_Error *backend_new(TRITONBACKEND_Backend *triton, struct backend **ret);
+void                backend_free(struct backend *backend);
+
+/* Reads the configuration and finds program and interpreter; nothing is started. */
+TRITONSERVER_Error *model_new(TRITONBACKEND_Model *triton, struct model **ret);
+void                model_free(struct model *model);
+/* After its configuration was completed. */
+TRITONSERVER_Error *model_read_again(struct model *model);

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdlib.h>
+
+#include "python/answer.h"
+#include "python/calls.h"
+#include "python/instance.h"
+#include "python/stub_log.h"
+
+void reader_enter_locked(struct instance *in) {
+        while (in->is_reading)
+                (void)pthread_cond_wait(&in->changed, &in->lock);
+        in->is_reading = true;
+}
+
+void reader_leave_locked(struct instance *in) {
+        in->is_reading = false;
+        (void)pthread_cond_broadcast(&in->changed);
+}
+
+/* The model was loaded, or says why not. */
+static void on_started(struct instance *in, const struct answer_source *source) {
+        struct shm_answer   answer;
+        TRITONSERVER_Error *err = NULL;
+        char               *text;
+
+        if (!answer_copy(source, 0, &answer, sizeof(answer)))
+                return;
+        text = answer_copy_text(source, answer.text);
+        if (text == NULL)
+                return;
+        if (answer.kind != SHM_ANSWER_OK)
+                err = TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, text);
+        free(text);
+        (void)pthread_mutex_lock(&in->lock);
+        if (in->start_error != NULL)
+                TRITONSERVER_ErrorDelete(in->start_error);
+        in->start_error = err;
+        in->has_ready_check = answer.code != 0;
+        if (err == NULL)
+                in->is_started = true;
+        (void)pthread_mutex_unlock(&in->lock);
+}
+
+/* Messages with a block that is read here and goes back. */
+static void on_block(struct instance *in, const struct shm_message *message) {
+        struct session      *s = in->session;
+        struct answer_source source = { &s->region, message->block, message->n_bytes };
+
+        if (region_find_stub_block(&s->region, message->block, message->n_bytes) == NULL) {
+                atomic_store(&s->region.is_broken, true);
+                return;
+        }
+        if (message->kind == SHM_STARTED)
+                on_started(in, &source);
+        else
+                stub_log_write(&source);
+        session_return(s, message->block);
+}
+
+static void handle(struct instance *in, const struct shm_message *message) {
+        switch (message->kind) {
+        case SHM_HELLO: in->session->is_known = true; break;
+        case SHM_STARTED: on_block(in, message); break;
+        case SHM_LOG:
+                in->has_lazy_messages = true;
+                on_block(in, message);
+                break;
+        case SHM_RESULT: execution_on_result(in, message); break;
+        case SHM_SEND: execution_on_send(in, message); break;
+        case SHM_CLOSED: execution_on_closed(in, message); break;
+        case SHM_CALL: calls_on_call(in, message); break;
+        case SHM_CANCEL: calls_on_cancel(in, message); break;
+        case SHM_METRIC:
+                in->has_lazy_messages = true;
+                calls_on_metric(in, message);
+                break;
+        default: atomic_store(&in->session->region.is_broken, true);
+        }
+}
+
+void reader_drain(struct instance *in) {
+        struct shm_message message;
+
+        while (!atomic_load(&in->session->region.is_broken) &&
+               session_next(in->session, &message)) {
+                handle(in, &message);
+                atomic_fetch_add(&in->session->region.n_handled, 1);
+        }
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The server's side of a region that is shared with a stub (shm_layout.h): blocks of the server's
+ * area, and places within the region that the stub names.
+ *
+ * Ownership.  The region owns its memory and its descriptor. A block belongs to whoever allocated
+ * it, until it is freed or handed to the stub, which gives it back through the list `released`.
+ * Threads.  region_alloc() and region_free() from any thread; the rest does not change.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "kit/errors.h"
+#include "python/shm_heap.h"
+#include "python/shm_layout.h"
+#include "python/shm_sync.h"
+
+struct region {
+        int                fd;
+        unsigned char     *base;
+        struct shm_header *header; /* = base */
+        pthread_mutex_t    lock;   /* guards heap, limbo */
+        struct shm_heap    heap;
+        uint32_t           limbo;       /* list: given back, but perhaps named by ... */
+        uint32_t           limbo_until; /* ... messages before this one */
+        _Atomic uint32_t   n_handled;   /* messages of the stub that were dealt with */
+        atomic_bool        is_broken;   /* the stub gave back what it does not have */
+};
+
+/* max_bytes 0: no limit. */
+TRITONSERVER_Error *region_open(struct region *r, uint64_t max_bytes);
+void                region_close(struct region *r);
+
+/* 0 when memory is short. */
+uint32_t region_alloc(struct region *r, uint64_t n_bytes);
+void     region_free(struct region *r, uint32_t block);
+
+/* After a while without traffic: memory that was needed for a burst goes back to the system. */
+void     region_trim(struct region *r);
+uint64_t region_idle_bytes(struct region *r);
+
+static inline void *region_block(const struct region *r, uint32_t block) {
+        return r->base + (uint64_t)block * SHM_BLOCK;
+}
+
+/* n_bytes at `offset`; NULL when they are not within the two areas. */
+static inline const void *region_find(const struct region *r, uint64_t offset, uint64_t n_bytes) {
+        if (offset < SHM_SERVER_AREA || offset > SHM_BYTES || n_bytes > SHM_BYTES - offset)
+                return NULL;
+        return r->base + offset;
+}
+
+/* A block of the stub's area with n_bytes; NULL when it cannot be one. */
+static inline void *region_find_stub_block(const struct region *r, uint32_t block,
+                                           uint64_t n_bytes) {
+        uint64_t offset = (uint64_t)block * SHM_BLOCK;
+
+        if (offset < SHM_STUB_AREA || offset > SHM_BYTES || n_bytes > SHM_BYTES - offset)
+                return NULL;
+        return r->base + offset;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A request of the server as a struct shm_request in the region: one block with everything, the bytes
+ * of the inputs included.
+ *
+ * Threads.  Any.
+ */
+#pragma once
+
+#include "python/model.h"
+#include "python/region.h"
+
+/* INTERNAL "Failed to increase the shared memory pool size to <n> bytes. ..." when the region has no
+ * room for it. */
+TRITONSERVER_Error *request_write(const struct model *model, TRITONBACKEND_Request *request,
+                                  uint32_t handle, struct region *region, uint32_t *ret_block);

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the server and a stub process share: one region of memory, and the form of what lies in it.
+ *
+ *     0              SHM_HEADER_BYTES         + SHM_AREA_BYTES           + SHM_AREA_BYTES
+ *     | struct shm_header | area of the server     | area of the stub       |
+ *
+ * The region is a memfd of its full size from the beginning; its areas are committed by fallocate
+ * before they are touched, so that neither side is ever ended by SIGBUS. Each side allocates in its
+ * own area alone (shm_heap.h, whose books are private memory) and gives the other's blocks back by
+ * pushing them onto a list.
+ *
+ * To the stub: a ring of executions, each with a slot whose word tells who has it (shm_slot.h), and
+ * lists of replies. To the server: one ring of messages. No lock lies in here: a process that is
+ * killed at any point leaves nothing held.
+ *
+ * Blocks are named by their number: offset / SHM_BLOCK. 0 is none.
+ *
+ * Trust.  The stub runs a user's program. The server copies what it reads here before it checks it,
+ * and takes anything that does not fit for a crash. The stub trusts the server.
+ *
+ * Threads.  Fields that both sides use are atomic; `tail` and `head` of a ring have one writer each.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SHM_MAGIC 0x314e5950u /* "PYN1": both sides are of one build */
+#define SHM_BLOCK 64u         /* a cache line, and what arrays are aligned to */
+#define SHM_HEADER_BYTES (256u << 10)
+#define SHM_AREA_BYTES (UINT64_C(64) << 30) /* addresses, not memory */
+#define SHM_BYTES (SHM_HEADER_BYTES + 2 * SHM_AREA_BYTES)
+#define SHM_SERVER_AREA ((uint64_t)SHM_HEADER_BYTES)
+#define SHM_STUB_AREA (SHM_HEADER_BYTES + SHM_AREA_BYTES)
+
+#define SHM_MAX_DEPTH 128u /* executions that were handed over and are not answered */
+#define SHM_MESSAGES 1024u /* entries of the ring to the server */
+#define SHM_NO_INDEX UINT32_MAX
+
+/* Descriptors that the stub is started with. */
+#define SHM_CONTROL_FD 3
+#define SHM_MEMORY_FD 4
+
+/* ---- records --------------------------------------------------------------------------------- */
+/* Places within a record are relative to the record; data is named by its place in the region. */
+
+struct shm_text {
+        uint32_t at;
+        uint32_t len;
+};
+
+struct shm_tensor {
+        uint32_t        name_index; /* in the configuration; SHM_NO_INDEX: `name` has it */
+        struct shm_text name;
+        uint32_t        type; /* TRITONSERVER_DataType */
+        uint32_t        n_dims;
+        uint32_t        dims; /* int64_t[n_dims], relative */
+        uint64_t        data; /* in the region; anything when n_bytes is 0 */
+        uint64_t        n_bytes;
+};
+
+enum shm_correlation { SHM_CORRELATION_INT, SHM_CORRELATION_TEXT };
+
+/* A request of a model, as its stub gets it. Its inputs' bytes are in the same block. */
+struct shm_request {
+        uint32_t        handle;
+        uint32_t        n_inputs;
+        uint32_t        inputs;    /* struct shm_tensor[], relative */
+        uint32_t        n_outputs; /* SHM_NO_INDEX: all of the configuration */
+        uint32_t        outputs;   /* uint32_t[], indices in the configuration */
+        uint32_t        flags;
+        uint64_t        timeout_us;
+        uint64_t        correlation;
+        struct shm_text correlation_text;
+        uint32_t        correlation_kind;
+        struct shm_text id;
+        struct shm_text parameters; /* JSON; len 0: none */
+        struct shm_text trace;      /* its context; len 0: none */
+        uint32_t        has_trace;
+        uint32_t        bls_depth;
+};
+
+/* The requests of one execution, in a block of the server's area. */
+struct shm_batch {
+        uint32_t n_requests;
+        uint32_t requests[]; /* blocks: struct shm_request */
+};
+
+enum shm_answer_kind {
+        SHM_ANSWER_NONE,  /* None: rescheduled, or its sender answers */
+        SHM_ANSWER_OK,    /* outputs */
+        SHM_ANSWER_ERROR, /* a code and a text */
+};
+
+/* A response of the model, or of a model that it called. */
+struct shm_answer {
+        uint32_t        kind;
+        uint32_t        code; /* TRITONSERVER_Error_Code */
+        struct shm_text text;
+        uint32_t        n_outputs;
+        uint32_t        outputs;    /* struct shm_tensor[], relative */
+        struct shm_text parameters; /* JSON object; len 0: none */
+};
+
+struct shm_result_item {
+        uint32_t handle;
+        uint32_t release_flags;
+        uint32_t is_open; /* its sender is used or still held, and has not sent FINAL */
+        uint32_t answer;  /* struct shm_answer, relative; 0: SHM_ANSWER_NONE */
+};
+
+/* The end of an execution, in a block of the stub's area. With a text all requests that are not
+ * answered fail with it. */
+struct shm_result {
+        uint32_t               n_items;
+        uint32_t               code;
+        struct shm_text        text;
+        struct shm_result_item items[];
+};
+
+/* What the stub asks for and waits for; a block of the stub's area. Replies are blocks of the
+ * server's area that are pushed onto `replies` here, or onto header->async_replies. */
+struct shm_call {
+        _Atomic uint32_t replies; /* list of struct shm_reply, newest first; also a futex word */
+        uint32_t         kind;
+        uint32_t         is_async;
+        uint32_t         id;     /* the stub's, comes back with each reply */
+        uint32_t         handle; /* of the request that it is about; SHM_NO_INDEX: none */
+        uint32_t         n_bytes;
+        uint32_t         payload;      /* relative */
+        uint32_t         is_executing; /* asked by the thread that executes, which waits */
+};
+
+/* Payload of SHM_CALL_INFER. */
+struct shm_infer {
+        uint32_t        n_inputs;
+        uint32_t        inputs; /* relative to the payload, as all here */
+        uint32_t        n_outputs;
+        uint32_t        outputs; /* struct shm_text[] */
+        uint32_t        flags;
+        uint32_t        correlation_kind;
+        uint64_t        correlation;
+        uint64_t        timeout_us;
+        int64_t         version;
+        struct shm_text correlation_text;
+        struct shm_text model;
+        struct shm_text id;
+        struct shm_text parameters; /* JSON */
+        uint32_t        is_decoupled;
+        uint32_t        depth;
+};
+
+/* An output of a called model begins so far behind its block, whose first bytes are the link of a list
+ * when the stub gives it back, perhaps while a message that names the output is still to be read. */
+#define SHM_OUTPUT_OFFSET SHM_BLOCK
+
+struct shm_reply {
+        uint32_t          next; /* block of the reply before it */
+        uint32_t          id;
+        uint32_t          is_last;
+        uint32_t          number; /* of the reply, from 0 */
+        struct shm_answer answer;
+};
+
+enum shm_call_kind {
+        SHM_CALL_INFER = 1,
+        SHM_CALL_IS_CANCELLED, /* reply: code 1 when it is */
+        SHM_CALL_TEXT,         /* payload and reply are JSON: everything that is rare (asks.h) */
+};
+
+enum shm_message_kind {
+        SHM_HELLO = 1, /* the stub is attached */
+        SHM_STARTED,   /* block: struct shm_answer, the text being the outcome */
+        SHM_RESULT,    /* block: struct shm_result; handle: the slot */
+        SHM_SEND,      /* block or 0: struct shm_answer; handle: the request; value: flags */
+        SHM_CLOSED,    /* handle: a sender was dropped without FINAL */
+        SHM_CALL,      /* block: struct shm_call, which stays the stub's */
+        SHM_CANCEL,    /* block: a call of which no more replies are wanted but the last */
+        SHM_LOG,       /* block: struct shm_log */
+        SHM_METRIC,    /* handle: the metric, value: a double; `n_bytes`: enum shm_metric_op */
+};
+
+enum shm_metric_op { SHM_METRIC_INCREMENT, SHM_METRIC_SET, SHM_METRIC_OBSERVE };
+
+struct shm_log {
+        uint32_t        level; /* TRITONSERVER_LogLevel */
+        uint32_t        line;
+        struct shm_text file;
+        struct shm_text text;
+};
+
+struct shm_message {
+        uint32_t kind;
+        uint32_t handle;
+        uint32_t block;
+        uint32_t n_bytes; /* of the block */
+        uint64_t value;
+};
+
+/* ---- the header ------------------------------------------------------------------------------ */
+
+enum shm_execution_kind { SHM_EXECUTE = 1, SHM_FINALIZE };
+
+struct shm_execution {
+        uint32_t kind;
+        uint32_t slot;
+        uint32_t generation;
+        uint32_t block; /* struct shm_batch */
+};
+
+struct shm_slot {
+        _Alignas(SHM_BLOCK) _Atomic uint64_t word; /* shm_slot.h */
+        uint64_t claim_ns;
+        uint64_t start_ns;
+        uint64_t end_ns;
+        uint32_t is_waited; /* the result wakes the executor */
+};
+
+/* Whether a waiter has to be woken. */
+enum shm_sleep {
+        SHM_AWAKE,
+        SHM_NAPPING, /* wakes by itself within a millisecond; only results are worth a call */
+        SHM_ASLEEP,
+};
+
+struct shm_header {
+        uint32_t magic;
+        uint32_t start; /* block: struct shm_answer, its text being the JSON of start.h */
+        uint64_t max_bytes;
+
+        _Alignas(SHM_BLOCK) _Atomic uint32_t execution_tail; /* the server writes */
+        _Atomic uint32_t stub_sleep;                         /* enum shm_sleep; a futex word */
+        _Alignas(SHM_BLOCK) _Atomic uint32_t execution_head; /* the stub writes */
+
+        _Alignas(SHM_BLOCK) _Atomic uint32_t message_tail; /* the stub writes */
+        _Alignas(SHM_BLOCK) _Atomic uint32_t message_head; /* the server writes */
+        _Atomic uint32_t room_sleep;                       /* the stub waits for a free entry */
+
+        _Alignas(SHM_BLOCK) _Atomic uint32_t
+                receiver_sleep;          /* the server's receiver; a futex word */
+        _Atomic uint32_t executor_sleep; /* a thread in Execute; a futex word */
+
+        _Alignas(SHM_BLOCK) _Atomic uint32_t released;      /* list: blocks of the server's area */
+        _Alignas(SHM_BLOCK) _Atomic uint32_t returned;      /* list: blocks of the stub's area */
+        _Alignas(SHM_BLOCK) _Atomic uint32_t async_replies; /* list; also a futex word */
+
+        _Alignas(SHM_BLOCK) _Atomic uint32_t ready_asked; /* counts up; a futex word */
+        _Atomic uint32_t ready_answered;                  /* the question that was answered */
+        _Atomic uint32_t ready_value;                     /* of enum shm_ready */
+
+        _Alignas(SHM_BLOCK) _Atomic uint64_t server_committed;
+        _Atomic uint64_t stub_committed;
+
+        struct shm_slot      slots[SHM_MAX_DEPTH];
+        struct shm_execution executions[SHM_MAX_DEPTH * 2];
+        struct shm_message   messages[SHM_MESSAGES];
+};
+
+enum shm_ready { SHM_READY_NO, SHM_READY_YES, SHM_READY_ERROR, SHM_READY_NOT_BOOL };
+
+_Static_assert(sizeof(struct shm_header) <= SHM_HEADER_BYTES, "the header has room");
+_Static_assert(SHM_BYTES / SHM_BLOCK <= UINT32_MAX, "a block's number has 32 bits");

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Waiting and waking across processes, and lists that anybody may push to.
+ *
+ * A waiter announces itself in a word, looks once more, and sleeps on the word; who has published
+ * something looks at the word and wakes. Both do so with sequential consistency, so that one of them
+ * sees the other.
+ *
+ * A list is the number of its newest block; the first 32 bits of a block link to the one before. It
+ * is taken as a whole, so there is no ABA problem.
+ *
+ * Threads.  Any, of both processes.
+ */
+#pragma once
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "python/shm_layout.h"
+
+#define SHM_FOREVER UINT64_MAX
+
+static inline uint64_t shm_clock_ns(void) {
+        struct timespec now;
+
+        (void)clock_gettime(CLOCK_MONOTONIC, &now);
+        return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Returns when woken, when the word is not `value`, after `timeout_ns`, and for no reason; with
+ * false when a signal's handler ran. */
+static inline bool shm_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns) {
+        struct timespec timeout = { .tv_sec = (time_t)(timeout_ns / 1000000000u),
+                                    .tv_nsec = (long)(timeout_ns % 1000000000u) };
+
+        return syscall(SYS_futex, (uint32_t *)word, FUTEX_WAIT, value,
+                       timeout_ns == SHM_FOREVER ? NULL : &timeout, NULL, 0) == 0 ||
+               errno != EINTR;
+}
+
+static inline void shm_futex_wake(_Atomic uint32_t *word, int n_waiters) {
+        (void)syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE, n_waiters, NULL, NULL, 0);
+}
+
+/* After publishing: wakes who sleeps as deep as `least` or deeper. */
+static inline void shm_wake(_Atomic uint32_t *sleep, enum shm_sleep least) {
+        atomic_thread_fence(memory_order_seq_cst);
+        if (atomic_load_explicit(sleep, memory_order_relaxed) >= (uint32_t)least &&
+            atomic_exchange(sleep, SHM_AWAKE) != SHM_AWAKE)
+                shm_futex_wake(sleep, 1);
+}
+
+/* The newest block of the list becomes `block`, whose link is at `link`. */
+static inline void shm_list_push(_Atomic uint32_t *list, uint32_t block, uint32_t *link) {
+        uint32_t first = atomic_load_explicit(list, memory_order_relaxed);
+
+        do
+                *(volatile uint32_t *)link = first;
+        while (!atomic_compare_exchange_weak_explicit(list, &first, block, memory_order_release,
+                                                      memory_order_relaxed));
+}
+
+static inline uint32_t shm_list_take(_Atomic uint32_t *list) {
+        if (atomic_load_explicit(list, memory_order_relaxed) == 0)
+                return 0;
+        return atomic_exchange_explicit(list, 0, memory_order_acquire);
+}

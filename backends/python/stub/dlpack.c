@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* DLPack: tensors of one library seen by another without a copy. The structs are those of DLPack's
+ * stable ABI before version 1.0, which every consumer takes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "python/stub/numpy_table.h"
+#include "python/stub/py.h"
+
+#define CAPSULE "dltensor"
+#define USED_CAPSULE "used_dlpack"
+#define DEVICE_CPU 1
+#define DEVICE_CUDA_HOST 3
+
+enum { CODE_INT = 0, CODE_UINT = 1, CODE_FLOAT = 2, CODE_BFLOAT = 4, CODE_BOOL = 6 };
+
+struct dl_tensor {
+        void    *bytes;
+        int32_t  device;
+        int32_t  device_id;
+        int32_t  n_dims;
+        uint8_t  code;
+        uint8_t  bits;
+        uint16_t lanes;
+        int64_t *dims;
+        int64_t *strides; /* NULL: row-major */
+        uint64_t offset;
+};
+
+struct dl_managed {
+        struct dl_tensor tensor;
+        void            *owner;
+        void (*deleter)(struct dl_managed *self);
+};
+
+/* By TRITONSERVER_DataType. */
+static const struct {
+        uint8_t code, bits;
+} types[] = { { 0, 0 },           { CODE_BOOL, 8 },  { CODE_UINT, 8 },   { CODE_UINT, 16 },
+              { CODE_UINT, 32 },  { CODE_UINT, 64 }, { CODE_INT, 8 },    { CODE_INT, 16 },
+              { CODE_INT, 32 },   { CODE_INT, 64 },  { CODE_FLOAT, 16 }, { CODE_FLOAT, 32 },
+              { CODE_FLOAT, 64 }, { 0, 0 },          { CODE_BFLOAT, 16 } };
+
+static void delete_managed(struct dl_managed *managed) {
+        PyGILState_STATE state = PyGILState_Ensure(); /* consumers may have given up the lock */
+
+        Py_DECREF((PyObject *)managed->owner);
+        free(managed);
+        PyGILState_Release(state);
+}
+
+static void delete_capsule(PyObject *capsule) {
+        struct dl_managed *managed;
+
+        if (!PyCapsule_IsValid(capsule, CAPSULE))
+                return; /* somebody uses it */
+        managed = PyCapsule_GetPointer(capsule, CAPSULE);
+        if (managed->deleter != NULL)
+                managed->deleter(managed);
+}
+
+PyObject *dlpack_export(PyObject *self) {
+        struct tensor     *t = (struct tensor *)self;
+        struct dl_managed *managed;
+        PyObject          *capsule;
+
+        if (types[t->type].bits == 0)
+                return raise_model_exception("DLPack does not have support for string tensors.");
+        managed = calloc(1, sizeof(*managed));
+        if (managed == NULL)
+                return PyErr_NoMemory();
+        *managed = (struct dl_managed){
+                .tensor = { .bytes = (void *)(uintptr_t)tensor_bytes(t),
+                            .device = DEVICE_CPU,
+                            .n_dims = (int32_t)t->n_dims,
+                            .code = types[t->type].code,
+                            .bits = types[t->type].bits,
+                            .lanes = 1,
+                            .dims = t->dims },
+                .owner = self,
+                .deleter = delete_managed,
+        };
+        capsule = PyCapsule_New(managed, CAPSULE, delete_capsule);
+        if (capsule == NULL) {
+                free(managed);
+                return NULL;
+        }
+        Py_INCREF(self);
+        return capsule;
+}
+
+/* ---- import ---------------------------------------------------------------------------------- */
+
+static void delete_imported(PyObject *holder) {
+        struct dl_managed *managed = PyCapsule_GetPointer(holder, NULL);
+
+        if (managed->deleter != NULL)
+                managed->deleter(managed);
+}
+
+static uint32_t type_of(const struct dl_tensor *tensor) {
+        if (tensor->lanes != 1)
+                return 0;
+        if (tensor->code == CODE_UINT && tensor->bits == 1)
+                return 1;
+        for (uint32_t type = 1; type < sizeof(types) / sizeof(*types); type++)
+                if (types[type].bits == tensor->bits && types[type].code == tensor->code)
+                        return type;
+        return 0;
+}
+
+static bool is_row_major(const struct dl_tensor *tensor) {
+        int64_t stride = 1;
+
+        if (tensor->strides == NULL)
+                return true;
+        for (int32_t i = tensor->n_dims - 1; i >= 0; i--) {
+                if (tensor->dims[i] != 1 && tensor->strides[i] != stride)
+                        return false;
+                stride *= tensor->dims[i];
+        }
+        return true;
+}
+
+/* Checks, and raises TritonModelException. */
+static bool check(const struct dl_tensor *tensor) {
+        if (tensor->device != DEVICE_CPU && tensor->device != DEVICE_CUDA_HOST) {
+                PyErr_Format(connection.error_class,
+                             "DLDevice type %d is not support by Python backend.",
+                             (int)tensor->device);
+                return false;
+        }
+        if (!is_row_major(tensor)) {
+                (void)raise_model_exception(
+                        "DLPack tensor is not contiguous. Only contiguous DLPack "
+                        "tensors that are stored in C-Order are supported.");
+                return false;
+        }
+        if (type_of(tensor) == 0) {
+                (void)raise_model_exception("DLPack data type is not supported.");
+                return false;
+        }
+        return true;
+}
+
+static PyObject *import_capsule(PyObject *name, PyObject *capsule) {
+        struct dl_managed *managed = PyCapsule_GetPointer(capsule, CAPSULE);
+        struct shm_tensor  record = { 0 };
+        PyObject          *holder, *tensor;
+
+        if (managed == NULL)
+                return NULL;
+        if (!check(&managed->tensor))
+                return NULL;
+        holder = PyCapsule_New(managed, NULL, delete_imported);
+        if (holder == NULL)
+                return NULL;
+        (void)PyCapsule_SetName(capsule, USED_CAPSULE);
+        record.type = type_of(&managed->tensor);
+        record.n_dims = (uint32_t)managed->tensor.n_dims;
+        tensor = tensor_over(name, &record, managed->tensor.dims, holder);
+        Py_DECREF(holder);
+        if (tensor != NULL) {
+                struct tensor *t = (struct tensor *)tensor;
+
+                t->bytes = (char *)managed->tensor.bytes + managed->tensor.offset;
+                t->n_bytes = type_size(t->type);
+                for (uint32_t i = 0; i < t->n_dims; i++)
+                        t->n_bytes *= (uint64_t)t->dims[i];
+        }
+        return tensor;
+}
+
+static PyObject *import_any(PyObject *name, PyObject *source) {
+        PyObject *capsule, *device, *tensor;
+
+        if (PyCapsule_CheckExact(source))
+                return import_capsule(name, source);
+        if (!PyObject_HasAttrString(source, "__dlpack__") ||
+            !PyObject_HasAttrString(source, "__dlpack_device__"))
+                return raise_model_exception("Provided tensor is not supported. Tensor must be a "
+                                             "DLPack capsule         or have "
+                                             "`__dlpack__` and `__dlpack_device__` attributes");
+        device = PyObject_CallMethod(source, "__dlpack_device__", NULL);
+        if (device == NULL)
+                return NULL;
+        Py_DECREF(device);
+        capsule = PyObject_CallMethod(source, "__dlpack__", NULL);
+        if (capsule == NULL)
+                return NULL;
+        tensor = import_capsule(name, capsule);
+        Py_DECREF(capsule);
+        return tensor;
+}
+
+PyObject *dlpack_import(PyObject *module, PyObject *args) {
+        PyObject *name, *source, *tensor;
+
+        (void)module;
+        if (!PyArg_ParseTuple(args, "OO:from_dlpack", &name, &source))
+                return NULL;
+        if (PyBytes_Check(name)) {
+                name = PyUnicode_FromEncodedObject(name, "utf-8", "surrogateescape");
+                if (name == NULL)
+                        return NULL;
+        } else if (PyUnicode_Check(name)) {
+                Py_INCREF(name);
+        } else {
+                PyErr_SetString(PyExc_TypeError, "the name of a Tensor must be a str");
+                return NULL;
+        }
+        tensor = PyUnicode_GetLength(name) > 0
+                         ? import_any(name, source)
+                         : raise_model_exception("Tensor name cannot be an empty string.");
+        Py_DECREF(name);
+        return tensor;
+}

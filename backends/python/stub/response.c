@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
+#include "python/stub/py.h"
+
+PyTypeObject *response_type;
+
+static struct response *self_of(PyObject *self) {
+        return (struct response *)self;
+}
+
+PyObject *response_make(PyObject *outputs, PyObject *error, PyObject *parameters) {
+        allocfunc        alloc = (allocfunc)PyType_GetSlot(response_type, Py_tp_alloc);
+        struct response *r = (struct response *)alloc(response_type, 0);
+
+        if (r == NULL)
+                return NULL;
+        Py_INCREF(outputs);
+        Py_XINCREF(error);
+        Py_XINCREF(parameters);
+        r->outputs = outputs;
+        r->error = error;
+        r->parameters = parameters;
+        return (PyObject *)r;
+}
+
+/* A list of our own of what the model gave. */
+static PyObject *check_outputs(PyObject *outputs) {
+        PyObject *list = outputs != NULL ? PySequence_List(outputs) : PyList_New(0);
+
+        for (Py_ssize_t i = 0; list != NULL && i < PyList_Size(list); i++) {
+                PyObject *tensor = PyList_GetItem(list, i);
+
+                if (tensor_check(tensor))
+                        continue;
+                if (tensor == Py_None)
+                        (void)raise_model_exception(
+                                "Output tensor for inference response should not be empty.");
+                else
+                        PyErr_SetString(PyExc_TypeError, "output_tensors must be a list of Tensor");
+                Py_DECREF(list);
+                return NULL;
+        }
+        return list;
+}
+
+static PyObject *response_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+        static char *names[] = { "output_tensors", "error", "parameters", NULL };
+        PyObject    *outputs = NULL, *error = NULL, *parameters = NULL, *json = NULL, *made = NULL;
+
+        (void)type;
+        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOO:InferenceResponse", names, &outputs,
+                                         &error, &parameters))
+                return NULL;
+        if (outputs == Py_None) {
+                PyErr_SetString(PyExc_TypeError, "output_tensors must be a list of Tensor");
+                return NULL;
+        }
+        outputs = check_outputs(outputs);
+        if (outputs == NULL)
+                return NULL;
+        if (error == Py_None)
+                error = NULL;
+        if (error != NULL) {
+                PyObject *checked = call_utils("check_error", "(O)", error);
+
+                Py_XDECREF(checked);
+                if (checked == NULL) {
+                        Py_DECREF(outputs);
+                        return NULL;
+                }
+        }
+        if (parameters != NULL && parameters != Py_None) {
+                json = call_utils("parameters", "(O)", parameters);
+                if (json == NULL) {
+                        Py_DECREF(outputs);
+                        return NULL;
+                }
+        }
+        made = response_make(outputs, error, json);
+        Py_DECREF(outputs);
+        Py_XDECREF(json);
+        return made;
+}
+
+static void response_dealloc(PyObject *self) {
+        PyTypeObject *type = Py_TYPE(self);
+        freefunc      release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+        Py_XDECREF(self_of(self)->outputs);
+        Py_XDECREF(self_of(self)->error);
+        Py_XDECREF(self_of(self)->parameters);
+        release(self);
+        Py_DECREF(type);
+}
+
+static PyObject *get_outputs(PyObject *self, PyObject *unused) {
+        (void)unused;
+        return PyList_GetSlice(self_of(self)->outputs, 0, PyList_Size(self_of(self)->outputs));
+}
+
+static PyObject *has_error(PyObject *self, PyObject *unused) {
+        (void)unused;
+        return PyBool_FromLong(self_of(self)->error != NULL);
+}
+
+static PyObject *get_error(PyObject *self, PyObject *unused) {
+        PyObject *error = self_of(self)->error != NULL ? self_of(self)->error : Py_None;
+
+        (void)unused;
+        Py_INCREF(error);
+        return error;
+}
+
+static PyObject *get_parameters(PyObject *self, PyObject *unused) {
+        PyObject *parameters = self_of(self)->parameters;
+
+        (void)unused;
+        if (parameters == NULL)
+                return PyUnicode_FromString("{}");
+        Py_INCREF(parameters);
+        return parameters;
+}
+
+static PyMethodDef methods[] = {
+        { "output_tensors", get_outputs, METH_NOARGS, "The output tensors, as a list." },
+        { "has_error", has_error, METH_NOARGS, NULL },
+        { "error", get_error, METH_NOARGS, "The TritonError, or None." },
+        { "parameters", get_parameters, METH_NOARGS, "The parameters, as JSON." },
+        { NULL, NULL, 0, NULL },
+};
+static PyType_Slot slots[] = {
+        { Py_tp_new, response_new },
+        { Py_tp_dealloc, response_dealloc },
+        { Py_tp_methods, methods },
+        { 0, NULL },
+};
+static PyType_Spec spec = { .name = "c_python_backend_utils.InferenceResponse",
+                            .basicsize = sizeof(struct response),
+                            .flags = Py_TPFLAGS_DEFAULT,
+                            .slots = slots };
+
+bool response_init(void) {
+        response_type = (PyTypeObject *)PyType_FromSpec(&spec);
+        return response_type != NULL;
+}
+
+/* ---- as a record ----------------------------------------------------------------------------- */
+
+static uint64_t rounded(uint64_t n) {
+        return (n + 7) & ~UINT64_C(7);
+}
+
+static bool is_known(PyObject *name) {
+        return PyDict_GetItemWithError(connection.output_index, name) != NULL;
+}
+
+static bool measure_error(struct answer_plan *plan) {
+        PyObject *code = PyObject_CallMethod(plan->response->error, "code", NULL);
+        PyObject *text =
+                code != NULL ? PyObject_CallMethod(plan->response->error, "message", NULL) : NULL;
+
+        if (text != NULL) {
+                plan->code = (uint32_t)PyLong_AsUnsignedLong(code);
+                plan->text = PyUnicode_AsEncodedString(text, "utf-8", "surrogateescape");
+        }
+        Py_XDECREF(code);
+        Py_XDECREF(text);
+        if (plan->text == NULL || PyErr_Occurred())
+                return false;
+        plan->n_bytes += rounded((uint64_t)PyBytes_Size(plan->text));
+        return true;
+}
+
+static bool measure_output(struct answer_plan *plan, PyObject *object) {
+        const struct tensor *t = (const struct tensor *)object;
+        const void          *bytes = tensor_bytes(t);
+        uint64_t             place;
+
+        if (bytes == NULL && t->n_bytes > 0 && PyErr_Occurred())
+                return false;
+        plan->n_bytes += sizeof(struct shm_tensor) + t->n_dims * sizeof(int64_t);
+        if (!is_known(t->name)) {
+                PyObject *name = PyUnicode_AsEncodedString(t->name, "utf-8", "surrogateescape");
+
+                if (name == NULL)
+                        return false;
+                plan->n_bytes += rounded((uint64_t)PyBytes_Size(name));
+                Py_DECREF(name);
+        }
+        if (!connection_has(bytes, t->n_bytes, &place))
+                plan->n_bytes += rounded(t->n_bytes) + SHM_BLOCK;
+        return true;
+}
+
+bool answer_measure(struct answer_plan *plan, struct response *response) {
+        *plan = (struct answer_plan){ .response = response, .n_bytes = sizeof(struct shm_answer) };
+        if (response->parameters != NULL) {
+                plan->parameters = PyUnicode_AsUTF8String(response->parameters);
+                if (plan->parameters == NULL)
+                        return false;
+                plan->n_bytes += rounded((uint64_t)PyBytes_Size(plan->parameters));
+        }
+        if (response->error != NULL)
+                return measure_error(plan);
+        for (Py_ssize_t i = 0; i < PyList_Size(response->outputs); i++)
+                if (!measure_output(plan, PyList_GetItem(response->outputs, i)))
+                        return false;
+        return true;
+}
+
+void answer_done(struct answer_plan *plan) {
+        Py_XDECREF(plan->text);
+        Py_XDECREF(plan->parameters);
+}
+
+static struct shm_text put_text(unsigned char *base, uint64_t *at, PyObject *bytes) {
+        struct shm_text text = { (uint32_t)*at, 0 };
+
+        if (bytes == NULL)
+                return (struct shm_text){ 0, 0 };
+        text.len = (uint32_t)PyBytes_Size(bytes);
+        memcpy(base + *at, PyBytes_AsString(bytes), text.len);
+        *at = rounded(*at + text.len);
+        return text;
+}
+
+static void put_name(struct shm_tensor *record, unsigned char *base, uint64_t *at, PyObject *name) {
+        PyObject *index = PyDict_GetItemWithError(connection.output_index, name), *bytes;
+
+        record->name_index = SHM_NO_INDEX;
+        if (index != NULL) {
+                record->name_index = (uint32_t)PyLong_AsUnsignedLong(index);
+                return;
+        }
+        bytes = PyUnicode_AsEncodedString(name, "utf-8", "surrogateescape");
+        record->name = put_text(base, at, bytes);
+        Py_XDECREF(bytes);
+}
+
+static void put_output(struct shm_tensor *record, unsigned char *base, uint64_t *at, uint32_t block,
+                       const struct tensor *t) {
+        const void *bytes = tensor_bytes(t);
+
+        *record =
+                (struct shm_tensor){ .type = t->type, .n_dims = t->n_dims, .n_bytes = t->n_bytes };
+        put_name(record, base, at, t->name);
+        record->dims = (uint32_t)*at;
+        memcpy(base + *at, t->dims, t->n_dims * sizeof(*t->dims));
+        *at += t->n_dims * sizeof(*t->dims);
+        if (t->n_bytes == 0 || connection_has(bytes, t->n_bytes, &record->data))
+                return;
+        *at = (*at + SHM_BLOCK - 1) & ~(uint64_t)(SHM_BLOCK - 1);
+        record->data = (uint64_t)block * SHM_BLOCK + *at;
+        memcpy(base + *at, bytes, t->n_bytes);
+        *at = rounded(*at + t->n_bytes);
+}
+
+uint64_t answer_write(const struct answer_plan *plan, unsigned char *base, uint64_t at,
+                      uint32_t block) {
+        struct shm_answer *answer = (struct shm_answer *)(void *)(base + at);
+        struct shm_tensor *records;
+        PyObject          *outputs = plan->response->outputs;
+
+        at += sizeof(*answer);
+        *answer = (struct shm_answer){ .kind = plan->response->error != NULL ? SHM_ANSWER_ERROR
+                                                                             : SHM_ANSWER_OK,
+                                       .code = plan->code };
+        answer->text = put_text(base, &at, plan->text);
+        answer->parameters = put_text(base, &at, plan->parameters);
+        if (plan->response->error != NULL)
+                return at;
+        answer->n_outputs = (uint32_t)PyList_Size(outputs);
+        answer->outputs = (uint32_t)at;
+        records = (struct shm_tensor *)(void *)(base + at);
+        at += answer->n_outputs * sizeof(*records);
+        for (uint32_t i = 0; i < answer->n_outputs; i++)
+                put_output(&records[i], base, &at, block,
+                           (const struct tensor *)PyList_GetItem(outputs, (Py_ssize_t)i));
+        return at;
+}

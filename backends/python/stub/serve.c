@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The loop of a stub: takes executions from the ring, calls the model, writes results. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "python/stub/py.h"
+
+#define RESCHEDULE 2u /* TRITONSERVER_REQUEST_RELEASE_RESCHEDULE */
+#define TRIM_AFTER_NS UINT64_C(10000000000)
+#define TRIM_BYTES (UINT64_C(64) << 20)
+#define SHORT_NS 20000u /* executions below it are worth being told of together */
+#define MAX_PENDING 16u /* results that the server was not told of */
+
+static struct {
+        PyObject *execute;
+        uint64_t  average_ns;
+        unsigned  n_pending;
+} loop;
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+struct outcome {
+        PyObject           *requests; /* list */
+        Py_ssize_t          n;
+        struct answer_plan *plans; /* of each; response NULL: none */
+        PyObject           *text;  /* bytes: the whole execution failed */
+};
+
+static struct request *request_at(const struct outcome *o, Py_ssize_t i) {
+        return (struct request *)PyList_GetItem(o->requests, i);
+}
+
+/* A new str. */
+static PyObject *fault_of_type(const char *format, PyObject *found) {
+        PyObject *type = PyObject_Type(found), *text = NULL;
+
+        if (type != NULL)
+                text = PyUnicode_FromFormat(format, type);
+        Py_XDECREF(type);
+        return text;
+}
+
+static bool has_closed_sender(const struct request *r) {
+        return r->sender != NULL && ((struct sender *)r->sender)->is_closed;
+}
+
+/* Whether the element that execute() returned for a request is right; NULL, or a new str. */
+static PyObject *check_element(struct request *r, PyObject *element) {
+        if (element == Py_None) {
+                if (r->release_flags == RESCHEDULE || r->sender != NULL)
+                        return NULL;
+        } else if (PyObject_TypeCheck(element, response_type)) {
+                if (((struct response *)element)->error != NULL)
+                        r->release_flags = 1;
+                if (r->release_flags != RESCHEDULE)
+                        return NULL;
+                return fault_of_type(
+                        "Expected a None object in the execute function return list for "
+                        "reschduled request, found type '%R'.",
+                        element);
+        }
+        return fault_of_type(
+                "Expected an 'InferenceResponse' object in the execute function return "
+                "list, found type '%R'.",
+                element);
+}
+
+static PyObject *check_list(struct outcome *o, PyObject *result) {
+        PyObject *fault = NULL;
+
+        if (PyList_Size(result) != o->n)
+                return PyUnicode_FromFormat(
+                        "Number of InferenceResponse objects do not match the "
+                        "number of InferenceRequest objects. InferenceRequest(s) "
+                        "size is:%zd, and InferenceResponse(s) size is:%zd\n",
+                        o->n, PyList_Size(result));
+        for (Py_ssize_t i = 0; i < o->n && fault == NULL; i++)
+                fault = check_element(request_at(o, i), PyList_GetItem(result, i));
+        return fault;
+}
+
+/* None for a whole batch stands for None for each. */
+static PyObject *check_none(struct outcome *o, PyObject *result) {
+        for (Py_ssize_t i = 0; i < o->n; i++)
+                if (request_at(o, i)->release_flags != RESCHEDULE &&
+                    request_at(o, i)->sender == NULL)
+                        return fault_of_type(
+                                "Expected a list in the execute return, found type '%R'.", result);
+        return NULL;
+}
+
+static PyObject *check_result(struct outcome *o, PyObject *result) {
+        if (connection.is_decoupled)
+                return result == Py_None ? NULL : call_utils("decoupled_fault", "()");
+        if (result == Py_None)
+                return check_none(o, result);
+        if (!PyList_Check(result))
+                return fault_of_type("Expected a list in the execute return, found type '%R'.",
+                                     result);
+        return check_list(o, result);
+}
+
+/* Measures the responses. False and an exception on failure. */
+static bool plan_answers(struct outcome *o, PyObject *result) {
+        if (result == Py_None)
+                return true;
+        for (Py_ssize_t i = 0; i < o->n; i++) {
+                PyObject *element = PyList_GetItem(result, i);
+
+                if (element == Py_None)
+                        continue;
+                if (has_closed_sender(request_at(o, i))) {
+                        PyObject *done = call_utils("late_response", "()");
+
+                        Py_XDECREF(done);
+                        continue;
+                }
+                if (!answer_measure(&o->plans[i], (struct response *)element))
+                        return false;
+        }
+        return true;
+}
+
+/* The exception that is set as the text of a failure. */
+static PyObject *take_exception(void) {
+        PyObject *type, *value, *trace, *text;
+
+        PyErr_Fetch(&type, &value, &trace);
+        PyErr_NormalizeException(&type, &value, &trace);
+        text = call_utils("exception_text", "(OOO)", type, value != NULL ? value : Py_None,
+                          trace != NULL ? trace : Py_None);
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+        return text;
+}
+
+/* Takes `fault`, a str or NULL: no memory even for that. */
+static void fail(struct outcome *o, PyObject *fault) {
+        PyObject *text = fault != NULL ? call_utils("failure", "(O)", fault) : NULL;
+
+        Py_XDECREF(fault);
+        o->text = text != NULL ? PyUnicode_AsEncodedString(text, "utf-8", "replace") : NULL;
+        Py_XDECREF(text);
+        PyErr_Clear();
+        if (o->text == NULL)
+                o->text =
+                        PyBytes_FromString("the Python model failed, and there is no memory to say "
+                                           "how");
+        for (Py_ssize_t i = 0; i < o->n; i++)
+                answer_done(&o->plans[i]);
+        memset(o->plans, 0, (size_t)o->n * sizeof(*o->plans));
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static uint32_t leave(struct request *r, bool is_answered) {
+        struct sender *s = (struct sender *)r->sender;
+
+        if (is_answered || r->release_flags == RESCHEDULE) {
+                if (s != NULL)
+                        s->is_closed = true;
+                return 0;
+        }
+        if (s == NULL) {
+                r->must_close = true;
+                return 1;
+        }
+        s->is_left = true;
+        return s->is_closed ? 0 : 1;
+}
+
+static uint64_t put_items(const struct outcome *o, struct shm_result *result, uint64_t at,
+                          uint32_t block) {
+        for (Py_ssize_t i = 0; i < o->n; i++) {
+                struct request *r = request_at(o, i);
+                bool            is_answered = o->plans[i].response != NULL;
+
+                result->items[i] = (struct shm_result_item){
+                        .handle = r->record.handle,
+                        .release_flags = r->release_flags,
+                        .is_open = leave(r, is_answered || o->text != NULL),
+                        .answer = is_answered ? (uint32_t)at : 0,
+                };
+                if (is_answered)
+                        at = answer_write(&o->plans[i], (unsigned char *)result, at, block);
+        }
+        return at;
+}
+
+static uint64_t result_bytes(const struct outcome *o) {
+        uint64_t n = sizeof(struct shm_result) + (uint64_t)o->n * sizeof(struct shm_result_item);
+
+        for (Py_ssize_t i = 0; i < o->n; i++)
+                n += o->plans[i].n_bytes;
+        return (o->text != NULL ? (uint64_t)PyBytes_Size(o->text) : 0) + n;
+}
+
+static bool is_too_large(uint64_t n_bytes) {
+        if (n_bytes <= UINT32_MAX)
+                return false;
+        (void)raise_model_exception("the responses of an execution are larger than 4 GiB");
+        return true;
+}
+
+static uint32_t alloc_result(struct outcome *o, uint64_t *ret_bytes) {
+        uint32_t block;
+
+        *ret_bytes = result_bytes(o);
+        block = is_too_large(*ret_bytes) ? 0 : connection_alloc(*ret_bytes);
+        if (block != 0)
+                return block;
+        fail(o, take_exception());
+        *ret_bytes = result_bytes(o);
+        return connection_alloc(*ret_bytes);
+}
+
+static void tell_server(const struct shm_slot *slot) {
+        struct shm_header *h = connection.header;
+        bool               has_more = atomic_load(&h->execution_tail) != connection.execution_head;
+
+        if (slot->is_waited) {
+                shm_wake(&h->executor_sleep, SHM_NAPPING);
+        } else if (has_more && loop.average_ns < SHORT_NS && ++loop.n_pending < MAX_PENDING) {
+                return;
+        } else {
+                loop.n_pending = 0;
+                connection_wake(SHM_NAPPING);
+        }
+}
+
+static void post_result(struct outcome *o, const struct shm_execution *execution) {
+        uint64_t           n_bytes, at;
+        uint32_t           block = alloc_result(o, &n_bytes);
+        struct shm_result *result;
+
+        if (block == 0)
+                abort(); /* not even an error fits into the region: the server takes it for a crash */
+        result = connection_block(block);
+        at = sizeof(*result) + (uint64_t)o->n * sizeof(struct shm_result_item);
+        *result = (struct shm_result){ .n_items = (uint32_t)o->n, .code = 1 };
+        if (o->text != NULL) {
+                result->text = (struct shm_text){ (uint32_t)at, (uint32_t)PyBytes_Size(o->text) };
+                memcpy((char *)result + at, PyBytes_AsString(o->text), result->text.len);
+        }
+        at = put_items(o, result, at, block);
+        connection_post(&(struct shm_message){ .kind = SHM_RESULT,
+                                               .handle = execution->slot,
+                                               .block = block,
+                                               .n_bytes = (uint32_t)n_bytes });
+        tell_server(&connection.header->slots[execution->slot]);
+}
+
+/* ---- executions ------------------------------------------------------------------------------ */
+
+static PyObject *make_requests(const struct shm_batch *batch) {
+        PyObject *list = PyList_New((Py_ssize_t)batch->n_requests);
+
+        for (uint32_t i = 0; list != NULL && i < batch->n_requests; i++) {
+                PyObject *request = request_over(batch->requests[i]);
+
+                if (request == NULL) {
+                        Py_DECREF(list);
+                        return NULL;
+                }
+                (void)PyList_SetItem(list, (Py_ssize_t)i, request);
+        }
+        return list;
+}
+
+/* The model has its own list, which it may change. */
+static PyObject *call_model(PyObject *requests, struct shm_slot *slot) {
+        PyObject *copy = PyList_GetSlice(requests, 0, PyList_Size(requests)), *result;
+        uint32_t  depth = 0;
+
+        if (copy == NULL)
+                return NULL;
+        slot->start_ns = shm_clock_ns();
+        for (Py_ssize_t i = 0; i < PyList_Size(requests); i++) {
+                const struct request *r = (struct request *)PyList_GetItem(requests, i);
+
+                if (r->record.bls_depth > depth)
+                        depth = r->record.bls_depth;
+        }
+        calls_begin_execution(depth);
+        result = PyObject_CallFunctionObjArgs(loop.execute, copy, NULL);
+        calls_end_execution();
+        slot->end_ns = shm_clock_ns();
+        loop.average_ns = (loop.average_ns * 7 + (slot->end_ns - slot->start_ns)) / 8;
+        Py_DECREF(copy);
+        return result;
+}
+
+static bool run(const struct shm_execution *execution) {
+        struct shm_slot   *slot = &connection.header->slots[execution->slot];
+        struct answer_plan few[16];
+        struct outcome     o = { .plans = few };
+        PyObject          *result, *fault;
+
+        o.requests = make_requests(connection_block(execution->block));
+        if (o.requests == NULL)
+                return false;
+        o.n = PyList_Size(o.requests);
+        if (o.n > (Py_ssize_t)(sizeof(few) / sizeof(*few)))
+                o.plans = malloc((size_t)o.n * sizeof(*o.plans));
+        if (o.plans == NULL)
+                return false;
+        memset(o.plans, 0, (size_t)o.n * sizeof(*o.plans));
+        result = call_model(o.requests, slot);
+        if (result == NULL) {
+                fail(&o, take_exception());
+        } else {
+                fault = check_result(&o, result);
+                if (fault != NULL || PyErr_Occurred())
+                        fail(&o, fault != NULL ? fault : take_exception());
+                else if (!plan_answers(&o, result))
+                        fail(&o, take_exception());
+        }
+        post_result(&o, execution);
+        for (Py_ssize_t i = 0; i < o.n; i++)
+                answer_done(&o.plans[i]);
+        if (o.plans != few)
+                free(o.plans);
+        Py_XDECREF(o.text);
+        Py_XDECREF(result);
+        Py_DECREF(o.requests);
+        return true;
+}
+
+/* Sleeps while there is nothing to run. False: an exception is set. */
+static bool wait_for_execution(void) {
+        struct shm_header *h = connection.header;
+
+        while (atomic_load(&h->execution_tail) == connection.execution_head) {
+                bool     is_large = shm_heap_idle_bytes(&connection.heap) > TRIM_BYTES;
+                uint64_t since = shm_clock_ns();
+
+                if (loop.n_pending > 0) {
+                        loop.n_pending = 0;
+                        connection_wake(SHM_NAPPING);
+                }
+                atomic_store(&h->stub_sleep, SHM_ASLEEP);
+                atomic_thread_fence(memory_order_seq_cst);
+                if (atomic_load(&h->execution_tail) == connection.execution_head &&
+                    !connection_sleep(&h->stub_sleep, SHM_ASLEEP,
+                                      is_large ? TRIM_AFTER_NS : SHM_FOREVER))
+                        return false;
+                atomic_store(&h->stub_sleep, SHM_AWAKE);
+                if (is_large && shm_clock_ns() - since >= TRIM_AFTER_NS) {
+                        connection_absorb();
+                        shm_heap_trim(&connection.heap);
+                }
+        }
+        return true;
+}
+
+/* serve(execute): returns when the server wants the model to end. */
+PyObject *serve(PyObject *module, PyObject *args) {
+        struct shm_header *h = connection.header;
+
+        (void)module;
+        if (!PyArg_ParseTuple(args, "O:serve", &loop.execute))
+                return NULL;
+        for (;;) {
+                struct shm_execution execution;
+                struct shm_slot     *slot;
+
+                if (!wait_for_execution())
+                        return NULL;
+                execution = h->executions[connection.execution_head % (2 * SHM_MAX_DEPTH)];
+                connection.execution_head++;
+                atomic_store_explicit(&h->execution_head, connection.execution_head,
+                                      memory_order_release);
+                if (execution.kind == SHM_FINALIZE)
+                        Py_RETURN_NONE;
+                slot = &h->slots[execution.slot];
+                if (!shm_slot_claim(&slot->word, execution.generation))
+                        continue;
+                slot->claim_ns = shm_clock_ns();
+                if (!run(&execution))
+                        return NULL;
+        }
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdlib.h>
+#include <string.h>
+
+#include "python/stub/numpy_table.h"
+#include "python/stub/py.h"
+
+#define TYPE_BYTES 13
+#define TYPE_BF16 14
+
+PyTypeObject *tensor_type;
+
+uint32_t type_size(uint32_t type) {
+        static const uint8_t sizes[] = { 0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 0, 2 };
+
+        return sizes[type];
+}
+
+static bool set_dims(struct tensor *t, uint32_t n_dims, const int64_t *dims) {
+        t->dims = t->few_dims;
+        if (n_dims > TENSOR_FEW_DIMS)
+                t->dims = malloc(n_dims * sizeof(*t->dims));
+        if (t->dims == NULL) {
+                (void)PyErr_NoMemory();
+                return false;
+        }
+        t->n_dims = n_dims;
+        if (n_dims > 0)
+                memcpy(t->dims, dims, n_dims * sizeof(*dims));
+        return true;
+}
+
+static struct tensor *new_tensor(PyTypeObject *type) {
+        allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+
+        return (struct tensor *)alloc(type, 0);
+}
+
+PyObject *tensor_over(PyObject *name, const struct shm_tensor *record, const int64_t *dims,
+                      PyObject *owner) {
+        struct tensor *t = new_tensor(tensor_type);
+
+        if (t == NULL)
+                return NULL;
+        Py_INCREF(name);
+        t->name = name;
+        t->type = record->type;
+        t->n_bytes = record->n_bytes;
+        t->bytes = connection.base + (record->n_bytes > 0 ? record->data : 0);
+        if (!set_dims(t, record->n_dims, dims)) {
+                Py_DECREF(t);
+                return NULL;
+        }
+        Py_XINCREF(owner);
+        t->owner = owner;
+        return (PyObject *)t;
+}
+
+const void *tensor_bytes(const struct tensor *t) {
+        struct array_view view;
+
+        if (t->owner != NULL)
+                return t->bytes;
+        return numpy_read(t->array, &view) ? view.bytes : NULL;
+}
+
+static uint64_t count_elements(const struct tensor *t) {
+        uint64_t n = 1;
+
+        for (uint32_t i = 0; i < t->n_dims; i++)
+                n *= (uint64_t)t->dims[i];
+        return n;
+}
+
+/* ---- making one from an array ---------------------------------------------------------------- */
+
+/* The name as str; NULL and an exception. */
+static PyObject *check_name(PyObject *name) {
+        PyObject *text;
+
+        if (PyBytes_Check(name)) {
+                text = PyUnicode_FromEncodedObject(name, "utf-8", "surrogateescape");
+        } else if (PyUnicode_Check(name)) {
+                Py_INCREF(name);
+                text = name;
+        } else {
+                PyErr_SetString(PyExc_TypeError, "the name of a Tensor must be a str");
+                return NULL;
+        }
+        if (text != NULL && PyUnicode_GetLength(text) == 0) {
+                Py_DECREF(text);
+                return raise_model_exception("Tensor name cannot be an empty string.");
+        }
+        return text;
+}
+
+/* Takes the array as it is now: row-major, and of a type that there is. */
+static bool take_array(struct tensor *t, PyObject *array) {
+        struct array_view view;
+
+        if (!numpy_read(array, &view))
+                return false;
+        if (view.type == 0 || view.n_dims > TENSOR_MAX_DIMS) {
+                (void)raise_model_exception("NumPy dtype is not supported.");
+                return false;
+        }
+        t->type = view.type;
+        if (!view.is_contiguous || view.is_fixed_strings) {
+                t->array = call_utils("contiguous", "(O)", array);
+                if (t->array == NULL || !numpy_read(t->array, &view))
+                        return false;
+        } else {
+                Py_INCREF(array);
+                t->array = array;
+        }
+        if (!set_dims(t, (uint32_t)view.n_dims, view.dims))
+                return false;
+        if (t->type != TYPE_BYTES) {
+                t->n_bytes = count_elements(t) * type_size(t->type);
+                return true;
+        }
+        t->owner = strings_serialize(t->array, count_elements(t));
+        if (t->owner == NULL)
+                return false;
+        t->bytes = PyBytes_AsString(t->owner);
+        t->n_bytes = (uint64_t)PyBytes_Size(t->owner);
+        return true;
+}
+
+static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+        static char   *names[] = { "name", "array", NULL };
+        PyObject      *name, *array;
+        struct tensor *t;
+
+        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:Tensor", names, &name, &array))
+                return NULL;
+        if (!numpy_is_array(array)) {
+                PyErr_SetString(PyExc_TypeError, "a Tensor is made of a numpy.ndarray");
+                return NULL;
+        }
+        name = check_name(name);
+        if (name == NULL)
+                return NULL;
+        t = new_tensor(type);
+        if (t == NULL) {
+                Py_DECREF(name);
+                return NULL;
+        }
+        t->name = name;
+        if (!take_array(t, array)) {
+                Py_DECREF(t);
+                return NULL;
+        }
+        return (PyObject *)t;
+}
+
+static void tensor_dealloc(PyObject *self) {
+        PyTypeObject  *type = Py_TYPE(self);
+        freefunc       release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+        struct tensor *t = (struct tensor *)self;
+
+        Py_XDECREF(t->name);
+        Py_XDECREF(t->array);
+        Py_XDECREF(t->owner);
+        if (t->dims != t->few_dims)
+                free(t->dims);
+        release(self);
+        Py_DECREF(type);
+}
+
+/* ---- what models call ------------------------------------------------------------------------ */
+
+static PyObject *get_name(PyObject *self, PyObject *unused) {
+        (void)unused;
+        Py_INCREF(((struct tensor *)self)->name);
+        return ((struct tensor *)self)->name;
+}
+
+static PyObject *get_shape(PyObject *self, PyObject *unused) {
+        const struct tensor *t = (struct tensor *)self;
+        PyObject            *list = PyList_New((Py_ssize_t)t->n_dims);
+
+        (void)unused;
+        for (uint32_t i = 0; list != NULL && i < t->n_dims; i++)
+                (void)PyList_SetItem(list, (Py_ssize_t)i, PyLong_FromLongLong(t->dims[i]));
+        return list;
+}
+
+static PyObject *get_type(PyObject *self, PyObject *unused) {
+        (void)unused;
+        return PyLong_FromUnsignedLong(((struct tensor *)self)->type);
+}
+
+static PyObject *get_is_cpu(PyObject *self, PyObject *unused) {
+        (void)self;
+        (void)unused;
+        Py_RETURN_TRUE;
+}
+
+static PyObject *make_strings(const struct tensor *t) {
+        PyObject *list = strings_deserialize(t->bytes, t->n_bytes), *shape, *array;
+
+        if (list == NULL)
+                return NULL;
+        shape = get_shape((PyObject *)(uintptr_t)t, NULL);
+        array = shape != NULL ? call_utils("strings", "(OO)", list, shape) : NULL;
+        Py_XDECREF(shape);
+        Py_DECREF(list);
+        return array;
+}
+
+static PyObject *as_numpy(PyObject *self, PyObject *unused) {
+        struct tensor *t = (struct tensor *)self;
+
+        (void)unused;
+        if (t->type == TYPE_BF16)
+                return raise_model_exception(
+                        "Tensor dtype is BF16 and cannot be converted to NumPy. "
+                        "Use to_dlpack() and from_dlpack() instead.");
+        if (t->array == NULL)
+                t->array = t->type == TYPE_BYTES ? make_strings(t) : numpy_over(t, t->owner);
+        Py_XINCREF(t->array);
+        return t->array;
+}
+
+static PyObject *to_dlpack(PyObject *self, PyObject *unused) {
+        (void)unused;
+        return dlpack_export(self);
+}
+
+static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
+        static char *names[] = { "stream", NULL };
+        PyObject    *stream = Py_None;
+
+        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:__dlpack__", names, &stream))
+                return NULL;
+        return dlpack_export(self);
+}
+
+static PyObject *dlpack_device(PyObject *self, PyObject *unused) {
+        (void)self;
+        (void)unused;
+        return Py_BuildValue("(ii)", 1, 0);
+}
+
+static PyMethodDef methods[] = {
+        { "name", get_name, METH_NOARGS, "The tensor's name." },
+        { "shape", get_shape, METH_NOARGS, "The dimensions, as a list." },
+        { "triton_dtype", get_type, METH_NOARGS, "The number of the data type." },
+        { "is_cpu", get_is_cpu, METH_NOARGS, "Whether the data lies in main memory." },
+        { "as_numpy", as_numpy, METH_NOARGS, "The data as a NumPy array, the same one each time." },
+        { "to_dlpack", to_dlpack, METH_NOARGS, "A DLPack capsule over the data." },
+        { "__dlpack__", (PyCFunction)(void (*)(void))dlpack, METH_VARARGS | METH_KEYWORDS, NULL },
+        { "__dlpack_device__", dlpack_device, METH_NOARGS, NULL },
+        { "from_dlpack", dlpack_import, METH_VARARGS | METH_STATIC,
+          "A tensor over the data of a DLPack capsule or of an object with __dlpack__." },
+        { NULL, NULL, 0, NULL },
+};
+static PyType_Slot slots[] = {
+        { Py_tp_new, tensor_new },
+        { Py_tp_dealloc, tensor_dealloc },
+        { Py_tp_methods, methods },
+        { Py_tp_doc, (void *)(uintptr_t) "Tensor(name: str, array: numpy.ndarray)" },
+        { 0, NULL },
+};
+static PyType_Spec spec = { .name = "c_python_backend_utils.Tensor",
+                            .basicsize = sizeof(struct tensor),
+                            .flags = Py_TPFLAGS_DEFAULT,
+                            .slots = slots };
+
+bool tensor_init(void) {
+        tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
+        return tensor_type != NULL;
+}

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs one instance of a Python model for the server, which starts it; it is of no use by itself.
+
+What it finds wrong before it can attach to the server's memory goes to the control socket, as a text
+for the user.
+"""
+import os
+import sys
+
+CONTROL_FD = 3
+
+
+def refuse(text):
+    os.write(CONTROL_FD, text.encode("utf-8", "replace")[:1000])
+    sys.exit(1)
+
+
+def check_interpreter():
+    where = sys.executable or "the interpreter"
+    if sys.version_info < (3, 9):
+        refuse("%s is Python %d.%d, and the python backend needs 3.9 or later"
+               % (where, sys.version_info[0], sys.version_info[1]))
+    import sysconfig
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        refuse("%s is a free-threaded build of Python, which the python backend cannot use: such "
+               "builds do not load extensions of the stable ABI" % where)
+    try:
+        import numpy  # noqa: F401
+    except ImportError as error:
+        refuse("%s cannot import numpy, which the python backend needs: %s" % (where, error))
+
+
+def main():
+    import signal
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    check_interpreter()
+    try:
+        import triton_python_backend_utils
+    except ImportError as error:
+        refuse("%s cannot load the python backend's modules: %s" % (sys.executable, error))
+    return triton_python_backend_utils._run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,950 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a model in Python sees of the server: `import triton_python_backend_utils as pb_utils`.
+
+Tensors, requests, responses and their senders are in the compiled c_python_backend_utils; the rest is
+here. The module works in the processes that the server starts for models, nowhere else.
+"""
+import asyncio
+import base64
+import enum
+import importlib
+import inspect
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+import weakref
+
+import numpy as np
+
+import c_python_backend_utils as _c
+from c_python_backend_utils import (InferenceRequest, InferenceResponse, Tensor)
+
+TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1
+TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
+TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
+TRITONSERVER_REQUEST_RELEASE_ALL = 1
+TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 2
+
+_NO_HANDLE = 0xFFFFFFFF
+_CALL_TEXT = 3
+
+
+class TritonModelException(Exception):
+    """What the functions of this module raise for a mistake or a failure."""
+
+
+class TritonError:
+    """An error with a code, to be answered with."""
+
+    class __ErrorCode(enum.IntEnum):
+        UNKNOWN = 0
+        INTERNAL = 1
+        NOT_FOUND = 2
+        INVALID_ARG = 3
+        UNAVAILABLE = 4
+        UNSUPPORTED = 5
+        ALREADY_EXISTS = 6
+        CANCELLED = 7
+
+    _Code = __ErrorCode
+    UNKNOWN = __ErrorCode.UNKNOWN
+    INTERNAL = __ErrorCode.INTERNAL
+    NOT_FOUND = __ErrorCode.NOT_FOUND
+    INVALID_ARG = __ErrorCode.INVALID_ARG
+    UNAVAILABLE = __ErrorCode.UNAVAILABLE
+    UNSUPPORTED = __ErrorCode.UNSUPPORTED
+    ALREADY_EXISTS = __ErrorCode.ALREADY_EXISTS
+    CANCELLED = __ErrorCode.CANCELLED
+
+    __slots__ = ("_message", "_code")
+
+    def __init__(self, message, code=INTERNAL):
+        if not isinstance(code, TritonError._Code):
+            raise TypeError("code must be one of TritonError's codes, not %r" % (code,))
+        self._message = _text(message, "message")
+        self._code = code
+
+    def message(self):
+        return self._message
+
+    def code(self):
+        return self._code
+
+
+def _text(value, name):
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if not isinstance(value, str):
+        raise TypeError("%s must be a str, not %s" % (name, type(value).__name__))
+    return value
+
+
+# ---- memory, traces --------------------------------------------------------------------------------
+
+
+class _MemoryType(enum.IntEnum):
+    TRITONSERVER_MEMORY_CPU = 0
+    TRITONSERVER_MEMORY_GPU = 2
+
+
+TRITONSERVER_MEMORY_CPU = _MemoryType.TRITONSERVER_MEMORY_CPU
+TRITONSERVER_MEMORY_GPU = _MemoryType.TRITONSERVER_MEMORY_GPU
+
+
+class PreferredMemory:
+    """Where the outputs of a called model should lie."""
+
+    __slots__ = ("_type", "_device_id")
+
+    def __init__(self, preferred_memory_type, preferred_device_id=0):
+        if not isinstance(preferred_memory_type, _MemoryType):
+            raise TypeError("preferred_memory_type must be TRITONSERVER_MEMORY_CPU or _GPU")
+        if not isinstance(preferred_device_id, int):
+            raise TypeError("preferred_device_id must be an int")
+        self._type = preferred_memory_type
+        self._device_id = preferred_device_id
+
+
+_DEFAULT_MEMORY = PreferredMemory(TRITONSERVER_MEMORY_CPU)
+
+
+class InferenceTrace:
+    """The trace of a request; an inner request may be made part of it."""
+
+    __slots__ = ("_context", "_handle")
+
+    def __init__(self):
+        self._context = None
+        self._handle = _NO_HANDLE
+
+    def get_context(self):
+        return self._context
+
+
+def _make_trace(context, handle):
+    trace = InferenceTrace()
+    trace._context = context
+    trace._handle = handle
+    return trace
+
+
+def _check_trace(trace):
+    if trace is None:
+        return InferenceTrace()
+    if not isinstance(trace, InferenceTrace):
+        raise TypeError("trace must be an InferenceTrace")
+    return trace
+
+
+def _check_memory(memory):
+    if memory is None:
+        return _DEFAULT_MEMORY
+    if not isinstance(memory, PreferredMemory):
+        raise TypeError("preferred_memory must be a PreferredMemory")
+    return memory
+
+
+def _check_error(error):
+    if not isinstance(error, TritonError):
+        raise TypeError("error must be a TritonError")
+    return error
+
+
+def _parameters(parameters):
+    """The JSON of a request's or response's parameters."""
+    if parameters is None:
+        return "{}"
+    if not isinstance(parameters, dict):
+        raise TritonModelException("Expect <anything>, got %s" % (type(parameters),))
+    for key, value in parameters.items():
+        if not isinstance(key, str):
+            raise TritonModelException(
+                "Expect parameters keys to have type str, found type %s" % (type(key),))
+        if not isinstance(value, (bool, int, str)):
+            raise TritonModelException(
+                "Expect parameters values to have type bool/int/str, found type %s"
+                % (type(value),))
+    return json.dumps(parameters)
+
+
+# ---- log -------------------------------------------------------------------------------------------
+
+
+class _LogLevel(enum.IntEnum):
+    INFO = 0
+    WARNING = 1
+    ERROR = 2
+    VERBOSE = 3
+
+
+def _log(level, message, depth):
+    caller = sys._getframe(depth)
+    _c._log(int(level), caller.f_code.co_filename.encode("utf-8", "surrogateescape"),
+            caller.f_lineno, _text(message, "message").encode("utf-8", "surrogateescape"))
+
+
+class Logger:
+    """Writes to the server's log."""
+
+    LogLevel = _LogLevel
+    INFO = _LogLevel.INFO
+    WARNING = _LogLevel.WARNING
+    ERROR = _LogLevel.ERROR
+    VERBOSE = _LogLevel.VERBOSE
+
+    @staticmethod
+    def log(message, level=_LogLevel.INFO):
+        if not isinstance(level, _LogLevel):
+            raise TypeError("level must be one of Logger's levels, not %r" % (level,))
+        _log(level, message, 2)
+
+    @staticmethod
+    def log_info(message):
+        _log(_LogLevel.INFO, message, 2)
+
+    @staticmethod
+    def log_warn(message):
+        _log(_LogLevel.WARNING, message, 2)
+
+    @staticmethod
+    def log_error(message):
+        _log(_LogLevel.ERROR, message, 2)
+
+    @staticmethod
+    def log_verbose(message):
+        _log(_LogLevel.VERBOSE, message, 2)
+
+
+# ---- types -----------------------------------------------------------------------------------------
+
+TRITON_STRING_TO_NUMPY = {
+    "TYPE_BOOL": bool,
+    "TYPE_UINT8": np.uint8,
+    "TYPE_UINT16": np.uint16,
+    "TYPE_UINT32": np.uint32,
+    "TYPE_UINT64": np.uint64,
+    "TYPE_INT8": np.int8,
+    "TYPE_INT16": np.int16,
+    "TYPE_INT32": np.int32,
+    "TYPE_INT64": np.int64,
+    "TYPE_FP16": np.float16,
+    "TYPE_FP32": np.float32,
+    "TYPE_FP64": np.float64,
+    "TYPE_STRING": np.object_,
+}
+
+_TYPE_TO_NUMPY = {1: np.bool_, 2: np.uint8, 3: np.uint16, 4: np.uint32, 5: np.uint64, 6: np.int8,
+                  7: np.int16, 8: np.int32, 9: np.int64, 10: np.float16, 11: np.float32,
+                  12: np.float64, 13: np.object_}
+
+
+def triton_string_to_numpy(triton_type_string):
+    return TRITON_STRING_TO_NUMPY[triton_type_string]
+
+
+def triton_to_numpy_type(data_type):
+    return _TYPE_TO_NUMPY.get(data_type)
+
+
+def numpy_to_triton_type(data_type):
+    for number, numpy_type in _TYPE_TO_NUMPY.items():
+        if data_type == numpy_type:
+            return number
+    return 13 if data_type == np.bytes_ else None
+
+
+def serialize_byte_tensor(input_tensor):
+    """Each element as its length in four bytes, little-endian, and its bytes."""
+    if input_tensor.size == 0:
+        return ()
+    if input_tensor.dtype != np.object_ and input_tensor.dtype.type != np.bytes_:
+        return None
+    flat = input_tensor if input_tensor.dtype == np.object_ else input_tensor.astype(np.object_)
+    return _c._serialize(np.ascontiguousarray(flat))
+
+
+def deserialize_bytes_tensor(encoded_tensor):
+    elements = _c._deserialize(bytes(encoded_tensor))
+    return _strings(elements, [len(elements)])
+
+
+def _strings(elements, shape):
+    array = np.empty(len(elements), dtype=np.object_)
+    array[:] = elements
+    return array.reshape(shape)
+
+
+def _contiguous(array):
+    if array.dtype.type == np.bytes_:
+        array = array.astype(np.object_)
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
+# ---- what the server is asked for --------------------------------------------------------------------
+
+
+def _ask(what, handle=_NO_HANDLE, **values):
+    """(code, text) of the server's answer; code 0 is success."""
+    values["ask"] = what
+    code, text = _c._ask(_CALL_TEXT, handle, json.dumps(values).encode("utf-8", "surrogatepass"))
+    return code, text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+
+
+def _demand(prefix, what, **values):
+    code, text = _ask(what, **values)
+    if code != 0:
+        raise TritonModelException(prefix + text)
+    return text
+
+
+# ---- metrics -----------------------------------------------------------------------------------------
+
+
+class _MetricKind(enum.IntEnum):
+    COUNTER = 0
+    GAUGE = 1
+    HISTOGRAM = 2
+
+
+_FAMILY_DELETED = (
+    "Invalid metric operation as the corresponding 'MetricFamily' has been deleted. The "
+    "'MetricFamily' object should be deleted AFTER its corresponding 'Metric' objects have been "
+    "deleted.")
+
+
+class Metric:
+    """A value for some labels; made by MetricFamily.Metric()."""
+
+    __slots__ = ("_id", "_kind", "_is_gone", "__weakref__")
+
+    def __init__(self):
+        raise TypeError("a Metric is made by MetricFamily.Metric()")
+
+    def _count(self, prefix, operation, value, kinds, is_refused=None):
+        if self._is_gone:
+            raise TritonModelException(_FAMILY_DELETED)
+        value = float(value)
+        if self._kind not in kinds:
+            raise TritonModelException(
+                prefix + "TRITONSERVER_METRIC_KIND_%s does not support %s"
+                % (self._kind.name, ("Increment", "Set", "Observe")[operation]))
+        if is_refused is not None and is_refused(value):
+            raise TritonModelException(
+                prefix + "TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by "
+                         "non-negative values.")
+        _c._count(self._id, operation, value)
+
+    def increment(self, value):
+        self._count("Failed to increment metric value: ", 0, value,
+                    (_MetricKind.COUNTER, _MetricKind.GAUGE),
+                    (lambda v: v < 0) if self._kind == _MetricKind.COUNTER else None)
+
+    def set(self, value):
+        self._count("Failed to set metric value: ", 1, value, (_MetricKind.GAUGE,))
+
+    def observe(self, value):
+        self._count("Failed to observe metric value: ", 2, value, (_MetricKind.HISTOGRAM,))
+
+    def value(self):
+        if self._is_gone:
+            raise TritonModelException(_FAMILY_DELETED)
+        return float(_demand("Failed to get metric value: ", "metric_value", id=self._id))
+
+    def _drop(self):
+        if not self._is_gone:
+            self._is_gone = True
+            _ask("metric_delete", id=self._id)
+
+    def __del__(self):
+        try:
+            self._drop()
+        except Exception:  # noqa: B902 - the interpreter may be ending
+            pass
+
+
+class MetricFamily:
+    """A metric's name, description and kind."""
+
+    MetricKind = _MetricKind
+    COUNTER = _MetricKind.COUNTER
+    GAUGE = _MetricKind.GAUGE
+    HISTOGRAM = _MetricKind.HISTOGRAM
+
+    __slots__ = ("_id", "_kind", "_metrics", "__weakref__")
+
+    def __init__(self, name, description, kind):
+        self._id = None
+        if not isinstance(kind, _MetricKind):
+            raise TypeError("kind must be one of MetricFamily's kinds, not %r" % (kind,))
+        self._kind = kind
+        self._metrics = weakref.WeakSet()
+        self._id = int(_demand("Error when creating MetricFamily: ", "family_new",
+                               name=_text(name, "name"),
+                               description=_text(description, "description"), kind=int(kind)))
+
+    def Metric(self, labels=None, buckets=None):  # noqa: N802 - the name is the interface's
+        if labels is not None and not isinstance(labels, dict):
+            raise TritonModelException("Failed to create metric. Labels must be a dictionary.")
+        if buckets is not None and not isinstance(buckets, list):
+            raise TritonModelException("Failed to create metric. Buckets must be a list.")
+        if self._kind == _MetricKind.HISTOGRAM:
+            if buckets is None:
+                raise TritonModelException("Failed to create metric. Missing required buckets.")
+            buckets = [float(bound) for bound in buckets]
+        elif buckets is not None:
+            raise TritonModelException("Failed to create metric. Unexpected buckets found.")
+        labels = {_text(k, "a label"): _text(v, "a label's value")
+                  for k, v in (labels or {}).items()}
+        metric = Metric.__new__(Metric)
+        metric._is_gone = True  # until there is one
+        metric._kind = self._kind
+        metric._id = int(_demand("Error when creating Metric: ", "metric_new", family=self._id,
+                                 labels=labels, buckets=buckets))
+        metric._is_gone = False
+        self._metrics.add(metric)
+        return metric
+
+    def __del__(self):
+        try:
+            if self._id is None:
+                return
+            for metric in list(self._metrics):
+                metric._drop()
+            _ask("family_delete", id=self._id)
+        except Exception:  # noqa: B902 - the interpreter may be ending
+            pass
+
+
+# ---- models ------------------------------------------------------------------------------------------
+
+
+def load_model(model_name, config="", files=None):
+    name = _text(model_name, "model_name")
+    if files is None:
+        files = {}
+    if not isinstance(files, dict):
+        raise TritonModelException(
+            "failed to load model '%s', files should be a dictionary of file paths and file contents"
+            % name)
+    encoded = {_text(path, "a file's path"): base64.b64encode(content).decode("ascii")
+               for path, content in files.items()}
+    _demand("Failed to load model: ", "load", model=name, config=_text(config, "config"),
+            files=encoded)
+
+
+def unload_model(model_name, unload_dependents=False):
+    _demand("Failed to unload model: ", "unload", model=_text(model_name, "model_name"),
+            dependents=bool(unload_dependents))
+
+
+def is_model_ready(model_name, model_version=""):
+    name, version = _text(model_name, "model_name"), _text(model_version, "model_version")
+    number = -1
+    if version:
+        if not (version.isascii() and version.isdigit()):
+            raise TritonModelException(
+                "Failed to check model readiness: failed to get model version from specified version "
+                "string '%s', version should be an integral value > 0" % version)
+        number = int(version)
+    return _demand("Failed to check model readiness: ", "ready", model=name,
+                   version=number) == "true"
+
+
+# ---- calls of other models -----------------------------------------------------------------------------
+
+_NOT_EXECUTING = "BLS is only supported during the 'execute' function."
+
+
+class _Call:
+    """A call whose replies the dispatcher receives."""
+
+    __slots__ = ("request", "block", "queue", "loop", "future", "n_replies")
+
+    def __init__(self, request, loop=None, future=None):
+        self.request = request  # its inputs stay in place until the last reply
+        self.block = None
+        self.queue = queue.SimpleQueue()
+        self.loop = loop
+        self.future = future
+        self.n_replies = 0
+
+
+class _Dispatcher:
+    """One thread receives all replies to calls that nobody waits for by sleeping, and completes the
+    futures of each event loop in one go."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._calls = {}
+        self._next_id = 0
+        self._thread = None
+
+    def start(self, call, is_decoupled, waits):
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="replies", daemon=True)
+                self._thread.start()
+            self._next_id = (self._next_id + 1) & 0xFFFFFFFF
+            while self._next_id in self._calls:
+                self._next_id = (self._next_id + 1) & 0xFFFFFFFF
+            number = self._next_id
+            self._calls[number] = call
+            try:
+                call.block = _c._infer(call.request, number, _trace_handle(call.request), True,
+                                       is_decoupled, waits)
+            except BaseException:
+                del self._calls[number]
+                raise
+
+    def cancel(self, call):
+        with self._lock:
+            if call.block is not None:
+                _c._cancel(call.block)
+
+    def _take(self, number, response, is_last, ready):
+        with self._lock:
+            call = self._calls[number]
+            if is_last:
+                del self._calls[number]
+                _c._free_call(call.block)
+                call.block = None
+        call.queue.put((response, is_last))
+        call.n_replies += 1
+        if call.future is not None and call.n_replies == 1:
+            ready.setdefault(call.loop, []).append((call.future, response))
+
+    def _run(self):
+        while True:
+            ready = {}
+            for number, response, is_last in _c._wait_async():
+                self._take(number, response, is_last, ready)
+            for loop, futures in ready.items():
+                try:
+                    loop.call_soon_threadsafe(_complete_futures, futures)
+                except RuntimeError:
+                    pass  # the loop is closed: nobody waits
+
+
+def _complete_futures(futures):
+    for future, response in futures:
+        if not future.done():
+            future.set_result(response)
+
+
+_dispatcher = _Dispatcher()
+
+
+class ResponseIterator:
+    """The responses of a model to one request, as they come."""
+
+    __slots__ = ("_call", "_seen", "_is_finished")
+
+    def __init__(self, call):
+        self._call = call
+        self._seen = []
+        self._is_finished = False
+
+    def __iter__(self):
+        if self._is_finished:
+            return iter(list(self._seen))
+        return self
+
+    def __next__(self):
+        if self._is_finished:
+            raise StopIteration
+        response, is_last = self._call.queue.get()
+        self._is_finished = is_last
+        self._seen.append(response)
+        return response
+
+    def cancel(self):
+        _dispatcher.cancel(self._call)
+
+    def __del__(self):
+        try:
+            if not self._is_finished:
+                self.cancel()
+        except Exception:  # noqa: B902 - the interpreter may be ending
+            pass
+
+
+def _trace_handle(request):
+    return request.trace()._handle
+
+
+def _check_may_call():
+    if not _state.may_call:
+        raise TritonModelException(_NOT_EXECUTING)
+
+
+def _exec(self, decoupled=False):
+    """Runs the request and waits: its response, or an iterator over the responses."""
+    _check_may_call()
+    if not decoupled:
+        return _c._finish(_c._infer(self, 0, _trace_handle(self), False, False, True))
+    call = _Call(self)
+    _dispatcher.start(call, True, True)
+    return ResponseIterator(call)
+
+
+async def _wait_for_iterator(call):
+    await call.future
+    return ResponseIterator(call)
+
+
+def _async_exec(self, decoupled=False):
+    """The same as an awaitable of the running event loop."""
+    _check_may_call()
+    loop = asyncio.get_running_loop()
+    call = _Call(self, loop, loop.create_future())
+    _dispatcher.start(call, bool(decoupled), False)
+    return _wait_for_iterator(call) if decoupled else call.future
+
+
+InferenceRequest.exec = _exec
+InferenceRequest.async_exec = _async_exec
+
+
+# ---- configurations ----------------------------------------------------------------------------------
+
+
+def get_input_tensor_by_name(inference_request, name):
+    for tensor in inference_request.inputs():
+        if tensor.name() == name:
+            return tensor
+    return None
+
+
+def get_output_tensor_by_name(inference_response, name):
+    for tensor in inference_response.output_tensors():
+        if tensor.name() == name:
+            return tensor
+    return None
+
+
+def _config_by_name(model_config, key, name):
+    for properties in model_config.get(key, ()):
+        if properties["name"] == name:
+            return properties
+    return None
+
+
+def get_input_config_by_name(model_config, name):
+    return _config_by_name(model_config, "input", name)
+
+
+def get_output_config_by_name(model_config, name):
+    return _config_by_name(model_config, "output", name)
+
+
+def using_decoupled_model_transaction_policy(model_config):
+    return bool(model_config.get("model_transaction_policy", {}).get("decoupled", False))
+
+
+def get_model_dir():
+    """The directory of the model's version."""
+    return _state.model_dir
+
+
+class ModelConfig:
+    """A model's configuration, to be completed by auto_complete_config()."""
+
+    def __init__(self, model_config):
+        self._model_config = json.loads(model_config)
+
+    def as_dict(self):
+        return self._model_config
+
+    def _fail(self, text, *values):
+        name = self._model_config.get("name", "")
+        raise ValueError(text.replace("{F}", "auto-complete-config function for model '%s'" % name)
+                         % values)
+
+    def set_max_batch_size(self, max_batch_size):
+        configured = self._model_config.get("max_batch_size", 0)
+        if configured > max_batch_size:
+            self._fail("configuration specified max_batch_size %s, but in {F} specified "
+                       "max_batch_size %s", configured, max_batch_size)
+        self._model_config["max_batch_size"] = max_batch_size
+
+    def set_dynamic_batching(self):
+        for choice in ("sequence_batching", "ensemble_scheduling"):
+            if choice in self._model_config:
+                self._fail("Configuration specified scheduling_choice as '%s', but {F} tries to set "
+                           "scheduling_choice as 'dynamic_batching'", choice)
+        self._model_config.setdefault("dynamic_batching", {})
+
+    def _check_properties(self, kind, tensor, allowed, allowed_text):
+        name = tensor.get("name")
+        for key in tensor:
+            if key not in allowed:
+                self._fail("%s '%s' in {F} contains property other than %s.", kind, name,
+                           allowed_text)
+        if "name" not in tensor:
+            self._fail("%s in {F} is missing 'name' property.", kind)
+        for key in ("data_type", "dims"):
+            if key not in tensor:
+                self._fail("%s '%s' in {F} is missing '%s' property.", kind, name, key)
+
+    def _merge(self, kind, tensor):
+        model = self._model_config.get("name", "")
+        tensors = self._model_config.setdefault(kind, [])
+        for present in tensors:
+            if present.get("name") != tensor["name"]:
+                continue
+            configured = present.get("data_type", "TYPE_INVALID")
+            if configured not in ("TYPE_INVALID", tensor["data_type"]):
+                raise ValueError(
+                    "unable to load model '%s', configuration expects datatype %s for %s '%s', model "
+                    "provides %s" % (model, configured, kind, tensor["name"], tensor["data_type"]))
+            for key in ("dims", "optional"):
+                if key in tensor and present.get(key) and present[key] != tensor[key]:
+                    raise ValueError(
+                        "model '%s', tensor '%s': the model expects %s %s but the model "
+                        "configuration specifies %s %s"
+                        % (model, tensor["name"], key, tensor[key], key, present[key]))
+            present.update(tensor)
+            return
+        tensors.append(dict(tensor))
+
+    def add_input(self, input):  # noqa: A002 - the name is the interface's
+        self._check_properties("input", input, ("name", "data_type", "dims", "optional"),
+                               "'name', 'data_type', 'dims' and 'optional'")
+        self._merge("input", input)
+
+    def add_output(self, output):
+        self._check_properties("output", output, ("name", "data_type", "dims"),
+                               "'name', 'data_type' and 'dims'")
+        self._merge("output", output)
+
+    def set_model_transaction_policy(self, transaction_policy_dict):
+        if any(key != "decoupled" for key in transaction_policy_dict):
+            self._fail("model transaction property in {F} contains property other than 'decoupled'.")
+        policy = self._model_config.get("model_transaction_policy")
+        if policy and "decoupled" in policy and "decoupled" in transaction_policy_dict:
+            if bool(policy["decoupled"]) != bool(transaction_policy_dict["decoupled"]):
+                raise ValueError(
+                    "trying to change decoupled property in auto-complete-config for model '%s', "
+                    "which is already set to '%s'."
+                    % (self._model_config.get("name", ""), policy["decoupled"]))
+        self._model_config["model_transaction_policy"] = dict(transaction_policy_dict)
+
+
+# ---- failures ----------------------------------------------------------------------------------------
+
+
+def _exception_text(kind, value, trace):
+    """<Type>: <text>, and where: the innermost frame first."""
+    text = "%s: %s" % (kind.__name__, str(value) or "<EMPTY MESSAGE>")
+    frames = traceback.extract_tb(trace) if trace is not None else []
+    if frames:
+        text += "\n\nAt:"
+        for frame in reversed(frames):
+            text += "\n  %s(%s): %s" % (frame.filename, frame.lineno, frame.name)
+    return text + "\n" if frames else text
+
+
+def _failure(text):
+    text = "Failed to process the request(s) for model '%s', message: %s" % (_state.name, text)
+    _c._log(2, b"triton_python_backend_utils.py", sys._getframe().f_lineno,
+            text.encode("utf-8", "surrogateescape"))
+    return text
+
+
+def _decoupled_fault():
+    return ("Python model '%s' is using the decoupled mode and the execute function must return "
+            "None." % _state.name)
+
+
+def _late_response():
+    _c._log(2, b"triton_python_backend_utils.py", sys._getframe().f_lineno,
+            ("model '%s' returned a response for a request that its response sender had answered"
+             % _state.name).encode())
+
+
+# ---- the process ---------------------------------------------------------------------------------------
+
+
+class _State:
+    """What this process runs."""
+
+    def __init__(self):
+        self.start = {}
+        self.name = ""  # of the instance
+        self.model_name = ""
+        self.model_dir = ""
+        self.model = None
+        self.may_call = False  # other models
+        self.loop = None
+        self.loop_lock = threading.Lock()
+
+
+_state = _State()
+
+_FUNCTIONS = {
+    "parameters": _parameters,
+    "check_trace": _check_trace,
+    "check_memory": _check_memory,
+    "check_error": _check_error,
+    "make_error": lambda code, text: TritonError(text, TritonError._Code(code)),
+    "make_trace": _make_trace,
+    "own_name": lambda: _state.model_name,
+    "contiguous": _contiguous,
+    "strings": _strings,
+    "exception_text": _exception_text,
+    "failure": _failure,
+    "decoupled_fault": _decoupled_fault,
+    "late_response": _late_response,
+}
+
+
+def _import_model(start):
+    """The class of the model's program, with the module search path that the program counts on."""
+    folder, name = os.path.split(start["file"])
+    stem = name[:-3]
+    if start["library_directory"]:
+        module, folders = stem, [folder, start["backend_directory"]]
+    else:
+        module = "%s.%s" % (os.path.basename(start["version_directory"]), stem)
+        folders = [start["version_directory"], start["model_directory"], start["backend_directory"]]
+    sys.path.extend(folders)
+    return importlib.import_module(module).TritonPythonModel
+
+
+def _loop():
+    """The event loop of coroutines, on a thread of its own."""
+    with _state.loop_lock:
+        if _state.loop is None:
+            _state.loop = asyncio.new_event_loop()
+            threading.Thread(target=_state.loop.run_forever, name="event loop", daemon=True).start()
+        return _state.loop
+
+
+def _log_task(task):
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        _failure(_exception_text(type(error), error, error.__traceback__))
+
+
+def _make_execute(model, is_decoupled):
+    execute = model.execute
+    if not inspect.iscoroutinefunction(execute):
+        return execute
+    loop = _loop()
+
+    def run_decoupled(requests):
+        asyncio.run_coroutine_threadsafe(execute(requests), loop).add_done_callback(_log_task)
+
+    def run(requests):
+        return asyncio.run_coroutine_threadsafe(execute(requests), loop).result()
+
+    return run_decoupled if is_decoupled else run
+
+
+def _complete(start):
+    """What auto_complete_config() makes of the configuration; empty: nothing."""
+    function = getattr(_import_model(start), "auto_complete_config", None)
+    if function is None:
+        return b""
+    config = function(ModelConfig(start["args"]["model_config"]))
+    if not isinstance(config, ModelConfig):
+        raise TritonModelException(
+            "auto_complete_config function in model '%s' must return a valid pb.ModelConfig object."
+            % _state.model_name)
+    return json.dumps(config.as_dict()).encode("utf-8", "surrogateescape")
+
+
+def _load(start):
+    kind = _import_model(start)
+    if not hasattr(kind, "execute"):
+        raise TritonModelException(
+            "Python model %s does not implement `execute` method." % start["file"])
+    model = kind()
+    if hasattr(model, "initialize"):
+        model.initialize(dict(start["args"]))
+    return model
+
+
+# Answers to whether a model is ready.
+_READY_NO, _READY_YES, _READY_ERROR, _READY_NOT_BOOL = range(4)
+
+
+def _ask_ready(model):
+    try:
+        value = model.is_ready()
+        if inspect.isawaitable(value):
+            value = asyncio.run_coroutine_threadsafe(_await(value), _loop()).result()
+    except Exception as error:  # noqa: B902 - whatever a user's program raises
+        _c._log(2, b"triton_python_backend_utils.py", sys._getframe().f_lineno,
+                ("Model '%s' is not ready: %s" % (
+                    _state.name, _exception_text(type(error), error, error.__traceback__))).encode(
+                        "utf-8", "surrogateescape"))
+        return _READY_ERROR
+    if not isinstance(value, bool):
+        return _READY_NOT_BOOL
+    return _READY_YES if value else _READY_NO
+
+
+async def _await(value):
+    return await value
+
+
+def _answer_ready_questions(model):
+    question = 0
+    while True:
+        question = _c._wait_ready(question)
+        _c._answer_ready(question, _ask_ready(model))
+
+
+def _finalize(model):
+    if not hasattr(model, "finalize"):
+        return
+    try:
+        model.finalize()
+    except Exception as error:  # noqa: B902 - whatever a user's program raises
+        _c._log(0, b"triton_python_backend_utils.py", sys._getframe().f_lineno,
+                _exception_text(type(error), error, error.__traceback__).encode(
+                    "utf-8", "surrogateescape"))
+
+
+for _name in ("TritonError", "TritonModelException", "PreferredMemory", "InferenceTrace", "Logger",
+              "Metric", "MetricFamily", "ModelConfig", "ResponseIterator", "load_model",
+              "unload_model", "is_model_ready"):
+    setattr(_c, _name, globals()[_name])
+
+
+def _begin():
+    _state.start = start = json.loads(_c._attach())
+    _state.name = start["args"]["model_instance_name"]
+    _state.model_name = start["args"]["model_name"]
+    _state.model_dir = start["version_directory"]
+    _c._setup(tuple(map(sys.intern, start["inputs"])), tuple(map(sys.intern, start["outputs"])),
+              start["is_decoupled"], _FUNCTIONS, TritonModelException)
+    return start
+
+
+def _run():
+    """The life of the process."""
+    start = _begin()
+    try:
+        if start["mode"] == "complete":
+            _c._started(0, False, _complete(start))
+            return 0
+        _state.model = model = _load(start)
+        execute = _make_execute(model, start["is_decoupled"])
+    except BaseException as error:  # noqa: B902 - sys.exit() in a model is a failure, too
+        text = _exception_text(type(error), error, error.__traceback__)
+        _c._started(1, True, text.encode("utf-8", "surrogateescape"))
+        return 1
+    _state.may_call = True
+    if hasattr(model, "is_ready"):
+        threading.Thread(target=_answer_ready_questions, args=(model,), name="is_ready",
+                         daemon=True).start()
+    _c._started(int(hasattr(model, "is_ready")), False, b"")
+    _c._serve(execute)
+    _state.may_call = False
+    _finalize(model)
+    return 0
