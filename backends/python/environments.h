@@ -14,7 +14,9 @@
 
 struct environments;
 
-TRITONSERVER_Error *environments_new(struct environments **ret);
+/* `python` runs the script that unpacks, which lies in the backend's directory. */
+TRITONSERVER_Error *environments_new(const char *python, const char *backend_directory,
+                                     struct environments **ret);
 void                environments_free(struct environments *environments);
 
 /* The directory of an environment, owned by the caller: `path` itself if it is a directory, else that

@@ -28,9 +28,6 @@ struct infer_call {
         bool                           is_cancelled; /* with all others */
 };
 
-static TRITONSERVER_ResponseAllocator *allocator;
-static pthread_once_t                  allocator_once = PTHREAD_ONCE_INIT;
-
 /* ---- memory of outputs ----------------------------------------------------------------------- */
 
 struct output_buffer {
@@ -87,9 +84,8 @@ static TRITONSERVER_Error *on_free(TRITONSERVER_ResponseAllocator *self, void *b
         return NULL;
 }
 
-static void make_allocator(void) {
-        kit_error_log(TRITONSERVER_ResponseAllocatorNew(&allocator, on_alloc, on_free, NULL),
-                      "failed to create an allocator");
+TRITONSERVER_Error *infer_call_allocator_new(TRITONSERVER_ResponseAllocator **ret) {
+        return TRITONSERVER_ResponseAllocatorNew(ret, on_alloc, on_free, NULL);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -557,8 +553,8 @@ static TRITONSERVER_Error *submit(struct infer_call *call, const struct payload 
                 return refuse(p, "the model's instances are all waiting for this call");
         }
         KIT_TRY(TRITONSERVER_InferenceRequestSetReleaseCallback(call->request, on_release, call));
-        KIT_TRY(TRITONSERVER_InferenceRequestSetResponseCallback(call->request, allocator, call,
-                                                                 on_response, call));
+        KIT_TRY(TRITONSERVER_InferenceRequestSetResponseCallback(
+                call->request, call->instance->model->backend->allocator, call, on_response, call));
         atomic_fetch_add(&call->n_ends, 2);
         err = TRITONSERVER_ServerInferAsync(call->instance->model->server, call->request,
                                             child_trace(call->instance, handle));
@@ -603,7 +599,6 @@ void infer_call_start(struct instance *in, const struct shm_call *record,
         struct infer_call  *call = kit_alloc_array(1, sizeof(*call));
         TRITONSERVER_Error *err;
 
-        (void)pthread_once(&allocator_once, make_allocator);
         if (call == NULL ||
             __builtin_add_overflow(record->payload, record->n_bytes, &p.source.n_bytes) ||
             region_find_stub_block(p.source.region, to->call, p.source.n_bytes) == NULL) {

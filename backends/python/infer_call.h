@@ -16,6 +16,9 @@
 #include "python/instance.h"
 #include "python/reply.h"
 
+/* Gives memory of the region of the call that is its userp. */
+TRITONSERVER_Error *infer_call_allocator_new(TRITONSERVER_ResponseAllocator **ret);
+
 /* `call` is a copy of the record in the block. */
 void infer_call_start(struct instance *in, const struct shm_call *call, const struct reply_to *to);
 /* Of the call in this block, if it is under way. */

@@ -11,6 +11,7 @@
 #include "kit/json.h"
 #include "kit/scratch.h"
 #include "python/environments.h"
+#include "python/infer_call.h"
 #include "python/interpreter.h"
 #include "python/shm_layout.h"
 
@@ -123,10 +124,11 @@ static TRITONSERVER_Error *open_backend(TRITONBACKEND_Backend *triton, struct ba
         kit_json_free(config);
         if (err != NULL)
                 return err;
-        KIT_TRY(environments_new(&backend->environments));
+        KIT_TRY(environments_new(backend->settings.python, backend->directory,
+                                 &backend->environments));
         KIT_TRY(reaper_new(&backend->reaper));
         open_metrics(backend);
-        return NULL;
+        return infer_call_allocator_new(&backend->allocator);
 }
 
 TRITONSERVER_Error *backend_new(TRITONBACKEND_Backend *triton, struct backend **ret) {
@@ -150,6 +152,8 @@ void backend_free(struct backend *backend) {
         if (backend == NULL)
                 return;
         kit_workers_done(&backend->workers);
+        if (backend->allocator != NULL)
+                kit_error_log(TRITONSERVER_ResponseAllocatorDelete(backend->allocator), "python");
         reaper_free(backend->reaper);
         environments_free(backend->environments);
         if (backend->restarts_family != NULL)

@@ -44,7 +44,8 @@ struct backend {
         char                      *backends_directory; /* owned; of all backends */
         TRITONSERVER_MetricFamily *restarts_family;    /* owned; NULL without metrics */
 
-        struct kit_workers workers; /* threads that load models */
+        TRITONSERVER_ResponseAllocator *allocator; /* owned; of calls to other models */
+        struct kit_workers              workers;   /* threads that load models */
 
         pthread_mutex_t lock;   /* guards the list and who waits for whom (waits.h) */
         struct model   *models; /* borrowed */

@@ -739,7 +739,9 @@ class ModelConfig:
 def _exception_text(kind, value, trace):
     """<Type>: <text>, and where: the innermost frame first."""
     text = "%s: %s" % (kind.__name__, str(value) or "<EMPTY MESSAGE>")
-    frames = traceback.extract_tb(trace) if trace is not None else []
+    frames = [frame for frame in (traceback.extract_tb(trace) if trace is not None else [])
+              if frame.filename not in (__file__, importlib.__file__)
+              and not frame.filename.startswith("<frozen importlib")]
     if frames:
         text += "\n\nAt:"
         for frame in reversed(frames):

@@ -123,6 +123,17 @@ static struct error *refuse_sent(const char *library, const struct backend_wante
                          library, w->model);
 }
 
+/* A backend that is a Python program has no library of its own: that of the python backend runs it,
+ * once for all of them. NULL when it is no such program. */
+static char *find_python_library(const struct backend_registry *r, const struct backend_wanted *w) {
+        AUTO_CHARS program = mem_printf("%s/%s/model.py", r->directory, w->backend);
+        AUTO_CHARS library = mem_printf("%s/python/libtriton_python.so", r->directory);
+
+        if (*w->runtime != '\0' || !file_exists(program) || !file_exists(library))
+                return NULL;
+        return STEAL(library);
+}
+
 /* The first of the three places that has the library. */
 struct error *backend_registry_find(const struct backend_registry *r,
                                     const struct backend_wanted *w, char **ret_path) {
@@ -143,6 +154,9 @@ struct error *backend_registry_find(const struct backend_registry *r,
                         *ret_path = mem_strdup(paths[i]);
                         return NULL;
                 }
+        *ret_path = find_python_library(r, w);
+        if (*ret_path != NULL)
+                return NULL;
         if (*w->runtime == '\0')
                 return error_new(ERR_INVALID_ARG,
                                  "unable to find backend library for backend '%s', try specifying "
@@ -189,8 +203,13 @@ struct error *backend_registry_get(struct backend_registry *r, const struct back
         TRY(backend_registry_find(r, wanted, &path));
         b = get_or_claim(r, path);
         if (b == NULL) {
-                print_config(r, wanted->backend, &config);
-                err = backend_open(wanted->backend, path, &config, &b);
+                AUTO_CHARS  python = find_python_library(r, wanted);
+                const char *name = python != NULL && strcmp(python, path) == 0 ? "python"
+                                                                               : wanted->backend;
+
+                /* Its settings are its own, not those of the first program in need of it. */
+                print_config(r, name, &config);
+                err = backend_open(name, path, &config, &b);
                 if (err == NULL)
                         backend_ref(b); /* one for the map, one for the caller */
                 put_claimed(r, path, err == NULL ? b : NULL);

@@ -100,7 +100,7 @@ def test_a_crash_fails_what_it_executes_and_nothing_else(server, name, code, end
     assert (status, answer["error"]) == (500, UNHEALTHY % name)
     assert lab(server, "result = 7", name=name) == 7
     assert stub_of(server, f"{name}_0") not in (None, first)
-    assert f"Stub process '{name}_0' ended unexpectedly: {end}" in server.text()
+    server.wait_for_line(f"Stub process '{name}_0' ended unexpectedly: {end}")
     assert metric(server, "neso_python_restarts_total", model=name, version="1") == 1
 
 
@@ -132,8 +132,8 @@ def test_the_second_crash_waits_longer(server):
     for _ in range(3):
         assert post(server, "many", "os._exit(1)")[0] == 500
         assert lab(server, "result = 1", name="many") == 1
-    assert "restarting stub process 'many_0' in 100 ms" in server.text()
-    assert "restarting stub process 'many_0' in 200 ms" in server.text()
+    server.wait_for_line("restarting stub process 'many_0' in 100 ms")
+    server.wait_for_line("restarting stub process 'many_0' in 200 ms")
 
 
 def test_a_crash_while_a_model_loads(server):
