@@ -24,6 +24,8 @@ def ranges(text):
 
 
 def check(folder, config, *options):
+    folder = folder / str(len(list(folder.iterdir())))
+    folder.mkdir()
     write_repository(folder, {"m": config})
     return subprocess.run([BUILD / "neso", "check", folder, *options], stdin=subprocess.DEVNULL,
                           capture_output=True, timeout=60, check=False, text=True)
