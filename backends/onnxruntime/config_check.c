@@ -151,25 +151,32 @@ static TRITONSERVER_Error *shape_mismatch(const struct kit_model  *model,
         return err;
 }
 
+/* As a member whose batches have one size may. */
+static bool has_fixed_rows(const struct session *session, const struct ort_tensor *file) {
+        return session->is_member && session->n_rows > 0 && file->dims[0] == session->n_rows;
+}
+
 /* A file whose tensor has no dimensions is a scalar or does not say; both are left to the run.
- * The first dimension of a file that batches must be open. */
+ * The first dimension of a file that batches must be open, but for members. */
 static TRITONSERVER_Error *check_shape(const struct kit_model  *model,
+                                       const struct session    *session,
                                        const struct kit_tensor *config,
                                        const struct ort_tensor *file) {
         bool has_batch = model->max_batch_size > 0;
 
         if (config->is_ragged || (file->n_dims == 0 && !has_batch))
                 return NULL;
-        if (has_batch && (file->n_dims == 0 || file->dims[0] != -1))
+        if (has_batch && (file->n_dims == 0 || (file->dims[0] != -1 && !has_fixed_rows(session, file))))
                 return no_batch_dim(model, file);
         return shapes_agree(model, config, file) ? NULL : shape_mismatch(model, config, file);
 }
 
-static TRITONSERVER_Error *check_tensor(const struct kit_model *model, const char *kind,
+static TRITONSERVER_Error *check_tensor(const struct kit_model *model,
+                                        const struct session *session, const char *kind,
                                         const struct kit_tensor *config,
                                         const struct ort_tensor *file) {
         KIT_TRY(check_type(model, kind, config, file));
-        return check_shape(model, config, file);
+        return check_shape(model, session, config, file);
 }
 
 /* What the server feeds besides the inputs of clients must be in the file, too. */
@@ -227,6 +234,7 @@ static TRITONSERVER_Error *check_all_provided(const struct kit_model *model,
 
 /* As the configuration describes it, under one of its two names. */
 static TRITONSERVER_Error *check_state_tensor(const struct kit_model      *model,
+                                              const struct session        *session,
                                               const struct kit_json_value *state,
                                               const char *member, const struct ort_tensor *file) {
         const char                  *type = kit_json_string(kit_json_find(state, "data_type"), "");
@@ -244,8 +252,8 @@ static TRITONSERVER_Error *check_state_tensor(const struct kit_model      *model
                                          file->name, KIT_MAX_DIMS);
                 dims[config.n_dims++] = kit_json_int(at, -1);
         }
-        return check_tensor(model, strcmp(member, "input_name") == 0 ? "input" : "output", &config,
-                            file);
+        return check_tensor(model, session,
+                            strcmp(member, "input_name") == 0 ? "input" : "output", &config, file);
 }
 
 /* A state is an input and an output of the file. */
@@ -262,8 +270,8 @@ static TRITONSERVER_Error *check_states(const struct kit_model *model,
                         return unexpected(input, "input", session->inputs, session->n_inputs);
                 if (out == NULL)
                         return unexpected(output, "output", session->outputs, session->n_outputs);
-                KIT_TRY(check_state_tensor(model, at, "input_name", in));
-                KIT_TRY(check_state_tensor(model, at, "output_name", out));
+                KIT_TRY(check_state_tensor(model, session, at, "input_name", in));
+                KIT_TRY(check_state_tensor(model, session, at, "output_name", out));
         }
         return NULL;
 }
@@ -294,7 +302,7 @@ TRITONSERVER_Error *config_check(const struct kit_model *model, const struct ses
                 if (file == NULL)
                         return unexpected(config->name, "input", session->inputs,
                                           session->n_inputs);
-                KIT_TRY(check_tensor(model, "input", config, file));
+                KIT_TRY(check_tensor(model, session, "input", config, file));
         }
         KIT_TRY(check_controls(model, session));
         KIT_TRY(check_states(model, session));
@@ -306,7 +314,7 @@ TRITONSERVER_Error *config_check(const struct kit_model *model, const struct ses
                 if (file == NULL)
                         return unexpected(config->name, "output", session->outputs,
                                           session->n_outputs);
-                KIT_TRY(check_tensor(model, "output", config, file));
+                KIT_TRY(check_tensor(model, session, "output", config, file));
         }
         return NULL;
 }

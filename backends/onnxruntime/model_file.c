@@ -37,19 +37,22 @@ static TRITONSERVER_Error *no_file(const struct kit_model *model, const char *na
                          in_it, model->name);
 }
 
-TRITONSERVER_Error *model_file_find(const struct kit_model *model, char **ret) {
+TRITONSERVER_Error *model_file_find(const struct kit_model *model, const char *file, char **ret) {
         const struct kit_json_value *root = kit_json_root(model->config);
         const char *name = kit_json_string(kit_json_find(root, "default_model_filename"), "");
         char       *path, *inner;
         char        kind;
 
+        if (file != NULL)
+                name = file;
         if (name[0] == '\0')
                 name = DEFAULT_NAME;
         if (escapes(name))
                 return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
-                                 "default_model_filename '%s' of model '%s' must stay within the "
+                                 "%s '%s' of model '%s' must stay within the "
                                  "model directory",
-                                 name, model->name);
+                                 file != NULL ? "member file" : "default_model_filename", name,
+                                 model->name);
         if (asprintf(&path, "%s/%s", model->version_path, name) < 0)
                 return kit_error_no_memory(strlen(name), "a path");
         kind = kind_of(path);

@@ -10,6 +10,6 @@
 
 #include "kit/model.h"
 
-/* UNAVAILABLE, naming the path below the model's directory, when there is no such file. free()
- * ends *ret. */
-TRITONSERVER_Error *model_file_find(const struct kit_model *model, char **ret);
+/* `file` NULL: the one that the configuration names. UNAVAILABLE, naming the path below the
+ * model's directory, when there is no such file. free() ends *ret. */
+TRITONSERVER_Error *model_file_find(const struct kit_model *model, const char *file, char **ret);

@@ -9,6 +9,7 @@
 #include "kit/model.h"
 #include "onnxruntime/config_check.h"
 #include "onnxruntime/config_complete.h"
+#include "onnxruntime/members.h"
 #include "onnxruntime/ort.h"
 #include "onnxruntime/run.h"
 #include "onnxruntime/session.h"
@@ -19,6 +20,7 @@ struct model {
         struct kit_model kit;
         struct session   session;
         struct run_plan  plan;
+        struct members   members; /* with any, the two above are those of none */
 };
 
 TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend) {
@@ -45,6 +47,7 @@ TRITONSERVER_Error *TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend     
 }
 
 static void free_model(struct model *model) {
+        members_close(&model->members);
         run_plan_done(&model->plan);
         session_close(&model->session);
         kit_model_close(&model->kit);
@@ -59,6 +62,9 @@ static TRITONSERVER_Error *open_model(TRITONBACKEND_Model *triton, struct model 
         KIT_TRY(TRITONBACKEND_ModelBackend(triton, &backend));
         KIT_TRY(TRITONBACKEND_BackendState(backend, &ort));
         KIT_TRY(kit_model_open(triton, &model->kit));
+        KIT_TRY(members_open(ort, &model->kit, &model->members));
+        if (!members_need_main(&model->members, &model->kit))
+                return NULL;
         KIT_TRY(session_open(ort, &model->kit, &model->session));
         KIT_TRY(TRITONBACKEND_ModelAutoCompleteConfig(triton, &is_completed));
         if (is_completed)
@@ -104,15 +110,44 @@ static TRITONSERVER_Error *check_kind(TRITONBACKEND_ModelInstance *triton) {
                          name);
 }
 
+/* That of its member's file, or the model's. */
+static TRITONSERVER_Error *find_plan(const struct model *model, TRITONBACKEND_ModelInstance *triton,
+                                     const struct run_plan **ret) {
+        KIT_TRY(members_find(&model->members, triton, ret));
+        if (*ret != NULL)
+                return NULL;
+        if (model->session.onnx == NULL)
+                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "model '%s' has an instance group without a member file, and no file "
+                                 "of its own",
+                                 model->kit.name);
+        *ret = &model->plan;
+        return NULL;
+}
+
+TRITONSERVER_Error *NESOBACKEND_ModelInstanceBatchRange(TRITONBACKEND_ModelInstance *triton,
+                                                        uint32_t *min_rows, uint32_t *max_rows) {
+        const struct run_instance *instance;
+        void                      *state;
+
+        KIT_TRY(TRITONBACKEND_ModelInstanceState(triton, &state));
+        instance = state;
+        if (instance->plan->session->n_rows > 0)
+                *min_rows = *max_rows = (uint32_t)instance->plan->session->n_rows;
+        return NULL;
+}
+
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance *triton) {
-        struct run_instance *instance;
-        TRITONBACKEND_Model *model;
-        void                *state;
+        const struct run_plan *plan;
+        struct run_instance   *instance;
+        TRITONBACKEND_Model   *model;
+        void                  *state;
 
         KIT_TRY(check_kind(triton));
         KIT_TRY(TRITONBACKEND_ModelInstanceModel(triton, &model));
         KIT_TRY(TRITONBACKEND_ModelState(model, &state));
-        KIT_TRY(run_instance_new(&((struct model *)state)->plan, triton, &instance));
+        KIT_TRY(find_plan(state, triton, &plan));
+        KIT_TRY(run_instance_new(plan, triton, &instance));
         return TRITONBACKEND_ModelInstanceSetState(triton, instance);
 }
 

@@ -122,11 +122,13 @@ static TRITONSERVER_Error *open_file(const struct kit_model *model, const char *
         return err;
 }
 
-static TRITONSERVER_Error *open_session(const struct kit_model *model, struct session *session) {
+/* `file` NULL: the model's own. */
+static TRITONSERVER_Error *open_session(const struct kit_model *model, const char *file,
+                                        struct session *session) {
         TRITONSERVER_Error *err;
         char               *path;
 
-        KIT_TRY(model_file_find(model, &path));
+        KIT_TRY(model_file_find(model, file, &path));
         err = open_file(model, path, session);
         if (err == NULL)
                 err = name_file(describe(session), model, path);
@@ -139,7 +141,40 @@ TRITONSERVER_Error *session_open(const struct ort *ort, const struct kit_model *
         TRITONSERVER_Error *err;
 
         *ret = (struct session){ .ort = ort };
-        err = open_session(model, ret);
+        err = open_session(model, NULL, ret);
+        if (err != NULL)
+                session_close(ret);
+        return err;
+}
+
+/* All inputs have the same first dimension where they have a fixed one. */
+static TRITONSERVER_Error *find_rows(const struct kit_model *model, const char *file,
+                                     struct session *session) {
+        for (size_t i = 0; i < session->n_inputs; i++) {
+                const struct ort_tensor *in = &session->inputs[i];
+
+                if (in->n_dims == 0 || in->dims[0] < 0)
+                        continue;
+                if (session->n_rows == 0)
+                        session->n_rows = in->dims[0];
+                if (in->dims[0] != session->n_rows || session->n_rows == 0)
+                        return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                         "member file '%s' of model '%s': input '%s' has %lld rows, "
+                                         "another one has %lld",
+                                         file, model->name, in->name, (long long)in->dims[0],
+                                         (long long)session->n_rows);
+        }
+        return NULL;
+}
+
+TRITONSERVER_Error *session_open_member(const struct ort *ort, const struct kit_model *model,
+                                        const char *file, struct session *ret) {
+        TRITONSERVER_Error *err;
+
+        *ret = (struct session){ .ort = ort, .is_member = true };
+        err = open_session(model, file, ret);
+        if (err == NULL && model->max_batch_size > 0)
+                err = find_rows(model, file, ret);
         if (err != NULL)
                 session_close(ret);
         return err;

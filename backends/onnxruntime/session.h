@@ -45,10 +45,15 @@ struct session {
         size_t             n_inputs;
         struct ort_tensor *outputs; /* owned */
         size_t             n_outputs;
+        bool               is_member;   /* of a model that has one file per member */
+        int64_t            n_rows;      /* of a member's batches; 0: any number */
 };
 
 TRITONSERVER_Error *session_open(const struct ort *ort, const struct kit_model *model,
                                  struct session *ret);
+/* That file of the version's directory: one of several, which may have a fixed number of rows. */
+TRITONSERVER_Error *session_open_member(const struct ort *ort, const struct kit_model *model,
+                                        const char *file, struct session *ret);
 void                session_close(struct session *session);
 
 /* NULL when there is none. */

@@ -2,6 +2,7 @@
 #include "api/api_backend_types.h"
 
 #include "backend/backend_instance.h"
+#include "triton/core/neso.h"
 
 #define INSTANCE(argument) ((struct backend_instance *)(argument))
 
@@ -10,6 +11,19 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceName(TRITONBACKEND_ModelInstance 
         API_NEEDS(instance);
         API_NEEDS(name);
         *name = INSTANCE(instance)->name;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_ModelInstanceMember(struct TRITONBACKEND_ModelInstance *instance,
+                                                    const char **group_name, uint32_t *index,
+                                                    const char **file) {
+        API_NEEDS(instance);
+        API_NEEDS(group_name);
+        API_NEEDS(index);
+        API_NEEDS(file);
+        *group_name = INSTANCE(instance)->group->name;
+        *index = INSTANCE(instance)->executor.index;
+        *file = INSTANCE(instance)->file;
         return NULL;
 }
 

@@ -32,6 +32,10 @@ typedef TRITONSERVER_Error *(*backend_execute_fn)(TRITONBACKEND_ModelInstance *i
                                                   TRITONBACKEND_Request **requests,
                                                   const uint32_t n);
 
+/* Neso's own, optional: see include/triton/core/neso.h. */
+typedef TRITONSERVER_Error *(*backend_batch_range_fn)(TRITONBACKEND_ModelInstance *instance,
+                                                      uint32_t *min_rows, uint32_t *max_rows);
+
 /* All optional but execute. */
 struct backend_entry {
         backend_life_fn      initialize;
@@ -43,6 +47,7 @@ struct backend_entry {
         backend_instance_fn  instance_finalize;
         backend_instance_fn  instance_ready;
         backend_execute_fn   execute;
+        backend_batch_range_fn instance_batch_range;
 };
 
 /* TRITONBACKEND_BackendAttribute. */

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "infer/request_split.h"
 #include "infer/submitter.h"
 #include "infer/trace.h"
 #include "observe/model_stats.h"
@@ -74,8 +75,39 @@ static bool is_decoupled(const struct backend_model *model) {
         return model_config_is_decoupled(model->config);
 }
 
-static uint32_t max_rows(const struct model_config *config) {
-        return (uint32_t)MAX(config->pb->max_batch_size, 1);
+static struct error *call_batch_range(struct backend_instance *in, uint32_t *min_rows,
+                                      uint32_t *max_rows) {
+        PLUGIN_CALL(&in->model->place, "NESOBACKEND_ModelInstanceBatchRange");
+
+        return (struct error *)in->model->backend->entry.instance_batch_range(
+                (TRITONBACKEND_ModelInstance *)in, min_rows, max_rows);
+}
+
+/* The backend's range, and within it the configuration's. */
+static struct error *ask_batch_range(struct backend_instance *in, const struct batch_member *member) {
+        struct executor *e = &in->executor;
+        uint32_t         min_rows = 1, max_rows = e->max_rows;
+
+        if (in->model->backend->entry.instance_batch_range == NULL)
+                return NULL;
+        TRY(call_batch_range(in, &min_rows, &max_rows));
+        e->is_member = e->is_member || min_rows > 1 || max_rows < e->max_rows;
+        if (min_rows < 1 || min_rows > max_rows)
+                return error_new(ERR_INVALID_ARG,
+                                 "instance '%s' of model '%s': its backend says that it takes "
+                                 "batches of %u to %u rows",
+                                 in->name, in->model->name, min_rows, max_rows);
+        if (!member->has_range) {
+                e->min_rows = MAX(e->min_rows, min_rows);
+                e->max_rows = MIN(e->max_rows, max_rows);
+        }
+        if (e->min_rows < min_rows || e->max_rows > max_rows || e->min_rows > e->max_rows)
+                return error_new(ERR_INVALID_ARG,
+                                 "batch range %u-%u of instance group '%s' of model %s is wider "
+                                 "than its backend's, %u-%u",
+                                 member->min_rows, member->max_rows, member->name, in->model->name,
+                                 min_rows, max_rows);
+        return NULL;
 }
 
 struct error *backend_instance_new(const struct backend_instance_options *o,
@@ -89,6 +121,7 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
         in->kind = public_kind(o->group->kind);
         in->device_id = o->device_id;
         in->group = o->group;
+        in->file = mem_strdup(o->member->file);
         in->executor = (struct executor){ .ops = &backend_executor_ops,
                                           .name = in->name,
                                           .may_inline = o->model->backend->is_inline_safe &&
@@ -96,8 +129,9 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
                                           .is_passive = o->group->passive,
                                           .group = o->group_number,
                                           .index = o->index,
-                                          .min_rows = 1,
-                                          .max_rows = max_rows(o->model->config),
+                                          .min_rows = o->member->min_rows,
+                                          .max_rows = o->member->max_rows,
+                                          .is_member = o->member->has_range,
                                           .place = o->place,
                                           .is_bound = o->is_bound,
                                           .device = o->device_id,
@@ -106,6 +140,8 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
         in->is_started = err == NULL;
         if (err == NULL && initialise != NULL)
                 err = call(in, initialise, "TRITONBACKEND_ModelInstanceInitialize");
+        if (err == NULL)
+                err = ask_batch_range(in, o->member);
         if (err != NULL) {
                 backend_instance_free(in);
                 return err;
@@ -128,6 +164,7 @@ void backend_instance_free(struct backend_instance *in) {
                                   in->model->name, err->message);
         }
         message_free(in->host_policy);
+        free(in->file);
         free(in->name);
         free(in);
 }
@@ -145,6 +182,10 @@ void backend_instance_report(struct backend_instance *in, struct request *req, b
 
         if (UNLIKELY(in->model->has_sequences) && request_is_null(req))
                 return; /* asked of such models only: the flag is in a line of its own */
+        if (UNLIKELY(in->model->has_parts) && req->is_part) {
+                split_part_report(req, times);
+                return;
+        }
         t.request_start_ns = req->times.request_start_ns;
         t.queue_start_ns = req->times.queue_start_ns;
         t.request_end_ns = times->exec_end_ns; /* reported when its outputs are delivered */

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "backend/backend_model.h"
+#include "config/batch_members.h"
 #include "infer/executor.h"
 #include "infer/request.h"
 #include "infer/response_factory.h"
@@ -22,6 +23,7 @@ struct backend_instance {
         struct message              *host_policy;   /* owned; {"<policy>":{…}} */
         void                        *state;         /* the backend's own */
         bool                         is_started; /* to be finalised, initialised or not */
+        char                        *file;       /* owned; of its group; NULL: the model's */
 };
 
 /* What the instance is; `name` and `host_policy_json` are copied. */
@@ -29,6 +31,7 @@ struct backend_instance_options {
         struct backend_model                *model;
         const char                          *name;
         const Inference__ModelInstanceGroup *group;
+        const struct batch_member           *member; /* of the group; for the call */
         uint32_t                             group_number; /* in the configuration, from 0 */
         uint32_t                             index;        /* in the group */
         int32_t                              device_id;
@@ -37,7 +40,8 @@ struct backend_instance_options {
         bool                                 is_bound; /* see infer/executor.h */
 };
 
-/* Calls TRITONBACKEND_ModelInstanceInitialize. */
+/* Calls TRITONBACKEND_ModelInstanceInitialize, and asks which batches it takes if the backend tells.
+ * INVALID_ARG when the configuration lets it take others. */
 struct error *backend_instance_new(const struct backend_instance_options *options,
                                    struct backend_instance **ret) NODISCARD;
 /* Calls TRITONBACKEND_ModelInstanceFinalize. NULL is fine. */

@@ -23,6 +23,7 @@ struct backend_model {
         bool                 auto_complete;
         bool                 is_sent; /* no library is taken from its directory */
         bool                 has_sequences; /* null requests may come; set with `stats` */
+        bool                 has_parts; /* of requests may come; the same */
         bool                 is_initialising;
         bool                 is_started;
         struct plugin_place  place; /* of calls about this model; set by backend_model_start() */

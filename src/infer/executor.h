@@ -30,6 +30,7 @@ struct executor {
         uint32_t                   index;      /* in its group: the number in its name */
         uint32_t                   min_rows;   /* of a batch that it takes; 1 */
         uint32_t                   max_rows;   /* max_batch_size, or 1 without batching */
+        bool                       is_member;  /* takes batches from min_rows to max_rows only */
         const struct placement    *place;      /* borrowed: where its thread runs; NULL: anywhere */
         bool                       is_bound;   /* to that place: it runs nowhere else */
         int                        device;     /* where it runs; 0 for one of the CPU */

@@ -35,6 +35,7 @@
 struct model;
 struct model_io;
 struct request;
+struct request_split;
 struct response;
 struct implicit_states;
 struct response_slot;
@@ -189,6 +190,8 @@ struct request {
         bool                     is_inner;    /* made by the server: see infer/inner_request.h */
         bool                     has_sequence : 1; /* bits: a plain request has six lines */
         bool                     has_version : 1;  /* the client asked for this one, not for any */
+        bool                     is_split : 1;     /* runs in parts: see infer/request_split.h */
+        bool                     is_part : 1;      /* is one of them */
         struct requested_output *first_output; /* none = all of the model's */
         struct parameter_list    parameters;
         struct correlation_id    correlation;
@@ -209,6 +212,8 @@ struct request {
         struct implicit_states *states;
         /* Borrowed: of the request that this one is a step of; NULL: of none. Valid with is_inner. */
         struct compute_sums *sums;
+        /* Owned by itself: ends with the release. Valid with is_split. */
+        struct request_split *split;
 };
 
 static inline bool request_is_null(const struct request *req) {

@@ -70,4 +70,5 @@ struct scheduler {
         const struct sequence_ops  *sequences; /* NULL: it has none */
         struct response_order      *order; /* the scheduler's; NULL unless preserve_ordering */
         bool                        may_reschedule; /* released() takes RESCHEDULE */
+        bool                        may_split; /* requests may run in parts: request_split.h */
 };

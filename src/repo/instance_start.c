@@ -30,7 +30,7 @@ struct job {
         struct error                *error; /* owned */
 };
 
-static struct error *make_and_warm_up(const struct job *j) {
+static struct error *make_instance(const struct job *j, const struct batch_member *member) {
         struct loaded_model        *l = j->model;
         const struct host_policies *policies = l->parts->policies;
         struct loaded_instance     *in = j->start->instance;
@@ -38,17 +38,30 @@ static struct error *make_and_warm_up(const struct job *j) {
 
         strbuf_init(&json, 0);
         host_policies_print(policies, j->policy, &json);
-        TRY(backend_instance_new(
+        return backend_instance_new(
                 &(struct backend_instance_options){
                         .model = &l->backend,
                         .name = j->start->name,
                         .group = loaded_instance_group(l, in),
+                        .member = member,
                         .group_number = (uint32_t)in->group,
                         .index = in->index,
                         .host_policy_json = strbuf_str(&json),
                         .place = j->place,
                         .is_bound = host_policies_has(policies, j->policy) },
-                &in->backend));
+                &in->backend);
+}
+
+static struct error *make_and_warm_up(const struct job *j) {
+        struct loaded_model    *l = j->model;
+        struct loaded_instance *in = j->start->instance;
+        struct batch_members    members;
+        struct error           *err;
+
+        TRY(batch_members_read(loaded_instance_config(l, in), &members));
+        err = make_instance(j, &members.items[in->group]);
+        batch_members_done(&members);
+        TRY(err);
         return warmup_run(&l->model, l->directory, &in->backend->executor);
 }
 

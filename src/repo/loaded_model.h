@@ -65,11 +65,14 @@ static inline struct loaded_model *loaded_model_of(struct model *model) {
         return model->owner;
 }
 
-/* Of the configuration that the instance was made with. */
+/* The configuration that the instance was made with. */
+static inline const struct model_config *
+loaded_instance_config(const struct loaded_model *l, const struct loaded_instance *in) {
+        return in->config != NULL ? in->config->shown : l->model.config;
+}
+
+/* Of that configuration. */
 static inline const Inference__ModelInstanceGroup *
 loaded_instance_group(const struct loaded_model *l, const struct loaded_instance *in) {
-        const struct model_config *config = in->config != NULL ? in->config->shown
-                                                               : l->model.config;
-
-        return config->pb->instance_group[in->group];
+        return loaded_instance_config(l, in)->pb->instance_group[in->group];
 }

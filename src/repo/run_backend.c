@@ -12,6 +12,7 @@
 #include "config/config_normalize.h"
 #include "repo/loaded_model.h"
 #include "repo/model_instances.h"
+#include "repo/warmup.h"
 #include "sched/sched_setup.h"
 
 static struct error *open_backend(struct loaded_model *l) {
@@ -89,12 +90,35 @@ static struct error *make_scheduler(struct loaded_model *l) {
         return err;
 }
 
+/* A sample runs on the members that take its batch: one at least must. */
+static struct error *check_warmup_ran(const struct loaded_model *l) {
+        const Inference__ModelConfig *pb = l->model.config->pb;
+
+        for (size_t i = 0; i < pb->n_model_warmup; i++) {
+                bool has_run = pb->model_warmup[i]->batch_size == 0;
+
+                for (size_t k = 0; k < l->n_instances && !has_run; k++)
+                        has_run = warmup_fits(pb->model_warmup[i],
+                                              &l->instances[k]->backend->executor);
+                if (!has_run)
+                        return error_new(ERR_INVALID_ARG,
+                                         "warmup sample '%s' of model '%s' has batch_size %u, which "
+                                         "no instance group takes",
+                                         pb->model_warmup[i]->name, l->name,
+                                         pb->model_warmup[i]->batch_size);
+        }
+        return NULL;
+}
+
 static struct error *make(struct loaded_model *l) {
         l->backend.has_sequences = l->model.config->pb->scheduling_choice_case ==
                                    INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING;
         TRY(batch_strategy_open(&l->backend, &l->strategy));
         TRY(model_instances_make(l));
-        return make_scheduler(l);
+        TRY(check_warmup_ran(l));
+        TRY(make_scheduler(l));
+        l->backend.has_parts = l->model.scheduler->may_split;
+        return NULL;
 }
 
 static void free_all(struct loaded_model *l) {

@@ -188,6 +188,12 @@ static struct error *run_sample(struct warmup *w, struct executor *executor) {
         return err;
 }
 
+/* Beyond max_batch_size it is run all the same, as the reference server does, but on members. */
+bool warmup_fits(const Inference__ModelWarmup *sample, const struct executor *executor) {
+        return !executor->is_member || (sample->batch_size >= executor->min_rows &&
+                                        sample->batch_size <= executor->max_rows);
+}
+
 struct error *warmup_run(struct model *model, const char *model_directory,
                          struct executor *executor) {
         const Inference__ModelConfig *pb = model->config->pb;
@@ -198,7 +204,7 @@ struct error *warmup_run(struct model *model, const char *model_directory,
                                     .directory = model_directory,
                                     .sample = pb->model_warmup[i] };
 
-                if (w.sample->batch_size == 0)
+                if (w.sample->batch_size == 0 || !warmup_fits(w.sample, executor))
                         continue;
                 if (w.sample->batch_size > MAX_WARMUP_BATCH)
                         return error_new(ERR_INVALID_ARG,

@@ -9,9 +9,16 @@
 #pragma once
 
 #include "base/error.h"
+#include "config/model_config.h"
+
+#include <stdbool.h>
 
 struct executor;
 struct model;
 
+/* Does the instance take the sample's batch? Of a model whose instances take all sizes each does. */
+bool warmup_fits(const Inference__ModelWarmup *sample, const struct executor *executor);
+
+/* The samples that fit. */
 struct error *warmup_run(struct model *model, const char *model_directory, struct executor *executor)
         NODISCARD;

@@ -5,9 +5,11 @@
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/request.h"
+#include "infer/request_split.h"
 #include "infer/trace.h"
 #include "sched/policy.h"
 #include "sched/rate_limiter.h"
+#include "sched/request_queue.h"
 
 struct instance *instance_new(struct pull_engine *e, struct executor *executor) {
         struct instance *in = mem_zalloc(sizeof(*in));
@@ -21,8 +23,10 @@ struct instance *instance_new(struct pull_engine *e, struct executor *executor) 
 
 void instance_free(struct instance *in) {
         rate_claim_free(in->claim);
+        rate_group_free(in->group);
         cond_done(&in->wake);
         free(in->batch);
+        free(in->items);
         free(in);
 }
 
@@ -33,24 +37,97 @@ static void reserve(struct instance *in, uint32_t n) {
         in->batch = mem_realloc(in->batch, in->cap_batch * sizeof(struct request *));
 }
 
+static void begin_request(struct request *req) {
+        atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_relaxed);
+        if (UNLIKELY(req->trace != NULL))
+                trace_report_inputs(req, TRACE_TENSOR_BACKEND_INPUT);
+}
+
+static void execute(struct instance *in, uint32_t n, struct execution *ret) {
+        uint64_t start_ns = clock_now_ns();
+
+        if (n > 0)
+                in->executor->ops->execute(in->executor, in->batch, n);
+        ret->on = in;
+        ret->end_ns = clock_now_ns();
+        ret->took_ns = ret->end_ns - start_ns;
+}
+
 void instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline,
                   struct execution *ret) {
         struct model_stats *stats = first->model->stats;
-        uint64_t            start_ns;
         uint32_t            at = 0;
 
         reserve(in, n);
         for (struct request *req = first; req != NULL; req = req->queued.next) {
-                atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_relaxed);
-                if (UNLIKELY(req->trace != NULL))
-                        trace_report_inputs(req, TRACE_TENSOR_BACKEND_INPUT);
+                begin_request(req);
                 in->batch[at++] = req;
         }
         model_stats_pending(stats, -(int)n);
         model_stats_path(stats, is_inline);
-        start_ns = clock_now_ns();
-        in->executor->ops->execute(in->executor, in->batch, n);
-        ret->on = in;
-        ret->end_ns = clock_now_ns();
-        ret->took_ns = ret->end_ns - start_ns;
+        execute(in, n, ret);
+}
+
+/* ---- what a policy picked -------------------------------------------------------------------- */
+
+static void add_item(struct instance *in, struct batch_item item) {
+        if (in->n_items == in->cap_items) {
+                in->cap_items = MAX(2 * in->cap_items, 16);
+                in->items = mem_realloc(in->items, in->cap_items * sizeof(*in->items));
+        }
+        in->items[in->n_items++] = item;
+}
+
+static void take_part(struct instance *in, struct request_queue *q, struct request *req,
+                      uint64_t n_rows) {
+        if (n_rows < request_rows(req)) {
+                request_queue_begin_parts(q, req, n_rows);
+        } else {
+                request_queue_remove(q, req);
+                atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_relaxed);
+                in->n_left++;
+        }
+        if (!req->is_split)
+                request_split_begin(req);
+        add_item(in, (struct batch_item){ .part = request_split_take(req, n_rows) });
+}
+
+void instance_take(struct instance *in, struct request_queue *q, const struct dispatch *d) {
+        in->n_items = in->n_left = 0;
+        in->rows = 0;
+        for (struct request *req = d->picked, *next; req != NULL; req = next) {
+                uint64_t n_rows = request_rows(req);
+
+                next = req->queued.next;
+                if (next == NULL && d->part_rows > 0)
+                        n_rows = d->part_rows;
+                in->rows += n_rows;
+                if (UNLIKELY(req->is_split || n_rows < request_rows(req))) {
+                        take_part(in, q, req, n_rows);
+                        continue;
+                }
+                request_queue_remove(q, req);
+                add_item(in, (struct batch_item){ .request = req });
+                in->n_left++;
+        }
+}
+
+void instance_run_items(struct instance *in, struct model_stats *stats, bool is_inline,
+                        struct execution *ret) {
+        uint32_t            n = 0;
+
+        reserve(in, in->n_items);
+        for (uint32_t i = 0; i < in->n_items; i++) {
+                struct request *req = in->items[i].request;
+
+                if (req != NULL)
+                        begin_request(req);
+                else
+                        req = split_part_make(in->items[i].part);
+                if (req != NULL)
+                        in->batch[n++] = req;
+        }
+        model_stats_pending(stats, -(int)in->n_left);
+        model_stats_path(stats, is_inline);
+        execute(in, n, ret);
 }

@@ -24,12 +24,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct dispatch;
 struct execution;
+struct model_stats;
 struct pull_engine;
 struct rate_claim;
+struct rate_group;
 struct request;
+struct request_queue;
+struct split_part;
 
 enum instance_turn { TURN_NONE, TURN_GIVEN, TURN_EXECUTED };
+
+/* What of a request is in a batch: all of it, or a part. */
+struct batch_item {
+        struct request    *request; /* NULL: a part */
+        struct split_part *part;    /* owned by its split */
+};
 
 struct instance {
         struct pull_engine    *engine;    /* borrowed: the owner */
@@ -40,13 +51,25 @@ struct instance {
         bool                   is_borrowed;
         bool                   is_continuing; /* its thread runs what was put off */
         bool                   is_leaving;    /* runs nothing more */
+        bool                   is_running;    /* has a batch, or is about to run it */
+        bool                   is_called;     /* its thread has a batch in `items` to run */
+        bool                   is_wanted;     /* asked for a turn since the pump began */
+        bool                   is_asking;     /* stands in the rate limiter's line by itself */
         enum instance_turn     turn;          /* of the rate limiter */
         struct rate_claim     *claim;         /* owned; NULL: nothing is limited */
+        struct rate_group     *group;         /* owned; the claim's, of a policy that picks */
         uint64_t               watch_until_ns; /* while it is the engine's watcher */
         uint64_t               free_ns;        /* when its last execution ended; 0: none yet */
 
         struct request **batch; /* owned array; the runner's */
         uint32_t         cap_batch;
+
+        /* Of a policy that picks: what was taken for this instance. */
+        struct batch_item *items; /* owned array */
+        uint32_t           n_items;
+        uint32_t           cap_items;
+        uint32_t           n_left; /* requests that have left the queue with it */
+        uint64_t           rows;
 };
 
 struct instance *instance_new(struct pull_engine *e, struct executor *executor);
@@ -56,3 +79,9 @@ void             instance_free(struct instance *in); /* its thread must have end
  * long it took. */
 void instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline,
                   struct execution *ret);
+
+/* Takes from the queue what a policy picked, into `items`; with the engine's lock. */
+void instance_take(struct instance *in, struct request_queue *q, const struct dispatch *d);
+/* Runs `items`, as instance_run(). */
+void instance_run_items(struct instance *in, struct model_stats *stats, bool is_inline,
+                        struct execution *ret);

@@ -25,15 +25,35 @@ struct batch_policy;
 struct instance;
 struct policy;
 struct request;
+struct row_range;
 
 enum batch_verdict { BATCH_NOTHING, BATCH_WAIT, BATCH_RUN };
 
+/* Why a batch runs now. */
+enum dispatch_reason {
+        DISPATCH_DUE,  /* its delay is over, or there is none */
+        DISPATCH_FULL, /* it cannot grow */
+        DISPATCH_IDLE, /* adaptive batching, see sched/adaptive.h */
+        DISPATCH_FLOW,
+};
+
+static inline enum dispatch_reason adaptive_reason(const struct adaptive *a) {
+        return a->mode == ADAPTIVE_IDLE ? DISPATCH_IDLE : DISPATCH_FLOW;
+}
+
 struct dispatch {
-        enum batch_verdict verdict;
-        struct instance   *on;            /* RUN: which idle instance; NULL when none is idle. With a
-                                           * rate limiter its choice goes before the policy's. */
-        uint32_t           n_requests;    /* RUN: the first n in the queue's order, 1 at least */
-        uint64_t           wait_until_ns; /* WAIT */
+        enum batch_verdict   verdict;
+        struct instance     *on;            /* RUN: which idle instance; NULL when none is idle. With a
+                                             * rate limiter its choice goes before the policy's,
+                                             * unless the policy picks. */
+        uint32_t             n_requests;    /* RUN: the first n in the queue's order, 1 at least */
+        uint64_t             wait_until_ns; /* WAIT */
+        enum dispatch_reason reason;
+
+        /* RUN, of a policy that picks: these requests, linked by queued.next; of the last one so many
+         * rows, 0 for all. They are taken at once, and run on that instance and no other. */
+        struct request *picked;
+        uint64_t        part_rows;
 };
 
 /* A batch that was executed. */
@@ -48,6 +68,8 @@ struct sched_view {
         struct request_queue *queue;
         struct list          *idle; /* struct instance by idle_node; the best to wake first */
         uint64_t              rows_running;
+        struct instance     **instances; /* all; of a policy that picks */
+        uint32_t              n_instances;
 };
 
 struct policy_ops {
@@ -57,12 +79,17 @@ struct policy_ops {
         void (*arrived)(struct policy *p, const struct sched_view *view, const struct request *req);
         /* After a batch was executed. NULL: of no interest. */
         void (*executed)(struct policy *p, const struct execution *done);
+        /* May such a request be queued? NULL: any. */
+        struct error *(*admit)(struct policy *p, const struct request *req);
+        /* After an instance came or went; with a lock held, but seldom. NULL: of no interest. */
+        void (*changed)(struct policy *p, const struct sched_view *view);
         void (*free)(struct policy *p);
 };
 
 struct policy {
         const struct policy_ops   *ops;
         const struct batch_policy *limits; /* of the queue: levels, sizes, timeouts, ordering */
+        bool                       picks;  /* instances differ, and requests are chosen */
 };
 
 static inline void policy_free(struct policy *p) {
@@ -86,6 +113,21 @@ struct policy_dynamic_options {
 
 /* policy_dynamic.c: the reference server's dynamic batcher. */
 struct policy *policy_dynamic_new(const struct policy_dynamic_options *options);
+
+struct policy_composite_options {
+        struct batch_policy      *batching; /* taken: moved out of */
+        const struct row_range   *ranges;   /* of the instances; borrowed for the call */
+        size_t                    n_ranges;
+        bool                      may_wait, may_split, is_exclusive; /* config/batch_members.h */
+        bool                      equal_shapes; /* check request_same_shape() */
+        uint64_t                  n_delayed;    /* nothing runs before so many are queued, once */
+        enum adaptive_mode        adaptive;
+};
+
+/* policy_composite.c: instances that take certain batch sizes. Errors of row_plan_init(); then the
+ * options are as they were. */
+struct error *policy_composite_new(const struct policy_composite_options *options,
+                                   struct policy **ret) NODISCARD;
 
 struct policy_slots_options {
         uint32_t           n_slots;         /* of the instance */

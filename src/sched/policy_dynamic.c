@@ -109,30 +109,36 @@ static bool is_held_back(struct policy_dynamic *d, const struct request_queue *q
         return false;
 }
 
-static struct dispatch run(const struct sched_view *view, uint32_t n) {
+static struct dispatch run(const struct sched_view *view, uint32_t n, enum dispatch_reason reason) {
         return (struct dispatch){ .verdict = BATCH_RUN,
+                                  .reason = reason,
                                   .on = sched_view_first_idle(view),
                                   .n_requests = n };
 }
 
-/* Runs before its delay is over, or waits for it. */
-static struct dispatch wait_or_run(struct policy_dynamic *d, const struct sched_view *view,
-                                   const struct forming *f, uint64_t now_ns) {
-        struct request_queue *q = view->queue;
-        struct instance      *in = sched_view_first_idle(view);
-        uint64_t              until_ns, sooner_ns = CLOCK_NEVER;
+/* Before its delay is over. Asked after that as well: who has not come is forgotten then. */
+static bool runs_early(struct policy_dynamic *d, const struct sched_view *view,
+                       const struct forming *f, uint64_t now_ns, uint64_t *ret_until_ns) {
+        const struct instance *in = sched_view_first_idle(view);
 
-        if (UNLIKELY(d->adaptive.mode != ADAPTIVE_OFF) && in != NULL &&
-            adaptive_runs(&d->adaptive,
-                          &(struct adaptive_view){ .now_ns = now_ns,
-                                                   .n_requests = q->n_waiting,
-                                                   .rows_waiting = q->n_rows,
-                                                   .rows_running = view->rows_running,
-                                                   .oldest_ns = f->oldest_ns,
-                                                   .free_ns = in->free_ns,
-                                                   .max_rows = d->batching.max_batch_size },
-                          &sooner_ns))
-                return run(view, f->n);
+        *ret_until_ns = CLOCK_NEVER;
+        if (in == NULL)
+                return false;
+        return adaptive_runs(&d->adaptive,
+                             &(struct adaptive_view){ .now_ns = now_ns,
+                                                      .n_requests = view->queue->n_waiting,
+                                                      .rows_waiting = view->queue->n_rows,
+                                                      .rows_running = view->rows_running,
+                                                      .oldest_ns = f->oldest_ns,
+                                                      .free_ns = in->free_ns,
+                                                      .max_rows = d->batching.max_batch_size },
+                             ret_until_ns);
+}
+
+static struct dispatch wait_for_more(const struct policy_dynamic *d, const struct request_queue *q,
+                                     const struct forming *f, uint64_t sooner_ns) {
+        uint64_t until_ns;
+
         if (__builtin_add_overflow(f->oldest_ns, d->batching.max_queue_delay_ns, &until_ns))
                 until_ns = CLOCK_NEVER;
         until_ns = MIN(until_ns, sooner_ns);
@@ -152,13 +158,23 @@ static struct dispatch decide(struct policy *p, const struct sched_view *view, u
         struct forming f = form(d, q);
         uint64_t       age_ns = now_ns > f.oldest_ns ? now_ns - f.oldest_ns : 0;
         bool           is_late = delay_ns > 0 && age_ns >= delay_ns;
+        uint64_t       sooner_ns = CLOCK_NEVER;
 
         if (f.n_preferred > 0 && !is_late)
-                return run(view, f.n_preferred);
-        if (f.cannot_grow || f.rows >= batch_policy_largest_preferred(batching) || is_late ||
-            delay_ns == 0)
-                return run(view, f.n);
-        return wait_or_run(d, view, &f, now_ns);
+                return run(view, f.n_preferred, DISPATCH_FULL);
+        if (f.cannot_grow || f.rows >= batch_policy_largest_preferred(batching))
+                return run(view, f.n, DISPATCH_FULL);
+        if (delay_ns == 0)
+                return run(view, f.n, DISPATCH_DUE);
+
+        bool is_early = UNLIKELY(d->adaptive.mode != ADAPTIVE_OFF) &&
+                        runs_early(d, view, &f, now_ns, &sooner_ns);
+
+        if (is_late)
+                return run(view, f.n, DISPATCH_DUE);
+        if (is_early)
+                return run(view, f.n, adaptive_reason(&d->adaptive));
+        return wait_for_more(d, q, &f, sooner_ns);
 }
 
 static void arrived(struct policy *p, const struct sched_view *view, const struct request *req) {

@@ -7,67 +7,16 @@
 #include "base/timer.h"
 #include "infer/model.h"
 #include "infer/request.h"
+#include "infer/request_split.h"
 #include "infer/response_order.h"
 #include "infer/submitter.h"
-#include "sched/instance.h"
-#include "sched/policy.h"
+#include "sched/pull_inside.h"
 #include "sched/rate_limiter.h"
-#include "sched/request_queue.h"
 
 #include <assert.h>
 
-struct pull_engine {
-        struct scheduler      base;
-        struct model         *model;  /* borrowed: the owner */
-        struct policy        *policy; /* owned; used under the lock */
-        struct timer_thread  *timers; /* borrowed */
-        struct timer          timeout;
-        struct rate_limiter  *limiter; /* borrowed: outlives the engine; NULL: nothing is limited */
-        struct rate_group    *group;   /* owned; NULL without a limiter */
-        enum inline_execution inline_execution;
-        uint64_t              inline_limit_ns;
-        bool                  gathers;
-
-        struct mutex         lock;       /* rank LOCK_QUEUE; guards everything below */
-        uint64_t             average_ns; /* of executions, moving; 0 = not measured yet */
-        uint64_t             rows_running;
-        struct instance    **instances; /* owned, and each */
-        uint32_t             n_instances;
-        struct request_queue queue;
-        struct list          idle;    /* struct instance, the last to become idle first */
-        struct instance     *watcher; /* borrowed: sleeps until its watch_until_ns; may be NULL */
-        uint64_t             timer_due_ns;
-        bool                 is_draining; /* no new requests of clients */
-        bool                 is_ending;   /* instances leave */
-};
-
-/* What happened, and what follows from it for the thread that it happened on. */
-struct event {
-        struct submitter *thread; /* that it happened on; NULL: it runs nothing here */
-        uint64_t          now_ns;
-        struct instance  *self;  /* idle: its own thread asks for a batch; NULL: another event */
-        struct instance  *ended; /* borrowed by this thread until now; gives back its turn */
-        bool              may_run_here; /* a submitter that may borrow an instance */
-        uint64_t          spends_ns;    /* when it does */
-
-        /* Filled in by pump_locked(). */
-        struct instance *runner; /* runs `batch` on this thread; NULL: nothing */
-        struct request  *batch;  /* linked by queued.next */
-        uint32_t         n_requests;
-        uint64_t         rows;
-        struct request  *expired; /* to be refused once the lock is released */
-
-        bool has_continuations; /* after the batch */
-};
-
 static struct pull_engine *self_of(struct scheduler *s) {
         return CONTAINER_OF(s, struct pull_engine, base);
-}
-
-static struct sched_view view_of(struct pull_engine *e) {
-        return (struct sched_view){ .queue = &e->queue,
-                                    .idle = &e->idle,
-                                    .rows_running = e->rows_running };
 }
 
 /* ---- waking and watching --------------------------------------------------------------------- */
@@ -80,6 +29,7 @@ static void wake_locked(struct instance *in) {
 
 static void give_turn_locked(struct instance *in) {
         in->turn = TURN_GIVEN;
+        in->is_asking = false;
         wake_locked(in);
 }
 
@@ -155,11 +105,6 @@ static struct instance *ask_limiter_locked(struct pull_engine *e, struct event *
         return chosen;
 }
 
-static bool may_borrow(const struct pull_engine *e, const struct instance *in) {
-        return list_is_linked(&in->idle_node) && !in->executor->is_bound &&
-               (e->inline_execution == INLINE_ALWAYS || in->executor->may_inline);
-}
-
 static void take_batch_locked(struct pull_engine *e, struct event *ev, struct instance *in,
                               uint32_t n) {
         assert(n > 0 && n <= e->queue.n_waiting);
@@ -212,6 +157,11 @@ static void pump_locked(struct pull_engine *e, struct event *ev) {
 
         if (UNLIKELY(e->queue.dues.n > 0))
                 ev->expired = request_queue_expire(&e->queue, ev->now_ns);
+        if (UNLIKELY(e->policy->picks)) {
+                pull_picks_locked(e, ev);
+                follow_dues_locked(e);
+                return;
+        }
         while (has_batch && (!list_is_empty(&e->idle) || e->group != NULL)) {
                 const struct sched_view view = view_of(e);
                 struct dispatch         d = e->policy->ops->decide(e->policy, &view, ev->now_ns);
@@ -261,6 +211,7 @@ static void measure_locked(struct pull_engine *e, const struct execution *done) 
         e->average_ns = old == 0 ? took_ns : (old * 7 + took_ns) / 8;
         e->rows_running -= done->rows;
         done->on->free_ns = done->end_ns;
+        done->on->is_running = false;
         if (e->policy->ops->executed != NULL)
                 e->policy->ops->executed(e->policy, done);
 }
@@ -270,7 +221,10 @@ static void run_batch(struct pull_engine *e, struct event *ev, bool is_inline) {
         struct execution done = { .rows = ev->rows };
 
         submitter_enter_execution(ev->thread, ev->spends_ns);
-        instance_run(ev->runner, ev->batch, ev->n_requests, is_inline, &done);
+        if (UNLIKELY(e->policy->picks))
+                instance_run_items(ev->runner, e->model->stats, is_inline, &done);
+        else
+                instance_run(ev->runner, ev->batch, ev->n_requests, is_inline, &done);
         ev->has_continuations = submitter_leave_execution(ev->thread);
         mutex_lock(&e->lock);
         measure_locked(e, &done);
@@ -306,12 +260,13 @@ static void on_timeout(struct timer *t) {
 
 /* ---- submit and cancel ----------------------------------------------------------------------- */
 
-/* For the first instance that is idle, which is the one that a policy runs if all are alike. */
+/* For the first instance that is idle, which is the one that a policy runs if all are alike; else
+ * whether one may is seen when it is known. */
 static bool may_run_here(struct pull_engine *e, const struct submitter *thread, bool is_step) {
         struct list_node *first = list_first(&e->idle);
 
         if (e->inline_execution == INLINE_NEVER || first == NULL ||
-            !may_borrow(e, LIST_ENTRY(first, struct instance, idle_node)))
+            (!e->policy->picks && !may_borrow(e, LIST_ENTRY(first, struct instance, idle_node))))
                 return false;
         if (e->inline_execution == INLINE_ALWAYS)
                 return !submitter_is_executing(thread);
@@ -330,6 +285,14 @@ static void refuse_cancelled(struct pull_engine *e, struct request *req) {
 
         req->queued.next = NULL;
         refuse_all(e, req, &cancelled, FAILURE_CANCELED);
+}
+
+/* Those of its rows that waited; the others are on their way. */
+static void give_up_parts(struct pull_engine *e, struct request *req) {
+        static const struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "");
+
+        model_stats_pending(e->model->stats, -1);
+        request_split_give_up(req, &cancelled, FAILURE_CANCELED);
 }
 
 /* The queue has it. False: it was cancelled in the meantime, and is out of the queue again. */
@@ -392,6 +355,14 @@ void pull_engine_ask_again(struct scheduler *s) {
         wake_deferred(self_of(s));
 }
 
+static struct error *admit_locked(const struct pull_engine *e, const struct request *req) {
+        if (e->is_draining && !req->is_inner)
+                return draining(req);
+        if (LIKELY(e->policy->ops->admit == NULL))
+                return NULL;
+        return e->policy->ops->admit(e->policy, req);
+}
+
 static struct error *pull_submit(struct scheduler *base, struct request *req) {
         struct pull_engine *e = self_of(base);
         struct submitter   *thread = submitter_self();
@@ -399,9 +370,9 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
 
         req->times.queue_start_ns = now_ns;
         mutex_lock(&e->lock);
-        struct error *err = e->is_draining && !req->is_inner
-                                    ? draining(req)
-                                    : request_queue_push(&e->queue, req, now_ns);
+        struct error *err = admit_locked(e, req);
+        if (err == NULL)
+                err = request_queue_push(&e->queue, req, now_ns);
         if (err != NULL) {
                 mutex_unlock(&e->lock);
                 return err;
@@ -422,8 +393,9 @@ static bool enter_one_locked(struct pull_engine *e, struct request *req, struct 
         uint64_t now_ns = req->times.request_start_ns;
 
         req->times.queue_start_ns = now_ns;
-        *ret_error = e->is_draining && !req->is_inner ? draining(req)
-                                                      : request_queue_push(&e->queue, req, now_ns);
+        *ret_error = admit_locked(e, req);
+        if (*ret_error == NULL)
+                *ret_error = request_queue_push(&e->queue, req, now_ns);
         if (*ret_error != NULL)
                 return false;
         if (LIKELY(enter_locked(e, req)))
@@ -464,7 +436,10 @@ static void pull_cancel(struct scheduler *base, struct request *req) {
                 return;
         }
         pump_and_leave(e, NULL);
-        refuse_cancelled(e, req);
+        if (UNLIKELY(req->is_split))
+                give_up_parts(e, req);
+        else
+                refuse_cancelled(e, req);
 }
 
 /* ---- instances ------------------------------------------------------------------------------- */
@@ -502,10 +477,27 @@ static void continue_unlocked(struct pull_engine *e, struct instance *in,
                 cond_wait(&in->wake, &e->lock);
 }
 
+/* The batch that another thread took for this instance. */
+static void run_called(struct pull_engine *e, struct instance *in, struct event *ev) {
+        in->is_called = false;
+        ev->runner = in;
+        ev->rows = in->rows;
+        mutex_unlock(&e->lock);
+        run_batch(e, ev, false);
+        if (UNLIKELY(ev->has_continuations))
+                continue_unlocked(e, in, ev->thread);
+        if (list_is_linked(&in->idle_node))
+                list_remove(&in->idle_node);
+}
+
 /* One turn of an instance's thread: asks for a batch, and runs it, or sleeps. */
 static void step_locked(struct pull_engine *e, struct instance *in, struct submitter *thread) {
         struct event ev = { .thread = thread, .now_ns = clock_now_ns(), .self = in };
 
+        if (UNLIKELY(in->is_called)) {
+                run_called(e, in, &ev);
+                return;
+        }
         list_prepend(&e->idle, &in->idle_node);
         pump_locked(e, &ev);
         if (ev.runner == NULL && ev.expired == NULL &&
@@ -534,7 +526,7 @@ static void instance_main(void *arg) {
         struct submitter   *thread = submitter_self();
 
         mutex_lock(&e->lock);
-        while (!e->is_ending && !in->is_leaving)
+        while (in->is_called || (!e->is_ending && !in->is_leaving))
                 step_locked(e, in, thread);
         mutex_unlock(&e->lock);
 }
@@ -545,7 +537,9 @@ static struct error *join_limiter(struct instance *in) {
 
         if (e->limiter == NULL)
                 return NULL;
-        TRY(rate_claim_new(e->group,
+        if (e->policy->picks)
+                in->group = rate_group_new(e->limiter);
+        TRY(rate_claim_new(in->group != NULL ? in->group : e->group,
                            &(struct rate_claim_options){ .limits = in->executor->limits,
                                                          .device = in->executor->device,
                                                          .on_turn = on_turn,
@@ -553,6 +547,13 @@ static struct error *join_limiter(struct instance *in) {
                            &in->claim));
         rate_limiter_deliver(e->limiter);
         return NULL;
+}
+
+static void tell_change_locked(struct pull_engine *e) {
+        const struct sched_view view = view_of(e);
+
+        if (e->policy->ops->changed != NULL && e->is_made)
+                e->policy->ops->changed(e->policy, &view);
 }
 
 static struct error *pull_add(struct scheduler *base, struct executor *executor) {
@@ -571,6 +572,7 @@ static struct error *pull_add(struct scheduler *base, struct executor *executor)
         mutex_lock(&e->lock);
         e->instances = mem_realloc(e->instances, (e->n_instances + 1) * sizeof(struct instance *));
         e->instances[e->n_instances++] = in;
+        tell_change_locked(e);
         mutex_unlock(&e->lock);
         err = placement_start_thread(executor->place, &in->thread, executor->name, instance_main,
                                      in);
@@ -587,6 +589,7 @@ static struct instance *dismiss_locked(struct pull_engine *e, const struct execu
                 if (in->executor != executor)
                         continue;
                 e->instances[i] = e->instances[--e->n_instances];
+                tell_change_locked(e);
                 in->is_leaving = true;
                 if (!in->is_borrowed)
                         wake_locked(in);
@@ -663,9 +666,10 @@ struct error *pull_engine_new(const struct pull_options *o, struct scheduler **r
         e->base.ops = &pull_ops;
         e->model = o->model;
         e->policy = o->policy;
+        e->base.may_split = o->policy->picks;
         e->timers = o->timers;
         e->limiter = o->limiter;
-        e->group = o->limiter != NULL ? rate_group_new(o->limiter) : NULL;
+        e->group = o->limiter != NULL && !o->policy->picks ? rate_group_new(o->limiter) : NULL;
         timer_init(&e->timeout, on_timeout);
         e->timer_due_ns = CLOCK_NEVER;
         e->inline_execution = o->inline_execution;
@@ -682,6 +686,9 @@ struct error *pull_engine_new(const struct pull_options *o, struct scheduler **r
                 pull_free(&e->base);
                 return err;
         }
+        mutex_lock(&e->lock);
+        e->is_made = true;
+        mutex_unlock(&e->lock);
         *ret = &e->base;
         return NULL;
 }

@@ -112,6 +112,13 @@ bool request_queue_remove(struct request_queue *q, struct request *req) {
         return true;
 }
 
+void request_queue_begin_parts(struct request_queue *q, struct request *req, uint64_t n_rows) {
+        if (req->queued.due.due_ns != CLOCK_NEVER)
+                due_heap_remove(&q->dues, &req->queued.due);
+        req->queued.due.due_ns = CLOCK_NEVER;
+        q->n_rows -= n_rows;
+}
+
 struct request *request_queue_expire(struct request_queue *q, uint64_t now_ns) {
         struct request  *first = NULL;
         struct request **next = &first;

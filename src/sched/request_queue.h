@@ -38,6 +38,9 @@ struct error *request_queue_push(struct request_queue *q, struct request *req, u
         NODISCARD;
 /* False when it is not queued. */
 bool request_queue_remove(struct request_queue *q, struct request *req);
+/* So many of its rows are taken, not all: it has no timeout any more, and keeps its place. The
+ * caller makes its batch_size smaller by them. */
+void request_queue_begin_parts(struct request_queue *q, struct request *req, uint64_t n_rows);
 /* Applies timeouts: those to be rejected are returned, linked by queued.next. */
 struct request *request_queue_expire(struct request_queue *q, uint64_t now_ns);
 /* When expire() has something to do next; CLOCK_NEVER. */

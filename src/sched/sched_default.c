@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sched/sched_setup.h"
 
-#include "config/batch_members.h"
 #include "config/model_config.h"
 #include "infer/model.h"
 #include "sched/policy.h"
@@ -19,13 +18,26 @@ struct error *sched_check(const char *model, const struct model_config *config) 
         return sched_options_check(model, config);
 }
 
+static struct error *new_composite(const struct sched_setup *setup, struct scheduler **ret) {
+        if (setup->model->config->pb->scheduling_choice_case ==
+            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
+                return error_new(ERR_INVALID_ARG,
+                                 "model '%s': its backend has instances that take certain batch "
+                                 "sizes only, which sequence_batching does not go with",
+                                 setup->model->name);
+        if (setup->filter != NULL)
+                return error_new(ERR_INVALID_ARG,
+                                 "model '%s': custom batching does not go with batch ranges",
+                                 setup->model->name);
+        return sched_composite_new(setup, ret);
+}
+
 struct error *sched_new(const struct sched_setup *setup, struct scheduler **ret) {
         const struct model *model = setup->model;
 
         TRY(sched_check(model->name, model->config));
-        if (batch_members_are_given(model->config))
-                return error_new(ERR_UNSUPPORTED, "model '%s': batch ranges are not served yet",
-                                 model->name);
+        if (sched_is_composite(setup))
+                return new_composite(setup, ret);
         switch (model->config->pb->scheduling_choice_case) {
         case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:
                 return sched_dynamic_new(setup, ret);

@@ -7,6 +7,7 @@
 #include "infer/scheduler.h"
 #include "sched/adaptive.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct batch_filter;
@@ -30,6 +31,10 @@ struct error *sched_default_new(const struct sched_setup *setup, struct schedule
 
 /* Batches by preferred size and delay, priorities, queue policies: dynamic_batching. */
 struct error *sched_dynamic_new(const struct sched_setup *setup, struct scheduler **ret);
+
+/* Instances that take certain batch sizes only: batch_ranges, or what their backend says. */
+struct error *sched_composite_new(const struct sched_setup *setup, struct scheduler **ret);
+bool          sched_is_composite(const struct sched_setup *setup);
 
 /* Requests of a sequence one after the other on one instance: sequence_batching, see
  * sched/sequence.h. */

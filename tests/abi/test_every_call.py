@@ -488,10 +488,17 @@ def functions_of(header):
                        list(parameters(match["parameters"])))
 
 
-def check_all(header, check_one):
-    """How many functions there are, and how many of them failed."""
+def is_of_backends(function):
+    return any("TRITONBACKEND_" in kind for kind, _ in function[2])
+
+
+def check_all(headers, check_one, for_backends=False):
+    """How many functions there are, and how many of them failed. Those that are about a model's instance
+    are for backends, whatever their header."""
     n_called = n_failed = 0
-    for function in functions_of(header):
+    for function in (one for header in headers for one in functions_of(header)):
+        if is_of_backends(function) != for_backends and function[0].startswith("NESO_"):
+            continue
         outcome = check_one(function)
         n_called += 1
         if outcome != "ok":
@@ -512,8 +519,8 @@ def check_backend_calls(library, folder, backends, probe):
             objects.request = c_void_p(requests[0])
             return objects
 
-        outcome.append(check_all("tritonbackend.h",
-                                 lambda function: check_in_child(api, prepare, function)))
+        outcome.append(check_all(("tritonbackend.h", "neso.h"),
+                                 lambda function: check_in_child(api, prepare, function), True))
         return api.call("TRITONSERVER_ErrorNew", 1, c_char_p(b"enough"))
 
     execute = ctypes.CFUNCTYPE(c_void_p, c_void_p, ctypes.POINTER(c_void_p),
@@ -543,9 +550,8 @@ def main():
     os.symlink(probe, probe_link)
 
     api = Api(library)
-    counts = [check_all(header, lambda function: check_in_child(
-        api, lambda: Objects(api, folder, backends), function))
-        for header in ("tritonserver.h", "neso.h")]
+    counts = [check_all(("tritonserver.h", "neso.h"), lambda function: check_in_child(
+        api, lambda: Objects(api, folder, backends), function))]
     counts.append(check_backend_calls(library, folder, backends, probe_link))
     n_called, n_failed = map(sum, zip(*counts))
     shutil.rmtree(folder)

@@ -257,6 +257,24 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelChain(
         struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
         struct TRITONSERVER_Message **chain);
 
+/* What a model instance is among the members of its model (docs/batching.md): the name of its instance
+ * group, its index in it (that of its virtual instance), and the file of the version's directory that the
+ * parameter `member_files` gives the group; NULL when it gives none. Texts live as long as the
+ * instance. A backend that runs on other servers as well refers to it as a weak symbol. And a backend
+ * may export
+ *
+ *     TRITONSERVER_Error *NESOBACKEND_ModelInstanceBatchRange(
+ *             TRITONBACKEND_ModelInstance *instance, uint32_t *min_rows, uint32_t *max_rows);
+ *
+ * which is called once, after TRITONBACKEND_ModelInstanceInitialize(): the batches that the instance
+ * takes, by rows. Both come in as what the model takes, and may be left so.
+ *
+ * INVALID_ARG when an argument is NULL. */
+struct TRITONBACKEND_ModelInstance;
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceMember(
+        struct TRITONBACKEND_ModelInstance *instance, const char **group_name, uint32_t *index,
+        const char **file);
+
 /* Reads the configurations of a model repository, or of the one model whose directory `path` is, as
  * a server with these options would, and tells what is wrong with them. No server is made, no
  * backend opened, and what a backend would find out about its model stays open. Of `options` count

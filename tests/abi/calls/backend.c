@@ -3,6 +3,7 @@
  * execution depends on the request's id; see inference.c. */
 #define CALLER "backend"
 #include "calls.h"
+#include "triton/core/neso.h"
 #include "triton/core/tritonbackend.h"
 
 #include <time.h>
@@ -137,13 +138,16 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelIns
         TRITONSERVER_InstanceGroupKind kind;
         TRITONBACKEND_Model           *model;
         TRITONSERVER_Message          *policy;
-        const char                    *text = NULL;
+        const char                    *text = NULL, *file = "none";
+        uint32_t                       index = 7;
         int32_t                        device = 7;
         bool                           is_passive = true;
         void                          *state = NULL;
 
         OK(TRITONBACKEND_ModelInstanceName, instance, &text);
         EXPECT(strncmp(text, "calls", 5) == 0);
+        OK(NESO_ModelInstanceMember, instance, &text, &index, &file);
+        EXPECT(strcmp(text, "calls_0") == 0 && index == 0 && file == NULL);
         OK(TRITONBACKEND_ModelInstanceKind, instance, &kind);
         EXPECT(kind == TRITONSERVER_INSTANCEGROUPKIND_CPU);
         OK(TRITONBACKEND_ModelInstanceDeviceId, instance, &device);

@@ -58,7 +58,9 @@ static void end(struct place *p) {
 
 static struct error *make_instance(struct place *p, const Inference__ModelInstanceGroup *group,
                                    const char *host_policy, struct backend_instance **ret) {
-        struct backend_instance_options options = { .model = &p->model,
+        static const struct batch_member member = { .name = "m_0", .min_rows = 1, .max_rows = 1 };
+        struct backend_instance_options  options = { .model = &p->model,
+                                                    .member = &member,
                                                     .name = "m_0_1",
                                                     .group = group,
                                                     .device_id = 5,

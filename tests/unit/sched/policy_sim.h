@@ -55,6 +55,7 @@ struct sim {
         uint64_t             running[SIM_MAX_INSTANCES]; /* rows; 0: idle */
         uint64_t             took_us[SIM_MAX_INSTANCES];
         unsigned             n_instances;
+        struct instance     *pointers[SIM_MAX_INSTANCES];
         uint64_t             rows_running;
         sim_cost_fn          cost;
         uint64_t             now_us;
@@ -67,6 +68,15 @@ struct sim {
         unsigned             n_starts;
 };
 
+/* The instances of one range are one group. */
+static inline uint32_t sim_virtual_index(const uint32_t (*ranges)[2], unsigned i) {
+        uint32_t index = 0;
+
+        for (unsigned k = 0; k < i; k++)
+                index += ranges[k][0] == ranges[i][0] && ranges[k][1] == ranges[i][1];
+        return index;
+}
+
 static inline void sim_open(struct sim *s, struct policy *policy, const uint32_t (*ranges)[2],
                             unsigned n_instances, sim_cost_fn cost) {
         *s = (struct sim){ .policy = policy, .n_instances = n_instances, .cost = cost };
@@ -74,9 +84,11 @@ static inline void sim_open(struct sim *s, struct policy *policy, const uint32_t
         list_init(&s->idle);
         request_queue_init(&s->queue, policy->limits);
         for (unsigned i = 0; i < n_instances; i++) {
-                s->executors[i] =
-                        (struct executor){ .min_rows = ranges[i][0], .max_rows = ranges[i][1] };
+                s->executors[i] = (struct executor){ .min_rows = ranges[i][0],
+                                                     .max_rows = ranges[i][1],
+                                                     .index = sim_virtual_index(ranges, i) };
                 s->instances[i].executor = &s->executors[i];
+                s->pointers[i] = &s->instances[i];
                 list_append(&s->idle, &s->instances[i].idle_node);
         }
 }
@@ -110,7 +122,9 @@ static inline uint64_t sim_ns(uint64_t us) {
 static inline struct sched_view sim_view(struct sim *s) {
         return (struct sched_view){ .queue = &s->queue,
                                     .idle = &s->idle,
-                                    .rows_running = s->rows_running };
+                                    .rows_running = s->rows_running,
+                                    .instances = s->pointers,
+                                    .n_instances = s->n_instances };
 }
 
 static inline unsigned sim_number(const struct sim *s, const struct request *req) {
@@ -121,22 +135,43 @@ static inline unsigned sim_number(const struct sim *s, const struct request *req
         return 0;
 }
 
+/* As the engine takes what a policy picked; of the others it is taken already. */
+static inline uint64_t sim_take_rows(struct sim *s, const struct dispatch *d, struct request *req,
+                                     bool is_last) {
+        uint64_t rows = request_rows(req);
+
+        if (!s->policy->picks)
+                return rows;
+        if (is_last && d->part_rows > 0)
+                rows = d->part_rows;
+        if (rows == request_rows(req)) {
+                assert_true(request_queue_remove(&s->queue, req));
+        } else {
+                request_queue_begin_parts(&s->queue, req, rows);
+                req->batch_size -= rows;
+        }
+        return rows;
+}
+
 static inline void sim_start(struct sim *s, const struct dispatch *d) {
-        unsigned         at = (unsigned)(d->on - s->instances);
-        struct request  *first = request_queue_take(&s->queue, d->n_requests);
+        unsigned        at = (unsigned)(d->on - s->instances);
+        struct request *first =
+                s->policy->picks ? d->picked : request_queue_take(&s->queue, d->n_requests);
         struct sim_start start = { .at_us = s->now_us, .instance = at, .n = d->n_requests };
 
         assert_true(at < s->n_instances && s->running[at] == 0);
         start.first = sim_number(s, first);
         start.n = 0;
-        for (struct request *req = first; req != NULL; req = req->queued.next) {
-                start.rows += request_rows(req);
+        for (struct request *req = first, *next; req != NULL; req = next) {
+                next = req->queued.next;
                 assert_true(start.n < SIM_MAX_BATCH);
                 start.all[start.n++] = sim_number(s, req);
+                start.rows += sim_take_rows(s, d, req, next == NULL);
         }
         assert_in_range(start.rows, s->executors[at].min_rows, s->executors[at].max_rows);
         list_remove(&d->on->idle_node);
         s->running[at] = start.rows;
+        s->instances[at].is_running = true;
         s->rows_running += start.rows;
         s->took_us[at] = s->cost(start.rows);
         sim_at(s, s->now_us + s->took_us[at], SIM_END, at);
@@ -179,6 +214,7 @@ static inline void sim_end(struct sim *s, unsigned at) {
 
         s->rows_running -= s->running[at];
         s->running[at] = 0;
+        s->instances[at].is_running = false;
         s->instances[at].free_ns = done.end_ns;
         if (s->policy->ops->executed != NULL)
                 s->policy->ops->executed(s->policy, &done);

@@ -158,7 +158,7 @@ static inline void lab_note_batch(struct fake_executor *e, struct request **requ
         for (uint32_t i = 0; i < n; i++) {
                 struct ticket *t = requests[i]->on_release_userp;
 
-                if (request_is_null(requests[i]))
+                if (request_is_null(requests[i]) || requests[i]->is_part)
                         continue;
                 t->ran_on = pthread_self();
                 t->n_executions++;
@@ -243,7 +243,11 @@ static inline struct lab *lab_open_made(const char *config, unsigned n_executors
                 const Inference__ModelConfig *pb = lab->fake->model.config->pb;
 
                 lab->executors[i] = (struct fake_executor){
-                        .base = { .ops = &lab_executor_ops, .name = "i", .may_inline = may_inline },
+                        .base = { .ops = &lab_executor_ops,
+                                  .name = "i",
+                                  .may_inline = may_inline,
+                                  .min_rows = 1,
+                                  .max_rows = (uint32_t)MAX(pb->max_batch_size, 1) },
                         .lab = lab,
                 };
                 if (i < pb->n_instance_group)

@@ -247,12 +247,12 @@ static bool model_must_run(struct rules *m, unsigned member, uint64_t now_us,
         uint64_t oldest_us = m->waiting_us[0];
 
         *ret_until_us = oldest_us + m->delay_us;
-        if (m->n_waiting >= MAX_ROWS || now_us >= *ret_until_us)
+        if (m->n_waiting >= MAX_ROWS)
                 return true;
-        if (m->mode == ADAPTIVE_IDLE)
-                return m->n_waiting == 1 && running == 0;
+        if (m->mode == ADAPTIVE_IDLE && m->n_waiting == 1 && running == 0)
+                return true;
         if (m->mode != ADAPTIVE_FLOW)
-                return false;
+                return now_us >= *ret_until_us;
         if (m->n_waiting + running >= MIN(m->believed, running + MAX_ROWS))
                 return true;
 
@@ -264,7 +264,7 @@ static bool model_must_run(struct rules *m, unsigned member, uint64_t now_us,
                 return true;
         }
         *ret_until_us = MIN(*ret_until_us, from_us + (patience_ns + NS_PER_US - 1) / NS_PER_US);
-        return false;
+        return now_us >= *ret_until_us;
 }
 
 static void model_start(struct rules *m, unsigned member, uint64_t now_us) {

@@ -178,16 +178,16 @@ static struct dispatch expected_decision(struct story *s) {
         is_late = delay_ns > 0 && s->now_ns >= oldest_ns + delay_ns;
         n_preferred = preferred_prefix(s, n_fitting, largest);
         if (n_preferred > 0 && !is_late)
-                return (struct dispatch){ BATCH_RUN, NULL, (uint32_t)n_preferred, 0 };
+                return (struct dispatch){ .verdict = BATCH_RUN, .n_requests = (uint32_t)n_preferred };
         if (is_late || delay_ns == 0 || n_fitting < s->n_waiting ||
             rows_of(s, n_fitting) >= largest)
-                return (struct dispatch){ BATCH_RUN, NULL, (uint32_t)n_fitting, 0 };
+                return (struct dispatch){ .verdict = BATCH_RUN, .n_requests = (uint32_t)n_fitting };
 
         uint64_t until_ns = oldest_ns + delay_ns;
 
         for (size_t i = 0; i < s->n_waiting; i++)
                 until_ns = MIN(until_ns, s->waiting[i].due_ns);
-        return (struct dispatch){ BATCH_WAIT, NULL, 0, until_ns };
+        return (struct dispatch){ .verdict = BATCH_WAIT, .wait_until_ns = until_ns };
 }
 
 /* ---- the steps ------------------------------------------------------------------------------- */

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Batches for members that take certain sizes only. The rules:
+ *   1. only requests of one shape share a batch; the first of each shape in the order of service stands
+ *      for those behind it, and the shapes are looked at in that order;
+ *   2. n waiting rows are served by the plan's next size (sched/row_plan.h), on a free member that takes
+ *      it, the one with the smallest largest size; with exclusive concurrency a member is free when no
+ *      other of its virtual instance runs;
+ *   3. as many rows as the largest size run at once; less when they are due (no delay, or the oldest
+ *      waited for it), or adaptive batching says so (sched/adaptive.h);
+ *   4. when rows are due and the planned member is busy, the largest batch that any free member takes
+ *      runs; while they are not, they wait for the planned one and grow;
+ *   5. a batch ends where a request ends: it is the first requests that have exactly the planned number
+ *      of rows, else the most of them with fewer rows that are some free member's size; only when there
+ *      are none, the last one is split.
+ */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "config/batch_policy.h"
+#include "infer/request_shape.h"
+#include "sched/instance.h"
+#include "sched/policy.h"
+#include "sched/row_plan.h"
+
+/* Shapes that are told apart in one look, and requests that are looked at: those behind them come
+ * when these have gone. */
+#define MAX_SHAPES 8
+#define MAX_LOOKED_AT 4096
+
+struct policy_composite {
+        struct policy       base;
+        struct batch_policy batching;
+        struct row_plan     plan;
+        struct adaptive     adaptive;
+        bool                may_wait;
+        bool                may_split;
+        bool                is_exclusive;
+        bool                equal_shapes;
+        uint64_t            n_delayed; /* nothing runs before so many are queued; 0 from then on */
+};
+
+/* The waiting requests of one shape. */
+struct shape_class {
+        const struct request *first;
+        uint64_t              rows;
+        uint64_t              oldest_ns; /* of those that fit into one batch */
+};
+
+struct question {
+        struct policy_composite *policy;
+        const struct sched_view *view;
+        uint64_t                 now_ns;
+        uint64_t                 wait_until_ns; /* the nearest time of all shapes */
+};
+
+static bool is_of_class(const struct policy_composite *c, const struct shape_class *s,
+                        const struct request *req) {
+        return !c->equal_shapes || s->first == req || request_same_shape(s->first, req);
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+static bool is_free(const struct question *q, const struct instance *in) {
+        if (!q->policy->is_exclusive)
+                return true;
+        for (uint32_t i = 0; i < q->view->n_instances; i++) {
+                const struct instance *other = q->view->instances[i];
+
+                if (other->is_running && other->executor->index == in->executor->index)
+                        return false;
+        }
+        return true;
+}
+
+/* The free member for a batch of so many rows; NULL when there is none. */
+static struct instance *find_member(const struct question *q, uint64_t n_rows) {
+        struct instance *best = NULL;
+
+        LIST_FOR_EACH(q->view->idle, node) {
+                struct instance *in = LIST_ENTRY(node, struct instance, idle_node);
+
+                if (n_rows < in->executor->min_rows || n_rows > in->executor->max_rows)
+                        continue;
+                if ((best == NULL || in->executor->max_rows < best->executor->max_rows) &&
+                    is_free(q, in))
+                        best = in;
+        }
+        return best;
+}
+
+/* The most of n rows that some free member takes at once; 0: none takes any. */
+static uint64_t largest_served(const struct question *q, uint64_t n_rows) {
+        uint64_t largest = 0;
+
+        LIST_FOR_EACH(q->view->idle, node) {
+                const struct instance *in = LIST_ENTRY(node, struct instance, idle_node);
+
+                if (in->executor->min_rows <= n_rows && is_free(q, in))
+                        largest = MAX(largest, MIN(n_rows, in->executor->max_rows));
+        }
+        return largest;
+}
+
+/* ---- a batch --------------------------------------------------------------------------------- */
+
+/* The requests of a batch: the first n of the class. */
+struct cut {
+        uint32_t         n;
+        uint64_t         rows;
+        uint64_t         part_rows; /* of the last one; 0: all of it */
+        struct instance *on;
+};
+
+/* Where requests end before or at `size`, as rule 5 says; and if they may not be split, behind it. */
+static struct cut find_cut(const struct question *q, const struct shape_class *s, uint64_t size,
+                           struct instance *on) {
+        const struct policy_composite *c = q->policy;
+        struct queue_walk              w = queue_walk_begin(q->view->queue);
+        struct cut                     best = { 0 };
+        struct request                *req;
+        uint64_t                       rows = 0;
+        uint32_t                       n = 0;
+
+        while (rows < (c->may_split ? size : c->plan.max_rows) &&
+               (req = queue_walk_next(&w)) != NULL) {
+                struct instance *member = on;
+
+                if (!is_of_class(c, s, req))
+                        continue;
+                if (rows + request_rows(req) > size && best.n > 0)
+                        break;
+                if (rows + request_rows(req) > size && c->may_split)
+                        return (struct cut){ n + 1, size, size - rows, on };
+                rows += request_rows(req);
+                n++;
+                if (rows != size)
+                        member = row_plan_has_size(&c->plan, rows) ? find_member(q, rows) : NULL;
+                if (member != NULL)
+                        best = (struct cut){ .n = n, .rows = rows, .on = member };
+        }
+        return best;
+}
+
+/* Links the first n of the class. */
+static struct request *pick(const struct question *q, const struct shape_class *s, uint32_t n) {
+        struct queue_walk w = queue_walk_begin(q->view->queue);
+        struct request   *first = NULL, **next = &first, *req;
+
+        while (n > 0 && (req = queue_walk_next(&w)) != NULL) {
+                if (!is_of_class(q->policy, s, req))
+                        continue;
+                *next = req;
+                next = &req->queued.next;
+                n--;
+        }
+        *next = NULL;
+        return first;
+}
+
+/* A batch of `size` rows on that member, or as near to it as requests end. */
+static bool try_run(const struct question *q, const struct shape_class *s, uint64_t size,
+                    struct instance *on, enum dispatch_reason reason, struct dispatch *ret) {
+        struct cut cut = find_cut(q, s, size, on);
+
+        if (cut.n == 0)
+                return false;
+        *ret = (struct dispatch){ .verdict = BATCH_RUN,
+                                  .on = cut.on,
+                                  .n_requests = cut.n,
+                                  .reason = reason,
+                                  .picked = pick(q, s, cut.n),
+                                  .part_rows = cut.part_rows };
+        return true;
+}
+
+/* ---- when ------------------------------------------------------------------------------------ */
+
+static bool runs_early(struct question *q, const struct shape_class *s,
+                       const struct instance *planned, uint64_t *ret_until_ns) {
+        struct policy_composite *c = q->policy;
+
+        *ret_until_ns = CLOCK_NEVER;
+        if (planned == NULL || c->adaptive.mode == ADAPTIVE_OFF)
+                return false;
+        return adaptive_runs(&c->adaptive,
+                             &(struct adaptive_view){ .now_ns = q->now_ns,
+                                                      .n_requests = q->view->queue->n_waiting,
+                                                      .rows_waiting = q->view->queue->n_rows,
+                                                      .rows_running = q->view->rows_running,
+                                                      .oldest_ns = s->oldest_ns,
+                                                      .free_ns = planned->free_ns,
+                                                      .max_rows = c->plan.max_rows },
+                             ret_until_ns);
+}
+
+/* What is due does not wait for the planned member. */
+static bool try_due(const struct question *q, const struct shape_class *s, uint64_t size,
+                    struct instance *planned, enum dispatch_reason reason, struct dispatch *ret) {
+        if (planned != NULL && try_run(q, s, size, planned, reason, ret))
+                return true;
+        size = largest_served(q, MIN(s->rows, (uint64_t)q->policy->plan.max_rows));
+        return size > 0 && try_run(q, s, size, find_member(q, size), reason, ret);
+}
+
+/* True when a batch of the class runs; else its time is noted. */
+static bool try_class(struct question *q, const struct shape_class *s, struct dispatch *ret) {
+        struct policy_composite *c = q->policy;
+        uint64_t                 delay_ns = c->batching.max_queue_delay_ns;
+        uint64_t                 age_ns = q->now_ns > s->oldest_ns ? q->now_ns - s->oldest_ns : 0;
+        uint32_t                 size = row_plan_next(&c->plan, s->rows);
+        struct instance         *planned = size > 0 ? find_member(q, size) : NULL;
+        uint64_t                 until_ns, sooner_ns;
+        bool                     is_early;
+
+        if (size == 0)
+                return false; /* they wait for more rows, however old they are */
+        if (s->rows >= c->plan.max_rows && planned != NULL &&
+            try_run(q, s, size, planned, DISPATCH_FULL, ret))
+                return true;
+        is_early = runs_early(q, s, planned, &sooner_ns);
+        if (delay_ns == 0 || age_ns >= delay_ns)
+                return try_due(q, s, size, planned, DISPATCH_DUE, ret);
+        if (is_early && try_due(q, s, size, planned, adaptive_reason(&c->adaptive), ret))
+                return true;
+        if (__builtin_add_overflow(s->oldest_ns, delay_ns, &until_ns))
+                until_ns = CLOCK_NEVER;
+        q->wait_until_ns = MIN(q->wait_until_ns, MIN(until_ns, sooner_ns));
+        return false;
+}
+
+/* ---- the queue ------------------------------------------------------------------------------- */
+
+/* All are alike: the first batch tells the age, and the queue the rows. */
+static size_t find_one_class(const struct question *q, struct shape_class *ret) {
+        struct queue_walk w = queue_walk_begin(q->view->queue);
+        struct request   *req;
+        uint64_t          rows = 0;
+
+        *ret = (struct shape_class){ .rows = q->view->queue->n_rows, .oldest_ns = CLOCK_NEVER };
+        while (rows < q->policy->plan.max_rows && (req = queue_walk_next(&w)) != NULL) {
+                if (ret->first == NULL)
+                        ret->first = req;
+                rows += request_rows(req);
+                ret->oldest_ns = MIN(ret->oldest_ns, req->times.queue_start_ns);
+        }
+        return 1;
+}
+
+static size_t find_classes(const struct question *q, struct shape_class *classes) {
+        struct queue_walk w = queue_walk_begin(q->view->queue);
+        struct request   *req;
+        size_t            n = 0;
+
+        if (!q->policy->equal_shapes)
+                return find_one_class(q, classes);
+        for (uint32_t seen = 0; seen < MAX_LOOKED_AT && (req = queue_walk_next(&w)) != NULL;
+             seen++) {
+                size_t i = 0;
+
+                while (i < n && !is_of_class(q->policy, &classes[i], req))
+                        i++;
+                if (i == MAX_SHAPES)
+                        continue;
+                if (i == n)
+                        classes[n++] =
+                                (struct shape_class){ .first = req, .oldest_ns = CLOCK_NEVER };
+                if (classes[i].rows < q->policy->plan.max_rows)
+                        classes[i].oldest_ns = MIN(classes[i].oldest_ns, req->times.queue_start_ns);
+                classes[i].rows += request_rows(req);
+        }
+        return n;
+}
+
+/* TRITONSERVER_DELAY_SCHEDULER: so that a test fills the queue before the first batch is formed. */
+static bool is_held_back(struct policy_composite *c, const struct request_queue *q) {
+        if (LIKELY(c->n_delayed == 0))
+                return false;
+        if (q->n_waiting < c->n_delayed)
+                return true;
+        c->n_delayed = 0;
+        return false;
+}
+
+static struct dispatch decide(struct policy *p, const struct sched_view *view, uint64_t now_ns) {
+        struct policy_composite *c = CONTAINER_OF(p, struct policy_composite, base);
+        struct question          q = { c, view, now_ns, CLOCK_NEVER };
+        struct shape_class       classes[MAX_SHAPES];
+        struct dispatch          d = { .verdict = BATCH_NOTHING };
+        size_t                   n;
+
+        if (view->queue->n_waiting == 0 || is_held_back(c, view->queue))
+                return d;
+        n = find_classes(&q, classes);
+        for (size_t i = 0; i < n; i++)
+                if (try_class(&q, &classes[i], &d))
+                        return d;
+        if (q.wait_until_ns != CLOCK_NEVER) {
+                d.verdict = BATCH_WAIT;
+                d.wait_until_ns = MIN(q.wait_until_ns, request_queue_next_due(view->queue));
+        }
+        return d;
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+static void arrived(struct policy *p, const struct sched_view *view, const struct request *req) {
+        (void)req;
+        adaptive_arrived(&CONTAINER_OF(p, struct policy_composite, base)->adaptive,
+                         view->queue->n_rows, view->rows_running);
+}
+
+static void executed(struct policy *p, const struct execution *done) {
+        adaptive_executed(&CONTAINER_OF(p, struct policy_composite, base)->adaptive, done->took_ns);
+}
+
+static struct error *admit(struct policy *p, const struct request *req) {
+        struct policy_composite *c = CONTAINER_OF(p, struct policy_composite, base);
+        AUTO_STRBUF              sizes = { 0 };
+
+        if (LIKELY(c->may_split) || row_plan_has_size(&c->plan, request_rows(req)))
+                return NULL;
+        strbuf_init(&sizes, 0);
+        row_plan_print_sizes(&c->plan, &sizes);
+        return request_error(req, ERR_INVALID_ARG, "batch size %llu not supported; allowed: %.*s",
+                             (unsigned long long)request_rows(req), STR_ARG(strbuf_str(&sizes)));
+}
+
+/* The sizes of the instances that there are now; the old ones when those serve too little: an update
+ * that ends so is still on its way. */
+static void changed(struct policy *p, const struct sched_view *view) {
+        struct policy_composite *c = CONTAINER_OF(p, struct policy_composite, base);
+        struct row_range        *ranges = mem_zalloc((view->n_instances + 1) * sizeof(*ranges));
+        struct row_plan          plan;
+        struct error            *err;
+
+        for (uint32_t i = 0; i < view->n_instances; i++)
+                ranges[i] = (struct row_range){ view->instances[i]->executor->min_rows,
+                                                view->instances[i]->executor->max_rows };
+        if (view->n_instances > 0) {
+                err = row_plan_init(&plan, ranges, view->n_instances, c->may_wait);
+                if (err == NULL) {
+                        row_plan_done(&c->plan);
+                        c->plan = plan;
+                }
+                error_free(err);
+        }
+        free(ranges);
+}
+
+static void free_composite(struct policy *p) {
+        struct policy_composite *c = CONTAINER_OF(p, struct policy_composite, base);
+
+        batch_policy_done(&c->batching);
+        row_plan_done(&c->plan);
+        free(c);
+}
+
+struct error *policy_composite_new(const struct policy_composite_options *o, struct policy **ret) {
+        static const struct policy_ops ops = { .decide = decide,
+                                               .arrived = arrived,
+                                               .executed = executed,
+                                               .admit = admit,
+                                               .changed = changed,
+                                               .free = free_composite };
+        struct row_plan                plan;
+        struct policy_composite       *c;
+
+        TRY(row_plan_init(&plan, o->ranges, o->n_ranges, o->may_wait));
+        c = mem_zalloc(sizeof(*c));
+        *c = (struct policy_composite){
+                .base = { .ops = &ops, .limits = &c->batching, .picks = true },
+                .batching = *o->batching,
+                .plan = plan,
+                .adaptive = { .mode = o->adaptive, .delay_ns = o->batching->max_queue_delay_ns },
+                .may_wait = o->may_wait,
+                .may_split = o->may_split,
+                .is_exclusive = o->is_exclusive,
+                .equal_shapes = o->equal_shapes,
+                .n_delayed = o->n_delayed,
+        };
+        *o->batching = (struct batch_policy){ 0 };
+        *ret = &c->base;
+        return NULL;
+}

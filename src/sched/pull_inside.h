@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of the engine share: pull_engine.c, and pull_picks.c for policies that pick.
+ *
+ * Ownership.  As in pull_engine.h.
+ * Threads.  Everything is guarded by the engine's lock, but for what does not change.
+ */
+#pragma once
+
+#include "base/lock.h"
+#include "base/timer.h"
+#include "infer/scheduler.h"
+#include "sched/instance.h"
+#include "sched/policy.h"
+#include "sched/pull_engine.h"
+#include "sched/request_queue.h"
+
+struct rate_group;
+struct submitter;
+
+struct pull_engine {
+        struct scheduler      base;
+        struct model         *model;  /* borrowed: the owner */
+        struct policy        *policy; /* owned; used under the lock */
+        struct timer_thread  *timers; /* borrowed */
+        struct timer          timeout;
+        struct rate_limiter  *limiter; /* borrowed: outlives the engine; NULL: nothing is limited */
+        struct rate_group    *group;   /* owned; NULL without a limiter */
+        enum inline_execution inline_execution;
+        uint64_t              inline_limit_ns;
+        bool                  gathers;
+
+        struct mutex         lock;       /* rank LOCK_QUEUE; guards everything below */
+        uint64_t             average_ns; /* of executions, moving; 0 = not measured yet */
+        uint64_t             rows_running;
+        struct instance    **instances; /* owned, and each */
+        uint32_t             n_instances;
+        struct request_queue queue;
+        struct list          idle;    /* struct instance, the last to become idle first */
+        struct instance     *watcher; /* borrowed: sleeps until its watch_until_ns; may be NULL */
+        uint64_t             timer_due_ns;
+        bool                 is_draining; /* no new requests of clients */
+        bool                 is_ending;   /* instances leave */
+        bool                 is_made;     /* has its first instances */
+};
+
+/* What happened, and what follows from it for the thread that it happened on. */
+struct event {
+        struct submitter *thread; /* that it happened on; NULL: it runs nothing here */
+        uint64_t          now_ns;
+        struct instance  *self;  /* idle: its own thread asks for a batch; NULL: another event */
+        struct instance  *ended; /* borrowed by this thread until now; gives back its turn */
+        bool              may_run_here; /* a submitter that may borrow an instance */
+        uint64_t          spends_ns;    /* when it does */
+
+        /* Filled in by pump_locked(). */
+        struct instance *runner; /* runs `batch` on this thread; NULL: nothing */
+        struct request  *batch;  /* linked by queued.next */
+        uint32_t         n_requests;
+        uint64_t         rows;
+        struct request  *expired; /* to be refused once the lock is released */
+
+        bool has_continuations; /* after the batch */
+};
+
+static inline struct sched_view view_of(struct pull_engine *e) {
+        return (struct sched_view){ .queue = &e->queue,
+                                    .idle = &e->idle,
+                                    .rows_running = e->rows_running,
+                                    .instances = e->instances,
+                                    .n_instances = e->n_instances };
+}
+
+static inline bool may_borrow(const struct pull_engine *e, const struct instance *in) {
+        return list_is_linked(&in->idle_node) && !in->executor->is_bound &&
+               (e->inline_execution == INLINE_ALWAYS || in->executor->may_inline);
+}
+
+/* pump_locked() for a policy that picks: hands out batches until it has no more. */
+void pull_picks_locked(struct pull_engine *e, struct event *ev);

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The pump of the engine for policies whose instances differ: a batch is taken for the instance that the
+ * policy chose, at once, and that instance runs it. It is not formed anew by whoever wakes first,
+ * since another instance may not take it.
+ */
+#include "infer/response_order.h"
+#include "sched/pull_inside.h"
+#include "sched/rate_limiter.h"
+
+#include <assert.h>
+
+static void use_slots_locked(const struct pull_engine *e, const struct dispatch *d) {
+        for (struct request *req = d->picked; req != NULL; req = req->queued.next)
+                if (req->slot == NULL)
+                        req->slot = response_slot_new(e->base.order);
+}
+
+/* The batch is taken for that instance: for the calling thread to run, or for the instance's own. */
+static void hand_out_locked(struct pull_engine *e, struct event *ev, const struct dispatch *d) {
+        struct instance *in = d->on;
+        bool             is_here = in == ev->self || (ev->may_run_here && may_borrow(e, in));
+
+        assert(d->picked != NULL && list_is_linked(&in->idle_node));
+        if (UNLIKELY(e->base.order != NULL))
+                use_slots_locked(e, d);
+        instance_take(in, &e->queue, d);
+        e->rows_running += in->rows;
+        in->is_running = true;
+        list_remove(&in->idle_node);
+        if (e->watcher == in)
+                e->watcher = NULL;
+        if (!is_here) {
+                in->is_called = true;
+                cond_signal(&in->wake);
+                return;
+        }
+        in->is_borrowed = in != ev->self;
+        ev->runner = in;
+        ev->rows = in->rows;
+        if (ev->self == in)
+                ev->self = NULL;
+        ev->may_run_here = false;
+}
+
+/* It may run now. With a rate limiter it needs a turn of its own, which comes at once or later. */
+static bool has_turn_locked(struct instance *in) {
+        in->is_wanted = true;
+        if (in->group == NULL || in->turn == TURN_GIVEN)
+                return true;
+        if (in->turn == TURN_EXECUTED)
+                rate_claim_end(in->claim, RATE_TURN_EXECUTED);
+        in->turn = TURN_NONE;
+        in->is_asking = rate_group_ask(in->group) == NULL;
+        if (!in->is_asking)
+                in->turn = TURN_GIVEN;
+        return !in->is_asking;
+}
+
+/* Turns that nobody needs any more, and places in the line. */
+static void return_turns_locked(const struct pull_engine *e, const struct event *ev) {
+        for (uint32_t i = 0; i < e->n_instances; i++) {
+                struct instance *in = e->instances[i];
+
+                if (in->is_running)
+                        continue;
+                if (in->is_asking && !in->is_wanted) {
+                        in->is_asking = false;
+                        rate_group_withdraw(in->group);
+                }
+                if (in->turn == TURN_EXECUTED || (in->turn == TURN_GIVEN && in == ev->self)) {
+                        rate_claim_end(in->claim, in->turn == TURN_EXECUTED ? RATE_TURN_EXECUTED
+                                                                            : RATE_TURN_UNUSED);
+                        in->turn = TURN_NONE;
+                }
+        }
+}
+
+/* One idle instance sleeps until then: whichever it is, it asks for all. */
+static void watch_for_all_locked(struct pull_engine *e, const struct event *ev, uint64_t until_ns) {
+        struct list_node *first = list_first(&e->idle);
+        struct instance  *in = e->watcher;
+
+        if (in != NULL && until_ns >= in->watch_until_ns)
+                return;
+        if (in == NULL)
+                in = ev->self != NULL ? ev->self : LIST_ENTRY(first, struct instance, idle_node);
+        e->watcher = in;
+        in->watch_until_ns = until_ns;
+        if (in != ev->self)
+                cond_signal(&in->wake);
+}
+
+/* Hands out batches until the policy has no more. Those that wait for a turn are taken for busy by the
+ * rest of the round, so that others run meanwhile. */
+void pull_picks_locked(struct pull_engine *e, struct event *ev) {
+        struct list       waiting;
+        struct list_node *node;
+
+        list_init(&waiting);
+        for (uint32_t i = 0; UNLIKELY(e->limiter != NULL) && i < e->n_instances; i++)
+                e->instances[i]->is_wanted = false;
+        while (!list_is_empty(&e->idle)) {
+                const struct sched_view view = view_of(e);
+                struct dispatch         d = e->policy->ops->decide(e->policy, &view, ev->now_ns);
+
+                if (d.verdict == BATCH_WAIT)
+                        watch_for_all_locked(e, ev, d.wait_until_ns);
+                if (d.verdict != BATCH_RUN)
+                        break;
+                if (has_turn_locked(d.on)) {
+                        hand_out_locked(e, ev, &d);
+                } else {
+                        list_remove(&d.on->idle_node);
+                        list_append(&waiting, &d.on->idle_node);
+                }
+        }
+        while ((node = list_first(&waiting)) != NULL) {
+                list_remove(node);
+                list_append(&e->idle, node);
+        }
+        if (UNLIKELY(e->limiter != NULL))
+                return_turns_locked(e, ev);
+}

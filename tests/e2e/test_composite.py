@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Models whose instance groups take certain batch sizes only, as clients see them.
+
+Which batches are formed and when is tested on a fake clock (tests/unit/sched/test_policy_composite.c).
+"""
+import concurrent.futures
+import json
+import random
+import threading
+
+import requests
+
+from conftest import Server, write_repository
+from gate import Gate, gated
+from models import opens_server, wait_until
+from scrape import metric
+from test_dynamic_batching import Crowd, batches, body, infer, outputs, statistics, tensor
+
+BACKENDS = ("identity", "testing")
+OUTPUTS = ("OUTPUT0", "BATCH_ROWS", "INSTANCE")
+
+
+def parameter(key, value):
+    return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
+
+
+def composite(more="", groups=(("b1", 1), ("b4", 1), ("b8", 1)),
+              ranges="b1:1-1,b4:4-4,b8:8-8", data_type="TYPE_INT32", dims=(1,)):
+    return ('backend: "testing"\nmax_batch_size: 8\n'
+            + tensor("input", "INPUT0", data_type, dims) + tensor("output", "OUTPUT0", data_type, dims)
+            + tensor("output", "BATCH_ROWS") + tensor("output", "REQUESTS")
+            + tensor("output", "EXECUTIONS") + tensor("output", "INSTANCE", "TYPE_STRING")
+            + "".join(f'instance_group {{ name: "{name}" count: {count} kind: KIND_CPU }}\n'
+                      for name, count in groups)
+            + parameter("batch_ranges", ranges) + more)
+
+
+MODELS = {
+    "plain": composite(),
+    "whole": composite(parameter("split_requests", "false")),
+    "texts": composite(data_type="TYPE_STRING", dims=(2,)),
+    "crowd": composite(parameter("batch_log", "batches") + parameter("execute_delay_ms", "1")),
+    "waiting": composite(
+        parameter("partial", "wait") + "dynamic_batching { default_queue_policy { "
+        "default_timeout_microseconds: 100000 } }\n",
+        groups=(("b4", 1), ("b8", 1)), ranges="b4:4-4,b8:8-8"),
+    "updated": composite(),
+    "short": ('backend: "testing"\nmax_batch_size: 8\n' + tensor("input", "INPUT0")
+              + tensor("output", "OUTPUT0") + tensor("output", "BATCH_ROWS")
+              + tensor("output", "INSTANCE", "TYPE_STRING") + parameter("batch_min", "1&4&8")
+              + parameter("batch_max", "1&4&8") + parameter("instance_num", "2")),
+}
+
+
+def ask(server, model, values, **named):
+    return outputs(infer(server, model, values, OUTPUTS, **named))
+
+
+def server_that_queues(folder, model, n):
+    """No batch is formed before n requests are queued, once."""
+    write_repository(folder, {"m": model})
+    return Server(folder, ("--http-thread-count=2",),
+                  under=("env", f"TRITONSERVER_DELAY_SCHEDULER={n}"))
+
+
+# ---- which members run what ---------------------------------------------------------------------
+
+
+def test_thirteen_are_eight_four_and_one(tmp_path):
+    server = server_that_queues(tmp_path, composite(), 13)
+    try:
+        with Crowd(server, "m") as crowd:
+            sent = [crowd.queue([n], OUTPUTS) for n in range(12)]
+            sent.append(crowd.send([12], OUTPUTS))
+            answers = [outputs(one.result()) for one in sent]
+        for n, answer in enumerate(answers):
+            rows, member = (8, "b8_0") if n < 8 else (4, "b4_0") if n < 12 else (1, "b1_0")
+            assert answer == {"OUTPUT0": [n], "BATCH_ROWS": [rows], "INSTANCE": [member]}
+        assert batches(server, "m") == {8: 1, 4: 1, 1: 1}
+        stats = statistics(server, "m")
+        assert (stats["inference_count"], stats["execution_count"]) == (13, 3)
+        assert metric(server, "nv_inference_count", "m") == 13
+        assert metric(server, "nv_inference_exec_count", "m") == 3
+    finally:
+        assert server.stop() == 0
+
+
+def test_requests_of_several_rows_fill_a_member(tmp_path):
+    server = server_that_queues(tmp_path, composite(), 3)
+    try:
+        with Crowd(server, "m") as crowd:
+            sent = [crowd.queue([1, 2, 3, 4], OUTPUTS), crowd.queue([5, 6, 7], OUTPUTS),
+                    crowd.send([8], OUTPUTS)]
+            answers = [outputs(one.result()) for one in sent]
+        assert [a["OUTPUT0"] for a in answers] == [[1, 2, 3, 4], [5, 6, 7], [8]]
+        assert all(set(a["BATCH_ROWS"]) == {8} for a in answers)
+        assert batches(server, "m") == {8: 1}
+    finally:
+        assert server.stop() == 0
+
+
+def test_torchpipe_spelling(server):
+    """Six instances, and the two of one place in their groups are called alike."""
+    config = requests.get(f"{server.url}/v2/models/short/config", timeout=20).json()
+    assert [(g["name"], g["count"]) for g in config["instance_group"]] == [("m0", 2), ("m1", 2),
+                                                                           ("m2", 2)]
+    answer = ask(server, "short", [1, 2, 3, 4])
+    assert answer["BATCH_ROWS"] == [4] * 4
+    assert set(answer["INSTANCE"]) <= {"m1_0", "m1_1"}
+
+
+# ---- requests that are run in parts -------------------------------------------------------------
+
+
+def test_a_request_is_run_in_parts(server):
+    before = statistics(server, "plain")
+    answer = ask(server, "plain", [7, 8, 9], name="in parts")
+    assert answer["OUTPUT0"] == [7, 8, 9]
+    assert answer["BATCH_ROWS"] == [1, 1, 1]
+    assert answer["INSTANCE"] == ["b1_0"] * 3
+    after = statistics(server, "plain")
+    assert after["inference_count"] - before["inference_count"] == 3
+    assert after["execution_count"] - before["execution_count"] == 3
+    count = "inference_stats"
+    assert after[count]["success"]["count"] - before[count]["success"]["count"] == 1
+
+
+def test_the_id_and_the_outputs_of_a_request_in_parts(server):
+    reply = infer(server, "plain", [4, 5, 6, 7, 8], ("INSTANCE", "OUTPUT0"), name="five")
+    told = reply.json()
+    assert told["id"] == "five"
+    answer = outputs(reply)
+    assert set(answer) == {"INSTANCE", "OUTPUT0"}
+    assert answer["OUTPUT0"] == [4, 5, 6, 7, 8]
+    assert sorted(answer["INSTANCE"]) == ["b1_0"] + ["b4_0"] * 4
+
+
+def test_texts_are_cut_between_elements(server):
+    values = ["", "a", "bc" * 40, "d", "é", "", "ghi" * 1000, "j", "k", "l"]
+    asked = {"inputs": [{"name": "INPUT0", "shape": [5, 2], "datatype": "BYTES", "data": values}],
+             "outputs": [{"name": "OUTPUT0"}, {"name": "BATCH_ROWS"}]}
+    reply = requests.post(f"{server.url}/v2/models/texts/infer", json=asked, timeout=30)
+    answer = outputs(reply)
+    assert answer["OUTPUT0"] == values
+    assert sorted(answer["BATCH_ROWS"]) == [1, 4, 4, 4, 4]
+
+
+def test_an_error_of_a_part_is_the_requests(server):
+    reply = infer(server, "plain", [1, 2, 3], OUTPUTS, parameters={"fail": "no such thing"})
+    assert reply.status_code == 500
+    assert reply.json() == {"error": "no such thing"}
+    assert ask(server, "plain", [5])["OUTPUT0"] == [5]
+
+
+def test_without_splitting(server):
+    reply = infer(server, "whole", [1, 2, 3], OUTPUTS)
+    assert reply.status_code == 400
+    assert reply.json()["error"].endswith("batch size 3 not supported; allowed: 1,4,8")
+    assert ask(server, "whole", [1, 2, 3, 4])["BATCH_ROWS"] == [4] * 4
+
+
+# ---- many at once -------------------------------------------------------------------------------
+
+
+def test_many_clients(server):
+    """32 clients with 1 to 8 rows: no batch has another size, and everybody gets the own answer."""
+    n_clients, n_requests = 32, 15
+    start = threading.Barrier(n_clients)
+
+    def client(number):
+        draw, wrong, n_rows = random.Random(number), [], 0
+        with requests.Session() as session:
+            start.wait()
+            for n in range(n_requests):
+                rows = draw.randint(1, 8)
+                values = [number * 1000 + n * 10 + row for row in range(rows)]
+                reply = session.post(f"{server.url}/v2/models/crowd/infer", timeout=60,
+                                     data=body(values, OUTPUTS))
+                answer = outputs(reply)
+                n_rows += rows
+                if answer["OUTPUT0"] != values or not set(answer["BATCH_ROWS"]) <= {1, 4, 8}:
+                    wrong.append((values, answer))
+        return wrong, n_rows
+
+    with concurrent.futures.ThreadPoolExecutor(n_clients) as pool:
+        ended = list(pool.map(client, range(n_clients)))
+    assert not [wrong for wrong, _ in ended if wrong]
+    log = (server.repository / "crowd" / "batches").read_text().splitlines()
+    sizes = [int(line.split()[1]) for line in log]
+    assert set(sizes) <= {1, 4, 8}
+    assert sum(sizes) == sum(n for _, n in ended)
+    stats = statistics(server, "crowd")
+    assert stats["inference_count"] == sum(sizes)
+    assert stats["inference_stats"]["success"]["count"] == n_clients * n_requests
+    assert batches(server, "crowd") == {size: sizes.count(size) for size in set(sizes)}
+
+
+# ---- waiting, updating, ending ------------------------------------------------------------------
+
+
+def test_what_no_member_takes_waits_and_times_out(server):
+    reply = infer(server, "waiting", [1], OUTPUTS)
+    assert (reply.status_code, reply.json()["error"]) == (503, "Request timeout expired")
+    assert ask(server, "waiting", [1, 2, 3, 4])["BATCH_ROWS"] == [4] * 4
+
+
+def test_members_are_updated_without_a_reload(tmp_path):
+    with opens_server(tmp_path / "models", {"m": composite()},
+                      "--model-control-mode=explicit", "--load-model=m") as server:
+        config = requests.get(f"{server.url}/v2/models/m/config", timeout=20).json()
+        config["instance_group"][0]["count"] = 3
+        config["instance_group"][2]["count"] = 2
+        reply = requests.post(f"{server.url}/v2/repository/models/m/load", timeout=60,
+                              json={"parameters": {"config": json.dumps(config)}})
+        assert reply.status_code == 200, reply.text
+        assert ask(server, "m", [1, 2, 3, 4, 5, 6, 7, 8])["BATCH_ROWS"] == [8] * 8
+        assert ask(server, "m", [1, 2, 3])["OUTPUT0"] == [1, 2, 3]
+        del config["instance_group"][0]
+        reply = requests.post(f"{server.url}/v2/repository/models/m/load", timeout=60,
+                              json={"parameters": {"config": json.dumps(config)}})
+        assert reply.status_code == 400
+        assert ask(server, "m", [1])["INSTANCE"][0].startswith("b1_")
+
+
+def test_what_is_queued_runs_before_an_unload(tmp_path):
+    with opens_server(tmp_path / "models", {"m": gated(composite())}, "--http-thread-count=2",
+                      "--model-control-mode=explicit", "--load-model=m") as server:
+        with Gate(server, "m") as gate, Crowd(server, "m") as crowd:
+            sent = [crowd.send([n], OUTPUTS) for n in range(15)]
+            gate.wait()
+            wait_until(lambda: metric(server, "nv_inference_pending_request_count", "m") > 0)
+            reply = requests.post(f"{server.url}/v2/repository/models/m/unload", timeout=20)
+            assert reply.status_code == 200
+            gate.open(100)
+            for n, one in enumerate(sent):
+                reply = one.result()
+                assert reply.status_code in (400, 404, 503) or outputs(reply)["OUTPUT0"] == [n]
+            assert sum(one.result().status_code == 200 for one in sent) > 0
+
+
+def test_a_wrong_load_names_the_group(tmp_path):
+    write_repository(tmp_path, {"m": composite(ranges="b1:1-1,b4:5-4")})
+    server = Server(tmp_path, ("--exit-on-error=false",))
+    try:
+        assert "batch range 5-4 of instance group 'b4' of model m" in server.text()
+    finally:
+        assert server.stop() == 0
+
+
+def test_warmup_runs_on_the_members_that_take_it(tmp_path):
+    def sample(size):
+        return (f'model_warmup {{ name: "w{size}" batch_size: {size} count: 1 inputs {{ key: "INPUT0" '
+                'value { data_type: TYPE_INT32 dims: 1 zero_data: true } } }\n')
+
+    good = composite(parameter("batch_log", "batches") + sample(4) + sample(8))
+    with opens_server(tmp_path / "good", {"m": good}) as server:
+        log = (server.repository / "m" / "batches").read_text().splitlines()
+        assert sorted(log) == ["4 4", "8 8"]
+    folder = tmp_path / "bad"
+    folder.mkdir()
+    write_repository(folder, {"m": composite(sample(5))})
+    server = Server(folder, ("--exit-on-error=false",))
+    try:
+        assert ("warmup sample 'w5' of model 'm' has batch_size 5, which no instance group takes"
+                in server.text())
+    finally:
+        assert server.stop() == 0

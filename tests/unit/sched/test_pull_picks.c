@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Members with batch ranges on real threads and fake executors: what is picked runs where it was picked
+ * for, requests run in parts and are answered once, and all that under a rate limiter and while instances
+ * come and go.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "infer/submitter.h"
+#include "sched/rate_limiter.h"
+#include "sched/scheduler_lab.h"
+
+#define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
+#define P(key, value) "parameters { key: '" key "' value { string_value: '" value "' } } "
+#define GROUPS "instance_group [ { name: 'b1' }, { name: 'b4' }, { name: 'b8' } ] "
+#define RANGES P("batch_ranges", "b1:1-1,b4:4-4,b8:8-8")
+#define MODEL "name: 'm' max_batch_size: 8 " X GROUPS RANGES
+#define NEVER P("inline_execution", "never")
+#define OFF P("adaptive_batching", "off")
+
+static const uint32_t ranges[LAB_MAX_EXECUTORS][2] = { { 1, 1 }, { 4, 4 }, { 8, 8 }, { 8, 8 } };
+
+/* The executors get their ranges before the scheduler sees them. */
+static struct error *make(const struct sched_setup *setup, struct scheduler **ret) {
+        for (uint32_t i = 0; i < setup->n_executors; i++) {
+                setup->executors[i]->min_rows = ranges[i][0];
+                setup->executors[i]->max_rows = ranges[i][1];
+        }
+        return sched_new(setup, ret);
+}
+
+static struct lab *open_lab(const char *config) {
+        return lab_open_made(config, 3, false, NULL, make);
+}
+
+static void hold_all(struct lab *lab, bool is_held) {
+        for (unsigned i = 0; i < lab->n_executors; i++)
+                LAB_SET(lab, lab->executors[i].is_held, is_held);
+}
+
+static unsigned executor_of(struct lab *lab, unsigned batch) {
+        WAIT_FOR(lab, lab->n_batches > batch);
+        return LAB_GET(lab, lab->batches[batch].executor);
+}
+
+static unsigned n_wrong_sizes;
+
+/* With the lab's lock. */
+static void check_size(struct fake_executor *e, struct request **requests, uint32_t n) {
+        uint64_t rows = 0;
+
+        for (uint32_t i = 0; i < n; i++)
+                rows += request_rows(requests[i]);
+        n_wrong_sizes += rows < e->base.min_rows || rows > e->base.max_rows;
+}
+
+static void test_picked_batches_run_on_their_members(void **state) {
+        struct lab    *lab = open_lab(MODEL NEVER "dynamic_batching { } " OFF);
+        struct ticket *t = tickets_new(lab, 26);
+        unsigned       n_rows = 0;
+
+        (void)state;
+        hold_all(lab, true);
+        for (unsigned i = 0; i < 26; i++)
+                ticket_submit(&t[i]);
+        hold_all(lab, false);
+        for (unsigned i = 0; i < 26; i++)
+                assert_success(&t[i]);
+        for (unsigned i = 0; i < LAB_GET(lab, lab->n_batches); i++) {
+                unsigned on = executor_of(lab, i);
+
+                assert_int_equal(LAB_GET(lab, lab->batches[i].n), ranges[on][0]);
+                n_rows += ranges[on][0];
+        }
+        assert_int_equal(n_rows, 26);
+        tickets_end(t, 26);
+        lab_close(lab);
+}
+
+/* A request of so many rows. */
+static void ticket_init_rows(struct ticket *t, struct lab *lab, int64_t rows) {
+        struct request *req;
+
+        ticket_init(t, lab, "r");
+        req = t->req;
+        request_remove_all_inputs(req);
+        add_zeroed_input(req, "X", DATA_TYPE_FP32, (int64_t[]){ rows, 1 }, 2);
+        assert_ok(request_prepare(req), "prepare");
+}
+
+static void test_a_cancelled_request_in_parts(void **state) {
+        struct lab   *lab = open_lab(MODEL NEVER "dynamic_batching { } " OFF);
+        struct ticket t;
+
+        (void)state;
+        hold_all(lab, true);
+        ticket_init_rows(&t, lab, 3);
+        ticket_submit(&t);
+        WAIT_FOR(lab, lab->n_batches == 1); /* one row runs, two wait */
+        request_cancel(t.req);
+        hold_all(lab, false);
+        assert_answer(&t, ERR_CANCELLED, "");
+        WAIT_FOR(lab, t.n_releases == 1);
+        assert_int_equal(LAB_GET(lab, lab->n_batches), 1);
+        request_free(t.req);
+        lab_close(lab);
+}
+
+/* Five of thirteen leave before anything runs: eight are one batch. */
+static void test_five_of_thirteen_are_cancelled(void **state) {
+        struct lab    *lab = open_lab(MODEL NEVER OFF "dynamic_batching { "
+                                                         "max_queue_delay_microseconds: 3600000000 } ");
+        struct ticket *t = tickets_new(lab, 13);
+
+        (void)state;
+        for (unsigned i = 0; i < 5; i++)
+                ticket_submit(&t[i]);
+        for (unsigned i = 0; i < 5; i++)
+                request_cancel(t[i].req);
+        for (unsigned i = 5; i < 13; i++)
+                ticket_submit(&t[i]);
+        assert_batch(lab, 0, "fghijklm");
+        for (unsigned i = 0; i < 5; i++)
+                assert_answer(&t[i], ERR_CANCELLED, "");
+        for (unsigned i = 5; i < 13; i++)
+                assert_success(&t[i]);
+        assert_int_equal(LAB_GET(lab, lab->n_batches), 1);
+        tickets_end(t, 13);
+        lab_close(lab);
+}
+
+/* ---- the limiter picks no other member ------------------------------------------------------- */
+
+#define LIMITED                                                                                    \
+        "name: 'm' max_batch_size: 8 " X                                                           \
+        "instance_group [ { name: 'b1' rate_limiter { resources { "                                \
+        "name: 'R' count: 1 } } }, { name: 'b4' rate_limiter { resources { name: 'R' count: 1 } "  \
+        "} }, "                                                                                    \
+        "{ name: 'b8' rate_limiter { resources { name: 'R' count: 1 } } } ] " RANGES
+
+static void test_a_turn_is_for_the_member_that_was_picked(void **state) {
+        struct rate_limiter *limiter = rate_limiter_new(NULL, 0); /* one R for all */
+        struct lab          *lab =
+                lab_open_made(LIMITED NEVER OFF "dynamic_batching { "
+                                                "max_queue_delay_microseconds: 3600000000 } ",
+                              3, false, limiter, make);
+        struct ticket *t = tickets_new(lab, 24);
+
+        (void)state;
+        lab->before_batch = check_size;
+        for (unsigned i = 0; i < 24; i++)
+                ticket_submit(&t[i]);
+        for (unsigned i = 0; i < 24; i++)
+                assert_success(&t[i]);
+        for (unsigned i = 0; i < 3; i++) {
+                assert_int_equal(executor_of(lab, i), 2);
+                assert_int_equal(LAB_GET(lab, lab->batches[i].n), 8);
+        }
+        tickets_end(t, 24);
+        lab_close(lab);
+        rate_limiter_free(limiter);
+        assert_int_equal(n_wrong_sizes, 0);
+}
+
+/* ---- under traffic --------------------------------------------------------------------------- */
+
+#define N_SUBMITTERS 4
+#define N_EACH 400
+#define N_AT_ONCE 24
+#define MIN_CHANGES 8
+
+struct traffic {
+        struct thread  thread;
+        struct lab    *lab;
+        struct ticket *tickets;
+        bool           allows_inline;
+        bool           is_stuck;
+};
+
+static void traffic_main(void *arg) {
+        struct traffic *s = arg;
+
+        submitter_allow_inline(s->allows_inline);
+        for (unsigned i = 0; i < N_EACH && !s->is_stuck; i++) {
+                struct error *err = ticket_try_submit(&s->tickets[i]);
+
+                if (err != NULL) {
+                        s->is_stuck = true;
+                        error_free(err);
+                        return;
+                }
+                if (i % 7 == 0)
+                        request_cancel(s->tickets[i - i % 3].req);
+                if (i >= N_AT_ONCE)
+                        s->is_stuck |= !ticket_wait_released(&s->tickets[i - N_AT_ONCE]);
+        }
+        for (unsigned i = 0; i < N_EACH && !s->is_stuck; i++)
+                s->is_stuck |= !ticket_wait_released(&s->tickets[i]);
+}
+
+struct changer {
+        struct thread thread;
+        struct lab   *lab;
+        atomic_bool   is_ending;
+        bool          has_failed;
+};
+
+/* The second member for eight comes and goes. */
+static void changer_main(void *arg) {
+        struct changer   *c = arg;
+        struct scheduler *s = c->lab->scheduler;
+        struct executor  *e = &c->lab->executors[3].base;
+        bool              is_there = true;
+
+        for (unsigned n = 0; n < MIN_CHANGES || !atomic_load(&c->is_ending); n++) {
+                if (is_there) {
+                        s->ops->remove_executor(s, e);
+                } else {
+                        struct error *err = s->ops->add_executor(s, e);
+
+                        c->has_failed |= err != NULL;
+                        error_free(err);
+                }
+                is_there = !is_there;
+        }
+}
+
+static void run_traffic(const char *config, bool may_inline, struct rate_limiter *limiter,
+                        bool changes) {
+        struct lab    *lab = lab_open_made(config, 4, may_inline, limiter, make);
+        struct traffic traffic[N_SUBMITTERS];
+        struct changer changer = { .lab = lab };
+
+        lab->before_batch = check_size;
+        for (unsigned i = 0; i < N_SUBMITTERS; i++) {
+                traffic[i] = (struct traffic){ .lab = lab, .allows_inline = i % 2 == 0 };
+                traffic[i].tickets = calloc(N_EACH, sizeof(struct ticket));
+                assert_non_null(traffic[i].tickets);
+                for (unsigned k = 0; k < N_EACH; k++) {
+                        ticket_init_rows(&traffic[i].tickets[k], lab, 1 + (k * 5 + i) % 8);
+                        traffic[i].tickets[k].req->priority = k % 4;
+                        traffic[i].tickets[k].req->timeout_us = k % 3 == 0 ? 1 + k % 200 : 0;
+                }
+        }
+        if (changes)
+                assert_ok(thread_start(&changer.thread, "changer", changer_main, &changer),
+                          "thread");
+        for (unsigned i = 0; i < N_SUBMITTERS; i++)
+                assert_ok(thread_start(&traffic[i].thread, "traffic", traffic_main, &traffic[i]),
+                          "thread");
+        for (unsigned i = 0; i < N_SUBMITTERS; i++)
+                thread_join(&traffic[i].thread);
+        if (changes) {
+                atomic_store(&changer.is_ending, true);
+                thread_join(&changer.thread);
+                assert_false(changer.has_failed);
+        }
+        for (unsigned i = 0; i < N_SUBMITTERS; i++) {
+                assert_false(traffic[i].is_stuck);
+                for (unsigned k = 0; k < N_EACH; k++) {
+                        assert_int_equal(traffic[i].tickets[k].n_finals, 1);
+                        assert_int_equal(traffic[i].tickets[k].n_responses, 1);
+                        assert_int_equal(traffic[i].tickets[k].n_releases, 1);
+                        request_free(traffic[i].tickets[k].req);
+                }
+                free(traffic[i].tickets);
+        }
+        lab_close(lab);
+        assert_int_equal(n_wrong_sizes, 0);
+}
+
+#define QUEUES                                                                                     \
+        "dynamic_batching { max_queue_delay_microseconds: 300 priority_levels: 3 "                 \
+        "default_priority_level: 2 default_queue_policy { default_timeout_microseconds: 2000 "     \
+        "allow_timeout_override: true } } "
+#define ALWAYS P("inline_execution", "always")
+
+static void test_traffic(void **state) {
+        (void)state;
+        run_traffic(MODEL NEVER QUEUES, true, NULL, false);
+        run_traffic(MODEL ALWAYS QUEUES, true, NULL, true);
+        run_traffic(MODEL P("member_concurrency", "exclusive") QUEUES, true, NULL, true);
+        run_traffic(MODEL "dynamic_batching { preserve_ordering: true } ", true, NULL, true);
+}
+
+static void test_traffic_with_a_limiter(void **state) {
+        struct rate_supply   supply = { "R", 2, -1 };
+        struct rate_limiter *limiter = rate_limiter_new(&supply, 1);
+
+        (void)state;
+        run_traffic(LIMITED NEVER QUEUES, true, limiter, false);
+        run_traffic(LIMITED ALWAYS QUEUES, true, limiter, true);
+        rate_limiter_free(limiter);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_picked_batches_run_on_their_members),
+                cmocka_unit_test(test_a_cancelled_request_in_parts),
+                cmocka_unit_test(test_five_of_thirteen_are_cancelled),
+                cmocka_unit_test(test_a_turn_is_for_the_member_that_was_picked),
+                cmocka_unit_test(test_traffic),
+                cmocka_unit_test(test_traffic_with_a_limiter),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
