@@ -446,13 +446,12 @@ static void pull_cancel(struct scheduler *base, struct request *req) {
 
 /* Sleeps until called, or until the time to watch for. */
 static void wait_idle_locked(struct pull_engine *e, struct instance *in) {
-        if (e->watcher == in) {
+        if (e->watcher == in)
                 cond_wait_until(&in->wake, &e->lock, in->watch_until_ns);
-                if (e->watcher == in) /* not any more when it was borrowed meanwhile */
-                        e->watcher = NULL;
-        } else {
+        else
                 cond_wait(&in->wake, &e->lock);
-        }
+        if (e->watcher == in) /* not any more when it was borrowed meanwhile */
+                e->watcher = NULL;
         while (in->is_borrowed)
                 cond_wait(&in->wake, &e->lock);
 }
@@ -528,6 +527,8 @@ static void instance_main(void *arg) {
         mutex_lock(&e->lock);
         while (in->is_called || (!e->is_ending && !in->is_leaving))
                 step_locked(e, in, thread);
+        if (e->watcher == in)
+                e->watcher = NULL;
         mutex_unlock(&e->lock);
 }
 
