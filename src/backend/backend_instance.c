@@ -124,6 +124,7 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
         in->file = mem_strdup(o->member->file);
         in->executor = (struct executor){ .ops = &backend_executor_ops,
                                           .name = in->name,
+                                          .group_name = o->group->name,
                                           .may_inline = o->model->backend->is_inline_safe &&
                                                         !is_decoupled(o->model),
                                           .is_passive = o->group->passive,

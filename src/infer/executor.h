@@ -24,6 +24,7 @@ struct executor_ops {
 struct executor {
         const struct executor_ops *ops;
         const char                *name;       /* borrowed: the instance's name */
+        const char                *group_name; /* borrowed: the configuration; may be NULL */
         bool                       may_inline; /* may run on the submitting thread */
         bool                       is_passive; /* never scheduled */
         uint32_t                   group;      /* of the model's configuration, from 0 */

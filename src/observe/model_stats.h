@@ -20,6 +20,7 @@
 
 /* All model statistics of a server, in order of loading; prints their families. */
 struct stats_board;
+struct batch_counts;
 struct model_stats;
 
 enum failure_reason { FAILURE_OTHER, FAILURE_BACKEND, FAILURE_CANCELED, FAILURE_REJECTED };
@@ -53,6 +54,7 @@ struct model_stats_options {
         bool                       has_cache;    /* cache families are printed */
         bool                       is_decoupled; /* response_stats, first-response histogram */
         bool                       has_sequences; /* families of sequences are printed */
+        bool                       has_batches;   /* families of batching are printed */
         /* Bounds in ms of nv_inference_first_response_histogram_ms (model configuration:
          * model_metrics), ascending; NULL: 100, 500, 2000, 5000. */
         const double *first_response_ms;
@@ -97,6 +99,9 @@ struct sequence_counts {
         _Atomic uint64_t n_started;
         _Atomic uint64_t n_ended[N_SEQUENCE_REASONS]; /* end, idle, cancelled, timeout */
 };
+
+/* NULL without has_batches. */
+struct batch_counts *model_stats_batches(struct model_stats *s);
 
 /* NULL without has_sequences. */
 struct sequence_counts *model_stats_sequences(struct model_stats *s);

@@ -88,6 +88,7 @@ struct model_stats {
         char               *failure_labels[4]; /* with reason="…" */
         char               *path_labels[2];    /* with path="…": inline, queued */
 
+        struct batch_counts    *batching;       /* owned; NULL: the model has no batches */
         struct sequence_counts *sequences;      /* owned; NULL: the model has none */
         char                   *ended_labels[N_SEQUENCE_REASONS]; /* with reason="…" */
         char                   *slot_labels[2]; /* with state="…": used, free */

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "observe/batch_counts.h"
 #include "observe/model_stats_inside.h"
 #include "observe/prometheus.h"
 
@@ -102,6 +103,10 @@ struct sequence_counts *model_stats_sequences(struct model_stats *s) {
         return s->sequences;
 }
 
+struct batch_counts *model_stats_batches(struct model_stats *s) {
+        return s->batching;
+}
+
 static void make_labels(struct model_stats *s, const struct model_stats_options *o) {
         AUTO_CHARS           version = mem_printf("%lld", (long long)o->version);
         struct metric_label *labels = mem_alloc((o->n_tags + N_OWN_LABELS) * sizeof(*labels));
@@ -118,6 +123,8 @@ static void make_labels(struct model_stats *s, const struct model_stats_options 
         s->path_labels[1] = labels_with(labels, n, "path", "queued");
         if (o->has_sequences)
                 make_sequences(s, labels, n);
+        if (o->has_batches)
+                s->batching = batch_counts_new(labels, n);
         for (size_t i = 0; i < n_tags; i++)
                 free((char *)labels[i].name);
         free(labels);
@@ -189,6 +196,7 @@ void model_stats_free(struct model_stats *s) {
         for (size_t i = 0; i < ARRAY_LEN(s->slot_labels); i++)
                 free(s->slot_labels[i]);
         free(s->sequences);
+        batch_counts_free(s->batching);
         free(s);
 }
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "observe/batch_counts.h"
 #include "observe/prometheus.h"
 
 /* What one model's lines are made of, read once for all families. */
@@ -284,6 +285,22 @@ static void print_sequences(const struct page *p, const struct sequence_family *
         }
 }
 
+static void print_batching(const struct page *p, size_t family) {
+        const struct batch_family *f = &batch_families[family];
+        bool                       has_head = false;
+
+        for (size_t i = 0; i < p->n_rows; i++) {
+                struct batch_counts *c = p->rows[i].stats->batching;
+
+                if (c == NULL || !batch_counts_has(c, family))
+                        continue;
+                if (!has_head)
+                        prometheus_head(p->out, f->name, f->help, f->kind);
+                has_head = true;
+                batch_counts_print(c, family, p->out);
+        }
+}
+
 /* Counters, gauges, histograms, as the reference server groups them; then what is ours. */
 static void print_page(const struct page *p) {
         print_counters(p, &success_family, false);
@@ -305,6 +322,8 @@ static void print_page(const struct page *p) {
         print_paths(p);
         for (size_t i = 0; i < ARRAY_LEN(sequence_families); i++)
                 print_sequences(p, &sequence_families[i]);
+        for (size_t i = 0; i < N_BATCH_FAMILIES; i++)
+                print_batching(p, i);
 }
 
 /* While a version is reloaded, the old one and the new one are both shown: a line may be there

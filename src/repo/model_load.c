@@ -108,7 +108,8 @@ static void make_stats(struct loaded_model *l) {
                                                .n_tags = pb->n_metric_tags,
                                                .has_cache = l->model.cache != NULL,
                                                .is_decoupled = l->model.is_decoupled,
-                                               .has_sequences = has_sequences });
+                                               .has_sequences = has_sequences,
+                                               .has_batches = sched_has_batches(l->model.config) });
         l->backend.stats = l->model.stats;
         free(tags);
 }

@@ -87,13 +87,15 @@ static void take_part(struct instance *in, struct request_queue *q, struct reque
                 atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_relaxed);
                 in->n_left++;
         }
-        if (!req->is_split)
+        if (!req->is_split) {
                 request_split_begin(req);
+                in->n_new_splits++;
+        }
         add_item(in, (struct batch_item){ .part = request_split_take(req, n_rows) });
 }
 
 void instance_take(struct instance *in, struct request_queue *q, const struct dispatch *d) {
-        in->n_items = in->n_left = 0;
+        in->n_items = in->n_left = in->n_new_splits = 0;
         in->rows = 0;
         for (struct request *req = d->picked, *next; req != NULL; req = next) {
                 uint64_t n_rows = request_rows(req);

@@ -26,6 +26,7 @@
 
 struct dispatch;
 struct execution;
+struct member_counts;
 struct model_stats;
 struct pull_engine;
 struct rate_claim;
@@ -33,6 +34,7 @@ struct rate_group;
 struct request;
 struct request_queue;
 struct split_part;
+struct virtual_counts;
 
 enum instance_turn { TURN_NONE, TURN_GIVEN, TURN_EXECUTED };
 
@@ -58,6 +60,8 @@ struct instance {
         enum instance_turn     turn;          /* of the rate limiter */
         struct rate_claim     *claim;         /* owned; NULL: nothing is limited */
         struct rate_group     *group;         /* owned; the claim's, of a policy that picks */
+        struct member_counts  *member;        /* borrowed: the model's; the same */
+        struct virtual_counts *virtual_one;   /* borrowed: the model's; the same */
         uint64_t               watch_until_ns; /* while it is the engine's watcher */
         uint64_t               free_ns;        /* when its last execution ended; 0: none yet */
 
@@ -69,6 +73,7 @@ struct instance {
         uint32_t           n_items;
         uint32_t           cap_items;
         uint32_t           n_left; /* requests that have left the queue with it */
+        uint32_t           n_new_splits; /* requests whose first part is in it */
         uint64_t           rows;
 };
 

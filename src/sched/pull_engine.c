@@ -10,6 +10,7 @@
 #include "infer/request_split.h"
 #include "infer/response_order.h"
 #include "infer/submitter.h"
+#include "observe/batch_counts.h"
 #include "sched/pull_inside.h"
 #include "sched/rate_limiter.h"
 
@@ -143,6 +144,8 @@ static bool dispatch_locked(struct pull_engine *e, struct event *ev, const struc
         if (d->verdict != BATCH_RUN || in == NULL)
                 return false;
         if (in == ev->self || (ev->may_run_here && may_borrow(e, in))) {
+                if (e->counts != NULL)
+                        batch_counts_ran(e->counts, d->reason);
                 take_batch_locked(e, ev, in, d->n_requests);
                 return true;
         }
@@ -204,6 +207,15 @@ static void pump_and_leave(struct pull_engine *e, struct instance *ended) {
         leave(e, &ev);
 }
 
+static void count_execution(const struct execution *done) {
+        struct member_counts *m = done->on->member;
+
+        atomic_fetch_add_explicit(&m->n_executions, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&m->n_rows, done->rows, memory_order_relaxed);
+        atomic_fetch_add_explicit(&m->busy_ns, done->took_ns, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&done->on->virtual_one->n_running, 1, memory_order_relaxed);
+}
+
 static void measure_locked(struct pull_engine *e, const struct execution *done) {
         uint64_t old = e->average_ns;
         uint64_t took_ns = MAX(done->took_ns, 1u);
@@ -212,6 +224,8 @@ static void measure_locked(struct pull_engine *e, const struct execution *done) 
         e->rows_running -= done->rows;
         done->on->free_ns = done->end_ns;
         done->on->is_running = false;
+        if (UNLIKELY(done->on->member != NULL))
+                count_execution(done);
         if (e->policy->ops->executed != NULL)
                 e->policy->ops->executed(e->policy, done);
 }
@@ -550,6 +564,13 @@ static struct error *join_limiter(struct instance *in) {
         return NULL;
 }
 
+static void count_member(struct pull_engine *e, struct instance *in) {
+        const char *name = in->executor->group_name;
+
+        in->member = batch_counts_member(e->counts, name != NULL ? name : "");
+        in->virtual_one = batch_counts_virtual(e->counts, in->executor->index);
+}
+
 static void tell_change_locked(struct pull_engine *e) {
         const struct sched_view view = view_of(e);
 
@@ -565,6 +586,8 @@ static struct error *pull_add(struct scheduler *base, struct executor *executor)
         if (executor->is_passive)
                 return NULL;
         in = instance_new(e, executor);
+        if (e->policy->picks && e->counts != NULL)
+                count_member(e, in);
         err = join_limiter(in);
         if (err != NULL) {
                 instance_free(in);
@@ -670,6 +693,7 @@ struct error *pull_engine_new(const struct pull_options *o, struct scheduler **r
         e->base.may_split = o->policy->picks;
         e->timers = o->timers;
         e->limiter = o->limiter;
+        e->counts = model_stats_batches(o->model->stats);
         e->group = o->limiter != NULL && !o->policy->picks ? rate_group_new(o->limiter) : NULL;
         timer_init(&e->timeout, on_timeout);
         e->timer_due_ns = CLOCK_NEVER;

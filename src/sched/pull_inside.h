@@ -14,6 +14,7 @@
 #include "sched/pull_engine.h"
 #include "sched/request_queue.h"
 
+struct batch_counts;
 struct rate_group;
 struct submitter;
 
@@ -25,6 +26,7 @@ struct pull_engine {
         struct timer          timeout;
         struct rate_limiter  *limiter; /* borrowed: outlives the engine; NULL: nothing is limited */
         struct rate_group    *group;   /* owned; NULL without a limiter */
+        struct batch_counts  *counts;  /* borrowed: the model's; NULL: of no interest */
         enum inline_execution inline_execution;
         uint64_t              inline_limit_ns;
         bool                  gathers;

@@ -4,6 +4,7 @@
  * since another instance may not take it.
  */
 #include "infer/response_order.h"
+#include "observe/batch_counts.h"
 #include "sched/pull_inside.h"
 #include "sched/rate_limiter.h"
 
@@ -15,6 +16,14 @@ static void use_slots_locked(const struct pull_engine *e, const struct dispatch 
                         req->slot = response_slot_new(e->base.order);
 }
 
+static void count_locked(const struct pull_engine *e, const struct instance *in,
+                         const struct dispatch *d) {
+        batch_counts_ran(e->counts, d->reason);
+        for (uint32_t i = 0; i < in->n_new_splits; i++)
+                batch_counts_split(e->counts);
+        atomic_fetch_add_explicit(&in->virtual_one->n_running, 1, memory_order_relaxed);
+}
+
 /* The batch is taken for that instance: for the calling thread to run, or for the instance's own. */
 static void hand_out_locked(struct pull_engine *e, struct event *ev, const struct dispatch *d) {
         struct instance *in = d->on;
@@ -24,6 +33,8 @@ static void hand_out_locked(struct pull_engine *e, struct event *ev, const struc
         if (UNLIKELY(e->base.order != NULL))
                 use_slots_locked(e, d);
         instance_take(in, &e->queue, d);
+        if (in->member != NULL)
+                count_locked(e, in, d);
         e->rows_running += in->rows;
         in->is_running = true;
         list_remove(&in->idle_node);

@@ -55,7 +55,7 @@ static struct error *read_inline_limit(const char *model, const struct model_con
 }
 
 /* Is there a batch that could run earlier or later? */
-static bool has_batches(const struct model_config *config) {
+bool sched_has_batches(const struct model_config *config) {
         return batch_members_are_given(config) ||
                config->pb->scheduling_choice_case ==
                        INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING;
@@ -73,7 +73,7 @@ static struct error *read_adaptive(const char *model, const struct model_config 
                                  "parameter 'adaptive_batching' of model '%s' must be 'off', 'idle' "
                                  "or 'flow', got '%s'",
                                  model, value);
-        if (*ret != ADAPTIVE_OFF && !has_batches(config))
+        if (*ret != ADAPTIVE_OFF && !sched_has_batches(config))
                 return error_new(ERR_INVALID_ARG,
                                  "parameter 'adaptive_batching' of model '%s' needs "
                                  "dynamic_batching",

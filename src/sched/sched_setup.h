@@ -40,6 +40,9 @@ bool          sched_is_composite(const struct sched_setup *setup);
  * sched/sequence.h. */
 struct error *sched_sequence_new(const struct sched_setup *setup, struct scheduler **ret);
 
+/* Does the model batch by a rule of its own, so that it may be asked why a batch ran? */
+bool sched_has_batches(const struct model_config *config);
+
 /* Whether sched_new() can serve a model of that configuration, before anything is made of it.
  * UNSUPPORTED names a choice that this build lacks, INVALID_ARG a parameter. */
 struct error *sched_check(const char *model, const struct model_config *config) NODISCARD;

@@ -13,7 +13,7 @@ import requests
 from conftest import Server, write_repository
 from gate import Gate, gated
 from models import opens_server, wait_until
-from scrape import metric
+from scrape import metric, wait_for_metric
 from test_dynamic_batching import Crowd, batches, body, infer, outputs, statistics, tensor
 
 BACKENDS = ("identity", "testing")
@@ -107,6 +107,26 @@ def test_torchpipe_spelling(server):
     answer = ask(server, "short", [1, 2, 3, 4])
     assert answer["BATCH_ROWS"] == [4] * 4
     assert set(answer["INSTANCE"]) <= {"m1_0", "m1_1"}
+
+
+def test_metrics_of_members(tmp_path):
+    server = server_that_queues(tmp_path, composite(), 13)
+    try:
+        with Crowd(server, "m") as crowd:
+            sent = [crowd.queue([n], OUTPUTS) for n in range(12)]
+            sent.append(crowd.send([12], OUTPUTS))
+            assert all(one.result().status_code == 200 for one in sent)
+        assert ask(server, "m", [1, 2, 3])["OUTPUT0"] == [1, 2, 3]
+        wait_for_metric(server, 0, "neso_virtual_instance_busy", "m", index="0")
+        for member, executions, rows in (("b1", 4, 4), ("b4", 1, 4), ("b8", 1, 8)):
+            wait_for_metric(server, executions, "neso_member_exec_count", "m", member=member)
+            assert metric(server, "neso_member_rows", "m", member=member) == rows
+            assert metric(server, "neso_member_busy_us", "m", member=member) >= 0
+        assert metric(server, "neso_request_split", "m") == 1
+        assert metric(server, "neso_batch_dispatch_reason", "m", reason="full") == 1
+        assert metric(server, "neso_batch_dispatch_reason", "m", reason="due") == 5
+    finally:
+        assert server.stop() == 0
 
 
 # ---- requests that are run in parts -------------------------------------------------------------

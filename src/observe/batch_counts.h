@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the batching of one model did: why its batches ran when they did, what its members ran, and how
+ * many requests were run in parts.
+ *
+ * Ownership.  A model_stats owns it. Members and virtual instances are added and never removed, so
+ * who has found one keeps its pointer.
+ * Threads.  Any; counts are atomic, the lists are locked (rank LOCK_METRIC) while they are searched.
+ */
+#pragma once
+
+#include "base/strbuf.h"
+#include "observe/metric.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* In the order of enum dispatch_reason (sched/policy.h). */
+enum { N_BATCH_REASONS = 4 };
+
+struct batch_counts;
+
+/* One instance group. */
+struct member_counts {
+        _Atomic uint64_t n_executions;
+        _Atomic uint64_t n_rows;
+        _Atomic uint64_t busy_ns;
+};
+
+/* The instances of one index, one of each group. */
+struct virtual_counts {
+        _Atomic uint64_t n_running;
+};
+
+/* With the labels of its model, copied. */
+struct batch_counts *batch_counts_new(const struct metric_label *labels, size_t n_labels);
+void                 batch_counts_free(struct batch_counts *c); /* NULL is fine */
+
+struct member_counts  *batch_counts_member(struct batch_counts *c, const char *name);
+struct virtual_counts *batch_counts_virtual(struct batch_counts *c, uint32_t index);
+void                   batch_counts_ran(struct batch_counts *c, unsigned reason);
+void                   batch_counts_split(struct batch_counts *c);
+
+/* The families that there are, and the lines of one of a model. */
+enum { N_BATCH_FAMILIES = 6 };
+struct batch_family {
+        const char      *name;
+        const char      *help;
+        enum metric_kind kind;
+};
+extern const struct batch_family batch_families[N_BATCH_FAMILIES];
+/* Whether the model has lines of that family. */
+bool batch_counts_has(struct batch_counts *c, size_t family);
+void batch_counts_print(struct batch_counts *c, size_t family, struct strbuf *out);
