@@ -60,7 +60,9 @@ class Server:
     def __init__(self, build, repositories):
         command = [str(build / "neso"), "serve",
                    *(f"--model-repository={folder}" for folder in repositories),
-                   f"--backend-directory={build / 'backends'}", "--http-address=127.0.0.1",
+                   f"--backend-directory={build / 'backends'}",
+                   f"--backend-config=python,python-path={sys.executable}",
+                   "--http-address=127.0.0.1",
                    "--http-port=0", "--metrics-port=0", "--grpc-address=127.0.0.1",
                    "--grpc-port=0"]
         self.log = []
@@ -453,6 +455,23 @@ def show_sequences(screen, client):
         expect(sums[name] == numpy.cumsum(row).tolist(), f"the sums of {name}")
 
 
+def show_python(screen, client, images, labels):
+    screen.title("A model in Python that lets digits vote on five pictures of each image")
+    names = "zero one two three four five six seven eight nine".split()
+    n_right = 0
+    for image, label in zip(images[:N_SHOWN], labels):
+        request = {"inputs": [{"name": "image", "datatype": "FP32", "shape": [64],
+                               "data": image.ravel().tolist()}]}
+        reply = json.loads(client.send("POST", "/v2/models/digits_vote/infer",
+                                       json.dumps(request))[1])
+        outputs = {output["name"]: output["data"] for output in reply["outputs"]}
+        expect(outputs["digit"] == [names[numpy.argmax(outputs["votes"])]], "the name of most votes")
+        expect(reply["parameters"]["pictures"] == 5, "five pictures")
+        n_right += outputs["digit"] == [names[int(label)]]
+    print(f"  {n_right} of {N_SHOWN} right")
+    expect(n_right >= N_SHOWN - 2, "votes that are mostly right")
+
+
 def show_all(screen, port, grpc_port):
     images, labels = read_held_out()
     client, rpc = Client(port), GrpcClient(grpc_port)
@@ -466,6 +485,7 @@ def show_all(screen, port, grpc_port):
     show_identity(screen, client)
     show_pictures(screen, client)
     show_sequences(screen, client)
+    show_python(screen, client, images, labels)
     client.close()
     rpc.close()
 
@@ -489,7 +509,7 @@ def main():
         sys.exit(f"demo: {build / 'neso'} is not built")
     make_models.make_all(build / "examples")
     screen = Screen()
-    server = Server(build, [EXAMPLES / "models", build / "examples"])
+    server = Server(build, [EXAMPLES / "models", EXAMPLES / "python_models", build / "examples"])
     try:
         run(screen, server)
     except (Failure, OSError, http.client.HTTPException, grpc.RpcError,

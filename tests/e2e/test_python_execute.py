@@ -303,6 +303,13 @@ def test_repeat(client, values):  # noqa: F811
     assert [m.infer_response.parameters["i"].int64_param for m in got] == list(range(len(values)))
 
 
+def test_streams_have_the_outputs_asked_for(client):  # noqa: F811
+    got = list(client.stream([client.request("repeat", [("IN", "INT32", [3])],
+                                             [struct.pack("<3i", 7, 8, 9)], outputs=["IDX"])]))
+    assert [[o.name for o in m.infer_response.outputs] for m in got] == [["IDX"]] * 3
+    assert [numbers(m) for m in got] == [[0], [1], [2]]
+
+
 @pytest.mark.parametrize("n", [0, 1, 1000])
 def test_square(client, n):  # noqa: F811
     """(5)"""

@@ -16,7 +16,7 @@ import pytest
 import requests
 
 from conftest import Server, write_repository
-from python_lab import IO, LAB, OPTIONS as PYTHON, PROGRAM, infer, lab, model, post
+from python_lab import IO, LAB, OPTIONS as PYTHON, PROGRAM, code_input, infer, lab, model, post
 from scrape import metric
 
 BACKENDS = ("python",)
@@ -42,7 +42,7 @@ ENDS = LAB + '''
         %s
 '''
 MODELS = {
-    **{name: model(LAB) for name in ("killed", "exited", "faulty", "load", "many")},
+    **{name: model(LAB) for name in ("killed", "exited", "faulty", "load", "many", "spoiled")},
     "hung": model(LAB, 'parameters { key: "EXECUTE_TIMEOUT_MS" value { string_value: "500" } }\n'),
     "ready": {**model(READY % ""), "1/ready": "yes"},
     "ready_async": {**model(READY % "async "), "1/ready": "yes"},
@@ -160,6 +160,31 @@ def test_a_crash_while_a_model_loads(server):
     (folder / "model.py").write_text(whole)
     assert requests.post(f"{server.url}/v2/repository/models/spare/load", json={},
                          timeout=60).status_code == 200
+
+
+RUBBISH = """
+import mmap, random
+random.seed(%d)
+shared = mmap.mmap(4, 256 << 10)
+for _ in range(200):
+    at = random.randrange(0, len(shared) - 8, 4)
+    shared[at:at + 4] = random.choice([b"\\xff" * 4, b"\\0" * 4, random.randbytes(4)])
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_process_that_writes_rubbish(server, seed):
+    """(52) Whatever it does to the shared memory, only its own model has to bear it."""
+    try:
+        requests.post(f"{server.url}/v2/models/spoiled/infer", timeout=3, json={
+            "inputs": code_input(RUBBISH % seed)})
+    except requests.exceptions.Timeout:
+        pass  # the words that threads sleep on are among what it may spoil
+    pid = stub_of(server, "spoiled_0")
+    if pid is not None:
+        os.kill(pid, signal.SIGKILL)
+    assert lab(server, "result = 7", name="spoiled") == 7
+    assert lab(server, "result = 8", name="killed") == 8
 
 
 # ---- ready and end -----------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 #include "python/stub/py.h"
 
 struct block {
-        PyObject_HEAD uint32_t number;
+        PyObject head;
+        uint32_t number;
 };
 
 PyTypeObject *block_type;

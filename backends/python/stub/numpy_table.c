@@ -22,22 +22,24 @@ typedef int (*set_base_fn)(PyObject *array, PyObject *base);
 
 /* The beginning of an array and of a dtype, as extensions were compiled with. */
 struct array_fields {
-        PyObject_HEAD char *bytes;
-        int                 n_dims;
-        intptr_t           *dims;
-        intptr_t           *strides;
-        PyObject           *base;
-        PyObject           *descr;
-        int                 flags;
+        PyObject  head;
+        char     *bytes;
+        int       n_dims;
+        intptr_t *dims;
+        intptr_t *strides;
+        PyObject *base;
+        PyObject *descr;
+        int       flags;
 };
 
 struct descr_fields {
-        PyObject_HEAD PyTypeObject *scalar;
-        char                        kind;
-        char                        letter;
-        char                        byte_order;
-        char                        flags;
-        int                         number;
+        PyObject      head;
+        PyTypeObject *scalar;
+        char          kind;
+        char          letter;
+        char          byte_order;
+        char          flags;
+        int           number;
 };
 
 /* What __array_struct__ points to: the array interface, version 3. */
@@ -198,7 +200,8 @@ static PyObject *over_table(const struct tensor *t, PyObject *owner) {
 /* ---- an object that describes memory, for numpy.asarray() ---- */
 
 struct exporter {
-        PyObject_HEAD PyObject *capsule;
+        PyObject  head;
+        PyObject *capsule;
 };
 
 struct export {

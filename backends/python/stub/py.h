@@ -82,8 +82,9 @@ uint32_t  block_number(PyObject *block);
 #define TENSOR_MAX_DIMS 32 /* of NumPy 1.x */
 
 struct tensor {
-        PyObject_HEAD PyObject *name;  /* str */
-        PyObject               *array; /* ndarray; NULL: not made yet, or the type has none */
+        PyObject  head;
+        PyObject *name;  /* str */
+        PyObject *array; /* ndarray; NULL: not made yet, or the type has none */
         PyObject *owner; /* of `bytes`: a block, bytes or a capsule; NULL: the array */
         void     *bytes; /* BYTES: serialised */
         uint64_t  n_bytes;
@@ -121,28 +122,32 @@ PyObject *dlpack_import(PyObject *module, PyObject *args);
 /* ---- requests and responses (request.c, response.c, sender.c) -------------------------------- */
 
 struct request {
-        PyObject_HEAD PyObject *block;  /* NULL: made by the model, for a call */
-        struct shm_request      record; /* a copy */
-        PyObject               *inputs; /* list of tensors; NULL: not made yet */
-        PyObject               *sender; /* NULL: not asked for yet */
-        PyObject               *id, *correlation, *parameters, *outputs; /* NULL: not made yet */
-        PyObject               *model_name, *trace, *preferred_memory; /* of a request for a call */
-        long long               version;
-        unsigned long           flags;
-        unsigned long long      timeout_us;
-        unsigned int            release_flags;
-        bool     must_close; /* was left open: when it dies without a sender, say so */
-        bool     is_cancelled;
-        uint64_t cancel_asked_ns;
+        PyObject           head;
+        PyObject          *block;  /* NULL: made by the model, for a call */
+        struct shm_request record; /* a copy */
+        PyObject          *inputs; /* list of tensors; NULL: not made yet */
+        PyObject          *sender; /* NULL: not asked for yet */
+        PyObject          *id, *correlation, *parameters, *outputs; /* NULL: not made yet */
+        PyObject          *model_name, *trace, *preferred_memory;   /* of a request for a call */
+        long long          version;
+        unsigned long      flags;
+        unsigned long long timeout_us;
+        unsigned int       release_flags;
+        bool               must_close; /* was left open: when it dies without a sender, say so */
+        bool               is_cancelled;
+        uint64_t           cancel_asked_ns;
 };
 
 extern PyTypeObject *request_type;
 PyObject            *request_over(uint32_t block);
+/* The outputs that a request asks for, as of struct answer_plan. */
+uint64_t request_wanted(const struct request *r);
 
 struct response {
-        PyObject_HEAD PyObject *outputs;    /* list of tensors */
-        PyObject               *error;      /* TritonError, or NULL */
-        PyObject               *parameters; /* str of JSON */
+        PyObject  head;
+        PyObject *outputs;    /* list of tensors */
+        PyObject *error;      /* TritonError, or NULL */
+        PyObject *parameters; /* str of JSON */
 };
 
 extern PyTypeObject *response_type;
@@ -151,6 +156,7 @@ PyObject            *response_make(PyObject *outputs, PyObject *error, PyObject 
 /* The record of a response, and how large it is. */
 struct answer_plan {
         struct response *response;
+        uint64_t         wanted;     /* outputs of the configuration, by bits; further ones all */
         PyObject        *text;       /* bytes; NULL: none */
         PyObject        *parameters; /* bytes; NULL: none */
         uint64_t         n_bytes;
@@ -158,14 +164,16 @@ struct answer_plan {
 };
 
 /* False and an exception on failure. answer_done() in both cases. */
-bool answer_measure(struct answer_plan *plan, struct response *response);
+bool answer_measure(struct answer_plan *plan, struct response *response, uint64_t wanted);
 void answer_done(struct answer_plan *plan);
 /* Writes it at base + at; the next free place is the result. `block` is that of base. */
 uint64_t answer_write(const struct answer_plan *plan, unsigned char *base, uint64_t at,
                       uint32_t block);
 
 struct sender {
-        PyObject_HEAD uint32_t handle;
+        PyObject head;
+        uint32_t handle;
+        uint64_t wanted;       /* outputs, as of struct answer_plan */
         bool     is_made_here; /* of a request for a call: there is nothing to answer */
         bool     has_sent;
         bool     is_closed;
@@ -175,7 +183,7 @@ struct sender {
 };
 
 extern PyTypeObject *sender_type;
-PyObject            *sender_new(uint32_t handle, bool is_made_here);
+PyObject            *sender_new(uint32_t handle, uint64_t wanted, bool is_made_here);
 
 /* ---- executions (serve.c), calls (calls.c) --------------------------------------------------- */
 

@@ -279,6 +279,18 @@ static PyObject *get_correlation(PyObject *self, PyObject *unused) {
         return new_reference(r->correlation);
 }
 
+uint64_t request_wanted(const struct request *r) {
+        const uint32_t *indices;
+        uint64_t        wanted = 0;
+
+        if (r->block == NULL || r->record.n_outputs == SHM_NO_INDEX)
+                return UINT64_MAX;
+        indices = (const void *)(base_of(r) + r->record.outputs);
+        for (uint32_t i = 0; i < r->record.n_outputs; i++)
+                wanted |= indices[i] < 64 ? UINT64_C(1) << indices[i] : 0;
+        return wanted;
+}
+
 static PyObject *make_outputs(const struct request *r) {
         const uint32_t *indices = (const void *)(base_of(r) + r->record.outputs);
         PyObject       *list;
@@ -362,7 +374,7 @@ static PyObject *get_sender(PyObject *self, PyObject *unused) {
 
         (void)unused;
         if (r->sender == NULL) {
-                r->sender = sender_new(r->record.handle, r->block == NULL);
+                r->sender = sender_new(r->record.handle, request_wanted(r), r->block == NULL);
                 if (r->sender != NULL && r->must_close)
                         ((struct sender *)r->sender)->is_left = true;
         }

@@ -155,6 +155,15 @@ static bool is_known(PyObject *name) {
         return PyDict_GetItemWithError(connection.output_index, name) != NULL;
 }
 
+/* Outputs beyond the configuration are left to the server. */
+static bool is_wanted(const struct answer_plan *plan, PyObject *object) {
+        PyObject     *index = PyDict_GetItemWithError(connection.output_index,
+                                                      ((const struct tensor *)object)->name);
+        unsigned long i = index != NULL ? PyLong_AsUnsignedLong(index) : 64;
+
+        return i >= 64 || (plan->wanted >> i & 1) != 0;
+}
+
 static bool measure_error(struct answer_plan *plan) {
         PyObject *code = PyObject_CallMethod(plan->response->error, "code", NULL);
         PyObject *text =
@@ -193,8 +202,10 @@ static bool measure_output(struct answer_plan *plan, PyObject *object) {
         return true;
 }
 
-bool answer_measure(struct answer_plan *plan, struct response *response) {
-        *plan = (struct answer_plan){ .response = response, .n_bytes = sizeof(struct shm_answer) };
+bool answer_measure(struct answer_plan *plan, struct response *response, uint64_t wanted) {
+        *plan = (struct answer_plan){ .response = response,
+                                      .wanted = wanted,
+                                      .n_bytes = sizeof(struct shm_answer) };
         if (response->parameters != NULL) {
                 plan->parameters = PyUnicode_AsUTF8String(response->parameters);
                 if (plan->parameters == NULL)
@@ -204,7 +215,8 @@ bool answer_measure(struct answer_plan *plan, struct response *response) {
         if (response->error != NULL)
                 return measure_error(plan);
         for (Py_ssize_t i = 0; i < PyList_Size(response->outputs); i++)
-                if (!measure_output(plan, PyList_GetItem(response->outputs, i)))
+                if (is_wanted(plan, PyList_GetItem(response->outputs, i)) &&
+                    !measure_output(plan, PyList_GetItem(response->outputs, i)))
                         return false;
         return true;
 }
@@ -270,12 +282,14 @@ uint64_t answer_write(const struct answer_plan *plan, unsigned char *base, uint6
         answer->parameters = put_text(base, &at, plan->parameters);
         if (plan->response->error != NULL)
                 return at;
-        answer->n_outputs = (uint32_t)PyList_Size(outputs);
         answer->outputs = (uint32_t)at;
         records = (struct shm_tensor *)(void *)(base + at);
+        for (Py_ssize_t i = 0; i < PyList_Size(outputs); i++)
+                answer->n_outputs += is_wanted(plan, PyList_GetItem(outputs, i));
         at += answer->n_outputs * sizeof(*records);
-        for (uint32_t i = 0; i < answer->n_outputs; i++)
-                put_output(&records[i], base, &at, block,
-                           (const struct tensor *)PyList_GetItem(outputs, (Py_ssize_t)i));
+        for (Py_ssize_t i = 0; i < PyList_Size(outputs); i++)
+                if (is_wanted(plan, PyList_GetItem(outputs, i)))
+                        put_output(records++, base, &at, block,
+                                   (const struct tensor *)PyList_GetItem(outputs, i));
         return at;
 }

@@ -5,12 +5,13 @@
 
 PyTypeObject *sender_type;
 
-PyObject *sender_new(uint32_t handle, bool is_made_here) {
+PyObject *sender_new(uint32_t handle, uint64_t wanted, bool is_made_here) {
         allocfunc      alloc = (allocfunc)PyType_GetSlot(sender_type, Py_tp_alloc);
         struct sender *s = (struct sender *)alloc(sender_type, 0);
 
         if (s != NULL) {
                 s->handle = handle;
+                s->wanted = wanted;
                 s->is_made_here = is_made_here;
         }
         return (PyObject *)s;
@@ -58,7 +59,7 @@ static bool post(const struct sender *s, PyObject *response, unsigned flags) {
         struct answer_plan plan;
 
         if (response != Py_None) {
-                bool is_measured = answer_measure(&plan, (struct response *)response);
+                bool is_measured = answer_measure(&plan, (struct response *)response, s->wanted);
 
                 if (is_measured)
                         message.block = connection_alloc(plan.n_bytes);

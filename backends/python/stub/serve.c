@@ -115,7 +115,8 @@ static bool plan_answers(struct outcome *o, PyObject *result) {
                         Py_XDECREF(done);
                         continue;
                 }
-                if (!answer_measure(&o->plans[i], (struct response *)element))
+                if (!answer_measure(&o->plans[i], (struct response *)element,
+                                    request_wanted(request_at(o, i))))
                         return false;
         }
         return true;
