@@ -30,7 +30,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) $(2); fi
 
-.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences hostile format install clean setup
+.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-python hostile format install clean setup
 
 # What users get, and nothing else.
 all: $(BUILD)/build.ninja
@@ -80,6 +80,9 @@ soak-reloads: all
 	@$(PYTHON) tests/stress/reloads.py --build=$(BUILD) --seconds=$(SOAK_SECONDS) --mode=poll
 	@$(PYTHON) tests/stress/reloads.py --build=$(BUILD) --seconds=$(SOAK_SECONDS) --file=onnx
 	@$(PYTHON) tests/stress/reloads.py --build=$(BUILD) --seconds=$(SOAK_SECONDS) --file=onnx --mode=poll
+
+soak-python: all
+	@$(PYTHON) tests/stress/python_models.py --build=$(BUILD)
 
 soak-streams: all
 	@ninja -C $(BUILD) tests/stress/grpc_load

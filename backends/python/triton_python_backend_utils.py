@@ -920,6 +920,7 @@ for _name in ("TritonError", "TritonModelException", "PreferredMemory", "Inferen
 
 def _begin():
     _state.start = start = json.loads(_c._attach())
+    os.register_at_fork(after_in_child=_c._forked)
     _state.name = start["args"]["model_instance_name"]
     _state.model_name = start["args"]["model_name"]
     _state.model_dir = start["version_directory"]

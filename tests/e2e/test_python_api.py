@@ -283,6 +283,27 @@ def test_an_array_outlives_its_request(server):
     assert lab(server, "result = b'# keep me' in self.kept.pop('array').reshape(-1)[0]") is True
 
 
+def test_a_child_process_gives_nothing_back(server):
+    """A program may fork; what its child drops stays the parent's."""
+    assert lab(server, """
+array = request.inputs()[0].as_numpy()
+pid = os.fork()
+if pid == 0:
+    try:
+        del array
+        scope = None
+        requests.clear()
+        del request
+        gc.collect()
+        pb_utils.Logger.log_info("from the child")
+    finally:
+        os._exit(0)
+result = os.waitpid(pid, 0)[1]
+""") == 0
+    assert lab(server, "result = 5") == 5
+    assert "ended unexpectedly" not in server.text()
+
+
 def test_dlpack_gives_its_references_back(server):
     """(18)"""
     assert lab(server, """

@@ -26,7 +26,7 @@ static void dealloc(PyObject *self) {
         freefunc      release = (freefunc)PyType_GetSlot(type, Py_tp_free);
         uint32_t      number = ((struct block *)self)->number;
 
-        if (number != 0)
+        if (number != 0 && !connection.is_forked)
                 shm_list_push(&connection.header->released, number, connection_block(number));
         release(self);
         Py_DECREF(type);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -56,6 +57,8 @@ PyObject *connection_attach(PyObject *module, PyObject *args) {
                                 "the server and the stub are of different builds");
                 return NULL;
         }
+        (void)fcntl(SHM_CONTROL_FD, F_SETFD, FD_CLOEXEC);
+        (void)fcntl(SHM_MEMORY_FD, F_SETFD, FD_CLOEXEC);
         if (!start_watch())
                 return PyErr_SetFromErrno(PyExc_OSError);
         shm_heap_init(&connection.heap, &(struct shm_heap_options){
@@ -87,6 +90,11 @@ uint32_t connection_alloc(uint64_t n_bytes) {
         uint32_t block;
         char     text[256];
 
+        if (connection.is_forked) {
+                (void)raise_model_exception(
+                        "a child process of the model cannot talk to the server");
+                return 0;
+        }
         connection_absorb();
         block = shm_heap_alloc(&connection.heap, n_bytes);
         if (block == 0) {
@@ -132,6 +140,8 @@ static bool is_full(void) {
 void connection_post(const struct shm_message *message) {
         struct shm_header *h = connection.header;
 
+        if (connection.is_forked)
+                return;
         while (is_full()) {
                 connection_wake(SHM_NAPPING);
                 atomic_store(&h->room_sleep, SHM_ASLEEP);

@@ -146,6 +146,14 @@ static PyObject *answer_ready(PyObject *module, PyObject *args) {
         Py_RETURN_NONE;
 }
 
+/* forked(): this is a child of the stub, with the same memory */
+static PyObject *forked(PyObject *module, PyObject *unused) {
+        (void)module;
+        (void)unused;
+        connection.is_forked = true;
+        Py_RETURN_NONE;
+}
+
 static PyObject *has_table(PyObject *module, PyObject *unused) {
         (void)module;
         (void)unused;
@@ -169,6 +177,7 @@ static PyMethodDef functions[] = {
         { "_deserialize", deserialize, METH_VARARGS, NULL },
         { "_wait_ready", wait_ready, METH_VARARGS, NULL },
         { "_answer_ready", answer_ready, METH_VARARGS, NULL },
+        { "_forked", forked, METH_NOARGS, NULL },
         { "_has_numpy_table", has_table, METH_NOARGS, NULL },
         { NULL, NULL, 0, NULL },
 };

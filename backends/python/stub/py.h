@@ -31,11 +31,12 @@ struct connection {
         uint32_t           execution_head;
         uint32_t           message_tail;
         bool               is_decoupled;
-        PyObject          *input_names;  /* tuple of interned str */
-        PyObject          *output_names; /* the same */
-        PyObject          *output_index; /* dict: str -> int */
-        PyObject          *utils;        /* dict of functions that are written in Python */
-        PyObject          *error_class;  /* TritonModelException */
+        bool      is_forked;    /* a child of the stub: the memory is not its own to give back */
+        PyObject *input_names;  /* tuple of interned str */
+        PyObject *output_names; /* the same */
+        PyObject *output_index; /* dict: str -> int */
+        PyObject *utils;        /* dict of functions that are written in Python */
+        PyObject *error_class;  /* TritonModelException */
 };
 
 extern struct connection connection;
