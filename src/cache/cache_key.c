@@ -13,6 +13,8 @@
 
 /* Stands where the place of an input stands: the message goes on with outputs. */
 #define OUTPUTS UINT64_MAX
+/* Likewise, before the inputs. */
+#define EPOCH (UINT64_MAX - 1)
 
 static bool add_bytes(struct keyed_hash *h, const struct request_input *in) {
         for (const struct input_chunk *c = in->first_chunk; c != NULL; c = c->next) {
@@ -136,9 +138,13 @@ static void print_key(const struct keyed_hash *h, struct cache_key *ret) {
 
 bool cache_keys_make(const struct request *req, const struct keyed_hash_key *secret,
                      struct cache_keys *ret) {
+        /* Before the request takes its snapshot of models: that is of this epoch or a later one. */
+        uint64_t          epoch = atomic_load(&req->model->cache_epoch);
         struct keyed_hash h;
 
         keyed_hash_init(&h, secret, &req->model->cache_key);
+        if (UNLIKELY(epoch > 0))
+                keyed_hash_add_pair(&h, EPOCH, epoch);
         if (!add_inputs(&h, req))
                 return false;
         print_key(&h, &ret->all);

@@ -20,7 +20,7 @@ static struct error *submit(struct scheduler *s, struct request *req) {
         struct scheduler *inner = self(s)->inner;
         struct error     *err;
 
-        if (response_cache_answer(self(s)->cache, req))
+        if (response_cache_answer(self(s)->cache, req, inner))
                 return NULL;
         err = inner->ops->submit(inner, req);
         if (UNLIKELY(err != NULL))

@@ -29,7 +29,7 @@ struct cache_miss {
 };
 
 struct error *response_cache_new(const struct cache_library_options *o,
-                                 struct response_cache **ret) {
+                                 struct response_cache             **ret) {
         struct response_cache *c = mem_zalloc(sizeof(*c));
         struct error          *err = keyed_hash_key_make(&c->secret);
 
@@ -112,7 +112,8 @@ static void expect_answer(struct response_cache *c, struct request *req,
         if (miss != NULL)
                 *miss = (struct cache_miss){ .base = { .keep = on_answer, .drop = on_dropped },
                                              .cache = c,
-                                             .lookup_ns = clock_now_ns() - req->times.request_start_ns,
+                                             .lookup_ns =
+                                                     clock_now_ns() - req->times.request_start_ns,
                                              .key = keys->is_some ? keys->some : keys->all };
         response_flow_set_keeper(req->flow, miss != NULL ? &miss->base : NULL);
 }
@@ -161,7 +162,7 @@ static void send(struct request *req, struct response *r) {
         request_release(req, REQUEST_RELEASE_ALL);
 }
 
-bool response_cache_answer(struct response_cache *c, struct request *req) {
+bool response_cache_answer(struct response_cache *c, struct request *req, struct scheduler *inner) {
         struct cache_keys keys;
         struct response  *r;
 
@@ -174,6 +175,8 @@ bool response_cache_answer(struct response_cache *c, struct request *req) {
         if (r == NULL && keys.is_some)
                 r = look_up(c, req, &keys.some);
         if (LIKELY(r != NULL)) {
+                if (inner->ops->complete_answer != NULL)
+                        inner->ops->complete_answer(inner, req, r);
                 send(req, r);
                 return true;
         }

@@ -22,18 +22,20 @@
 struct cache_library_options;
 struct model;
 struct request;
+struct scheduler;
 struct response_cache;
 
-struct error *response_cache_new(const struct cache_library_options *o,
-                                 struct response_cache **ret) NODISCARD;
-void          response_cache_free(struct response_cache *c); /* NULL is fine */
+struct error *response_cache_new(const struct cache_library_options *o, struct response_cache **ret)
+        NODISCARD;
+void response_cache_free(struct response_cache *c); /* NULL is fine */
 
 /* While it loads: whether the model takes part. `c` is NULL when the server has no cache, which is
  * worth a line in the log if the model counts on one. */
 struct error *response_cache_attach(struct response_cache *c, struct model *m) NODISCARD;
 
 /* A request that was checked, counted as in flight and not submitted. True: it was answered and
- * released. False: the scheduler may have it; its answer will be kept, if it can be. */
-bool response_cache_answer(struct response_cache *c, struct request *req);
+ * released; `inner`, its scheduler, adds what is not kept (labels of an ensemble's steps). False: the
+ * scheduler may have it; its answer will be kept, if it can be. */
+bool response_cache_answer(struct response_cache *c, struct request *req, struct scheduler *inner);
 /* The scheduler did not take it. */
 void response_cache_forget(struct request *req);

@@ -40,6 +40,7 @@ struct model {
         struct scheduler    *scheduler;
         struct response_cache *cache;   /* borrowed: the server; NULL: answers are not kept */
         struct siphash_key   cache_key; /* of this load, so that a reload finds nothing old */
+        _Atomic uint64_t     cache_epoch; /* of an ensemble: changes with the models of its steps */
         bool                 is_decoupled;
         bool                 has_next; /* requests run on in other models: sched/chain.h */
         bool                 may_be_unready; /* its backend can say so of an instance */

@@ -20,6 +20,7 @@
 
 struct executor;
 struct request;
+struct response;
 struct response_order;
 struct scheduler;
 
@@ -34,6 +35,10 @@ struct scheduler_ops {
          * of the cache); the front end has not heard of it. True: the scheduler keeps it and runs it
          * again (REQUEST_RELEASE_RESCHEDULE). NULL: of no interest. */
         bool (*released)(struct scheduler *s, struct request *req, uint32_t flags);
+        /* An answer that a cache has kept is about to be sent: adds what a cache does not keep. NULL:
+         * there is nothing. */
+        void (*complete_answer)(struct scheduler *s, const struct request *req,
+                                struct response *response);
         /* One more that may run batches; borrowed until it is removed or the scheduler freed. On
          * error (no thread to be had) it is not used. */
         struct error *(*add_executor)(struct scheduler *s, struct executor *e);

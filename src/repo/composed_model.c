@@ -202,6 +202,9 @@ static void use(struct composed_model *c, const struct found_steps *f, struct co
 
         if (err == NULL) {
                 step_models_holder_set(&c->holder, s);
+                /* What the cache has kept of other models is found no more. */
+                if (c->needs.kind != NEEDS_NEXT)
+                        atomic_fetch_add(&c->model->model.cache_epoch, 1);
                 return;
         }
         ret->why = mem_strdup(err->message);

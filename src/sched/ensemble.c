@@ -288,6 +288,17 @@ static void cancel(struct scheduler *s, struct request *req) {
         run_close(run);
 }
 
+static void complete_answer(struct scheduler *s, const struct request *req,
+                            struct response *response) {
+        struct step_models *models;
+        AUTO_ERROR          err = step_models_take(self_of(s)->steps, req, &models);
+
+        if (err != NULL)
+                return; /* its steps went a moment ago */
+        output_label_all(req, response, models);
+        step_models_unref(models);
+}
+
 /* ---- the scheduler --------------------------------------------------------------------------- */
 
 static void drain(struct scheduler *s) {
@@ -325,6 +336,7 @@ struct error *ensemble_new(struct model *model, struct step_models_holder *steps
         static const struct scheduler_ops ops = {
                 .submit = submit,
                 .cancel = cancel,
+                .complete_answer = complete_answer,
                 .drain = drain,
                 .free = ensemble_free,
         };

@@ -227,23 +227,66 @@ static struct error *take_direct(struct response_output *to, struct response_out
         return response_take_buffer(to, from, userp);
 }
 
-/* The ensemble's own labels come first. */
-static struct error *inherit_labels(struct response_output       *to,
-                                    const struct response_output *from) {
+/* Those of the step's model, under the name there, unless the ensemble has its own. */
+static struct error *set_labels(struct response_output *to, struct labels *labels,
+                                const char *name) {
         struct response *r = to->response;
-        struct labels   *labels =
-                from->labels != NULL ? from->labels : from->response->source.model->labels;
-        const char *name = from->labels != NULL ? from->labels_name : from->name;
+        const char      *copy;
 
         if (labels == NULL || labels_count(labels, name) == 0 ||
             (r->source.model->labels != NULL &&
              labels_count(r->source.model->labels, to->name) > 0))
                 return NULL;
-        name = arena_try_str(&r->arena, str_of(name));
-        if (name == NULL)
+        copy = arena_try_str(&r->arena, str_of(name));
+        if (copy == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for a response");
-        response_set_labels(to, labels, name);
+        response_set_labels(to, labels, copy);
         return NULL;
+}
+
+static struct error *inherit_labels(struct response_output       *to,
+                                    const struct response_output *from) {
+        if (from->labels != NULL)
+                return set_labels(to, from->labels, from->labels_name);
+        return set_labels(to, from->response->source.model->labels, from->name);
+}
+
+/* The step that writes the tensor; within an ensemble, its step, and so on. */
+static struct error *label_output(struct response_output *o, const struct step_models *models,
+                                  uint32_t tensor) {
+        const struct ensemble_plan *plan = models->plan;
+
+        while (o->labels == NULL && plan->graph->tensors[tensor].writer != ENSEMBLE_NONE) {
+                const struct plan_step   *s = &plan->steps[plan->graph->tensors[tensor].writer];
+                const struct step_models *nested = models->nested[s->index];
+                const struct model_io    *t = NULL;
+
+                for (uint32_t i = 0; i < s->step->n_outputs; i++)
+                        if (s->step->outputs[i].tensor == tensor)
+                                t = s->outputs[i];
+                TRY(set_labels(o, s->model->labels, t->name));
+                if (nested == NULL || nested->free_plan != ensemble_plan_free)
+                        return NULL;
+                models = nested;
+                plan = nested->plan;
+                tensor = plan->graph->outputs[t - s->model->io->outputs];
+        }
+        return NULL;
+}
+
+void output_label_all(const struct request *req, struct response *r,
+                      const struct step_models *models) {
+        const struct model_io_set  *io = req->model->io;
+        const struct ensemble_plan *plan = models->plan;
+        uint32_t                    at = 0;
+
+        for (struct response_output *o = r->first_output; o != NULL; o = o->next, at++) {
+                const struct model_io *t = model_io_find_output_named(io, o->name, at);
+
+                /* Without memory for it the classes have no names. */
+                if (t != NULL)
+                        error_free(label_output(o, models, plan->graph->outputs[t - io->outputs]));
+        }
 }
 
 static struct error *put_output(struct frame *f, struct response *r, const struct model_io *io,

@@ -215,6 +215,10 @@ void bridge_shape(const int64_t *config_dims, uint32_t n_config_dims, bool has_b
                   uint64_t batch_size, const int64_t *dims, uint32_t n_dims,
                   struct bridged_shape *ret);
 
+/* Of an answer that was kept. */
+void output_label_all(const struct request *req, struct response *r,
+                      const struct step_models *models);
+
 /* Of the frame's outputs, which are all there. */
 struct error *output_make(struct frame *f, struct response **ret) NODISCARD;
 /* Sends what is ready, in order. The caller holds the run open. */

@@ -15,7 +15,7 @@ from gate import Gate, gated
 from grpc_stubs import Client, open_channel, stubs  # noqa: F401
 from infer_ways import (Case, GrpcRaw, GrpcTyped, HttpBinary, HttpJson, InProcess, Tensor,
                         content_of, strings, values_of)
-from models import SECONDS, opens_server, wait_until
+from models import EXPLICIT, SECONDS, opens_server, wait_until, write
 from scrape import metric
 
 
@@ -108,6 +108,9 @@ MODELS = {
     .replace('value: "X"', 'value: "IN"').replace('value: "Y"', 'value: "OUT"'),
     "streaming": STREAMING,
     "scores": {"config.pbtxt": SCORES, "labels.txt": "low\nmiddle\nhigh\n"}, "classes": CLASSES,
+    "kept_classes": CLASSES + "response_cache { enable: true }\n",
+    "kept_outer_classes": CLASSES.replace("scores", "classes").replace('"IN"', '"X"', 1).replace(
+        'output_map { key: "IN"', 'output_map { key: "Y"') + "response_cache { enable: true }\n",
     "sum": SEQUENCE, "summing": SUMMING,
     "kept": line("one", "ten", more="response_cache { enable: true }\n"),
     "kept_step": adding(1000, more="response_cache { enable: true }\n"),
@@ -334,6 +337,37 @@ def test_labels_of_the_step(server):
     reply = requests.post(f"{server.url}/v2/models/classes/infer", json=body, timeout=SECONDS)
     assert [text.split(":")[1:] for text in reply.json()["outputs"][0]["data"]] == [
         ["1", "middle"], ["2", "high"]]
+
+
+def test_labels_of_an_answer_that_was_kept(server):
+    body = {"inputs": [{"name": "X", "datatype": "FP32", "shape": [3], "data": [0.1, 0.2, 0.7]}],
+            "outputs": [{"name": "Y", "parameters": {"classification": 1}}]}
+    for model in ("kept_classes", "kept_outer_classes"):
+        for _ in range(3):
+            reply = requests.post(f"{server.url}/v2/models/{model}/infer", json=body, timeout=SECONDS)
+            assert reply.json()["outputs"][0]["data"][0].split(":")[1:] == ["2", "high"]
+        assert stats_of(server, model)["inference_stats"]["cache_hit"]["count"] == 2
+
+
+def test_kept_answers_of_other_models_are_not_given(tmp_path):
+    """A step is loaded anew and says something else: so does the ensemble, and one around it."""
+    models = {"one": adding(1), "kept": line("one", more="response_cache { enable: true }\n")
+              .replace('"X"', '"IN"').replace('"Y"', '"OUT"'),
+              "outer": line("kept", more="response_cache { enable: true }\n")}
+    with opens_server(tmp_path, models, *OPTIONS, *EXPLICIT) as server:
+        def load(model):
+            reply = requests.post(f"{server.url}/v2/repository/models/{model}/load", timeout=SECONDS)
+            assert reply.status_code == 200, reply.text
+
+        load("outer")
+        for _ in range(2):
+            assert outputs_of(infer(server, "outer", 5)) == {"Y": 6}
+        write(server, "one/config.pbtxt", adding(1000))
+        load("one")
+        for _ in range(2):
+            assert outputs_of(infer(server, "outer", 5)) == {"Y": 1005}
+        hits = stats_of(server, "outer")["inference_stats"]["cache_hit"]["count"]
+        assert hits == 2
 
 
 # ---- under load ---------------------------------------------------------------------------------
