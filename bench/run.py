@@ -399,7 +399,7 @@ def bench_large(options, repository):
 
 def write_ensemble(folder, name, steps):
     """A line of models like identity."""
-    tensors = ["X", *(f"T{i}" for i in range(1, len(steps))), "Y"]
+    tensors = ["INPUT0", *(f"T{i}" for i in range(1, len(steps))), "OUTPUT0"]
     lines = "".join(
         f'  step {{ model_name: "{step}" model_version: -1 input_map {{ key: "INPUT0" value: '
         f'"{tensors[i]}" }} output_map {{ key: "OUTPUT0" value: "{tensors[i + 1]}" }} }}\n'
@@ -407,8 +407,8 @@ def write_ensemble(folder, name, steps):
     os.makedirs(os.path.join(folder, name, "1"))
     with open(os.path.join(folder, name, "config.pbtxt"), "w", encoding="ascii") as config:
         config.write(f'''platform: "ensemble"
-input [ {{ name: "X" data_type: TYPE_FP32 dims: [ -1 ] }} ]
-output [ {{ name: "Y" data_type: TYPE_FP32 dims: [ -1 ] }} ]
+input [ {{ name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }} ]
+output [ {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }} ]
 ensemble_scheduling {{
 {lines}}}
 ''')
@@ -427,15 +427,14 @@ def bench_ensembles(options, _):
                 write_identity(repository, step, parameters)
             write_ensemble(repository, f"{kind}_three", steps)
         for title, kind, n_floats, connections in shapes:
-            one = compare_cpu(options, *binary_request("INPUT0", [n_floats], bytes(4 * n_floats)), {
-                "one": (Neso(options.build, repository), f"/v2/models/{kind}_0/infer"),
-            }, connections)["one"]
-            three = compare_cpu(options, *binary_request("X", [n_floats], bytes(4 * n_floats)), {
-                "three": (Neso(options.build, repository), f"/v2/models/{kind}_three/infer"),
-            }, connections)["three"]
+            medians = compare_cpu(options, *binary_request("INPUT0", [n_floats], bytes(4 * n_floats)), {
+                model: (Neso(options.build, repository), f"/v2/models/{kind}_{model}/infer")
+                for model in ("0", "three")}, connections)
+            one, three = medians["0"], medians["three"]
             print(f"ensembles: {title}, {connections} connections; one model {one[0]:.0f}/s, "
                   f"{one[1]:.1f} us of CPU")
-            print(f"  three steps        {three[0] / one[0]:.2f} of its rate, {three[1]:.1f} us of CPU")
+            print(f"  three steps        {three[0] / one[0]:.2f} of its rate, {three[1]:.1f} us: "
+                  f"{three[1] / one[1]:.2f} of its CPU")
 
 
 def cache_loop(options, repository, model, n_floats, n_requests, how):

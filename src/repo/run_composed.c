@@ -11,30 +11,20 @@
 #include "sched/chain.h"
 #include "sched/ensemble.h"
 
-static struct error *set_decoupled(struct loaded_model *l) {
-        struct model_config               *config = l->model.config;
-        Inference__ModelTransactionPolicy *policy;
-
-        policy = config_edit_new(config, &inference__model_transaction_policy__descriptor);
-        if (policy == NULL)
-                return config_edit_full();
-        policy->decoupled = true;
-        config->pb->model_transaction_policy = policy;
-        return NULL;
-}
-
 /* ---- ensembles ------------------------------------------------------------------------------- */
 
 struct error *composed_plan_ensemble(struct loaded_model *l, struct step_models *s) {
         bool is_decoupled;
 
         TRY(ensemble_prepare(l->model.config, s, &is_decoupled));
-        if (l->model.scheduler != NULL && is_decoupled != l->model.is_decoupled)
-                return error_new(ERR_INVALID_ARG,
-                                 "the steps of ensemble '%s' %s decoupled now, load it again",
-                                 l->name, is_decoupled ? "are" : "are not");
-        return is_decoupled && !model_config_is_decoupled(l->model.config) ? set_decoupled(l)
-                                                                           : NULL;
+        /* Its configuration says so from the load on, whatever the file says. */
+        if (l->model.scheduler == NULL)
+                return config_edit_set_decoupled(l->model.config, is_decoupled);
+        if (is_decoupled == l->model.is_decoupled)
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "the steps of ensemble '%s' %s decoupled now, load it again", l->name,
+                         is_decoupled ? "are" : "are not");
 }
 
 /* ---- chains ---------------------------------------------------------------------------------- */
@@ -120,7 +110,7 @@ static struct error *open_chain(struct loaded_model *l, const struct chain_plan 
         else
                 TRY(derive_tensors(l, plan));
         if (chain_plan_stage(plan, chain_plan_count(plan) - 1)->is_decoupled)
-                TRY(set_decoupled(l));
+                TRY(config_edit_set_decoupled(l->model.config, true));
         return NULL;
 }
 

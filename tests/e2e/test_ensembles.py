@@ -103,7 +103,9 @@ MODELS = {
     "one": adding(1), "ten": adding(10), "hundred": adding(100),
     "plain_hundred": adding(100, batch=0), "stream": STREAM,
     "fails": adding(0, fail_execute="boom"),
-    "line": line("one", "ten", "hundred"), "diamond": DIAMOND, "outer": line("one", "failing"),
+    # What a file says of this is not asked for.
+    "line": line("one", "ten", "hundred", more="model_transaction_policy { decoupled: true }\n"),
+    "diamond": DIAMOND, "outer": line("one", "failing"),
     "failing": line("ten", "fails").replace('"X" data', '"IN" data').replace('"Y" data', '"OUT" data')
     .replace('value: "X"', 'value: "IN"').replace('value: "Y"', 'value: "OUT"'),
     "streaming": STREAMING,
@@ -267,6 +269,8 @@ def test_a_decoupled_ensemble_over_a_stream(server, stubs):
     """Each response of the decoupled step goes through the next one; they leave in order."""
     config = requests.get(f"{server.url}/v2/models/streaming/config", timeout=SECONDS).json()
     assert config["model_transaction_policy"] == {"decoupled": True}
+    config = requests.get(f"{server.url}/v2/models/line/config", timeout=SECONDS).json()
+    assert config["model_transaction_policy"] == {"decoupled": False}
     request = stubs.service.ModelInferRequest(model_name="streaming", id="s")
     tensor = request.inputs.add(name="X", datatype="INT32", shape=[1])
     tensor.contents.int_contents[:] = [7]
