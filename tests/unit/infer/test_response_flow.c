@@ -214,6 +214,19 @@ static void test_some_never_wait(void **state) {
         response_flow_unref(f);
 }
 
+/* Nobody makes room: after the longest wait the response is made all the same. */
+static void test_wait_has_an_end(void **state) {
+        struct response_flow *f = flow_new(&(struct response_limits){ 1, 100, 1000 * 1000 });
+
+        (void)state;
+        response_flow_enter(f, 10, true);
+        response_flow_enter(f, 10, true);
+        response_flow_enter(f, 10, true);
+        for (int i = 0; i < 3; i++)
+                response_flow_leave(f, 10);
+        response_flow_unref(f);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_nothing_after_final),
@@ -224,6 +237,7 @@ int main(void) {
                 cmocka_unit_test(test_cancel_ends_waiting),
                 cmocka_unit_test(test_no_wait_for_who_was_not_woken),
                 cmocka_unit_test(test_some_never_wait),
+                cmocka_unit_test(test_wait_has_an_end),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -475,7 +475,7 @@ static void run_story(struct story *s, struct timer_thread *timers) {
 }
 
 static void test_random_graphs(void **state) {
-        enum { N_STORIES = 400 };
+        enum { N_STORIES = 200 };
         struct story        *s = malloc(sizeof(*s));
         struct timer_thread *timers;
 
