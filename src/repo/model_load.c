@@ -131,6 +131,7 @@ static struct error *put_chain_before(struct loaded_model *l) {
                 .own = l->model.scheduler,
                 .holder = &l->composed->holder,
                 .metrics = l->composed->metrics,
+                .timers = l->parts->timers,
                 .may_end = l->composed->line.may_end,
         });
         return NULL;

@@ -144,6 +144,7 @@ static struct error *make(struct loaded_model *l) {
                 .model = &l->model,
                 .holder = &l->composed->holder,
                 .metrics = l->composed->metrics,
+                .timers = l->parts->timers,
                 .may_end = l->composed->line.may_end,
         });
         return NULL;

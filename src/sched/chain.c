@@ -12,8 +12,10 @@
 #include "infer/scheduler.h"
 #include "infer/submitter.h"
 #include "infer/trace.h"
+#include "sched/chain_memory.h"
 #include "sched/chain_metrics.h"
 #include "sched/chain_plan.h"
+#include "sched/step_memory.h"
 #include "sched/step_models.h"
 
 #include <string.h>
@@ -21,6 +23,7 @@
 struct chain {
         struct scheduler     base;
         struct chain_options options;
+        struct step_memory   memory; /* of large outputs between stages */
         _Atomic bool         is_draining;
 };
 
@@ -43,6 +46,7 @@ struct chain_run {
         uint64_t                        ended_ns; /* of the last stage that ended */
         struct chain_run               *next;     /* in a hand-off */
         struct compute_sums             sums;     /* of the stages */
+        struct chain_memory             memory;
 };
 
 static struct chain *self_of(struct scheduler *s) {
@@ -164,17 +168,20 @@ static struct error *take_labels(const struct response_output *from, struct resp
         return NULL;
 }
 
-static struct error *copy_output(const struct response_output *from, struct response *to) {
+static struct error *put_output(struct response_output *from, struct response *to) {
         const char             *name = arena_try_str(&to->arena, str_of(from->name));
         enum memory_type        type = MEMORY_CPU;
         int64_t                 id = 0;
         struct response_output *o;
         int64_t                *shape;
         void                   *bytes;
+        struct error           *err = NULL;
 
         TRY(response_add_seen_output(to, name, from->type, from->n_dims, &o, &shape));
         memcpy(shape, from->shape, from->n_dims * sizeof(*shape));
         TRY(take_labels(from, o));
+        if (chain_memory_hand_over(from, o, &err))
+                return err;
         TRY(response_output_buffer(o, from->byte_size, &type, &id, &bytes));
         if (type != MEMORY_CPU && type != MEMORY_CPU_PINNED)
                 return error_new(ERR_UNSUPPORTED, "output '%s' is wanted in the memory of a GPU",
@@ -184,9 +191,9 @@ static struct error *copy_output(const struct response_output *from, struct resp
         return NULL;
 }
 
-static struct error *copy_response(const struct response *from, struct response *to) {
-        for (const struct response_output *o = from->first_output; o != NULL; o = o->next)
-                TRY(copy_output(o, to));
+static struct error *put_response(struct response *from, struct response *to) {
+        for (struct response_output *o = from->first_output; o != NULL; o = o->next)
+                TRY(put_output(o, to));
         for (const struct parameter *p = from->parameters.first; p != NULL; p = p->next)
                 TRY(response_add_parameter(to, p));
         return NULL;
@@ -204,7 +211,7 @@ static void answer(struct chain_run *run, struct response *from, uint32_t flags)
         }
         err = response_new(run->outer, &to);
         if (err == NULL) {
-                err = from->error != NULL ? error_copy(from->error) : copy_response(from, to);
+                err = from->error != NULL ? error_copy(from->error) : put_response(from, to);
                 if (err != NULL)
                         err = at_stage(run, err);
                 error_free(response_send(to, flags, err));
@@ -403,6 +410,9 @@ static struct error *fill_in(struct chain_run *run, struct inner_request *r) {
         struct request *req = r->request;
 
         req->sums = &run->sums;
+        chain_memory_begin_stage(&run->memory, is_last(run) && !req->model->is_decoupled);
+        req->allocator = &chain_allocator;
+        req->allocator_userp = &run->memory;
         req->steps = run->at > 0 || run->chain->options.own == NULL
                              ? run->models->nested[run->at - (run->chain->options.own != NULL)]
                              : NULL;
@@ -562,14 +572,14 @@ static struct error *begin(struct chain *c, struct request *req, struct step_mod
         run = arena_try_alloc(&req->arena, sizeof(*run));
         if (run == NULL)
                 return request_error(req, ERR_UNAVAILABLE, "out of memory");
-        *run = (struct chain_run){
-                .chain = c,
-                .outer = req,
-                .models = models,
-                .plan = models->plan,
-                .deadline_ns = CLOCK_NEVER,
-        };
+        memset(run, 0, offsetof(struct chain_run, memory));
+        run->chain = c;
+        run->outer = req;
+        run->models = models;
+        run->plan = models->plan;
+        run->deadline_ns = CLOCK_NEVER;
         atomic_init(&run->n_holders, 1);
+        chain_memory_init(&run->memory, req, &c->memory);
         if (req->timeout_us > 0 &&
             req->timeout_us < (CLOCK_NEVER - req->times.request_start_ns) / NS_PER_US)
                 run->deadline_ns = req->times.request_start_ns + req->timeout_us * NS_PER_US;
@@ -671,6 +681,7 @@ static void free_chain(struct scheduler *s) {
 
         if (c->options.own != NULL)
                 c->options.own->ops->free(c->options.own);
+        step_memory_done(&c->memory);
         free(c);
 }
 
@@ -693,5 +704,6 @@ struct scheduler *chain_new(const struct chain_options *o) {
                 c->base.may_reschedule = o->own->may_reschedule;
         }
         c->options = *o;
+        step_memory_init(&c->memory, o->timers);
         return &c->base;
 }

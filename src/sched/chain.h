@@ -8,7 +8,7 @@
  * Or it is a model of its own (platform "chain"), whose stages are all other models.
  *
  * Each stage is an inner request. Its outputs stay where they are and are the next stage's inputs.
- * Only the last stage's outputs are copied, into the memory of whoever asked. What one execution
+ * The last stage writes into the memory that whoever asked gives (sched/chain_memory.h). What one execution
  * ends on a thread is handed to the next stage together: with dynamic batching it can be one batch
  * again.
  *
@@ -31,6 +31,7 @@ struct model;
 struct scheduler;
 struct step_models;
 struct step_models_holder;
+struct timer_thread;
 
 /* ---- what the stages are, for one set of models ---- */
 
@@ -61,6 +62,7 @@ struct chain_options {
         struct scheduler          *own;     /* taken; of the first model; NULL: platform "chain" */
         struct step_models_holder *holder;  /* borrowed: outlives the scheduler */
         struct chain_metrics      *metrics; /* borrowed, likewise */
+        struct timer_thread       *timers;  /* borrowed, likewise */
         bool                       may_end; /* chain_allow_end */
 };
 
