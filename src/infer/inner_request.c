@@ -82,6 +82,7 @@ struct inner_request *inner_request_new(struct model *model, const struct inner_
         req->is_inner = true;
         req->steps = NULL;
         req->sums = NULL;
+        req->group = 0;
         req->allocator = &allocator;
         req->on_response = on_response;
         req->on_response_userp = r;

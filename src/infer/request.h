@@ -214,6 +214,9 @@ struct request {
         struct compute_sums *sums;
         /* Owned by itself: ends with the release. Valid with is_split. */
         struct request_split *split;
+        /* Those of one number were a batch in the stage before, and are to be one again; 0: no matter.
+         * Valid with is_inner. */
+        uint64_t group;
 };
 
 static inline bool request_is_null(const struct request *req) {

@@ -133,6 +133,7 @@ static struct error *put_chain_before(struct loaded_model *l) {
                 .metrics = l->composed->metrics,
                 .timers = l->parts->timers,
                 .may_end = l->composed->line.may_end,
+                .keeps_batches = l->composed->line.keeps_batches,
         });
         return NULL;
 }

@@ -146,6 +146,7 @@ static struct error *make(struct loaded_model *l) {
                 .metrics = l->composed->metrics,
                 .timers = l->parts->timers,
                 .may_end = l->composed->line.may_end,
+                .keeps_batches = l->composed->line.keeps_batches,
         });
         return NULL;
 }

@@ -478,9 +478,25 @@ static _Thread_local struct {
 
 #define MAX_GROUP 64 /* larger ones go in pieces */
 
+/* What was a batch is one again, where the next model can make one of it. */
+static void keep_together(const struct model *model, struct inner_request *const *requests,
+                          uint32_t n) {
+        static _Atomic uint64_t last_group;
+        uint64_t                rows = 0, group;
+
+        for (uint32_t i = 0; i < n; i++)
+                rows += MAX(requests[i]->request->batch_size, 1);
+        if (rows > model->io->max_batch_size)
+                return;
+        group = atomic_fetch_add_explicit(&last_group, 1, memory_order_relaxed) + 1;
+        for (uint32_t i = 0; i < n; i++)
+                requests[i]->request->group = group;
+}
+
 /* Those of one model that follow each other, as one. Returns the first that does not belong to it. */
 static struct chain_run *submit_group(struct chain_run *first) {
         const struct model   *model = first->plan->stages[first->at].model;
+        const struct chain   *chain = first->chain;
         struct chain_run     *runs[MAX_GROUP];
         struct inner_request *requests[MAX_GROUP];
         struct error         *errors[MAX_GROUP];
@@ -488,19 +504,23 @@ static struct chain_run *submit_group(struct chain_run *first) {
         uint32_t              n = 0;
 
         for (; run != NULL && n < MAX_GROUP; run = next) {
-                if (run->plan->stages[run->at].model != model)
+                if (run->plan->stages[run->at].model != model || run->chain != first->chain)
                         break;
                 next = run->next;
                 requests[n] = make_stage(run);
                 if (requests[n] == NULL)
                         continue;
+                requests[n]->request->batch_size = run->outer->batch_size; /* until it is checked */
                 runs[n++] = run;
         }
         /* Where there are no batches, each runs here as soon as it is submitted. */
         if (model->config->pb->scheduling_choice_case ==
-            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)
+            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING) {
+                if (chain->options.keeps_batches && n > 1)
+                        keep_together(model, requests, n);
                 inner_request_submit_all(requests, n, errors);
-        else
+        } else
+
                 for (uint32_t i = 0; i < n; i++)
                         errors[i] = inner_request_submit(requests[i]);
         for (uint32_t i = 0; i < n; i++)

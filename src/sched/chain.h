@@ -64,6 +64,7 @@ struct chain_options {
         struct chain_metrics      *metrics; /* borrowed, likewise */
         struct timer_thread       *timers;  /* borrowed, likewise */
         bool                       may_end; /* chain_allow_end */
+        bool                       keeps_batches; /* chain_batching: "keep" */
 };
 
 struct scheduler *chain_new(const struct chain_options *o);

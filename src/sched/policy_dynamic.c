@@ -7,7 +7,9 @@
  *   3. when the rows of the first requests hit a preferred size, the largest one hit is
  *      remembered; when the next request would go beyond the largest preferred size and none was
  *      hit, what is there so far counts as preferred;
- *   4. preferred and the oldest request is younger than the queue delay (or there is no delay):
+ *   4. requests that were one batch in the stage of a chain before this, and are to stay one
+ *      (struct request, group), run by themselves, whatever the preferred sizes and the delay;
+ *   5. preferred and the oldest request is younger than the queue delay (or there is no delay):
  *      run exactly that; else run all when the batch cannot grow, has reached the largest
  *      preferred size, the delay is over or there is no delay; else wait for the rest of the delay.
  * With adaptive batching (sched/adaptive.h), which the reference server does not have, a batch that
@@ -31,14 +33,19 @@ struct policy_dynamic {
         uint64_t             n_delayed; /* nothing runs before so many are queued; 0 from then on */
 };
 
-/* What the first requests of the queue would make as a batch (rules 1 to 3). */
+/* What the first requests of the queue would make as a batch (rules 1 to 4). */
 struct forming {
         uint64_t rows;
         uint32_t n;
         uint32_t n_preferred; /* requests up to the largest preferred size hit; 0 = none */
         bool     cannot_grow;
         uint64_t oldest_ns;
+        uint64_t group; /* of all of them */
 };
+
+static uint64_t group_of(const struct request *req) {
+        return UNLIKELY(req->is_inner) ? req->group : 0;
+}
 
 static bool is_preferred(const struct batch_policy *policy, uint64_t rows) {
         for (size_t i = 0; i < policy->n_preferred_sizes; i++)
@@ -63,6 +70,10 @@ static struct forming form_filtered(const struct policy_dynamic *d, struct reque
         while ((req = queue_walk_next(&w)) != NULL) {
                 uint64_t rows = MAX(req->batch_size, 1);
 
+                if (UNLIKELY(f.n > 0 && group_of(req) != f.group)) {
+                        f.cannot_grow = true;
+                        break;
+                }
                 if (f.n > 0) {
                         if (f.n_preferred == 0 && largest > 0 && f.rows + rows > largest)
                                 f.n_preferred = f.n;
@@ -73,6 +84,7 @@ static struct forming form_filtered(const struct policy_dynamic *d, struct reque
                         }
                 } else {
                         first = req;
+                        f.group = group_of(req);
                 }
                 if (UNLIKELY(d->filter != NULL) && !is_admitted(d->filter, req, &f)) {
                         f.cannot_grow = true;
@@ -83,6 +95,10 @@ static struct forming form_filtered(const struct policy_dynamic *d, struct reque
                 f.oldest_ns = MIN(f.oldest_ns, req->times.queue_start_ns);
                 if (is_preferred(batching, f.rows))
                         f.n_preferred = f.n;
+        }
+        if (UNLIKELY(f.group != 0)) {
+                f.cannot_grow = true; /* the others of the group are here, or ended before */
+                f.n_preferred = 0;
         }
         return f;
 }

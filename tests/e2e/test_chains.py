@@ -374,6 +374,39 @@ def test_17_a_batch_is_handed_on_as_one(tmp_path, batching):
             assert outputs["BATCH_ROWS"] == [8]
 
 
+@pytest.mark.parametrize("batching", ["keep", "rebatch"])
+def test_17_kept_batches_are_not_mixed(tmp_path, batching):
+    """Two wait at B before a batch of seven comes: it is one again, or it is filled up with them."""
+    models = {"A": adding(1, "B", out="A_OUT", batch_log="batches", more=DYNAMIC,
+                          chain_batching=batching),
+              "B": gated(adding(10, out="B_OUT", more=DYNAMIC, batch_log="batches"))}
+    models["A"] = gated(models["A"])
+    with opens_server(tmp_path, models) as server:
+        pending = lambda model: metrics(server)[
+            f'nv_inference_pending_request_count{{model="{model}",version="1"}}']
+        with Gate(server, "A") as a, Gate(server, "B") as b, \
+                concurrent.futures.ThreadPoolExecutor(10) as pool:
+            first = pool.submit(ask, server, "B", 0)
+            b.wait()
+            second = pool.submit(ask, server, "B", 0)
+            wait_until(lambda: pending("B") == 1)
+            third = pool.submit(ask, server, "A", 0)
+            a.wait()
+            rest = [pool.submit(ask, server, "A", i) for i in range(7)]
+            wait_until(lambda: pending("A") == 7)
+            a.open()
+            wait_until(lambda: pending("B") == 2)
+            a.wait()
+            a.open()
+            wait_until(lambda: pending("B") == 9)
+            b.open(8)
+            for reply in (first, second, third, *rest):
+                assert reply.result().status_code == 200
+        sizes = [int(line.split()[1]) for line in
+                 (server.repository / "B" / "batches").read_text().splitlines()]
+        assert sizes == ([1, 2, 7] if batching == "keep" else [1, 8, 1])
+
+
 def test_18_the_smallest_batch_limit(tmp_path):
     models = {"A": gated(adding(1, "B", out="A_OUT", more=DYNAMIC)),
               "B": adding(10, out="B_OUT", batch=4, more=DYNAMIC, batch_log="batches")}
