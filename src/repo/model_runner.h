@@ -40,6 +40,8 @@ struct model_runner_ops {
 
 /* Of a model that was loaded. */
 bool          model_is_ready(struct model *model);
+/* The same whatever becomes of the models that it needs. */
+bool          model_is_ready_itself(struct model *model);
 struct error *model_update(struct model *model, const struct model_config *config,
                            struct model_update **ret) NODISCARD;
 

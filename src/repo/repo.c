@@ -231,7 +231,7 @@ bool repo_all_ready(struct repo *r) {
                 add_all_ready_locked(&asked, r, true);
         mutex_unlock(&r->table.lock);
         for (size_t i = 0; i < asked.n_models; i++) {
-                all = all && model_is_ready(asked.models[i]);
+                all = all && model_is_ready_itself(asked.models[i]);
                 model_unref(asked.models[i]);
         }
         free(asked.models);

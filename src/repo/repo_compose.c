@@ -64,8 +64,11 @@ struct model *repo_compose_find_step(void *owner, const struct model_key *user,
 }
 
 bool repo_compose_has(struct repo *r, const struct model_key *user, const struct model_need *need) {
+        const struct repo_version *v;
+
         MUTEX_GUARD(&r->table.lock);
-        return find_version_locked(find_need_locked(r, user, need), need->version) != NULL;
+        v = find_version_locked(find_need_locked(r, user, need), need->version);
+        return v != NULL && v->blocked == NULL;
 }
 
 /* ---- what a model needs ---------------------------------------------------------------------- */

@@ -30,7 +30,7 @@ void repo_compose_forget_locked(struct repo *r, struct repo_entry *e);
 /* After versions of this model came or went; the table's lock is free. */
 void repo_compose_rebind(struct repo *r, const struct repo_entry *e);
 
-/* Is there a version that could be a step? */
+/* Is there a version that could be a step, with all that it needs itself? */
 bool repo_compose_has(struct repo *r, const struct model_key *user, const struct model_need *need);
 
 /* With --chain-strict-unload: INVALID_ARG "model 'C' is the next of 'B'". */

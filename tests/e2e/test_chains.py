@@ -6,7 +6,6 @@ No test sleeps: executions stop at gates (gate.py), loads answer when they are d
 """
 import concurrent.futures
 import json
-import os
 import re
 import signal
 import threading
@@ -17,7 +16,7 @@ import requests
 import chain_models
 from chain_models import (adding, ask, body, error, executions, is_ready, line_of_three, load, pipe,
                           stages, states, statistics, unload, value)
-from conftest import BUILD, FIFO, require_build
+from conftest import require_build
 from gate import Gate, gated
 from grpc_stubs import Client, open_channel, stubs  # noqa: F401
 from infer_ways import (Case, GrpcRaw, GrpcTyped, HttpBinary, HttpJson, InProcess, Tensor,
@@ -219,13 +218,8 @@ def test_10_what_does_not_fit(tmp_path):
         assert status == 400
         assert "['D_OUT']" in text and "['X','Y']" in text
         # What came along with a load that failed goes again.
-        assert executions_of_none(server)
-
-
-def executions_of_none(server):
-    wait_until(lambda: all(state != "READY" for state, _ in states(server).values()),
-               lambda: states(server))
-    return True
+        wait_until(lambda: all(state != "READY" for state, _ in states(server).values()),
+                   lambda: states(server))
 
 
 # ---- 11 to 16: stages come and go ---------------------------------------------------------------
@@ -453,10 +447,10 @@ def test_20_one_deadline_for_all_stages(tmp_path):
               "C": adding(100, out="C_OUT")}
     with opens_server(tmp_path, models) as server:
         with Gate(server, "B") as gate, concurrent.futures.ThreadPoolExecutor(1) as pool:
-            late = pool.submit(error, server, "A", 5, parameters={"timeout": 200000})
+            late = pool.submit(error, server, "A", 5, parameters={"timeout": 3000000})
             gate.wait()
             # Not a bound on the machine: the gate opens once the deadline is over.
-            threading.Event().wait(0.3)
+            threading.Event().wait(3.1)
             gate.open()
             assert late.result() == (503, "in chain 'A' stage 'C' (3/3): Request timeout expired")
         assert executions(server, "C") == 0
@@ -467,26 +461,20 @@ def test_21_a_client_that_leaves(tmp_path):
     with opens_server(tmp_path, models) as server:
         with Gate(server, "A") as gate:
             with pytest.raises(requests.exceptions.Timeout):
-                requests.post(f"{server.url}/v2/models/A/infer", json=body(5), timeout=0.5)
+                requests.post(f"{server.url}/v2/models/A/infer", json=body(5), timeout=2)
             gate.wait()
-            wait_until(lambda: not connections(server))
+            wait_until(lambda: not is_connected(server))
             gate.open()
             wait_until(lambda: metrics(server)['neso_chain_inflight{chain="A"}'] == 0)
         assert [executions(server, m) for m in "ABC"] == [1, 0, 0]
 
 
-def connections(server):
-    """Of clients of HTTP, without this question's own."""
-    import subprocess  # pylint: disable=import-outside-toplevel
-    listing = subprocess.run(["ss", "-Htn", "state", "established",
-                              f"( sport = :{server.http_port} )"], capture_output=True, text=True,
-                             check=False).stdout
-    return listing.split("\n")[:-1]
-
-
-def echoing(number, next_model=None, out="OUT"):
-    """As adding(); its request parameter `fail` is what it fails with."""
-    return adding(number, next_model, out=out)
+def is_connected(server):
+    """Has the server a connection of HTTP? One that its client has closed counts until it is closed."""
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        rows = [line.split() for line in table.readlines()[1:]]
+    return any(int(row[1].split(":")[1], 16) == server.http_port and row[3] in ("01", "08")
+               for row in rows)
 
 
 def test_22_parameters_reach_every_stage(chain):

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Models that need others, by `next`: in which order they are loaded, and what becomes of them when one
+ * comes, changes or goes. Over the network: tests/e2e/test_chains.py, test_ensemble_life.py.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "infer/fake_model.h"
+#include "repo/composed_model.h"
+#include "repo/load_parameters.h"
+#include "repo/loaded_model.h"
+#include "repo/model_runner.h"
+#include "repo/repo_compose.h"
+#include "repo/repo_place.h"
+
+#define NEXT(model) "parameters { key: 'next' value { string_value: '" model "' } } "
+#define WAITS "next model 'c' is not ready"
+
+static const char *const folder[] = { "models" };
+
+/* a -> b -> c, and d by itself. */
+static void open_line(struct repo_place *p) {
+        repo_place_begin(p);
+        repo_place_add(p, "a", NEXT("b"));
+        repo_place_add(p, "b", NEXT("c"));
+        repo_place_add(p, "c", "");
+        repo_place_add(p, "d", "");
+        p->is_followed = true;
+        repo_place_open(p, folder, 1);
+}
+
+static void expect_index(struct repo_place *p, const char *expected) {
+        AUTO_CHARS text = repo_place_index(p);
+
+        assert_string_equal(text, expected);
+}
+
+static struct model *get(struct repo_place *p, const char *name) {
+        struct model *model = NULL;
+
+        assert_ok(repo_get(p->repo, name, -1, &model), name);
+        return model;
+}
+
+/* The models of its snapshot; an empty text when it has none. */
+static char *bound_names(struct repo_place *p, const char *name) {
+        struct model       *model = get(p, name);
+        struct step_models *s = composed_model_get(loaded_model_of(model)->composed);
+        char               *text = mem_strdup("");
+
+        for (size_t i = 0; s != NULL && i < s->n; i++) {
+                char *longer = mem_printf("%s%s ", text, s->models[i]->name);
+
+                free(text);
+                text = longer;
+        }
+        step_models_unref(s);
+        model_unref(model);
+        return text;
+}
+
+static void expect_bound(struct repo_place *p, const char *name, const char *expected) {
+        AUTO_CHARS text = bound_names(p, name);
+
+        assert_string_equal(text, expected);
+}
+
+static void test_a_load_brings_what_it_needs(void **state) {
+        struct repo_place p;
+
+        (void)state;
+        open_line(&p);
+        assert_ok(repo_load(p.repo, "a", NULL), "a");
+        expect_index(&p, "a:1:READY:-\nb:1:READY:-\nc:1:READY:-\nd:-1:UNKNOWN:-\n");
+        expect_bound(&p, "a", "b c ");
+        expect_bound(&p, "b", "c ");
+        repo_place_close(&p);
+        repo_place_end(&p);
+}
+
+static void test_all_at_the_start(void **state) {
+        struct repo_place p;
+
+        (void)state;
+        open_line(&p);
+        assert_ok(repo_load_all(p.repo), "all");
+        expect_index(&p, "a:1:READY:-\nb:1:READY:-\nc:1:READY:-\nd:1:READY:-\n");
+        assert_true(repo_all_ready(p.repo));
+        repo_place_close(&p);
+        repo_place_end(&p);
+}
+
+static void test_a_stage_goes_and_comes(void **state) {
+        struct repo_place p;
+        struct model     *a, *again;
+
+        (void)state;
+        open_line(&p);
+        assert_ok(repo_load(p.repo, "a", NULL), "a");
+        a = get(&p, "a");
+        assert_ok(repo_unload(p.repo, "c"), "unload");
+        repo_place_await_index(&p, "a:1:UNAVAILABLE:" WAITS "\nb:1:UNAVAILABLE:" WAITS
+                                   "\nc:1:UNAVAILABLE:unloaded\nd:-1:UNKNOWN:-\n");
+        /* c has ended although a is held: nothing holds it but requests. */
+        expect_bound(&p, "a", "");
+        assert_false(model_is_ready(a));
+        assert_false(repo_version_is_ready(p.repo, "a", -1));
+        assert_true(repo_all_ready(p.repo)); /* somebody wanted it to go */
+        assert_ok(repo_load(p.repo, "c", NULL), "load");
+        expect_index(&p, "a:1:READY:-\nb:1:READY:-\nc:1:READY:-\nd:-1:UNKNOWN:-\n");
+        again = get(&p, "a");
+        assert_ptr_equal(again, a);
+        expect_bound(&p, "a", "b c ");
+        model_unref(again);
+        model_unref(a);
+        repo_place_close(&p);
+        repo_place_end(&p);
+}
+
+static void test_a_reload_is_bound(void **state) {
+        struct repo_place   p;
+        struct model       *a, *c;
+        struct step_models *before, *after;
+
+        (void)state;
+        open_line(&p);
+        assert_ok(repo_load(p.repo, "a", NULL), "a");
+        a = get(&p, "a");
+        before = composed_model_get(loaded_model_of(a)->composed);
+        repo_place_add(&p, "c", "parameters { key: 'x' value { string_value: 'y' } }");
+        assert_ok(repo_load(p.repo, "c", NULL), "c");
+        c = get(&p, "c");
+        after = composed_model_get(loaded_model_of(a)->composed);
+        assert_ptr_equal(after->models[1], c);
+        assert_ptr_not_equal(before->models[1], c);
+        assert_ptr_equal(after->models[0], before->models[0]);
+        step_models_unref(before);
+        step_models_unref(after);
+        model_unref(c);
+        model_unref(a);
+        repo_place_close(&p);
+        repo_place_end(&p);
+}
+
+static void test_what_was_loaded_for_it_alone_goes(void **state) {
+        struct repo_place p;
+
+        (void)state;
+        open_line(&p);
+        assert_ok(repo_load(p.repo, "a", NULL), "a");
+        assert_ok(repo_load(p.repo, "c", NULL), "c"); /* is there; asked for from now on */
+        assert_ok(repo_unload_with_needs(p.repo, "a"), "unload");
+        repo_place_await_index(&p, "a:1:UNAVAILABLE:unloaded\nb:1:UNAVAILABLE:unloaded\n"
+                                   "c:1:READY:-\nd:-1:UNKNOWN:-\n");
+        repo_place_close(&p);
+        repo_place_end(&p);
+}
+
+static void test_what_is_not_there(void **state) {
+        struct repo_place p;
+
+        (void)state;
+        open_line(&p);
+        repo_place_add(&p, "b", NEXT("gone"));
+        assert_error(repo_load(p.repo, "a", NULL), ERR_INVALID_ARG,
+                     "load failed for model 'a': next model 'gone' of model 'b' is neither loaded "
+                     "nor in a model repository\n");
+        assert_error(repo_load(p.repo, "b", NULL), ERR_INVALID_ARG,
+                     "load failed for model 'b': next model 'gone' of model 'b' is neither loaded "
+                     "nor in a model repository\n");
+        expect_index(&p, "a:-1:UNKNOWN:-\nb:-1:UNKNOWN:-\nc:-1:UNKNOWN:-\nd:-1:UNKNOWN:-\n");
+        repo_place_close(&p);
+        repo_place_end(&p);
+}
+
+static void test_cycles(void **state) {
+        const struct load_parameter to_a = { "next", "a" };
+        const struct repo_override  override = { .parameters = &to_a, .n_parameters = 1 };
+        struct repo_place           p;
+
+        (void)state;
+        open_line(&p);
+        assert_ok(repo_load(p.repo, "a", NULL), "a");
+        assert_error(repo_load(p.repo, "c", &override), ERR_INVALID_ARG,
+                     "load failed for model 'c': chain of model 'c' is circular: c -> a -> b -> "
+                     "c\n");
+        expect_index(&p, "a:1:READY:-\nb:1:READY:-\nc:1:READY:-\nd:-1:UNKNOWN:-\n");
+        assert_ok(repo_unload(p.repo, "a"), "unload");
+        repo_place_add(&p, "c", NEXT("a"));
+        assert_ok(repo_unload(p.repo, "c"), "unload");
+        assert_error(repo_load(p.repo, "a", NULL), ERR_INVALID_ARG,
+                     "load failed for model 'a': chain of model 'c' is circular: a -> b -> c -> "
+                     "a\n");
+        repo_place_close(&p);
+        repo_place_end(&p);
+}
+
+static void test_parameters_of_a_load(void **state) {
+        struct load_parameter to = { "next", "c" };
+        struct repo_override  override = { .parameters = &to, .n_parameters = 1 };
+        struct repo_place     p;
+
+        (void)state;
+        assert_true(load_parameter_is_known("next_map"));
+        assert_false(load_parameter_is_known("config"));
+        open_line(&p);
+        assert_ok(repo_load(p.repo, "a", &override), "to c");
+        expect_bound(&p, "a", "c ");
+        assert_ok(repo_load(p.repo, "a", NULL), "plain"); /* keeps what was sent */
+        expect_bound(&p, "a", "c ");
+        to.value = "d";
+        assert_ok(repo_load(p.repo, "a", &override), "to d");
+        expect_bound(&p, "a", "d ");
+        to.value = "";
+        assert_ok(repo_load(p.repo, "a", &override), "to none");
+
+        struct model *a = get(&p, "a");
+
+        assert_null(loaded_model_of(a)->composed);
+        model_unref(a);
+        to.value = "nobody";
+        assert_error(
+                repo_load(p.repo, "a", &override), ERR_INVALID_ARG,
+                "load failed for model 'a': next model 'nobody' of model 'a' is neither loaded "
+                "nor in a model repository\n");
+        repo_place_close(&p);
+        repo_place_end(&p);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_a_load_brings_what_it_needs),
+                cmocka_unit_test(test_all_at_the_start),
+                cmocka_unit_test(test_a_stage_goes_and_comes),
+                cmocka_unit_test(test_a_reload_is_bound),
+                cmocka_unit_test(test_what_was_loaded_for_it_alone_goes),
+                cmocka_unit_test(test_what_is_not_there),
+                cmocka_unit_test(test_cycles),
+                cmocka_unit_test(test_parameters_of_a_load),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
