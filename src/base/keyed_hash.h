@@ -25,6 +25,10 @@
  * different numbers of pairs differ in that number. What SipHash is given is different then, and as
  * a pseudo-random function it makes one hash of it with a probability of 2^-128.
  *
+ * What each part earns on the `cache` lines of `make bench`, CPU time of a hit: NH over SipHash
+ * alone 12 against 2 GB/s of tensors, which is most of a hit from a few hundred bytes on;
+ * carry-less products another 10 % of a hit of 1 KiB, 33 % at 64 KiB (4.9 against 7.4 us), 35 % at 1 MiB.
+ *
  * Ownership.  Keys are the caller's, and outlive the hash.
  * Threads.  One owner at a time; keys that are made do not change.
  */

@@ -91,15 +91,6 @@ struct error *endpoint_policy_add(struct endpoint_policy *p, const char *text, c
         return NULL;
 }
 
-bool endpoint_policy_is_open(const struct endpoint_policy *p) {
-        if (!p)
-                return true;
-        for (size_t i = 0; i < N_ENDPOINT_GROUPS; i++)
-                if (p->rules[i].header)
-                        return false;
-        return p->keys == NULL;
-}
-
 const struct endpoint_rule *endpoint_policy_find(const struct endpoint_policy *p,
                                                  enum endpoint_group group) {
         if (!p || !endpoint_group_is_valid(group) || !p->rules[group].header)

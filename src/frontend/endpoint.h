@@ -68,8 +68,6 @@ void endpoint_policy_done(struct endpoint_policy *p);
 struct error *endpoint_policy_add(struct endpoint_policy *p, const char *text, const char *kind,
                                   const char *header_prefix) NODISCARD;
 
-/* Nothing is asked for, whoever asks for what. `p` may be NULL. */
-bool endpoint_policy_is_open(const struct endpoint_policy *p);
 /* NULL = everybody may. `p` may be NULL. */
 const struct endpoint_rule *endpoint_policy_find(const struct endpoint_policy *p,
                                                  enum endpoint_group group);

@@ -257,10 +257,8 @@ struct error *infer_call_submit(struct infer_call *c, struct trace_record *trace
 }
 
 void infer_call_submitted(struct infer_call *c) {
-        if (atomic_fetch_sub(&c->n_pending, 1) != 1) {
-                mailbox_expect(c->options.mailbox);
+        if (atomic_fetch_sub(&c->n_pending, 1) != 1)
                 return;
-        }
         /* All is over already. A mail of responses that is under way must come first. */
         if (atomic_load(&c->is_response_mail_posted))
                 post(c, &c->done_mail);

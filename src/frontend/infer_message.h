@@ -5,11 +5,10 @@
  * API, and the answer comes back as a struct infer_response for the protocol to encode. Plain
  * structs, so that decoders and encoders can be tested without a server.
  *
- * Ownership.  Names, shapes and parameters live in the arena of the HTTP request or gRPC call, or
- * in that of an equal request before it (http_infer_memo.h); nobody writes to names, shapes and
- * requested outputs, which may be shared. Tensor bytes are ranges of the request's body, except
- * what had to be converted, which the input itself holds. infer_request_done() gives that back. A
- * struct infer_response borrows everything from the response of the C API it was read from.
+ * Ownership.  Names, shapes and parameters live in the arena of the HTTP request or gRPC call.
+ * Tensor bytes are ranges of the request's body, except what had to be converted, which the input
+ * itself holds. infer_request_done() gives that back. A struct infer_response borrows everything
+ * from the response of the C API it was read from.
  * Threads.  One owner at a time.
  */
 #pragma once

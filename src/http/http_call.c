@@ -174,10 +174,6 @@ struct buf_pool *http_call_buf_pool(const struct http_call *call) {
         return loop_buf_pool(call->conn->home->net.loop);
 }
 
-struct http_infer_memo *http_call_infer_memo(const struct http_call *call) {
-        return call->conn->home->memo;
-}
-
 void http_call_offload(struct http_call *call, struct loop_work *work) {
         loop_offload(call->conn->home->net.loop, work);
 }

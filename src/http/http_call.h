@@ -33,7 +33,6 @@
 struct TRITONSERVER_Server;
 struct http_call;
 struct http_conn;
-struct http_infer_memo;
 struct http_route;
 struct http_service;
 struct trace_record;
@@ -206,8 +205,6 @@ void            http_call_offload(struct http_call *call, struct loop_work *work
 void            http_call_compute(struct http_call *call, struct loop_work *work);
 /* The pool of the call's loop, for buffers of the answer. */
 struct buf_pool *http_call_buf_pool(const struct http_call *call);
-/* What infer requests on the call's loop decoded to; the loop's. */
-struct http_infer_memo *http_call_infer_memo(const struct http_call *call);
 
 /* Content-Encoding of the request ("KServe over HTTP, compression"): gzip and deflate are replaced
  * by the plain bytes in a new body_buf; identity and empty change nothing; others: UNSUPPORTED

@@ -34,7 +34,6 @@
 #include "base/compiler.h"
 #include "base/list.h"
 #include "http/http_call.h"
-#include "http/http_head_memo.h"
 #include "http/http_limits.h"
 #include "net/conn.h"
 #include "net/loop.h"
@@ -45,7 +44,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct http_infer_memo;
 struct http_message;
 struct http_server;
 struct loop;
@@ -67,9 +65,6 @@ struct http_loop {
         struct http_server *server; /* borrowed: outlives its loops */
         struct buf         *spare[HTTP_SPARE_BUFS]; /* ref */
         size_t              n_spare;
-        bool                has_secrets; /* headers or keys are asked for: nothing is remembered */
-        struct http_infer_memo *memo; /* owned; NULL with secrets */
-        struct http_head_memo heads;
         struct loop_timer leave;      /* armed while the server stops */
         bool              is_leaving; /* idle connections end */
 };

@@ -7,6 +7,9 @@
  * connection. Of anything else it has no opinion, and llhttp reads the head from its first byte.
  * What both take they read the same way; tests/fuzz/fuzz_http_request.c compares them.
  *
+ * It earns 8 % of the server's CPU time on `tiny: run to completion` of `make bench`, and 2 700 of
+ * 14 100 instructions in user space (decisions/small-requests.md).
+ *
  * Threads.  Any.
  */
 #pragma once

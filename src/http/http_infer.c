@@ -8,7 +8,7 @@
 #include "frontend/infer_classes.h"
 #include "frontend/model_version.h"
 #include "http/http_infer_encode.h"
-#include "http/http_infer_memo.h"
+#include "http/http_infer_decode.h"
 #include "http/http_service.h"
 #include "http/http_trace.h"
 #include "net/loop.h"
@@ -47,8 +47,6 @@ struct pending_infer {
         struct long_work    *away; /* NULL = no other thread has the request */
         struct infer_request request;
         struct infer_call    call;
-
-        struct http_infer_kept *kept; /* ref; what `request` shares; NULL = nothing */
 };
 
 /* What would hold the loop for too long is done by another thread, which has the call meanwhile. */
@@ -184,7 +182,6 @@ static struct error *make_answer(struct pending_infer *p, struct arena *scratch,
 static void drop(struct pending_infer *p) {
         infer_call_done(&p->call);
         infer_request_done(&p->request);
-        http_infer_kept_unref(p->kept);
 }
 
 /* Ends the call; takes the error. */
@@ -273,7 +270,6 @@ struct error *http_infer_forward_headers(struct http_call *http, struct infer_re
         return NULL;
 }
 
-/* What is remembered is the loop's. */
 static struct error *read_json(struct pending_infer *p) {
         struct http_call        *http = p->http;
         struct http_infer_source source = {
@@ -285,8 +281,7 @@ static struct error *read_json(struct pending_infer *p) {
                 .pool = http_call_buf_pool(http),
         };
 
-        return http_infer_memo_decode(p->away ? NULL : http_call_infer_memo(http), &source,
-                                      &p->request, &p->kept);
+        return http_infer_decode(&source, &p->request);
 }
 
 static struct error *read_length(struct pending_infer *p) {
@@ -392,7 +387,6 @@ static void init_pending(struct pending_infer *p, struct http_call *http) {
         p->stage = STAGE_MODEL;
         p->away = NULL;
         infer_request_init(&p->request);
-        p->kept = NULL;
         infer_call_init(&p->call, &options);
 }
 

@@ -283,20 +283,6 @@ static bool on_head(struct http_conn *c) {
         return true;
 }
 
-static enum http_parse parse_head(struct http_conn *c) {
-        const struct str bytes = str_range(c->in->bytes + c->in_at, c->in_len - c->in_at);
-        enum http_parse  verdict;
-
-        if (c->home->has_secrets)
-                return http_message_parse_head(c->message, bytes);
-        if (http_head_memo_find(&c->home->heads, c->message, bytes))
-                return HTTP_PARSE_DONE;
-        verdict = http_message_parse_head(c->message, bytes);
-        if (verdict == HTTP_PARSE_DONE)
-                http_head_memo_keep(&c->home->heads, c->message, bytes);
-        return verdict;
-}
-
 bool http_intake_head(struct http_conn *c) {
         enum http_parse verdict;
 
@@ -312,7 +298,8 @@ bool http_intake_head(struct http_conn *c) {
                 http_pace_enter(&c->pace, HTTP_PHASE_HEAD, c->now_ns);
                 c->call.recv_start_ns = c->now_ns;
         }
-        verdict = parse_head(c);
+        verdict = http_message_parse_head(c->message,
+                                          str_range(c->in->bytes + c->in_at, c->in_len - c->in_at));
         if (verdict == HTTP_PARSE_DONE)
                 return on_head(c);
         if (verdict == HTTP_PARSE_REFUSED) {

@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "frontend/endpoint.h"
 #include "http/http_conn.h"
-#include "http/http_infer_memo.h"
 #include "http/http_server_private.h"
 #include "net/net_server.h"
 
@@ -50,8 +49,6 @@ static void on_home(struct net_home *net, void *owner) {
 
         home->server = server;
         loop_timer_init(&home->leave, on_leave);
-        home->has_secrets = !endpoint_policy_is_open(server->options.service.policy);
-        home->memo = home->has_secrets ? NULL : http_infer_memo_new();
 }
 
 static void on_home_done(struct net_home *net) {
@@ -59,7 +56,6 @@ static void on_home_done(struct net_home *net) {
 
         while (home->n_spare > 0)
                 buf_unref(home->spare[--home->n_spare]);
-        http_infer_memo_free(home->memo);
 }
 
 static void on_accept(struct net_home *home, int fd) {

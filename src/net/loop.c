@@ -32,7 +32,6 @@ static _Thread_local struct loop *current_loop;
 
 static void on_prepare(uv_prepare_t *prepare) {
         struct loop *l = CONTAINER_OF(prepare, struct loop, prepare);
-        uint64_t     hold_ns;
 
         l->n_rounds++;
         while (!list_is_empty(&l->chores)) {
@@ -43,9 +42,6 @@ static void on_prepare(uv_prepare_t *prepare) {
         }
         if (l->before_wait)
                 l->before_wait();
-        hold_ns = wake_moderation_end_round(&l->moderation, clock_now_ns);
-        if (UNLIKELY(hold_ns > 0))
-                mailbox_wait(&l->mailbox, hold_ns);
 }
 
 void loop_put_off(struct loop *l, struct loop_chore *c) {

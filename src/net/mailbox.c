@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "net/mailbox.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "net/uv_types.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <poll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 /* The order of delivery is the reverse of the links, here and in the stack. */
@@ -30,7 +27,6 @@ static void deliver_all(struct mailbox *box) {
         struct loop *l = CONTAINER_OF(box, struct loop, mailbox);
         struct mail *m = atomic_exchange_explicit(&box->newest, NULL, memory_order_acquire);
 
-        wake_moderation_mail(&l->moderation);
         m = reverse(m);
         l->is_corking = m->next != NULL;
         while (m) {
@@ -91,22 +87,6 @@ void mailbox_wake(struct mailbox *box) {
 
         assert(rc == 0);
         (void)rc;
-}
-
-void mailbox_expect(struct mailbox *box) {
-        struct loop *l = CONTAINER_OF(box, struct loop, mailbox);
-
-        assert(loop_is_current(l));
-        wake_moderation_handed(&l->moderation);
-}
-
-/* Interrupted or out of memory: the loop looks again, with everything else. */
-void mailbox_wait(struct mailbox *box, uint64_t timeout_ns) {
-        struct pollfd   fd = { .fd = box->wake_fd, .events = POLLIN };
-        struct timespec timeout = { .tv_nsec = (long)timeout_ns };
-
-        assert(timeout_ns < NS_PER_S);
-        (void)ppoll(&fd, 1, &timeout, NULL);
 }
 
 void mailbox_post(struct mailbox *box, struct mail *m) {

@@ -33,6 +33,3 @@ void mailbox_post(struct mailbox *box, struct mail *m);
  * for each time. Until then nobody else does, so it must be soon. */
 bool mailbox_post_quietly(struct mailbox *box, struct mail *m) NODISCARD;
 void mailbox_wake(struct mailbox *box);
-
-/* On the loop's thread: a request went to another thread, which will answer by mail. */
-void mailbox_expect(struct mailbox *box);

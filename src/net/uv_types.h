@@ -9,7 +9,6 @@
 #include "base/thread.h"
 #include "net/loop.h"
 #include "net/mailbox.h"
-#include "net/wake_moderation.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -43,7 +42,6 @@ struct loop {
         struct work_pool *workers;     /* borrowed: the group's; see compute.c */
         struct list      chores;       /* struct loop_chore, in the order they were put off */
         void (*before_wait)(void);     /* NULL until somebody asks; after the chores */
-        struct wake_moderation moderation;
         uv_timer_t       alarm;        /* at the first of `timers`, or before it; see loop_timer.c */
         uint64_t         alarm_ns;     /* CLOCK_NEVER = not set */
         uint64_t         firing_ns;    /* 0 = not in the alarm's callback */
@@ -70,8 +68,6 @@ struct loop {
 
 struct error *mailbox_init(struct mailbox *box, uv_loop_t *uv) NODISCARD;
 void          mailbox_close(struct mailbox *box); /* on the loop, when nobody posts any more */
-/* On the loop: until there is mail, or so long. The mail stays in the box. */
-void          mailbox_wait(struct mailbox *box, uint64_t timeout_ns);
 
 /* Waits for threads that are about to end; the loop's own has ended. */
 void loop_offload_done(struct loop *l);

@@ -2,12 +2,10 @@
 /* A stream of HTTP/1 requests, cut into pieces. The first byte says how long a piece is. However
  * the stream is cut, the same requests come out of it; a difference is a fault. A head that comes
  * whole is read by http_head.c when it is plain, one in pieces by llhttp: so the two are compared.
- * And with what is remembered of heads nothing is understood in another way than without.
  */
 #include "base/buf.h"
 #include "base/mem.h"
 #include "http/http_encoding.h"
-#include "http/http_head_memo.h"
 #include "http/http_message.h"
 
 #include <stdlib.h>
@@ -43,21 +41,6 @@ static void set_limits(struct http_limits *l) {
         l->input_slack_bytes = 100;
         l->chunks = 20;
         l->chunk_extension_bytes = 24;
-}
-
-/* As a connection does. */
-static enum http_parse parse_head(struct http_message *m, struct http_head_memo *memo,
-                                  struct str bytes) {
-        enum http_parse verdict;
-
-        if (!memo)
-                return http_message_parse_head(m, bytes);
-        if (http_head_memo_find(memo, m, bytes))
-                return HTTP_PARSE_DONE;
-        verdict = http_message_parse_head(m, bytes);
-        if (verdict == HTTP_PARSE_DONE)
-                http_head_memo_keep(memo, m, bytes);
-        return verdict;
 }
 
 /* A copy of exactly that size: reading beyond it is seen by the sanitizer. */
@@ -108,15 +91,15 @@ static void read_chunks(struct http_message *m, struct str rest, size_t step,
         u->hash = mix(u->hash, str_range(m->body->bytes, m->body->len));
 }
 
-static void read_request(struct http_message *m, struct http_head_memo *memo, struct str in,
-                         size_t step, struct understood *u) {
+static void read_request(struct http_message *m, struct str in, size_t step,
+                         struct understood *u) {
         char  *copy = NULL;
         size_t len = 0;
 
         *u = (struct understood){ 0 };
         do {
                 len = MIN(len + step, in.len);
-                u->verdict = parse_head(m, memo, copy_of(str_range(in.ptr, len), &copy));
+                u->verdict = http_message_parse_head(m, copy_of(str_range(in.ptr, len), &copy));
         } while (u->verdict == HTTP_PARSE_MORE && len < in.len);
         if (u->verdict == HTTP_PARSE_DONE) {
                 u->n_fields = m->n_fields;
@@ -132,9 +115,7 @@ static void read_request(struct http_message *m, struct http_head_memo *memo, st
         free(copy);
 }
 
-/* `memo` may be NULL. */
-static size_t read_stream(struct str in, size_t step, struct http_head_memo *memo,
-                          struct understood *all) {
+static size_t read_stream(struct str in, size_t step, struct understood *all) {
         struct http_limits   limits;
         struct http_message *m;
         size_t               n = 0;
@@ -144,7 +125,7 @@ static size_t read_stream(struct str in, size_t step, struct http_head_memo *mem
         while (in.len > 0 && n < MAX_REQUESTS) {
                 struct understood *u = &all[n++];
 
-                read_request(m, memo, in, step, u);
+                read_request(m, in, step, u);
                 if (u->verdict == HTTP_PARSE_REFUSED && u->status == 0)
                         abort();
                 if (u->verdict != HTTP_PARSE_DONE || u->total_bytes > in.len)
@@ -176,10 +157,9 @@ static void compare(const struct understood *a, size_t n_a, const struct underst
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
-        struct understood    *whole, *other;
-        struct http_head_memo memo = { 0 };
-        struct str            in;
-        size_t                step, n;
+        struct understood *whole, *other;
+        struct str         in;
+        size_t             step, n;
 
         if (size < 1)
                 return 0;
@@ -187,12 +167,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
         other = whole + MAX_REQUESTS;
         in = str_range((const char *)input + 1, size - 1);
         step = 1 + (size_t)input[0] % 61;
-        n = read_stream(in, SIZE_MAX / 2, NULL, whole);
-        compare(whole, n, other, read_stream(in, step, NULL, other));
-        /* What the first of these two reads the second one knows, also when it comes in pieces. */
-        compare(whole, n, other, read_stream(in, SIZE_MAX / 2, &memo, other));
-        compare(whole, n, other, read_stream(in, SIZE_MAX / 2, &memo, other));
-        compare(whole, n, other, read_stream(in, step, &memo, other));
+        n = read_stream(in, SIZE_MAX / 2, whole);
+        compare(whole, n, other, read_stream(in, step, other));
         free(whole);
         return 0;
 }

@@ -12,11 +12,8 @@ static void test_rules(void **state UNUSED) {
         const struct endpoint_rule *rule;
 
         endpoint_policy_init(&p);
-        assert_true(endpoint_policy_is_open(&p));
-        assert_true(endpoint_policy_is_open(NULL));
         assert_null(endpoint_policy_add(&p, "model-repository,inference:x-key=a=b:c", "api", ""));
         assert_null(endpoint_policy_add(&p, "health:probe=", "protocol", "triton-grpc-protocol-"));
-        assert_false(endpoint_policy_is_open(&p));
         rule = endpoint_policy_find(&p, ENDPOINT_INFERENCE);
         assert_string_equal(rule->header, "x-key");
         assert_string_equal(rule->value, "a=b:c");

@@ -36,9 +36,6 @@ bool mailbox_post_quietly(struct mailbox *box, struct mail *m) {
 void mailbox_wake(struct mailbox *box UNUSED) {
 }
 
-void mailbox_expect(struct mailbox *box UNUSED) {
-}
-
 void mailbox_post(struct mailbox *box, struct mail *m) {
         if (mailbox_post_quietly(box, m))
                 mailbox_wake(box);

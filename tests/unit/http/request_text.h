@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A decoded infer request as text, so that two can be compared. Every byte is looked at, and what
+/* A decoded infer request as text. Every byte is looked at, so a sanitizer sees all of it; what
  * lies in the body is told by its place there.
  */
 #pragma once
