@@ -2,8 +2,6 @@
 #include "http/http_call.h"
 
 #include "base/buf.h"
-#include "base/strbuf.h"
-#include "codec/json_writer.h"
 #include "http/http_conn.h"
 #include "http/http_message.h"
 #include "http/http_status.h"
@@ -11,8 +9,6 @@
 
 #include <string.h>
 
-/* Error texts name tensors, keys and versions; more than this is no message. */
-#define MAX_ERROR_BYTES ((size_t)1 << 20)
 /* A larger text of an answer has a buffer of its own. */
 #define MAX_TEXT_IN_ARENA ((size_t)4 << 10)
 
@@ -93,56 +89,10 @@ void http_call_reply_empty(struct http_call *call, unsigned status) {
         http_call_reply(call, &reply);
 }
 
-struct str http_call_print_error(struct http_call *call, const char *message) {
-        AUTO_STRBUF        text = { 0 };
-        struct json_writer w;
-
-        strbuf_init(&text, MAX_ERROR_BYTES);
-        json_writer_init(&w, &text);
-        json_begin_object(&w);
-        json_key(&w, "error");
-        json_put_string(&w, message);
-        json_end_object(&w);
-        if (UNLIKELY(text.overflowed)) /* a character takes six at most */
-                return strlen(message) > MAX_ERROR_BYTES / 8
-                               ? STR_LIT("{\"error\":\"the error message is too long\"}")
-                               : STR_LIT("{\"error\":\"out of memory\"}");
-        return str_range(arena_str(&call->arena, strbuf_str(&text)), text.len);
-}
-
-static void reply_refusal(struct http_call *call, struct http_reply reply, const char *message) {
-        struct str             text = http_call_print_error(call, message);
-        const struct http_part part = { text.ptr, text.len, NULL };
-
-        reply.parts = &part;
-        reply.n_parts = 1;
-        http_call_reply(call, &reply);
-}
-
-void http_call_reply_refusal(struct http_call *call, unsigned status, const char *message,
-                             const char *content_type) {
-        reply_refusal(call,
-                      (struct http_reply){ .status = status, .content_type = content_type },
-                      message);
-}
-
-void http_call_reply_wrong_method(struct http_call *call, struct str allowed,
-                                  const char *content_type) {
-        const struct http_header allow = { STR_LIT("Allow"), allowed };
-
-        reply_refusal(call,
-                      (struct http_reply){ .status = 405,
-                                           .content_type = content_type,
-                                           .headers = &allow,
-                                           .n_headers = 1 },
-                      "Method Not Allowed");
-}
-
 void http_call_reply_error(struct http_call *call, struct error *err, const char *content_type) {
         AUTO_ERROR gone = err;
 
-        http_call_reply_refusal(call, http_status_of_code(gone->code), gone->message,
-                                content_type);
+        http_call_reply_refusal(call, http_status_of_code(gone->code), gone->message, content_type);
 }
 
 static void on_posted(struct mail *m) {

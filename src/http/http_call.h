@@ -166,8 +166,8 @@ void http_call_reply_refusal(struct http_call *call, unsigned status, const char
 /* 405, with the methods that the path does know (RFC 9110, 15.5.6), a static text. */
 void http_call_reply_wrong_method(struct http_call *call, struct str allowed,
                                   const char *content_type);
-/* {"error":"<message>"} in the arena, for answers that need more than the above. */
-struct str http_call_print_error(struct http_call *call, const char *message);
+/* Any other answer with {"error":"<message>"}: the rest is as in `reply`, which has no parts. */
+void http_call_reply_with_error(struct http_call *call, struct http_reply reply, const char *message);
 
 #define HTTP_JSON "application/json"
 

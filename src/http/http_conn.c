@@ -2,80 +2,59 @@
 #include "http/http_conn.h"
 
 #include "base/buf.h"
+#include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/reserve.h"
+#include "http/http_encoding.h"
+#include "http/http_head.h"
 #include "http/http_message.h"
+#include "http/http_model_name.h"
+#include "http/http_reply.h"
 #include "http/http_server_private.h"
+#include "http/http_status.h"
+#include "net/loop.h"
 
+#include <stdio.h>
 #include <string.h>
 
-void http_conn_enter(struct http_conn *c, enum http_conn_state state, enum http_phase phase,
-                     uint64_t now_ns) {
+/* What must be free behind a head for chunks to be read into. */
+#define MIN_CHUNK_ROOM ((size_t)8 << 10)
+/* Parts of an answer up to this many need no allocation. */
+#define INLINE_PARTS 15
+/* Pieces of an answer in one write. */
+#define MAX_CHUNKS_PER_WRITE 21
+/* Of an arena, or of a body's own buffer, that stays as it is until the client has read the answer. */
+#define KEPT_BYTES ((size_t)64 << 10)
+
+/* A piece of an answer. */
+struct http_chunk {
+        struct list_node node; /* in out->chunks, later in out->sending */
+        const char      *ptr;
+        size_t           len;
+        struct buf      *buf;      /* ref; NULL when the bytes are in `copy` */
+        char             size[20]; /* "<hex>\r\n" */
+        char             copy[];
+};
+
+/* Takes one step after the other until nothing is left to do. May free the connection. */
+static void run(struct http_conn *c);
+
+static struct buf_pool *pool_of(const struct http_conn *c) {
+        return loop_buf_pool(c->home->net.loop);
+}
+
+static void enter(struct http_conn *c, enum http_conn_state state, enum http_phase phase,
+                  uint64_t now_ns) {
         c->state = state;
         http_pace_enter(&c->pace, phase, now_ns);
 }
 
-void http_conn_count_rejected(struct http_conn *c, enum http_limit limit) {
+static void count_rejected(struct http_conn *c, enum http_limit limit) {
         const struct http_server_options *o = &c->server->options;
 
         if (limit != HTTP_LIMIT_NONE && o->on_rejected)
                 o->on_rejected(o->owner, http_limit_name(limit));
-}
-
-static void free_conn(struct http_conn *c) {
-        struct net_home *home = &c->home->net;
-
-        list_remove(&c->node);
-        if (list_is_linked(&c->intake.node))
-                list_remove(&c->intake.node);
-        http_input_drop(c);
-        http_answer_release(c);
-        http_chunks_drop(c);
-        buf_unref(c->body_buf);
-        buf_unref(c->call.body_buf);
-        access_done(&c->call.access);
-        arena_done(&c->call.arena);
-        http_message_free(c->message);
-        free(c->peer);
-        free(c);
-        net_home_conn_gone(home);
-}
-
-static bool step(struct http_conn *c) {
-        if (!c->net || conn_is_closing(c->net))
-                return false;
-        switch (c->state) {
-        case HTTP_CONN_HEAD:
-                return http_intake_head(c);
-        case HTTP_CONN_BODY:
-                return http_intake_body(c);
-        case HTTP_CONN_CHUNKS:
-                return http_intake_chunks(c);
-        case HTTP_CONN_LINGER:
-                c->in_at = c->in_len = 0; /* thrown away */
-                break;
-        case HTTP_CONN_CALL:
-        case HTTP_CONN_WRITE:
-                break;
-        }
-        return false;
-}
-
-static bool is_with_handler(const struct http_conn *c) {
-        return c->state == HTTP_CONN_CALL && c->was_handed_out;
-}
-
-void http_conn_run(struct http_conn *c) {
-        if (c->is_running)
-                return;
-        c->is_running = true;
-        while (step(c))
-                ;
-        c->is_running = false;
-        if (c->net)
-                conn_read_start(c->net);
-        else if (!is_with_handler(c))
-                free_conn(c);
 }
 
 void http_conn_close(struct http_conn *c) {
@@ -83,13 +62,18 @@ void http_conn_close(struct http_conn *c) {
                 conn_close(c->net);
 }
 
-/* Something was read, and is looked at before the loop waits: what the connection seems to be in the
- * midst of is the past. */
+static bool is_with_handler(const struct http_conn *c) {
+        return c->state == HTTP_CONN_CALL && c->was_handed_out;
+}
+
+/* Bytes were read that run() has not parsed yet; it does so before the loop waits. Until then the
+ * state is out of date. */
 static bool has_unseen(const struct http_conn *c) {
         return list_is_linked(&c->intake.node);
 }
 
-void http_conn_abort_call(struct http_conn *c) {
+/* The client has gone while the handler works: reports it to the handler, once. */
+static void abort_call(struct http_conn *c) {
         http_call_fn on_abort = c->call.on_abort;
 
         if (!is_with_handler(c) || c->call.is_aborted)
@@ -99,6 +83,95 @@ void http_conn_abort_call(struct http_conn *c) {
         if (on_abort)
                 on_abort(&c->call);
 }
+
+/* ---- the read buffer ---- */
+
+/* A handler may keep a reference to a body in it beyond the call. */
+static bool is_sole_owner(const struct buf *b) {
+        return atomic_load_explicit(&b->ref.count, memory_order_acquire) == 1;
+}
+
+static void give_back(struct http_loop *home, struct buf *b) {
+        if (b && b->cap == HTTP_READ_BYTES && is_sole_owner(b) && home->n_spare < HTTP_SPARE_BUFS)
+                home->spare[home->n_spare++] = b;
+        else
+                buf_unref(b);
+}
+
+static struct buf *take_spare(struct http_loop *home) {
+        if (home->n_spare > 0)
+                return home->spare[--home->n_spare];
+        return buf_new(loop_buf_pool(home->net.loop), HTTP_READ_BYTES);
+}
+
+/* Puts the current request where `room` more bytes fit. Only before its head is complete, since ranges
+ * point into the buffer afterwards. False when memory is short. */
+static bool make_room(struct http_conn *c, size_t room) {
+        size_t      used = c->in ? c->in_len - c->in_at : 0;
+        struct buf *fresh;
+
+        if (!c->in) {
+                c->in = take_spare(c->home);
+                c->in_at = c->in_len = 0;
+                return c->in != NULL;
+        }
+        if (c->in->cap - c->in_len >= room)
+                return true;
+        if (c->in->cap - used >= room && is_sole_owner(c->in)) {
+                memmove(c->in->bytes, c->in->bytes + c->in_at, used);
+        } else {
+                fresh = buf_new(pool_of(c), MAX(used + room, 2 * used));
+                if (!fresh)
+                        return false;
+                memcpy(fresh->bytes, c->in->bytes + c->in_at, used);
+                give_back(c->home, c->in);
+                c->in = fresh;
+        }
+        c->in_at = 0;
+        c->in_len = used;
+        return true;
+}
+
+static void drop_input(struct http_conn *c) {
+        if (c->in)
+                give_back(c->home, c->in);
+        c->in = NULL;
+        c->in_at = c->in_len = 0;
+}
+
+static struct iovec room_in_place(struct http_conn *c) {
+        return (struct iovec){ c->in->bytes + c->in_len, c->in->cap - c->in_len };
+}
+
+/* Where the next bytes go. */
+static struct iovec input_room(struct http_conn *c) {
+        const struct iovec none = { NULL, 0 };
+
+        switch (c->state) {
+        case HTTP_CONN_HEAD:
+                if (make_room(c, 1))
+                        return room_in_place(c);
+                break;
+        case HTTP_CONN_BODY:
+                if (c->body_buf)
+                        return (struct iovec){ c->body_buf->bytes + c->body_got,
+                                               c->message->content_length - c->body_got };
+                return room_in_place(c);
+        case HTTP_CONN_LINGER:
+                if (c->in && !is_sole_owner(c->in))
+                        drop_input(c);
+                c->in_at = c->in_len = 0;
+                if (make_room(c, 1))
+                        return room_in_place(c);
+                break;
+        case HTTP_CONN_CHUNKS:
+        case HTTP_CONN_CALL:
+        case HTTP_CONN_WRITE: return c->in ? room_in_place(c) : none;
+        }
+        return none;
+}
+
+/* ---- the end of a call ---- */
 
 static void log_access(struct http_conn *c) {
         const struct http_server_options *o = &c->server->options;
@@ -122,7 +195,7 @@ static void log_access(struct http_conn *c) {
         o->on_access(o->owner, &access);
 }
 
-/* What only some requests have. */
+/* Fields that only some requests set. */
 static void clear_rare(struct http_call *call) {
         if (call->access.policy) {
                 access_done(&call->access);
@@ -156,47 +229,55 @@ static void clear_call(struct http_conn *c) {
         c->bytes_in = 0;
 }
 
-/* What was refused may still be on its way: the peer reads our answer before it sees an error. */
+/* The rest of a refused request may still be arriving. Closing now would reset the connection before
+ * the peer has read the answer. */
 static void linger(struct http_conn *c) {
         conn_shutdown(c->net);
-        http_conn_enter(c, HTTP_CONN_LINGER, HTTP_PHASE_LINGER, c->now_ns);
+        enter(c, HTTP_CONN_LINGER, HTTP_PHASE_LINGER, c->now_ns);
 }
 
-static bool is_idle(const struct http_conn *c) {
-        return c->state == HTTP_CONN_HEAD && c->pace.phase == HTTP_PHASE_IDLE && !has_unseen(c);
-}
-
-void http_conn_leave(struct http_conn *c) {
-        if (!c->net || conn_is_closing(c->net) || !is_idle(c) || conn_has_unread(c->net))
-                return;
-        c->now_ns = clock_now_ns();
-        if (conn_is_shaking_hands(c->net))
-                http_conn_close(c);
-        else
-                linger(c);
-}
-
-void http_conn_give_up(struct http_conn *c) {
-        if (is_idle(c) || (c->state == HTTP_CONN_LINGER && !c->must_linger))
-                http_conn_close(c);
-}
-
-/* Requests behind an answer that was the last, which the client has sent before it knew. */
+/* The client sent further requests before it learned that this answer is the last. */
 static bool has_more(const struct http_conn *c) {
         return c->in_at < c->in_len || conn_has_unread(c->net);
 }
 
-void http_conn_end_call(struct http_conn *c) {
+static void hold(struct http_conn *c, struct buf *b) {
+        struct http_out *out = &c->out;
+
+        if (out->n_held < HTTP_HELD_BUFS)
+                out->held[out->n_held++] = b;
+        else
+                out->more_held[out->n_held++ - HTTP_HELD_BUFS] = b;
+}
+
+static void hold_parts(struct http_conn *c, const struct http_part *parts, size_t n) {
+        if (n > HTTP_HELD_BUFS)
+                c->out.more_held = arena_alloc(&c->call.arena, n * sizeof(struct buf *));
+        for (size_t i = 0; i < n; i++)
+                if (parts[i].buf)
+                        hold(c, parts[i].buf);
+}
+
+static void release_held(struct http_conn *c) {
+        struct http_out *out = &c->out;
+
+        for (size_t i = 0; i < out->n_held; i++)
+                buf_unref(i < HTTP_HELD_BUFS ? out->held[i] : out->more_held[i - HTTP_HELD_BUFS]);
+        out->n_held = 0;
+}
+
+/* The answer is written or given up: gets ready for the next request. */
+static void end_call(struct http_conn *c) {
         c->call.is_aborted = c->call.is_aborted || !c->net || conn_is_closing(c->net);
         if (c->call.on_sent)
                 c->call.on_sent(&c->call);
         log_access(c);
-        http_answer_release(c);
+        release_held(c);
         c->out.bytes = 0;
         c->now_ns = c->call.send_start_ns;
         clear_call(c);
         http_message_reset(c->message);
-        http_conn_enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, c->now_ns);
+        enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, c->now_ns);
         c->in_at = c->next_at;
         if (!c->net || conn_is_closing(c->net))
                 return;
@@ -206,27 +287,830 @@ void http_conn_end_call(struct http_conn *c) {
                 http_conn_close(c);
 }
 
-static struct iovec on_room(struct conn *net) {
-        return http_input_room(conn_owner(net));
+/* ---- an answer ---- */
+
+static size_t body_bytes_of(const struct http_reply *reply) {
+        size_t bytes = 0;
+
+        for (size_t i = 0; i < reply->n_parts; i++)
+                bytes += reply->parts[i].len;
+        return bytes;
 }
 
-/* While a request is handled its buffer may be full: reading goes on afterwards. A head without
- * memory has nothing to be answered with, either. */
+/* A part that must stay valid after the call that gave it has returned. */
+static struct iovec keep_part(struct http_conn *c, const struct http_reply *reply, size_t i) {
+        const struct http_part *part = &reply->parts[i];
+        void                   *bytes = (void *)(uintptr_t)part->ptr;
+
+        if (reply->is_brief && !part->buf)
+                bytes = arena_strndup(&c->call.arena, part->ptr, part->len);
+        return (struct iovec){ bytes, part->len };
+}
+
+/* Into `iov`, after the head. */
+static void list_parts(struct http_conn *c, const struct http_reply *reply, bool is_small,
+                       struct iovec *iov) {
+        for (size_t i = 0; i < reply->n_parts; i++)
+                iov[1 + i] = is_small ? (struct iovec){ (void *)(uintptr_t)reply->parts[i].ptr,
+                                                        reply->parts[i].len }
+                                      : keep_part(c, reply, i);
+}
+
+/* Writes head and parts; takes the parts' buffers. With `is_chunked` the head announces chunks, and the
+ * parts, if any, are framed already. The head of a small answer is printed on the stack: conn_write_soon()
+ * copies what it cannot send at once. */
+static enum conn_write write_reply(struct http_conn *c, const struct http_reply *reply,
+                                   bool is_chunked) {
+        struct http_framing f = {
+                .content_type = str_of(reply->content_type ? reply->content_type : "text/plain"),
+                .content_length = body_bytes_of(reply),
+                .is_chunked = is_chunked,
+                .is_http10 = c->out.is_http10,
+                .closes = c->out.close,
+        };
+        struct iovec some[1 + INLINE_PARTS], *iov = some;
+        char         small[CONN_SMALL_WRITE], *head = small;
+        size_t       head_bytes = http_reply_measure_head(reply, f.content_type);
+        bool         is_small = head_bytes + f.content_length <= sizeof(small);
+        size_t       n = 1 + reply->n_parts;
+
+        hold_parts(c, reply->parts, reply->n_parts);
+        if (!c->net || conn_is_closing(c->net))
+                return CONN_WRITE_FAILED;
+        if (reply->n_parts > INLINE_PARTS)
+                iov = arena_alloc(&c->call.arena, n * sizeof(*iov));
+        if (!is_small)
+                head = arena_alloc(&c->call.arena, head_bytes);
+        if (c->call.method == HTTP_METHOD_HEAD) /* never a body: RFC 9112, 6.3 */
+                n = 1;
+        else
+                list_parts(c, reply, is_small, iov);
+        iov[0].iov_base = head;
+        iov[0].iov_len = (size_t)(http_reply_print_head(reply, &f, head) - head);
+        c->out.bytes = iov[0].iov_len + (n > 1 ? f.content_length : 0);
+        return conn_write_soon(c->net, iov, n);
+}
+
+/* The parts are compressed; the head says so. */
+static enum conn_write write_packed(struct http_conn *c, const struct http_reply *reply,
+                                    const char *encoding) {
+        struct http_reply   dressed = *reply;
+        struct http_header *headers;
+
+        headers = arena_alloc(&c->call.arena, (reply->n_headers + 1) * sizeof(*headers));
+        if (reply->n_headers > 0)
+                memcpy(headers, reply->headers, reply->n_headers * sizeof(*headers));
+        headers[reply->n_headers] =
+                (struct http_header){ STR_LIT("Content-Encoding"), str_of(encoding) };
+        dressed.headers = headers;
+        dressed.n_headers = reply->n_headers + 1;
+        return write_reply(c, &dressed, false);
+}
+
+static bool compress(struct http_call *call, const struct http_part *parts, size_t n_parts,
+                     enum http_encoding encoding, struct http_part *ret) {
+        return http_reply_compress(parts, n_parts, encoding, &call->arena, pool_of(call->conn),
+                                   ret);
+}
+
+static enum conn_write write_compressed(struct http_conn *c, const struct http_reply *reply,
+                                        enum http_encoding encoding) {
+        struct http_reply dressed = *reply;
+        struct http_part  part;
+
+        if (!compress(&c->call, reply->parts, reply->n_parts, encoding, &part))
+                return write_reply(c, reply, false);
+        dressed.parts = &part;
+        dressed.n_parts = 1;
+        return write_packed(c, &dressed, http_encoding_name(encoding));
+}
+
+/* The whole body as one chunk, followed by the last chunk. */
+static enum conn_write write_one_chunk(struct http_conn *c, const struct http_reply *reply) {
+        struct arena     *arena = &c->call.arena;
+        struct http_reply dressed = *reply;
+        struct http_part *parts = arena_alloc(arena, (reply->n_parts + 2) * sizeof(*parts));
+        size_t            bytes = 0, n = 1;
+
+        for (size_t i = 0; i < reply->n_parts; i++) {
+                parts[n++] = reply->parts[i];
+                bytes += reply->parts[i].len;
+        }
+        parts[0].ptr = arena_printf(arena, "%zx\r\n", bytes);
+        parts[0].len = strlen(parts[0].ptr);
+        parts[0].buf = NULL;
+        parts[n++] = (struct http_part){ "\r\n0\r\n\r\n", sizeof("\r\n0\r\n\r\n") - 1, NULL };
+        dressed.parts = parts;
+        dressed.n_parts = n;
+        return write_reply(c, &dressed, true);
+}
+
+static enum conn_write write_plain(struct http_conn *c, const struct http_reply *reply) {
+        if (reply->is_chunked && reply->n_parts > 0 && !c->out.is_http10)
+                return write_one_chunk(c, reply);
+        return write_reply(c, reply, false);
+}
+
+static bool holds_much(const struct http_conn *c) {
+        const struct http_call *call = &c->call;
+
+        return call->arena.used_bytes > KEPT_BYTES ||
+               (call->body_buf && call->body_buf->cap > KEPT_BYTES);
+}
+
+/* Frees the handler's memory before the client has read its answer. */
+static COLD const struct http_reply *shed(struct http_conn *c, const struct http_reply *reply,
+                                          struct http_gathered *memory, struct buf **ret_holder) {
+        struct http_call *call = &c->call;
+
+        if (!http_reply_gather(reply, pool_of(c), memory))
+                return reply;
+        arena_reset(&call->arena);
+        call->headers = NULL;
+        call->pending = NULL;
+        if (call->body_buf != c->in) {
+                buf_unref(STEAL(call->body_buf));
+                call->body = (struct str){ 0 };
+        }
+        *ret_holder = memory->holder; /* of headers, until they are printed */
+        return &memory->reply;
+}
+
+static enum http_encoding accepted_encoding(const struct http_call *call) {
+        const struct http_message  *m = call->conn->message;
+        struct http_encoding_choice choice = { 0 };
+
+        if (!call->head || m->known[HTTP_NAME_ACCEPT_ENCODING] == 0)
+                return HTTP_ENCODING_IDENTITY;
+        for (size_t i = m->known[HTTP_NAME_ACCEPT_ENCODING] - 1; i < m->n_fields; i++) {
+                struct http_header h = http_message_header(m, call->head, i);
+
+                if (http_head_find_name(h.name) == HTTP_NAME_ACCEPT_ENCODING)
+                        http_encoding_consider(&choice, h.value);
+        }
+        return choice.best;
+}
+
+bool http_call_wants_packing(const struct http_call *call) {
+        return accepted_encoding(call) != HTTP_ENCODING_IDENTITY;
+}
+
+const char *http_call_pack(struct http_call *call, struct http_part *parts, size_t *n_parts) {
+        enum http_encoding encoding = accepted_encoding(call);
+        struct http_part   packed;
+
+        if (encoding == HTTP_ENCODING_IDENTITY || *n_parts == 0 ||
+            !compress(call, parts, *n_parts, encoding, &packed))
+                return NULL;
+        parts[0] = packed;
+        *n_parts = 1;
+        return http_encoding_name(encoding);
+}
+
+static enum conn_write write_answer(struct http_conn *c, const struct http_reply *reply) {
+        enum http_encoding encoding = HTTP_ENCODING_IDENTITY;
+
+        if (reply->packed_as)
+                return write_packed(c, reply, reply->packed_as);
+        if (reply->is_compressible)
+                encoding = accepted_encoding(&c->call);
+        return encoding == HTTP_ENCODING_IDENTITY ? write_plain(c, reply)
+                                                  : write_compressed(c, reply, encoding);
+}
+
+void http_call_reply(struct http_call *call, const struct http_reply *reply) {
+        struct http_conn    *c = call->conn;
+        struct http_gathered memory; /* mostly untouched */
+        struct buf          *holder = NULL;
+        enum conn_write      rc;
+
+        call->send_start_ns = clock_now_ns();
+        c->out.status = reply->status;
+        c->out.close = c->out.close || reply->close || c->must_linger || c->home->net.is_draining ||
+                       c->has_ended;
+        if (UNLIKELY(holds_much(c)))
+                reply = shed(c, reply, &memory, &holder);
+        rc = write_answer(c, reply);
+        buf_unref(holder);
+        if (rc == CONN_WRITE_PENDING) {
+                enter(c, HTTP_CONN_WRITE, HTTP_PHASE_WRITE, call->send_start_ns);
+                return;
+        }
+        if (rc == CONN_WRITE_FAILED)
+                http_conn_close(c);
+        end_call(c);
+        run(c);
+}
+
+void http_call_reply_with_error(struct http_call *call, struct http_reply reply,
+                                const char *message) {
+        struct str             text = http_reply_error_text(&call->arena, message);
+        const struct http_part part = { text.ptr, text.len, NULL };
+
+        reply.parts = &part;
+        reply.n_parts = 1;
+        http_call_reply(call, &reply);
+}
+
+void http_call_reply_refusal(struct http_call *call, unsigned status, const char *message,
+                             const char *content_type) {
+        http_call_reply_with_error(call,
+                                   (struct http_reply){ .status = status,
+                                                        .content_type = content_type },
+                                   message);
+}
+
+void http_call_reply_wrong_method(struct http_call *call, struct str allowed,
+                                  const char *content_type) {
+        const struct http_header allow = { STR_LIT("Allow"), allowed };
+
+        http_call_reply_with_error(call,
+                                   (struct http_reply){ .status = 405,
+                                                        .content_type = content_type,
+                                                        .headers = &allow,
+                                                        .n_headers = 1 },
+                                   "Method Not Allowed");
+}
+
+/* ---- an answer in chunks ---- */
+
+/* Returns how many there were. */
+static size_t free_all(struct list *chunks) {
+        size_t n = 0;
+
+        LIST_FOR_EACH(chunks, node) {
+                struct http_chunk *k = LIST_ENTRY(node, struct http_chunk, node);
+
+                list_remove(node);
+                buf_unref(k->buf);
+                free(k);
+                n++;
+        }
+        return n;
+}
+
+static void drop_chunks(struct http_conn *c) {
+        free_all(&c->out.chunks);
+        free_all(&c->out.sending);
+        c->out.unsent_bytes = 0;
+}
+
+static size_t add_iovecs(const struct http_conn *c, struct http_chunk *k, struct iovec *iov) {
+        const struct iovec body = { (void *)(uintptr_t)k->ptr, k->len };
+        size_t             n = 0;
+
+        if (c->out.is_http10) {
+                iov[n++] = body;
+                return n;
+        }
+        iov[n++] = (struct iovec){ k->size, strlen(k->size) };
+        iov[n++] = body;
+        iov[n++] = (struct iovec){ (void *)(uintptr_t) "\r\n", 2 };
+        return n;
+}
+
+/* Moves what fits into one write to out->sending. */
+static enum conn_write write_some(struct http_conn *c) {
+        struct iovec iov[3 * MAX_CHUNKS_PER_WRITE + 1];
+        size_t       n = 0;
+
+        for (int i = 0; i < MAX_CHUNKS_PER_WRITE && !list_is_empty(&c->out.chunks); i++) {
+                struct list_node  *node = list_first(&c->out.chunks);
+                struct http_chunk *k = LIST_ENTRY(node, struct http_chunk, node);
+
+                list_remove(node);
+                list_append(&c->out.sending, node);
+                n += add_iovecs(c, k, iov + n);
+                c->out.unsent_bytes -= k->len;
+        }
+        if (c->out.is_last_queued && list_is_empty(&c->out.chunks) && !c->out.is_http10)
+                iov[n++] = (struct iovec){ (void *)(uintptr_t) "0\r\n\r\n", 5 };
+        for (size_t i = 0; i < n; i++)
+                c->out.bytes += iov[i].iov_len;
+        return conn_write(c->net, iov, n);
+}
+
+static void count_written(struct http_conn *c) {
+        c->out.n_chunks_written += free_all(&c->out.sending);
+}
+
+static void end_chunks(struct http_conn *c) {
+        drop_chunks(c);
+        c->out.in_chunks = false;
+        c->out.is_last_queued = false;
+        end_call(c);
+}
+
+static bool is_gone(const struct http_conn *c) {
+        return !c->net || conn_is_closing(c->net);
+}
+
+/* While the handler works, the peer is slow only if a write to it is pending. */
+static void watch_reader(struct http_conn *c) {
+        enum http_phase phase = conn_is_writing(c->net) ? HTTP_PHASE_WRITE : HTTP_PHASE_HANDLER;
+
+        if (c->state == HTTP_CONN_CALL && c->pace.phase != phase)
+                http_pace_enter(&c->pace, phase, clock_now_ns());
+}
+
+/* Sends queued chunks while no write is pending. */
+static void flush_chunks(struct http_conn *c) {
+        enum conn_write rc = CONN_WRITE_DONE;
+        uint64_t        before = c->out.n_chunks_written;
+
+        if (is_gone(c)) {
+                drop_chunks(c);
+                if (c->out.is_last_queued)
+                        end_chunks(c);
+                return;
+        }
+        while (rc == CONN_WRITE_DONE && !conn_is_writing(c->net)) {
+                bool is_last;
+
+                count_written(c);
+                if (c->out.is_last_sent) {
+                        end_chunks(c);
+                        return;
+                }
+                if (list_is_empty(&c->out.chunks) && !c->out.is_last_queued)
+                        break;
+                rc = write_some(c);
+                is_last = c->out.is_last_queued && list_is_empty(&c->out.chunks);
+                c->out.is_last_sent = is_last;
+        }
+        if (rc == CONN_WRITE_FAILED) {
+                http_conn_close(c);
+                flush_chunks(c);
+                return;
+        }
+        watch_reader(c);
+        if (c->out.n_chunks_written > before && c->call.on_written && !c->out.is_last_queued)
+                c->call.on_written(&c->call);
+}
+
+void http_call_begin_chunks(struct http_call *call, const struct http_reply *reply) {
+        struct http_conn *c = call->conn;
+        struct http_reply head = *reply;
+
+        call->send_start_ns = clock_now_ns();
+        c->out.status = reply->status;
+        c->out.close = c->out.close || reply->close || c->out.is_http10 ||
+                       c->home->net.is_draining || c->has_ended;
+        c->out.in_chunks = true;
+        c->out.is_last_queued = c->out.is_last_sent = false;
+        c->out.n_chunks_sent = c->out.n_chunks_written = 0;
+        head.n_parts = 0;
+        if (write_reply(c, &head, true) == CONN_WRITE_FAILED)
+                http_conn_close(c);
+        for (size_t i = 0; i < reply->n_parts; i++)
+                http_call_send_chunk(call, &reply->parts[i]);
+}
+
+/* NULL when memory is short: a piece is as large as a model makes it. */
+static struct http_chunk *new_chunk(const struct http_part *part) {
+        size_t             copied = part->buf ? 0 : part->len;
+        struct http_chunk *k = try_alloc(sizeof(*k) + copied); /* len is within a limit */
+
+        if (!k)
+                return NULL;
+        k->ptr = part->buf ? part->ptr : k->copy;
+        k->len = part->len;
+        k->buf = part->buf;
+        if (copied > 0)
+                memcpy(k->copy, part->ptr, copied);
+        snprintf(k->size, sizeof(k->size), "%zx\r\n", k->len);
+        return k;
+}
+
+static void refuse_chunk(struct http_conn *c, const struct http_part *part, enum http_limit limit) {
+        buf_unref(part->buf);
+        count_rejected(c, limit);
+        http_conn_close(c);
+}
+
+void http_call_send_chunk(struct http_call *call, const struct http_part *part) {
+        struct http_conn  *c = call->conn;
+        struct http_chunk *k;
+
+        if (is_gone(c) || part->len == 0) { /* an empty chunk would end the answer */
+                buf_unref(part->buf);
+                return;
+        }
+        if (part->len > c->server->options.limits.unsent_bytes - c->out.unsent_bytes) {
+                refuse_chunk(c, part, HTTP_LIMIT_UNSENT_BYTES);
+                return;
+        }
+        k = new_chunk(part);
+        if (!k) {
+                refuse_chunk(c, part, HTTP_LIMIT_MEMORY);
+                return;
+        }
+        list_append(&c->out.chunks, &k->node);
+        c->out.n_chunks_sent++;
+        c->out.unsent_bytes += k->len;
+        flush_chunks(c);
+}
+
+void http_call_end_chunks(struct http_call *call) {
+        struct http_conn *c = call->conn;
+
+        c->out.is_last_queued = true;
+        enter(c, HTTP_CONN_WRITE, HTTP_PHASE_WRITE, clock_now_ns());
+        flush_chunks(c);
+        run(c);
+}
+
+uint64_t http_call_chunks_sent(const struct http_call *call) {
+        return call->conn->out.n_chunks_sent;
+}
+
+uint64_t http_call_chunks_written(const struct http_call *call) {
+        return call->conn->out.n_chunks_written;
+}
+
+/* ---- refusals and access ---- */
+
+/* A refusal by the connection itself. What was not read of the request never will be. */
+static void refuse_request(struct http_conn *c, unsigned status, enum http_limit limit,
+                           const char *text) {
+        count_rejected(c, limit);
+        c->out.close = true;
+        c->must_linger = true;
+        enter(c, HTTP_CONN_CALL, HTTP_PHASE_HANDLER, c->now_ns);
+        http_call_reply_refusal(&c->call, status, text,
+                                c->call.route ? c->call.route->refusal_type : NULL);
+}
+
+static void fill_call(struct http_conn *c) {
+        const struct http_message *m = c->message;
+        const char                *base = c->in->bytes + c->in_at;
+        struct http_call          *call = &c->call;
+
+        call->head = base;
+        call->n_headers = m->n_fields;
+        call->method = m->method;
+        call->path = http_route_path(http_message_target(m, base));
+}
+
+/* A head that is refused for the body it announces: the answer is typed as its route's are. */
+static void find_refused_route(struct http_conn *c) {
+        const struct http_route *row;
+        struct http_captures     found;
+
+        fill_call(c);
+        if (http_route_find(&c->server->options.routes, c->call.method, c->call.path, &row,
+                            &found) != HTTP_ROUTE_NOT_FOUND)
+                c->call.route = row;
+}
+
+static void field_at(const void *call, size_t at, struct str *ret_name, struct str *ret_value) {
+        const struct http_call  *http = call;
+        const struct http_header field = http_message_header(http->conn->message, http->head, at);
+
+        *ret_name = field.name;
+        *ret_value = field.value;
+}
+
+/* RFC 9110, 15.5.2: a 401 names the scheme to authenticate with. */
+static void refuse_access(struct http_call *call, enum access_verdict verdict, const char *message,
+                          const char *content_type) {
+        static const struct http_header how = { { "WWW-Authenticate", 16 }, { "Bearer", 6 } };
+
+        http_call_reply_with_error(call,
+                                   (struct http_reply){
+                                           .status = verdict == ACCESS_NO_KEY ? 401 : 403,
+                                           .content_type = content_type,
+                                           .headers = &how,
+                                           .n_headers = verdict == ACCESS_NO_KEY,
+                                   },
+                                   message);
+}
+
+/* The only access check of HTTP. False: the request has been answered. */
+static bool may_use(struct http_conn *c, enum endpoint_group group, const char *refusal_type) {
+        struct http_call            *call = &c->call;
+        const struct access_question question = {
+                .group = group,
+                .knows_model = true,
+                .model = call->model,
+                .noun = "API",
+                .field = field_at,
+                .call = call,
+                .n_fields = call->n_headers,
+                .arena = &call->arena,
+        };
+        const char         *text;
+        enum access_verdict verdict =
+                access_check(c->server->options.service.policy, &question, &call->access, &text);
+
+        if (LIKELY(verdict == ACCESS_GRANTED))
+                return true;
+        refuse_access(call, verdict, text, refusal_type);
+        return false;
+}
+
+/* Finds the route and checks access. False: the request has been answered. */
+static bool check_route(struct http_conn *c) {
+        const struct http_route_table *table = &c->server->options.routes;
+        struct http_call              *call = &c->call;
+        struct http_captures           found = { 0 };
+        enum http_route_verdict        verdict;
+        const struct http_route       *row = NULL;
+        AUTO_ERROR                     fault = NULL;
+
+        verdict = http_route_find(table, call->method, call->path, &row, &found);
+        if (verdict == HTTP_ROUTE_NOT_FOUND) {
+                if (table->fallback)
+                        return may_use(c, table->fallback_group, NULL);
+                http_call_reply_refusal(call, 404, "Not Found", NULL);
+                return false;
+        }
+        call->route = row;
+        call->model = found.model;
+        call->version = found.version;
+        call->region = found.region;
+        fault = http_model_name_read(found.model, &call->arena, &call->model);
+        if (!may_use(c, row->group, row->refusal_type))
+                return false;
+        if (verdict == HTTP_ROUTE_WRONG_METHOD) {
+                http_call_reply_wrong_method(call, http_route_allowed(table, row),
+                                             row->refusal_type);
+                return false;
+        }
+        if (UNLIKELY(fault != NULL)) {
+                http_call_reply_refusal(call, http_status_of_code(fault->code), fault->message,
+                                        row->refusal_type);
+                return false;
+        }
+        return true;
+}
+
+/* ---- a request: head, then body ---- */
+
+/* The request is complete. */
+static void hand_out(struct http_conn *c) {
+        struct http_call *call = &c->call;
+
+        call->recv_end_ns = c->now_ns;
+        c->bytes_in += call->body.len;
+        enter(c, HTTP_CONN_CALL, HTTP_PHASE_HANDLER, c->now_ns);
+        c->was_handed_out = true;
+        if (call->route)
+                call->route->handler(call);
+        else
+                c->server->options.routes.fallback(call);
+}
+
+/* The body lies in the read buffer, after its head. */
+static void take_body_in_place(struct http_conn *c, size_t len) {
+        c->next_at = c->in_at + c->message->head_bytes + len;
+        if (len == 0)
+                return;
+        buf_ref(c->in);
+        c->call.body_buf = c->in;
+        c->call.body = str_range(c->in->bytes + c->in_at + c->message->head_bytes, len);
+}
+
+/* A buffer for a body that does not fit after its head; the bytes that are here already move there. */
+static bool begin_large_body(struct http_conn *c) {
+        size_t at = c->in_at + c->message->head_bytes;
+        size_t have = c->in_len - at;
+
+        c->body_buf = buf_new(pool_of(c), c->message->content_length);
+        if (!c->body_buf)
+                return false;
+        memcpy(c->body_buf->bytes, c->in->bytes + at, have);
+        c->body_got = have;
+        c->in_len = at;
+        return true;
+}
+
+static bool is_body_here(const struct http_conn *c) {
+        const struct http_message *m = c->message;
+
+        return !m->is_chunked && c->in_len - c->in_at - m->head_bytes >= m->content_length;
+}
+
+/* Sent only when the body is wanted. An idle socket always has room for these bytes. */
+static bool send_continue(struct http_conn *c) {
+        static const char  text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+        const struct iovec part = { (void *)text, sizeof(text) - 1 };
+
+        return conn_write(c->net, &part, 1) == CONN_WRITE_DONE;
+}
+
+static bool fits_in_place(const struct http_conn *c) {
+        return c->message->content_length <= c->in->cap - c->in_at - c->message->head_bytes;
+}
+
+/* The budget has already counted its own refusal: the limit is counted only when the allocator failed. */
+static void refuse_memory(struct http_conn *c, size_t bytes) {
+        const struct buf_pool *pool = pool_of(c);
+        bool                   fits = byte_budget_fits(buf_pool_budget(pool), bytes);
+
+        refuse_request(c, 503, fits ? HTTP_LIMIT_MEMORY : HTTP_LIMIT_NONE,
+                       buf_pool_shortage(pool, bytes));
+}
+
+static bool begin_body(struct http_conn *c) {
+        const struct http_message *m = c->message;
+
+        bool is_waiting = m->expects_continue && c->in_len == c->in_at + m->head_bytes;
+
+        if (!m->is_chunked && !fits_in_place(c) && !begin_large_body(c)) {
+                refuse_memory(c, m->content_length);
+                return true;
+        }
+        enter(c, m->is_chunked ? HTTP_CONN_CHUNKS : HTTP_CONN_BODY, HTTP_PHASE_BODY, c->now_ns);
+        if (is_waiting && !send_continue(c)) {
+                http_conn_close(c);
+                return false;
+        }
+        return true;
+}
+
+/* The head is complete: checks the route and access, then decides where the body goes. */
+static bool on_head(struct http_conn *c) {
+        const struct http_message *m = c->message;
+
+        if (UNLIKELY(reserve_is_short())) {
+                refuse_request(c, 503, HTTP_LIMIT_MEMORY, "out of memory");
+                return true;
+        }
+        if (!is_body_here(c) && m->is_chunked && !make_room(c, MIN_CHUNK_ROOM)) {
+                refuse_request(c, 503, HTTP_LIMIT_MEMORY, "out of memory");
+                return true;
+        }
+        fill_call(c);
+        c->out.close = !m->keep_alive;
+        c->out.is_http10 = m->is_http10;
+        c->next_at = c->in_at + m->head_bytes;
+        c->bytes_in = m->head_bytes;
+        enter(c, HTTP_CONN_CALL, HTTP_PHASE_HANDLER, c->now_ns);
+        if (!is_body_here(c)) {
+                /* A refusal must not wait for the body. */
+                c->must_linger = true;
+                if (!check_route(c))
+                        return true;
+                c->must_linger = false;
+                return begin_body(c);
+        }
+        take_body_in_place(c, m->content_length);
+        if (check_route(c))
+                hand_out(c);
+        return true;
+}
+
+static bool take_head(struct http_conn *c) {
+        enum http_parse verdict;
+
+        if (!c->in || c->in_at == c->in_len) {
+                drop_input(c);
+                if (c->has_ended)
+                        http_conn_close(c);
+                else if (c->home->is_leaving)
+                        http_conn_leave(c);
+                return false;
+        }
+        if (c->pace.phase == HTTP_PHASE_IDLE) {
+                http_pace_enter(&c->pace, HTTP_PHASE_HEAD, c->now_ns);
+                c->call.recv_start_ns = c->now_ns;
+        }
+        verdict = http_message_parse_head(c->message,
+                                          str_range(c->in->bytes + c->in_at, c->in_len - c->in_at));
+        if (verdict == HTTP_PARSE_DONE)
+                return on_head(c);
+        if (verdict == HTTP_PARSE_REFUSED) {
+                const struct http_refusal *r = &c->message->refusal;
+
+                if (r->limit == HTTP_LIMIT_BODY_BYTES)
+                        find_refused_route(c);
+                refuse_request(c, r->status, r->limit, r->text);
+                return true;
+        }
+        if (c->has_ended)
+                http_conn_close(c);
+        return false;
+}
+
+static bool take_body(struct http_conn *c) {
+        size_t want = c->message->content_length;
+
+        if (c->body_buf) {
+                if (c->body_got < want)
+                        return false;
+                c->body_buf->len = want;
+                c->call.body_buf = STEAL(c->body_buf);
+                c->call.body = str_range(c->call.body_buf->bytes, want);
+        } else {
+                if (!is_body_here(c))
+                        return false;
+                take_body_in_place(c, want);
+        }
+        hand_out(c);
+        return true;
+}
+
+/* Chunks are copied out of the read buffer as they come, so its room behind the head is used
+ * again and again; what is left at the end is the next request. */
+static bool take_chunks(struct http_conn *c) {
+        struct http_message *m = c->message;
+        size_t               at = c->in_at + m->head_bytes;
+        size_t               used;
+        enum http_parse      verdict;
+
+        if (at == c->in_len)
+                return false;
+        verdict = http_message_parse_chunks(m, str_range(c->in->bytes + at, c->in_len - at), &used);
+        if (verdict == HTTP_PARSE_REFUSED) {
+                refuse_request(c, m->refusal.status, m->refusal.limit, m->refusal.text);
+                return true;
+        }
+        memmove(c->in->bytes + at, c->in->bytes + at + used, c->in_len - at - used);
+        c->in_len -= used;
+        if (verdict == HTTP_PARSE_MORE)
+                return false;
+        if (m->body) {
+                c->call.body_buf = STEAL(m->body);
+                c->call.body = str_range(c->call.body_buf->bytes, c->call.body_buf->len);
+        }
+        hand_out(c);
+        return true;
+}
+
+/* ---- from one state to the next ---- */
+
+static void free_conn(struct http_conn *c) {
+        struct net_home *home = &c->home->net;
+
+        list_remove(&c->node);
+        if (list_is_linked(&c->intake.node))
+                list_remove(&c->intake.node);
+        drop_input(c);
+        release_held(c);
+        drop_chunks(c);
+        buf_unref(c->body_buf);
+        buf_unref(c->call.body_buf);
+        access_done(&c->call.access);
+        arena_done(&c->call.arena);
+        http_message_free(c->message);
+        free(c->peer);
+        free(c);
+        net_home_conn_gone(home);
+}
+
+static bool step(struct http_conn *c) {
+        if (!c->net || conn_is_closing(c->net))
+                return false;
+        switch (c->state) {
+        case HTTP_CONN_HEAD: return take_head(c);
+        case HTTP_CONN_BODY: return take_body(c);
+        case HTTP_CONN_CHUNKS: return take_chunks(c);
+        case HTTP_CONN_LINGER:
+                c->in_at = c->in_len = 0; /* thrown away */
+                break;
+        case HTTP_CONN_CALL:
+        case HTTP_CONN_WRITE: break;
+        }
+        return false;
+}
+
+static void run(struct http_conn *c) {
+        if (c->is_running)
+                return;
+        c->is_running = true;
+        while (step(c))
+                ;
+        c->is_running = false;
+        if (c->net)
+                conn_read_start(c->net);
+        else if (!is_with_handler(c))
+                free_conn(c);
+}
+
+/* ---- what the socket reports ---- */
+
+static struct iovec on_room(struct conn *net) {
+        return input_room(conn_owner(net));
+}
+
+/* While a request is handled its buffer may be full: reading goes on afterwards. When there is no memory
+ * for a head, there is none for an answer either. */
 static void on_no_room(struct conn *net) {
         struct http_conn *c = conn_owner(net);
 
         if (c->state != HTTP_CONN_HEAD && c->state != HTTP_CONN_LINGER)
                 return;
-        http_conn_count_rejected(c, HTTP_LIMIT_MEMORY);
+        count_rejected(c, HTTP_LIMIT_MEMORY);
         http_conn_close(c);
 }
 
-/* What comes now is the next request, which waits its turn. */
+/* Bytes that arrive now belong to the next request, which waits. */
 static bool is_answering(const struct http_conn *c) {
         return c->state == HTTP_CONN_CALL || c->state == HTTP_CONN_WRITE;
 }
 
-/* Nothing more can be read before what came is looked at. */
+/* There is no room to read more before run() has parsed what is here. */
 static bool is_full(const struct http_conn *c) {
         if (c->state == HTTP_CONN_BODY && c->body_buf)
                 return c->body_got == c->message->content_length;
@@ -244,7 +1128,7 @@ static void on_read(struct conn *net, size_t n_bytes) {
         if (is_answering(c))
                 return;
         if (is_full(c))
-                http_conn_run(c);
+                run(c);
         else
                 loop_put_off(c->home->net.loop, &c->intake);
 }
@@ -253,10 +1137,10 @@ static void on_intake(struct loop_chore *chore) {
         struct http_conn *c = CONTAINER_OF(chore, struct http_conn, intake);
 
         if (!is_answering(c))
-                http_conn_run(c);
+                run(c);
 }
 
-/* Looks now at what was put off. */
+/* Parses now what the chore was to parse later. */
 static void take_in(struct http_conn *c) {
         if (!has_unseen(c))
                 return;
@@ -271,38 +1155,38 @@ static void on_end(struct conn *net, bool is_reset) {
         c->has_ended = true;
         if (is_reset || !is_answering(c))
                 http_conn_close(c);
-        /* A peer that only stopped sending may still read: the answer is tried. */
-        http_conn_abort_call(c);
+        /* A peer that only stopped sending may still read, so the answer is tried. */
+        abort_call(c);
 }
 
 static void on_written(struct conn *net, bool is_ok) {
         struct http_conn *c = conn_owner(net);
 
-        http_answer_release(c);
+        release_held(c);
         if (!is_ok) {
-                http_chunks_drop(c);
+                drop_chunks(c);
                 http_conn_close(c);
-                http_conn_abort_call(c);
+                abort_call(c);
         }
         if (c->out.in_chunks)
-                http_chunks_flush(c);
+                flush_chunks(c);
         else if (c->state == HTTP_CONN_WRITE)
-                http_conn_end_call(c);
-        http_conn_run(c);
+                end_call(c);
+        run(c);
 }
 
 static void on_closed(struct conn *net) {
         struct http_conn *c = conn_owner(net);
 
         c->is_running = true; /* an answer given now must not free the connection under us */
-        http_conn_abort_call(c);
+        abort_call(c);
         c->is_running = false;
         c->net = NULL;
-        http_conn_run(c);
+        run(c);
 }
 
-/* Bytes that moved in the phase the pace watches; of an answer they are those that the peer's system
- * has acknowledged, since the socket takes megabytes for a peer that reads nothing. */
+/* Bytes that moved in the current phase of the pace. Of an answer only bytes that the peer has
+ * acknowledged count, since the socket buffers megabytes for a peer that reads nothing. */
 static uint64_t moved_bytes(const struct http_conn *c) {
         switch (c->pace.phase) {
         case HTTP_PHASE_BODY:
@@ -317,8 +1201,7 @@ static uint64_t moved_bytes(const struct http_conn *c) {
         case HTTP_PHASE_IDLE:
         case HTTP_PHASE_HEAD:
         case HTTP_PHASE_HANDLER:
-        case HTTP_PHASE_LINGER:
-                break;
+        case HTTP_PHASE_LINGER: break;
         }
         return 0;
 }
@@ -331,22 +1214,21 @@ static void on_tick(struct conn *net, uint64_t now_ns) {
                 return;
         limit = http_pace_check(&c->pace, &c->server->options.limits, now_ns, moved_bytes(c));
         switch (limit) {
-        case HTTP_LIMIT_NONE:
-                break;
+        case HTTP_LIMIT_NONE: break;
         case HTTP_LIMIT_HEADER_TIME:
                 c->now_ns = now_ns;
-                http_conn_refuse(c, 408, limit, "request header was not received in time");
+                refuse_request(c, 408, limit, "request header was not received in time");
                 break;
         case HTTP_LIMIT_BODY_RATE:
                 c->now_ns = now_ns;
-                http_conn_refuse(c, 408, limit, "request body was received too slowly");
+                refuse_request(c, 408, limit, "request body was received too slowly");
                 break;
         case HTTP_LIMIT_WRITE_STALL:
         case HTTP_LIMIT_WRITE_RATE:
-                http_conn_count_rejected(c, limit);
+                count_rejected(c, limit);
                 http_conn_close(c);
                 break;
-        default: /* idle, or lingered long enough: nobody is wronged */
+        default: /* idle, or lingered long enough: not counted as a refusal */
                 http_conn_close(c);
                 break;
         }
@@ -361,6 +1243,8 @@ static const struct conn_ops conn_ops = {
         .on_tick = on_tick,
         .on_closed = on_closed,
 };
+
+/* ---- opening and closing ---- */
 
 void http_conn_open(struct http_loop *home, int fd) {
         struct http_conn *c = mem_aligned_alloc(CACHE_LINE_BYTES, sizeof(*c));
@@ -388,9 +1272,28 @@ void http_conn_open(struct http_loop *home, int fd) {
         c->call.conn = c;
         c->call.service = &c->server->options.service;
         c->call.core = c->server->options.service.core;
-        http_conn_enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, clock_now_ns());
+        enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, clock_now_ns());
         if (home->is_leaving)
                 http_conn_close(c);
         else
                 conn_read_start(c->net);
+}
+
+static bool is_idle(const struct http_conn *c) {
+        return c->state == HTTP_CONN_HEAD && c->pace.phase == HTTP_PHASE_IDLE && !has_unseen(c);
+}
+
+void http_conn_leave(struct http_conn *c) {
+        if (!c->net || conn_is_closing(c->net) || !is_idle(c) || conn_has_unread(c->net))
+                return;
+        c->now_ns = clock_now_ns();
+        if (conn_is_shaking_hands(c->net))
+                http_conn_close(c);
+        else
+                linger(c);
+}
+
+void http_conn_give_up(struct http_conn *c) {
+        if (is_idle(c) || (c->state == HTTP_CONN_LINGER && !c->must_linger))
+                http_conn_close(c);
 }

@@ -10,20 +10,25 @@
  * CHUNKS  a chunked body arrives; the message collects it
  * CALL    the handler has the request and has not answered
  * WRITE   the answer waits for the socket
- * LINGER  a refusal, or the last answer, is written; what the peer still sends is thrown away for a
- *         moment, because closing a socket with unread bytes would take the answer from the peer
+ * LINGER  a refusal, or the last answer, is written; what the peer still sends is discarded for a
+ *         moment, because closing a socket with unread bytes resets the connection, and the peer
+ *         would lose the answer
  *
- * What one round of the loop finds in the sockets is read first and looked at then, connection by
- * connection: each of the two keeps its code in the cache that way. A buffer that is full is looked
- * at in between.
+ * In each round the loop first reads all readable sockets, then parses, connection by connection:
+ * each of the two keeps its code in the cache that way. A full buffer is parsed at once.
+ *
+ * The functions of an answer that http_call.h declares (http_call_reply(), the chunks) are in
+ * http_conn.c as well: an answer may end the connection, or begin its next request. What needs no
+ * connection is elsewhere: parsing in http_message.h, routes in http_route.h, the bytes of an answer
+ * in http_reply.h.
  *
  * A stopping server answers for a moment longer, with "Connection: close", because a keep-alive
  * client may already have sent its next request. Then idle connections are closed, and each busy
  * one is closed after its answer.
  *
- * While a request is handled the connection reads on, into what room its buffer has, to learn of
- * the peer's end; those bytes are the next request, which waits its turn. An idle connection holds
- * no read buffer.
+ * While a request is handled the connection reads on, into what room its buffer has, to notice
+ * when the peer ends; those bytes are the next request, which waits. An idle connection holds no
+ * read buffer.
  *
  * Ownership.  http_conn_open() makes it; it frees itself when its socket is closed and no handler
  * has its call any more.
@@ -112,7 +117,7 @@ struct http_conn {
         struct http_server  *server; /* borrowed */
         struct http_loop    *home;   /* borrowed */
         enum http_conn_state state;
-        bool                 is_running;   /* inside http_conn_run(): no nesting */
+        bool                 is_running;   /* inside run(): no nesting */
         bool                 has_ended;    /* the peer sends no more */
         bool                 must_linger;  /* a part of the request was not read */
         bool                 was_handed_out; /* the current call reached a handler */
@@ -137,45 +142,11 @@ struct http_conn {
 _Static_assert(HTTP_CONN_BUSY_AT % CACHE_LINE_BYTES == 0, "it begins a line");
 _Static_assert(HTTP_CONN_BUSY_END - HTTP_CONN_BUSY_AT <= 7 * CACHE_LINE_BYTES, "and is few of them");
 
-/* http_conn.c: the life of a connection. Takes the socket. */
+/* Takes the socket. */
 void http_conn_open(struct http_loop *home, int fd);
-/* Goes on with what was read; called whenever a call has ended. May free the connection. */
-void http_conn_run(struct http_conn *c);
 /* Ends the socket; a call that a handler has stays until it is answered. */
 void http_conn_close(struct http_conn *c);
 /* An idle connection ends, gently: whatever it sent before is answered. Another one goes on. */
 void http_conn_leave(struct http_conn *c);
 /* One that left, and whose peer has not closed it. */
 void http_conn_give_up(struct http_conn *c);
-void http_conn_enter(struct http_conn *c, enum http_conn_state state, enum http_phase phase,
-                     uint64_t now_ns);
-/* The answer is written or given up: makes ready for the next request. */
-void http_conn_end_call(struct http_conn *c);
-/* The client has gone while the handler works: tells it, once. */
-void http_conn_abort_call(struct http_conn *c);
-void http_conn_count_rejected(struct http_conn *c, enum http_limit limit);
-
-/* http_input.c: where the next bytes go. */
-struct iovec http_input_room(struct http_conn *c);
-/* Puts the current request where there is room for `room` bytes more; only before its head is
- * complete, since ranges point into it afterwards. False when memory is short. */
-bool         http_input_make_room(struct http_conn *c, size_t room);
-void         http_input_drop(struct http_conn *c);
-
-/* http_intake.c: from bytes to a call. One step each; true when another may follow. */
-bool http_intake_head(struct http_conn *c);
-bool http_intake_body(struct http_conn *c);
-bool http_intake_chunks(struct http_conn *c);
-/* Answers for the connection itself and closes it, gently. */
-void http_conn_refuse(struct http_conn *c, unsigned status, enum http_limit limit,
-                      const char *text);
-
-/* http_answer.c: head and parts of an answer to the socket; takes the parts' buffers. Chunked:
- * the head says so, and the parts are framed already, if there are any. */
-enum conn_write http_answer_write(struct http_conn *c, const struct http_reply *reply,
-                                  bool is_chunked);
-void            http_answer_release(struct http_conn *c); /* drops what a write held */
-
-/* http_chunks.c: goes on with queued chunks when no write is pending. */
-void http_chunks_flush(struct http_conn *c);
-void http_chunks_drop(struct http_conn *c);

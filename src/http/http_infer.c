@@ -100,24 +100,17 @@ static struct str print_size(char *text, size_t room, size_t n) {
 
 void http_infer_reply_error(struct http_call *http, struct error *err, const char *content_type) {
         static const struct http_header retry = { STR_LIT("Retry-After"), STR_LIT("1") };
-        struct http_part                part = { 0 };
         const struct http_reply         reply = { .status = 503,
                                                   .content_type = content_type,
                                                   .headers = &retry,
-                                                  .n_headers = 1,
-                                                  .parts = &part,
-                                                  .n_parts = 1 };
-        struct str                      text;
+                                                  .n_headers = 1 };
 
         if (err->code != ERR_UNAVAILABLE) {
                 http_call_reply_error(http, err, content_type);
                 return;
         }
-        text = http_call_print_error(http, err->message);
-        part.ptr = text.ptr;
-        part.len = text.len;
+        http_call_reply_with_error(http, reply, err->message);
         error_free(err);
-        http_call_reply(http, &reply);
 }
 
 static void send_answer(struct http_call *http, struct http_infer_body *body) {

@@ -2,6 +2,7 @@
 #include "http/http_route.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 static bool is_digits(struct str s) {
         for (size_t i = 0; i < s.len; i++)
@@ -97,4 +98,38 @@ struct error *http_route_check(const struct http_route_table *table) {
                 return error_new(ERR_INTERNAL, "the route of unknown paths is in no group of "
                                                "endpoints");
         return NULL;
+}
+
+struct str http_route_path(struct str target) {
+        struct str  path, scheme;
+        const char *slash;
+
+        str_split(target, '?', &path);
+        if (path.len > 0 && path.ptr[0] == '/')
+                return path;
+        if (str_starts(path, STR_LIT("http://")))
+                scheme = STR_LIT("http://");
+        else if (str_starts(path, STR_LIT("https://")))
+                scheme = STR_LIT("https://");
+        else
+                return path;
+        path = str_range(path.ptr + scheme.len, path.len - scheme.len);
+        slash = memchr(path.ptr, '/', path.len);
+        if (!slash)
+                return STR_LIT("/");
+        return str_range(slash, path.len - (size_t)(slash - path.ptr));
+}
+
+struct str http_route_allowed(const struct http_route_table *table, const struct http_route *row) {
+        bool get = false, post = false;
+
+        for (size_t i = 0; i < table->n_rows; i++) {
+                if (strcmp(table->rows[i].pattern, row->pattern) != 0)
+                        continue;
+                get = get || table->rows[i].method == HTTP_METHOD_GET;
+                post = post || table->rows[i].method == HTTP_METHOD_POST;
+        }
+        if (post)
+                return get ? STR_LIT("GET, POST") : STR_LIT("POST");
+        return STR_LIT("GET");
 }

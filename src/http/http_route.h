@@ -51,6 +51,12 @@ enum http_route_verdict http_route_find(const struct http_route_table *table,
                                         const struct http_route **ret_row,
                                         struct http_captures *ret_captures);
 
+/* The path of a request target, without its query. "http://host/path" is as good as "/path"
+ * (RFC 9112, 3.2.2). */
+struct str http_route_path(struct str target);
+/* The methods that the row's path has, for the Allow header: "GET, POST". */
+struct str http_route_allowed(const struct http_route_table *table, const struct http_route *row);
+
 /* INTERNAL names a row that is in no group of endpoints: who may use it would be left open. */
 struct error *http_route_check(const struct http_route_table *table) NODISCARD;
 

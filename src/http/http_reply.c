@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "http/http_reply.h"
+
+#include "base/buf.h"
+#include "base/strbuf.h"
+#include "codec/gzip.h"
+#include "codec/json_writer.h"
+#include "http/http_status.h"
+
+#include <string.h>
+
+/* Error texts name tensors, keys and versions; more than this is no message. */
+#define MAX_ERROR_BYTES ((size_t)1 << 20)
+
+/* ---- the head ---- */
+
+/* A cursor into memory that was measured before. */
+static char *put(char *at, const char *bytes, size_t len) {
+        memcpy(at, bytes, len);
+        return at + len;
+}
+
+#define PUT_LIT(at, literal) put((at), (literal), sizeof(literal) - 1)
+
+static char *put_text(char *at, const char *text) {
+        return put(at, text, strlen(text));
+}
+
+static char *put_u64(char *at, uint64_t value) {
+        char  digits[20]; /* 2^64 has 20 */
+        char *first = digits + sizeof(digits);
+
+        do {
+                *--first = (char)('0' + value % 10);
+                value /= 10;
+        } while (value > 0);
+        return put(at, first, (size_t)(digits + sizeof(digits) - first));
+}
+
+/* A value that came from a peer or a model must not begin a line of its own. */
+static char *put_value(char *at, struct str value) {
+        for (size_t i = 0; i < value.len; i++) {
+                char c = value.ptr[i];
+
+                *at++ = c == '\r' || c == '\n' || c == '\0' ? ' ' : c;
+        }
+        return at;
+}
+
+static char *put_status(char *at, unsigned status) {
+        if (LIKELY(status == 200))
+                return PUT_LIT(at, "HTTP/1.1 200 OK\r\n");
+        at = PUT_LIT(at, "HTTP/1.1 ");
+        at = put_u64(at, status);
+        *at++ = ' ';
+        at = put_text(at, http_status_phrase(status));
+        return PUT_LIT(at, "\r\n");
+}
+
+size_t http_reply_measure_head(const struct http_reply *reply, struct str content_type) {
+        size_t bytes = sizeof("HTTP/1.1 431 Request Header Fields Too Large\r\n"
+                              "Content-Type: \r\nConnection: keep-alive\r\n"
+                              "Content-Length: \r\n"
+                              "Transfer-Encoding: chunked\r\n\r\n") +
+                       20;
+
+        bytes += content_type.len;
+        for (size_t i = 0; i < reply->n_headers; i++)
+                bytes +=
+                        reply->headers[i].name.len + reply->headers[i].value.len + sizeof(": \r\n");
+        return bytes;
+}
+
+char *http_reply_print_head(const struct http_reply *reply, const struct http_framing *f,
+                            char *at) {
+        at = put_status(at, reply->status);
+        at = PUT_LIT(at, "Content-Type: ");
+        at = put(at, f->content_type.ptr, f->content_type.len);
+        at = PUT_LIT(at, "\r\n");
+        for (size_t i = 0; i < reply->n_headers; i++) {
+                at = put(at, reply->headers[i].name.ptr, reply->headers[i].name.len);
+                at = PUT_LIT(at, ": ");
+                at = put_value(at, reply->headers[i].value);
+                at = PUT_LIT(at, "\r\n");
+        }
+        if (f->closes)
+                at = PUT_LIT(at, "Connection: close\r\n");
+        else if (f->is_http10)
+                at = PUT_LIT(at, "Connection: keep-alive\r\n");
+        if (f->is_chunked)
+                return f->is_http10 ? PUT_LIT(at, "\r\n")
+                                    : PUT_LIT(at, "Transfer-Encoding: chunked\r\n\r\n");
+        at = PUT_LIT(at, "Content-Length: ");
+        at = put_u64(at, f->content_length);
+        return PUT_LIT(at, "\r\n\r\n");
+}
+
+/* ---- the body ---- */
+
+bool http_reply_compress(const struct http_part *parts, size_t n_parts, enum http_encoding encoding,
+                         struct arena *arena, struct buf_pool *pool, struct http_part *ret) {
+        enum gzip_format format =
+                encoding == HTTP_ENCODING_GZIP ? GZIP_FORMAT_GZIP : GZIP_FORMAT_ZLIB;
+        struct iovec *iov = arena_try_alloc(arena, (n_parts + 1) * sizeof(*iov));
+        struct buf   *packed;
+
+        if (!iov)
+                return false;
+        for (size_t i = 0; i < n_parts; i++)
+                iov[i] = (struct iovec){ (void *)(uintptr_t)parts[i].ptr, parts[i].len };
+        if (gzip_deflate_buf(format, iov, n_parts, pool, &packed) != GZIP_OK)
+                return false;
+        for (size_t i = 0; i < n_parts; i++)
+                buf_unref(parts[i].buf);
+        *ret = (struct http_part){ packed->bytes, packed->len, packed };
+        return true;
+}
+
+struct str http_reply_error_text(struct arena *arena, const char *message) {
+        AUTO_STRBUF        text = { 0 };
+        struct json_writer w;
+
+        strbuf_init(&text, MAX_ERROR_BYTES);
+        json_writer_init(&w, &text);
+        json_begin_object(&w);
+        json_key(&w, "error");
+        json_put_string(&w, message);
+        json_end_object(&w);
+        if (UNLIKELY(text.overflowed)) /* a character takes six at most */
+                return strlen(message) > MAX_ERROR_BYTES / 8
+                               ? STR_LIT("{\"error\":\"the error message is too long\"}")
+                               : STR_LIT("{\"error\":\"out of memory\"}");
+        return str_range(arena_str(arena, strbuf_str(&text)), text.len);
+}
+
+static size_t measure_gathered(const struct http_reply *reply) {
+        size_t bytes = 0;
+
+        for (size_t i = 0; i < reply->n_parts; i++)
+                bytes += reply->parts[i].buf ? 0 : reply->parts[i].len;
+        for (size_t i = 0; i < reply->n_headers; i++)
+                bytes += reply->headers[i].name.len + reply->headers[i].value.len;
+        return bytes;
+}
+
+static const char *move_to(struct buf *b, const void *bytes, size_t len) {
+        char *at = b->bytes + b->len;
+
+        if (len > 0)
+                memcpy(at, bytes, len);
+        b->len += len;
+        return at;
+}
+
+bool http_reply_gather(const struct http_reply *reply, struct buf_pool *pool,
+                       struct http_gathered *ret) {
+        struct buf *b;
+
+        if (reply->n_parts > HTTP_GATHERED_PARTS || reply->n_headers > HTTP_GATHERED_HEADERS)
+                return false;
+        b = buf_new(pool, measure_gathered(reply));
+        if (!b)
+                return false;
+        ret->reply = *reply;
+        ret->reply.parts = ret->parts;
+        ret->reply.headers = ret->headers;
+        ret->reply.is_brief = false;
+        for (size_t i = 0; i < reply->n_parts; i++) {
+                ret->parts[i] = reply->parts[i];
+                if (ret->parts[i].buf)
+                        continue;
+                ret->parts[i].ptr = move_to(b, reply->parts[i].ptr, reply->parts[i].len);
+                ret->parts[i].buf = b;
+                buf_ref(b);
+        }
+        for (size_t i = 0; i < reply->n_headers; i++) {
+                struct str name = reply->headers[i].name, value = reply->headers[i].value;
+
+                ret->headers[i].name = str_range(move_to(b, name.ptr, name.len), name.len);
+                ret->headers[i].value = str_range(move_to(b, value.ptr, value.len), value.len);
+        }
+        ret->holder = b;
+        return true;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The bytes of an answer: its head, its compressed body, the JSON of an error. Sans I/O; the
+ * connection (http_conn.c) decides what is sent and when.
+ *
+ * Ownership.  Results are in the arena, or in a buf whose reference the caller gets.
+ * Threads.  Any.
+ */
+#pragma once
+
+#include "base/arena.h"
+#include "http/http_call.h"
+#include "http/http_encoding.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct http_framing {
+        struct str content_type;
+        uint64_t   content_length;
+        bool       is_chunked;
+        bool       is_http10; /* chunks without framing; keep-alive is announced */
+        bool       closes;    /* the connection ends after this answer */
+};
+
+/* At least the bytes that http_reply_print_head() writes. */
+size_t http_reply_measure_head(const struct http_reply *reply, struct str content_type);
+/* Status line, fields and blank line; returns their end. */
+char  *http_reply_print_head(const struct http_reply *reply, const struct http_framing *f, char *at);
+
+/* The parts as one compressed buffer; false when memory is short, and then nothing has changed. */
+bool http_reply_compress(const struct http_part *parts, size_t n_parts,
+                         enum http_encoding encoding, struct arena *arena, struct buf_pool *pool,
+                         struct http_part *ret) NODISCARD;
+
+/* {"error":"<message>"} */
+struct str http_reply_error_text(struct arena *arena, const char *message);
+
+/* Answers of more parts or headers are not gathered. */
+#define HTTP_GATHERED_PARTS 15
+#define HTTP_GATHERED_HEADERS 4
+
+/* An answer whose parts and headers lie in buffers of their own, not in the call's memory. */
+struct http_gathered {
+        struct http_reply  reply;
+        struct buf        *holder; /* ref, and another one of each part in it */
+        struct http_part   parts[HTTP_GATHERED_PARTS];
+        struct http_header headers[HTTP_GATHERED_HEADERS];
+};
+
+/* Copies what lies in the call's memory. False when memory is short or the answer has too many
+ * parts: then nothing has changed. */
+bool http_reply_gather(const struct http_reply *reply, struct buf_pool *pool,
+                       struct http_gathered *ret) NODISCARD;
