@@ -15,8 +15,8 @@
 #define WINDOW_GZIP (15 + 16)
 #define WINDOW_DETECT (15 + 32)
 
-#define GZIP_FIRST_BYTE 0x1f /* RFC 1952, ID1; no zlib stream starts with it */
-#define MAX_STEP (1u << 30)  /* zlib counts in 32 bits */
+#define GZIP_FIRST_BYTE 0x1f        /* RFC 1952, ID1; no zlib stream starts with it */
+#define MAX_STEP (1u << 30)         /* zlib counts in 32 bits */
 #define MOVE_STEP ((size_t)4 << 20) /* below, giving back costs more than it brings */
 #define FIRST_OUTPUT_BYTES ((size_t)4096)
 
@@ -182,10 +182,9 @@ enum gzip_status gzip_reader_end(const struct gzip_reader *r) {
         return r->position == AT_END ? GZIP_OK : GZIP_TRUNCATED;
 }
 
-/* Where the output of a whole body goes: into `text`, or into `buf`, which is replaced by one of
- * twice its size when it is full. */
+/* Where the output of a whole body goes: into `buf`, which is replaced by one of twice its size when
+ * it is full. */
 struct target {
-        struct strbuf   *text; /* borrowed; NULL: buf */
         struct buf      *buf;  /* owned */
         struct buf_pool *pool; /* borrowed */
         size_t           max_bytes;
@@ -224,42 +223,21 @@ static enum gzip_status grow_buf(struct target *t) {
         return GZIP_OK;
 }
 
-/* Some room behind what is written, at least one byte. */
+/* Some room after what is written, at least one byte. */
 static enum gzip_status target_room(struct target *t, struct room *ret_room) {
         enum gzip_status status = GZIP_OK;
-        size_t           wanted;
 
         if (t->len == t->max_bytes)
                 return GZIP_TOO_LARGE;
-        if (t->text == NULL) {
-                if (t->buf == NULL || t->buf->cap == t->len)
-                        status = grow_buf(t);
-                if (status != GZIP_OK)
-                        return status;
+        if (t->buf == NULL || t->buf->cap == t->len)
+                status = grow_buf(t);
+        if (status == GZIP_OK)
                 *ret_room = (struct room){ t->buf->bytes + t->len, t->buf->cap - t->len };
-                return GZIP_OK;
-        }
-        wanted = MIN(MAX(t->first_bytes, t->len), t->max_bytes - t->len);
-        if (!strbuf_reserve(t->text, wanted))
-                return GZIP_NO_MEMORY;
-        *ret_room = (struct room){ t->text->ptr + t->text->len, wanted };
-        return GZIP_OK;
-}
-
-static void target_add(struct target *t, size_t n) {
-        t->len += n;
-        if (t->text != NULL)
-                t->text->len += n;
+        return status;
 }
 
 /* Keeps all or nothing of what was written. */
 static enum gzip_status target_finish(struct target *t, enum gzip_status status) {
-        if (t->text != NULL) {
-                t->text->len -= status == GZIP_OK ? 0 : t->len;
-                if (t->text->cap > 0)
-                        t->text->ptr[t->text->len] = '\0';
-                return status;
-        }
         if (status == GZIP_OK && t->buf == NULL) /* no output, as max_bytes 0 wants it */
                 status = grow_buf(t);
         if (status == GZIP_OK)
@@ -283,57 +261,42 @@ static enum gzip_status inflate_into(struct gzip_reader *r, struct str in, struc
                 else if (status != GZIP_OK)
                         return status;
                 status = gzip_reader_read(r, &in, room.at, room.left, &n_written);
-                target_add(t, n_written);
+                t->len += n_written;
                 if (n_written < room.left)
                         break;
         } while (status == GZIP_OK);
         return status == GZIP_OK ? gzip_reader_end(r) : status;
 }
 
-static enum gzip_status inflate_whole(struct str in, struct target *t) {
-        struct gzip_reader *r = gzip_reader_new(t->max_bytes);
-        enum gzip_status    status = GZIP_NO_MEMORY;
-
-        if (!size_mul(in.len, 4, &t->first_bytes)) /* text and JSON shrink to a quarter or so */
-                t->first_bytes = SIZE_MAX;
-        t->first_bytes = MIN(MAX(t->first_bytes, FIRST_OUTPUT_BYTES), MAX(t->max_bytes, 1u));
-        if (r != NULL)
-                status = inflate_into(r, in, t);
-        gzip_reader_free(r);
-        return target_finish(t, status);
-}
-
-enum gzip_status gzip_inflate_strbuf(struct str in, size_t max_bytes, struct strbuf *out) {
-        struct target t = { .text = out, .max_bytes = MIN(max_bytes, out->max - out->len) };
-
-        return inflate_whole(in, &t);
-}
-
 enum gzip_status gzip_inflate_buf(struct str in, size_t max_bytes, struct buf_pool *pool,
                                   struct buf **ret_buf) {
-        struct target    t = { .pool = pool, .max_bytes = max_bytes };
-        enum gzip_status status = inflate_whole(in, &t);
+        struct target       t = { .pool = pool, .max_bytes = max_bytes };
+        struct gzip_reader *r = gzip_reader_new(max_bytes);
+        enum gzip_status    status = GZIP_NO_MEMORY;
 
+        if (!size_mul(in.len, 4, &t.first_bytes)) /* text and JSON shrink to a quarter or so */
+                t.first_bytes = SIZE_MAX;
+        t.first_bytes = MIN(MAX(t.first_bytes, FIRST_OUTPUT_BYTES), MAX(max_bytes, 1u));
+        if (r != NULL)
+                status = inflate_into(r, in, &t);
+        gzip_reader_free(r);
+        status = target_finish(&t, status);
         if (status == GZIP_OK)
                 *ret_buf = t.buf;
         return status;
 }
 
-/* Compresses one part; `flush` is Z_FINISH behind the last. */
+/* Compresses one part; `flush` is Z_FINISH after the last. */
 static enum gzip_status deflate_part(z_stream *z, struct str part, int flush, struct target *t) {
         int result = Z_OK;
 
         do {
-                char             beyond; /* zlib may need to see room to tell that it is done */
                 struct room      room;
                 enum gzip_status status = target_room(t, &room);
-                bool             is_full = status == GZIP_TOO_LARGE;
                 size_t           n_in = MIN(part.len, MAX_STEP), n_out;
 
-                if (status != GZIP_OK && !is_full)
+                if (status != GZIP_OK)
                         return status;
-                if (is_full)
-                        room = (struct room){ &beyond, 1 };
                 n_out = MIN(room.left, MAX_STEP);
                 z->next_in = (const Bytef *)part.ptr;
                 z->avail_in = (uInt)n_in;
@@ -342,11 +305,9 @@ static enum gzip_status deflate_part(z_stream *z, struct str part, int flush, st
                 result = deflate(z, flush);
                 if (status_of(result) != GZIP_OK)
                         return status_of(result);
-                if (is_full && z->avail_out == 0)
-                        return GZIP_TOO_LARGE;
                 n_in -= z->avail_in;
                 part = str_range(part.ptr + n_in, part.len - n_in);
-                target_add(t, n_out - z->avail_out);
+                t->len += n_out - z->avail_out;
         } while (part.len > 0 || (flush == Z_FINISH && result != Z_STREAM_END));
         return GZIP_OK;
 }
@@ -380,18 +341,10 @@ static enum gzip_status deflate_whole(enum gzip_format format, const struct iove
          * of the time of the usual one, and the client waits. 8 is zlib's usual memory level. */
         if (deflateInit2(&z, Z_BEST_SPEED, Z_DEFLATED, window, 8, Z_DEFAULT_STRATEGY) != Z_OK)
                 return target_finish(t, GZIP_NO_MEMORY);
-        t->first_bytes =
-                MAX(t->text != NULL ? total / 4 : deflateBound(&z, total), FIRST_OUTPUT_BYTES);
+        t->first_bytes = MAX(deflateBound(&z, total), FIRST_OUTPUT_BYTES);
         status = deflate_parts(&z, parts, n_parts, t);
         deflateEnd(&z);
         return target_finish(t, status);
-}
-
-enum gzip_status gzip_deflate_strbuf(enum gzip_format format, const struct iovec *parts,
-                                     size_t n_parts, struct strbuf *out) {
-        struct target t = { .text = out, .max_bytes = out->max - out->len };
-
-        return deflate_whole(format, parts, n_parts, &t);
 }
 
 enum gzip_status gzip_deflate_buf(enum gzip_format format, const struct iovec *parts,

@@ -13,16 +13,14 @@
  *             status = gzip_reader_read(r, &in, out, sizeof(out), &written); ...
  *     status = gzip_reader_end(r);
  *
- * Ownership.  gzip_reader_new() is ended by gzip_reader_free(). The ..._strbuf functions append
- * to the caller's strbuf (on failure what was appended is cut off again); the ..._buf functions
- * give a new buffer to the caller.
+ * Ownership.  gzip_reader_new() is ended by gzip_reader_free(). The ..._buf functions give a new
+ * buffer to the caller.
  */
 #pragma once
 
 #include "base/buf.h"
 #include "base/compiler.h"
 #include "base/str.h"
-#include "base/strbuf.h"
 
 #include <stddef.h>
 #include <sys/uio.h>
@@ -57,14 +55,10 @@ enum gzip_status gzip_reader_read(struct gzip_reader *r, struct str *in, char *o
 /* After the last piece: GZIP_OK, GZIP_TRUNCATED, or the failure that stuck. */
 enum gzip_status gzip_reader_end(const struct gzip_reader *r);
 
-/* A whole body at once. `pool` may be NULL. *ret_* is written only on GZIP_OK. */
-enum gzip_status gzip_inflate_strbuf(struct str in, size_t max_bytes, struct strbuf *out);
+/* A whole body at once. `pool` may be NULL. *ret_buf is written only on GZIP_OK. */
 enum gzip_status gzip_inflate_buf(struct str in, size_t max_bytes, struct buf_pool *pool,
                                   struct buf **ret_buf);
 
-/* The parts, one after the other, as one compressed body. GZIP_TOO_LARGE: beyond the strbuf's
- * maximum. */
-enum gzip_status gzip_deflate_strbuf(enum gzip_format format, const struct iovec *parts,
-                                     size_t n_parts, struct strbuf *out);
+/* The parts, one after the other, as one compressed body. */
 enum gzip_status gzip_deflate_buf(enum gzip_format format, const struct iovec *parts,
                                   size_t n_parts, struct buf_pool *pool, struct buf **ret_buf);

@@ -1,29 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "codec/url.h"
 
-#include <string.h>
-
-struct str url_split(struct str target, struct str *ret_path) {
-        struct str rest;
-
-        str_split(target, '#', &target);
-        rest = str_split(target, '?', ret_path);
-        return rest;
-}
-
-bool url_query_next(struct str *query, struct str *ret_key, struct str *ret_value) {
-        while (query->ptr != NULL) {
-                struct str pair;
-
-                *query = str_split(*query, '&', &pair);
-                if (pair.len == 0)
-                        continue;
-                *ret_value = str_split(pair, '=', ret_key);
-                return true;
-        }
-        return false;
-}
-
 static int hex_value(char c) {
         if (c >= '0' && c <= '9')
                 return c - '0';
@@ -51,7 +28,7 @@ static bool decoded_length(struct str s, size_t *ret_len) {
         return true;
 }
 
-static bool decode(struct str in, bool is_form, struct strbuf *out) {
+bool url_decode(struct str in, struct strbuf *out) {
         size_t len;
 
         if (!decoded_length(in, &len))
@@ -64,19 +41,9 @@ static bool decode(struct str in, bool is_form, struct strbuf *out) {
                 if (c == '%') {
                         c = (char)(hex_value(in.ptr[i + 1]) << 4 | hex_value(in.ptr[i + 2]));
                         i += 2;
-                } else if (c == '+' && is_form) {
-                        c = ' ';
                 }
                 out->ptr[out->len++] = c;
         }
         out->ptr[out->len] = '\0';
         return true;
-}
-
-bool url_decode(struct str in, struct strbuf *out) {
-        return decode(in, false, out);
-}
-
-bool url_decode_form(struct str in, struct strbuf *out) {
-        return decode(in, true, out);
 }

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "base/byte_budget.h"
 #include "base/lock.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -129,6 +130,7 @@ static void test_pool_of_nothing_keeps_nothing(void **state) {
 
         assert_non_null(b);
         buf_unref(b);
+        assert_int_equal(count_kept(pool, 1), 0);
         buf_pool_trim(pool);
         buf_pool_unref(pool);
 }
@@ -144,14 +146,22 @@ static void test_plain_buffers(void **state) {
 
 static void test_buffers_outlive_their_pool(void **state) {
         (void)state;
-        struct buf_pool *pool = buf_pool_new(MIB);
-        struct buf      *a = buf_new(pool, 1), *b = buf_new(pool, 100 * KIB);
+        struct buf_pool   *pool = buf_pool_new(MIB);
+        struct byte_budget budget;
+        struct buf        *a, *b;
 
+        byte_budget_init(&budget, MIB);
+        buf_pool_set_budget(pool, &budget);
+        a = buf_new(pool, 1);
+        b = buf_new(pool, 100 * KIB);
         buf_unref(buf_new(pool, 1)); /* one is kept as well */
         buf_pool_unref(pool);
+        assert_ptr_equal(b->pool, pool);
         memset(b->bytes, 1, b->cap);
         buf_unref(a);
-        buf_unref(b); /* the last: the pool goes with it; a leak or a double free shows in ASan */
+        assert_true(byte_budget_used(&budget) >= 100 * KIB); /* b is charged still */
+        buf_unref(b); /* the last: the pool goes with it */
+        assert_int_equal(byte_budget_used(&budget), 0);
 }
 
 static void test_no_memory(void **state) {

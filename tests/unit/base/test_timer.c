@@ -155,6 +155,10 @@ static void test_past_deadline_fires_at_once(void **state) {
 
         arm(r, &late, 1, 1);
         wait_for_fired(r, 1);
+        timer_cancel(r->thread, &late.timer); /* its callback has returned */
+        assert_int_equal(count_fired(r), 1);
+        assert_int_equal(r->fired[0], 1);
+        assert_true(late.timer.due_ns == CLOCK_NEVER);
         record_free(r);
 }
 
@@ -238,6 +242,7 @@ static void on_fire_free(struct timer *t) {
 static void test_callback_may_free_its_timer(void **state) {
         (void)state;
         struct record *r = record_new();
+        bool           is_seen[50] = { false };
 
         for (int i = 0; i < 50; i++) {
                 struct numbered *n = mem_zalloc(sizeof(*n));
@@ -248,6 +253,12 @@ static void test_callback_may_free_its_timer(void **state) {
                 timer_arm(r->thread, &n->timer, clock_now_ns() + (uint64_t)(i % 7) * NS_PER_US);
         }
         wait_for_fired(r, 50);
+        timer_thread_free(STEAL(r->thread)); /* no callback runs any more */
+        assert_int_equal(r->n_fired, 50);
+        for (int i = 0; i < 50; i++)
+                is_seen[r->fired[i]] = true;
+        for (int i = 0; i < 50; i++)
+                assert_true(is_seen[i]);
         record_free(r);
 }
 
