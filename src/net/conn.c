@@ -23,16 +23,22 @@ _Static_assert(offsetof(uv_buf_t, base) == offsetof(struct iovec, iov_base),
                "uv_buf_t is an iovec");
 _Static_assert(offsetof(uv_buf_t, len) == offsetof(struct iovec, iov_len), "uv_buf_t is an iovec");
 
+static void cork_send(struct conn *c);  /* now; the owner is told later, as of others */
+static void cork_close(struct conn *c); /* gives it up; the owner is told later */
+static void cork_done(struct conn *c);  /* tells the owner, if it was not told yet */
+
+static const struct loop_conn_ops loop_ops;
+
 static void on_closed(uv_handle_t *native) {
         struct conn *c = CONTAINER_OF(native, struct conn, tcp);
 
         list_remove(&c->node);
         loop_conn_removed(c->loop);
-        if (c->tls)
-                conn_tls_free(c);
+        if (c->filter)
+                c->filter->free(c);
         if (c->entry)
                 peer_table_leave(c->peers, c->entry);
-        conn_cork_done(c);
+        cork_done(c);
         c->ops->on_closed(c);
         free(c->peer);
         free(c->rest);
@@ -62,6 +68,7 @@ struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void
         c->ops = ops;
         c->tcp.data = owner;
         list_append(&l->conns, &c->node);
+        l->conn_ops = &loop_ops;
         loop_conn_added(l);
         rc = uv_tcp_open(&c->tcp, fd);
         if (rc < 0) {
@@ -76,11 +83,11 @@ struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void
 void conn_close(struct conn *c) {
         if (c->is_closing)
                 return;
-        if (c->tls)
-                conn_tls_close(c);
+        if (c->filter)
+                c->filter->close(c);
         c->is_closing = true;
         c->is_reading = false;
-        conn_cork_close(c);
+        cork_close(c);
         uv_close((uv_handle_t *)&c->tcp, on_closed);
 }
 
@@ -167,8 +174,8 @@ void conn_read_start(struct conn *c) {
         if (c->is_reading || c->is_closing || c->has_ended)
                 return;
         c->is_reading = true;
-        if (c->tls)
-                conn_tls_read_start(c);
+        if (c->filter)
+                c->filter->read_start(c);
         else
                 uv_read_start(conn_stream(c), on_room, on_read);
 }
@@ -177,8 +184,8 @@ void conn_read_stop(struct conn *c) {
         if (!c->is_reading)
                 return;
         c->is_reading = false;
-        if (c->tls)
-                conn_tls_read_stop(c);
+        if (c->filter)
+                c->filter->read_stop(c);
         else
                 uv_read_stop(conn_stream(c));
 }
@@ -275,9 +282,107 @@ enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_p
                 return CONN_WRITE_FAILED;
         if (total == 0)
                 return CONN_WRITE_DONE;
-        if (c->tls)
-                return conn_tls_write(c, parts, n_parts);
+        if (c->filter)
+                return c->filter->write(c, parts, n_parts);
         return conn_send(c, parts, n_parts, total);
+}
+
+/* ---- writes that wait for each other: conn_write_soon() ----
+ *
+ * The answers of a batch come to a loop in a row. Writing each as it is made goes back and forth
+ * between making and the kernel, and a peer on the same machine falls asleep between two of them and
+ * has to be woken for each. So they are made first, then sent in one go, then their owners are told.
+ *
+ * Small ones, which most are, are copied one after the other into memory of the loop, which each row
+ * uses again: neither making nor sending a row touches memory of its connections that is not needed
+ * before the next row. */
+
+static void cork_send(struct conn *c) {
+        size_t bytes = c->cork.bytes;
+
+        if (bytes == 0)
+                return;
+        c->cork.bytes = 0;
+        if (c->cork.copy)
+                c->cork_result = conn_send(c, &(struct iovec){ c->cork.copy, bytes }, 1, bytes);
+        else
+                c->cork_result = conn_send(c, c->corked_parts, c->n_corked_parts, bytes);
+}
+
+/* Room for so many bytes at the end of what waits; NULL when it must be sent first. */
+static char *take_room(struct loop *l, size_t bytes) {
+        char *at = l->cork_room + l->cork_used;
+
+        if (bytes > LOOP_CORK_BYTES - l->cork_used)
+                return NULL;
+        l->cork_used += bytes;
+        return at;
+}
+
+static void send_all(struct loop *l) {
+        LIST_FOR_EACH(&l->corked, node) {
+                cork_send(LIST_ENTRY(node, struct conn, cork.node));
+        }
+        l->cork_used = 0;
+}
+
+/* A row may be longer than the room: then it is sent in several goes. */
+static char *make_room(struct loop *l, size_t bytes) {
+        char *at = take_room(l, bytes);
+
+        if (at)
+                return at;
+        send_all(l);
+        return take_room(l, bytes);
+}
+
+enum conn_write conn_write_soon(struct conn *c, const struct iovec *parts, size_t n_parts) {
+        size_t bytes;
+
+        if (!c->loop->is_corking || c->filter || c->is_closing || c->is_shut_down ||
+            n_parts > CONN_CORKED_PARTS)
+                return conn_write(c, parts, n_parts);
+        assert(!c->is_writing);
+        bytes = conn_count_bytes(parts, n_parts);
+        if (bytes == 0)
+                return CONN_WRITE_DONE;
+        c->cork.copy = bytes <= CONN_SMALL_WRITE ? make_room(c->loop, bytes) : NULL;
+        if (c->cork.copy) {
+                conn_copy_parts(c->cork.copy, parts, n_parts);
+        } else {
+                memcpy(c->corked_parts, parts, n_parts * sizeof(*parts));
+                c->n_corked_parts = n_parts;
+        }
+        c->cork.bytes = bytes;
+        list_append(&c->loop->corked, &c->cork.node);
+        c->is_writing = true;
+        return CONN_WRITE_PENDING;
+}
+
+static void tell(struct conn *c) {
+        list_remove(&c->cork.node);
+        if (c->cork_result == CONN_WRITE_PENDING)
+                return; /* the event loop will */
+        c->is_writing = false;
+        c->ops->on_written(c, c->cork_result == CONN_WRITE_DONE && !c->is_closing);
+}
+
+static void cork_close(struct conn *c) {
+        if (c->cork.bytes == 0)
+                return;
+        c->cork.bytes = 0;
+        c->cork_result = CONN_WRITE_FAILED;
+}
+
+static void cork_done(struct conn *c) {
+        if (list_is_linked(&c->cork.node))
+                tell(c);
+}
+
+static void uncork(struct loop *l) {
+        send_all(l);
+        while (!list_is_empty(&l->corked))
+                tell(LIST_ENTRY(list_first(&l->corked), struct conn, cork.node));
 }
 
 bool conn_is_writing(const struct conn *c) {
@@ -285,12 +390,12 @@ bool conn_is_writing(const struct conn *c) {
 }
 
 bool conn_is_shaking_hands(const struct conn *c) {
-        return c->tls && conn_tls_is_shaking_hands(c);
+        return c->filter && c->filter->is_shaking_hands(c);
 }
 
 size_t conn_unwritten_bytes(const struct conn *c) {
-        if (c->tls)
-                return conn_tls_unwritten_bytes(c);
+        if (c->filter)
+                return c->filter->unwritten_bytes(c);
         return c->cork.bytes + uv_stream_get_write_queue_size(conn_stream(c));
 }
 
@@ -310,20 +415,22 @@ void conn_shutdown(struct conn *c) {
         if (c->is_shut_down || c->is_closing)
                 return;
         c->is_shut_down = true;
-        conn_cork_send(c);
-        if (c->tls)
-                conn_tls_shutdown(c);
+        cork_send(c);
+        if (c->filter)
+                c->filter->shutdown(c);
         else
                 uv_shutdown(&c->shutdown, conn_stream(c), NULL); /* on_end() or the clock tells */
 }
 
-void conn_tick_all(struct loop *l, uint64_t now_ns) {
+static void tick_all(struct loop *l, uint64_t now_ns) {
         LIST_FOR_EACH(&l->conns, node) {
                 struct conn *c = LIST_ENTRY(node, struct conn, node);
 
-                if (!c->is_closing && c->tls)
-                        conn_tls_tick(c, now_ns);
+                if (!c->is_closing && c->filter)
+                        c->filter->tick(c, now_ns);
                 if (!c->is_closing)
                         c->ops->on_tick(c, now_ns);
         }
 }
+
+static const struct loop_conn_ops loop_ops = { .tick = tick_all, .uncork = uncork };

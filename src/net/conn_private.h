@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside src/net only: the struct of a connection, and the door from conn.c to its TLS.
+/* Inside src/net only: the struct of a connection, and the operations of a filter (TLS) between it
+ * and its socket. conn_tls.c calls conn.c; conn.c knows the table only.
  */
 #pragma once
 
@@ -12,6 +13,7 @@
 #define CONN_CORKED_PARTS 4
 
 struct conn_tls;
+struct conn_filter;
 struct peer_entry;
 struct peer_table;
 
@@ -23,13 +25,26 @@ struct conn_cork {
         char            *copy;  /* borrowed: the loop's; NULL = in parts */
 };
 
+/* Each in place of the function of conn.h of that name. */
+struct conn_filter {
+        enum conn_write (*write)(struct conn *c, const struct iovec *parts, size_t n_parts);
+        size_t (*unwritten_bytes)(const struct conn *c);
+        bool (*is_shaking_hands)(const struct conn *c);
+        void (*read_start)(struct conn *c);
+        void (*read_stop)(struct conn *c);
+        void (*shutdown)(struct conn *c);
+        void (*tick)(struct conn *c, uint64_t now_ns);
+        void (*close)(struct conn *c); /* says good-bye, if it can do so at once */
+        void (*free)(struct conn *c);  /* the socket is closed */
+};
+
 /* What a small request and its answer touch is in front, in the line before the handle and in the
  * first three of the handle itself: between two requests it grows cold. */
 struct conn {
         struct conn_cork       cork;
         struct loop           *loop; /* borrowed: outlives its connections */
         const struct conn_ops *ops;  /* borrowed: static */
-        struct conn_tls       *tls;  /* owned; NULL: what is read and written is plain */
+        const struct conn_filter *filter; /* borrowed: static; NULL: what is read and written is plain */
         int                    fd;   /* the handle's */
         enum conn_write        cork_result : 8; /* of a write that was put off, once it was sent */
         bool                   is_reading : 1; /* the owner wants to know what comes */
@@ -39,6 +54,7 @@ struct conn {
         bool                   has_ended : 1;
 
         uv_tcp_t               tcp;   /* its `data` is the owner */
+        struct conn_tls       *tls;   /* owned: of `filter` */
         struct list_node       node;  /* in loop->conns */
         char                  *peer;  /* owned; made when asked for */
         struct peer_table     *peers; /* borrowed; NULL = addresses are not counted */
@@ -79,19 +95,3 @@ ssize_t conn_try_send(struct conn *c, const struct iovec *parts, size_t n_parts,
 /* Sends `parts`, `bytes` in all, and queues what the socket does not take: a copy of it when it is
  * at most CONN_SMALL_WRITE bytes. */
 enum conn_write conn_send(struct conn *c, const struct iovec *parts, size_t n_parts, size_t bytes);
-
-/* conn_cork.c; nothing happens where no write was put off. */
-void            conn_cork_send(struct conn *c);        /* now; the owner is told later, as of others */
-void            conn_cork_close(struct conn *c);       /* gives it up; the owner is told later */
-void            conn_cork_done(struct conn *c);        /* tells the owner, if it was not told yet */
-
-/* conn_tls.c; each for the function of conn.c of that name, of a connection with `tls`. */
-enum conn_write conn_tls_write(struct conn *c, const struct iovec *parts, size_t n_parts);
-size_t          conn_tls_unwritten_bytes(const struct conn *c);
-bool            conn_tls_is_shaking_hands(const struct conn *c);
-void            conn_tls_read_start(struct conn *c);
-void            conn_tls_read_stop(struct conn *c);
-void            conn_tls_shutdown(struct conn *c);
-void            conn_tls_tick(struct conn *c, uint64_t now_ns);
-void            conn_tls_close(struct conn *c); /* says good-bye, if it can do so at once */
-void            conn_tls_free(struct conn *c);  /* the socket is closed */

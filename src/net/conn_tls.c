@@ -260,7 +260,7 @@ static void drop_rest(struct conn_tls *t) {
         t->rest_bytes = 0;
 }
 
-enum conn_write conn_tls_write(struct conn *c, const struct iovec *parts, size_t n_parts) {
+static enum conn_write tls_write(struct conn *c, const struct iovec *parts, size_t n_parts) {
         struct conn_tls *t = c->tls;
         struct cursor    at = { parts, n_parts, 0 };
         enum conn_write  rc = CONN_WRITE_PENDING;
@@ -275,11 +275,11 @@ enum conn_write conn_tls_write(struct conn *c, const struct iovec *parts, size_t
         return rc;
 }
 
-bool conn_tls_is_shaking_hands(const struct conn *c) {
+static bool tls_is_shaking_hands(const struct conn *c) {
         return c->tls->state == CONN_TLS_HANDSHAKE;
 }
 
-size_t conn_tls_unwritten_bytes(const struct conn *c) {
+static size_t tls_unwritten_bytes(const struct conn *c) {
         size_t queued = uv_stream_get_write_queue_size(conn_stream(c));
 
         return c->tls->rest_bytes + MIN(queued, c->tls->sealed_bytes);
@@ -314,14 +314,14 @@ static void say_end(struct conn *c) {
         uv_shutdown(&c->shutdown, conn_stream(c), NULL);
 }
 
-void conn_tls_shutdown(struct conn *c) {
+static void tls_shutdown(struct conn *c) {
         if (c->is_writing || c->tls->sending)
                 c->tls->wants_shutdown = true;
         else
                 say_end(c);
 }
 
-void conn_tls_close(struct conn *c) {
+static void tls_close(struct conn *c) {
         struct conn_tls *t = c->tls;
         struct tls_out  *out;
 
@@ -589,7 +589,7 @@ static void resume_soon(struct conn *c) {
         update_reading(c);
 }
 
-void conn_tls_read_start(struct conn *c) {
+static void tls_read_start(struct conn *c) {
         struct conn_tls *t = c->tls;
 
         if (t->is_pumping || t->is_blocked)
@@ -600,14 +600,14 @@ void conn_tls_read_start(struct conn *c) {
                 update_reading(c);
 }
 
-void conn_tls_read_stop(struct conn *c) {
+static void tls_read_stop(struct conn *c) {
         if (!c->tls->is_pumping)
                 update_reading(c);
 }
 
 /* ---- time, beginning and end ---- */
 
-void conn_tls_tick(struct conn *c, uint64_t now_ns) {
+static void tls_tick(struct conn *c, uint64_t now_ns) {
         struct conn_tls *t = c->tls;
 
         if (t->state == CONN_TLS_HANDSHAKE && now_ns - t->since_ns >= t->how->handshake_time_ns) {
@@ -621,21 +621,47 @@ void conn_tls_tick(struct conn *c, uint64_t now_ns) {
         t->was_active = false;
 }
 
+static void free_shared(struct loop_tls *t) {
+        free(t->out);
+        free(t);
+}
+
 static struct loop_tls *get_shared(struct loop *l) {
         if (l->tls || !(l->tls = try_alloc(sizeof(*l->tls))))
                 return l->tls;
         memset(l->tls, 0, offsetof(struct loop_tls, in));
         list_init(&l->tls->resuming);
         l->tls->resume.deliver = on_resume;
+        l->free_tls = free_shared;
         return l->tls;
 }
 
-void loop_tls_free(struct loop_tls *t) {
-        if (!t)
-                return;
-        free(t->out);
+static void tls_free(struct conn *c) {
+        struct conn_tls *t = c->tls;
+
+        if (list_is_linked(&t->resume_node))
+                list_remove(&t->resume_node);
+        if (c->is_writing) /* it waited for the handshake, and never reached the socket */
+                end_write(c, false);
+        tls_session_free(t->session);
+        drop_rest(t);
+        free(t->stash);
         free(t);
+        c->tls = NULL;
+        c->filter = NULL;
 }
+
+static const struct conn_filter filter = {
+        .write = tls_write,
+        .unwritten_bytes = tls_unwritten_bytes,
+        .is_shaking_hands = tls_is_shaking_hands,
+        .read_start = tls_read_start,
+        .read_stop = tls_read_stop,
+        .shutdown = tls_shutdown,
+        .tick = tls_tick,
+        .close = tls_close,
+        .free = tls_free,
+};
 
 struct error *conn_secure(struct conn *c, const struct conn_security *how) {
         struct conn_tls *t = get_shared(c->loop) ? try_zalloc(sizeof(*t)) : NULL;
@@ -650,19 +676,6 @@ struct error *conn_secure(struct conn *c, const struct conn_security *how) {
         t->how = how;
         t->since_ns = clock_now_ns();
         c->tls = t;
+        c->filter = &filter;
         return NULL;
-}
-
-void conn_tls_free(struct conn *c) {
-        struct conn_tls *t = c->tls;
-
-        if (list_is_linked(&t->resume_node))
-                list_remove(&t->resume_node);
-        if (c->is_writing) /* it waited for the handshake, and never reached the socket */
-                end_write(c, false);
-        tls_session_free(t->session);
-        drop_rest(t);
-        free(t->stash);
-        free(t);
-        c->tls = NULL;
 }

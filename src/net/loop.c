@@ -6,10 +6,14 @@
 #include "base/lock.h"
 #include "base/mem.h"
 #include "base/reserve.h"
+#include "net/loop_timer.h"
 #include "net/uv_types.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 /* What a loop's pool keeps of freed buffers: one body of the default maximum. */
 #define POOL_KEPT_BYTES ((size_t)64 << 20)
@@ -22,6 +26,14 @@
 /* Ticks without a connection after which the timer stops: the pool has been halved to nothing. */
 #define MAX_IDLE_TICKS 16
 
+/* More threads of loop_offload() than this at a time wait for one of libuv's pool: peers choose how many
+ * there are. */
+#define MAX_OFFLOAD_THREADS 64
+/* Bytes of large blocks that a round gives back to the system: a few tenths of a millisecond. */
+#define DISCARD_SLICE_BYTES ((size_t)2 << 20)
+/* Blocks beyond this are freed at once, so that what waits is bounded. */
+#define MAX_DISCARDED_BYTES ((size_t)1 << 30)
+
 struct loop_group {
         struct work_pool *workers; /* owned */
         size_t            n_loops;
@@ -29,6 +41,8 @@ struct loop_group {
 };
 
 static _Thread_local struct loop *current_loop;
+
+/* ---- a round of the loop ---- */
 
 static void on_prepare(uv_prepare_t *prepare) {
         struct loop *l = CONTAINER_OF(prepare, struct loop, prepare);
@@ -59,9 +73,8 @@ bool loop_before_wait(void (*call)(void)) {
         return true;
 }
 
-/* Bursts leave much behind that is free and in nobody's pool. It goes back to the system once the
- * loop is quiet: while it is busy it would be wanted again, and the allocator's locks would be in
- * the way. */
+/* Bursts leave memory that is free but still the allocator's. It goes back to the system once the loop
+ * is quiet: a busy loop would need it again, and would wait for the allocator's locks. */
 static void look_after_memory(struct loop *l, bool is_quiet) {
         buf_pool_trim(l->pool);
         if (is_quiet && l->was_busy)
@@ -72,7 +85,8 @@ static void look_after_memory(struct loop *l, bool is_quiet) {
 static void on_tick(uv_timer_t *timer) {
         struct loop *l = CONTAINER_OF(timer, struct loop, tick);
 
-        conn_tick_all(l, clock_now_ns());
+        if (l->conn_ops)
+                l->conn_ops->tick(l, clock_now_ns());
         l->n_ticks++;
         if (!list_is_empty(&l->conns)) {
                 l->n_idle_ticks = 0;
@@ -128,6 +142,369 @@ void loop_use_reserve(void) {
         uv_replace_allocator(uv_malloc, uv_realloc, uv_calloc, free);
 }
 
+/* ---- the mailbox ---- */
+
+/* The order of delivery is the reverse of the links, here and in the stack. */
+static struct mail *reverse(struct mail *m) {
+        struct mail *reversed = NULL;
+
+        while (m) {
+                struct mail *next = m->next;
+
+                m->next = reversed;
+                reversed = m;
+                m = next;
+        }
+        return reversed;
+}
+
+static void deliver_all(struct mailbox *box) {
+        struct loop *l = CONTAINER_OF(box, struct loop, mailbox);
+        struct mail *m = atomic_exchange_explicit(&box->newest, NULL, memory_order_acquire);
+
+        m = reverse(m);
+        l->is_corking = m->next != NULL;
+        while (m) {
+                struct mail *next = m->next; /* the mail is its owner's once delivered */
+
+                m->deliver(m);
+                m = next;
+        }
+        l->is_corking = false;
+        if (l->conn_ops)
+                l->conn_ops->uncork(l);
+}
+
+static void on_wake_up(uv_poll_t *poll_handle, int status UNUSED, int events UNUSED) {
+        struct mailbox *box = CONTAINER_OF(poll_handle, struct mailbox, poll);
+        eventfd_t       n;
+
+        /* Read first: a thread that fills the box after it was emptied writes after this read. */
+        if (eventfd_read(box->wake_fd, &n) == 0)
+                deliver_all(box);
+}
+
+static struct error *mailbox_init(struct mailbox *box, uv_loop_t *uv) {
+        int rc;
+
+        *box = (struct mailbox){ .wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) };
+        if (box->wake_fd < 0)
+                return error_errno(errno, "unable to create an event descriptor");
+        rc = uv_poll_init(uv, &box->poll, box->wake_fd);
+        if (rc == 0)
+                rc = uv_poll_start(&box->poll, UV_READABLE, on_wake_up);
+        if (rc == 0)
+                return NULL;
+        close(box->wake_fd);
+        return error_new(ERR_INTERNAL, "unable to watch an event descriptor: %s", uv_strerror(rc));
+}
+
+/* On the loop, when nobody posts any more. No thread is between filling the box and its write to the
+ * descriptor: the box is emptied only after that write, and it is empty. */
+static void mailbox_close(struct mailbox *box) {
+        uv_close((uv_handle_t *)&box->poll, NULL);
+        assert(!atomic_load_explicit(&box->newest, memory_order_relaxed));
+        close(box->wake_fd);
+}
+
+bool mailbox_post_quietly(struct mailbox *box, struct mail *m) {
+        struct mail *newest = atomic_load_explicit(&box->newest, memory_order_relaxed);
+
+        do {
+                m->next = newest;
+        } while (!atomic_compare_exchange_weak_explicit(&box->newest, &newest, m,
+                                                        memory_order_release,
+                                                        memory_order_relaxed));
+        return newest == NULL;
+}
+
+void mailbox_wake(struct mailbox *box) {
+        int rc = eventfd_write(box->wake_fd, 1);
+
+        assert(rc == 0);
+        (void)rc;
+}
+
+void mailbox_post(struct mailbox *box, struct mail *m) {
+        if (mailbox_post_quietly(box, m))
+                mailbox_wake(box);
+}
+
+/* ---- timers ---- */
+
+static struct loop_timer *first_of(const struct loop *l) {
+        struct due *first = due_heap_first(&l->timers);
+
+        return first ? CONTAINER_OF(first, struct loop_timer, due) : NULL;
+}
+
+static void on_alarm(uv_timer_t *alarm);
+
+/* libuv counts whole milliseconds from a time that it read some moments ago. The alarm is rounded up:
+ * one that fires early would only have to be set again. */
+static void set_alarm(struct loop *l, uint64_t due_ns) {
+        uint64_t due_ms = due_ns / NS_PER_MS + 1;
+        uint64_t now_ms = uv_now(&l->uv);
+
+        l->alarm_ns = due_ns;
+        uv_timer_start(&l->alarm, on_alarm, due_ms > now_ms ? due_ms - now_ms : 0, 0);
+}
+
+/* Fires the timers that are due by now. Timers that the callbacks arm fire next time, even if due. */
+static void on_alarm(uv_timer_t *alarm) {
+        struct loop       *l = CONTAINER_OF(alarm, struct loop, alarm);
+        uint64_t           now_ns = clock_now_ns();
+        struct loop_timer *t;
+
+        l->alarm_ns = 0; /* what is armed meanwhile need not set it */
+        l->firing_ns = now_ns;
+        while ((t = first_of(l)) != NULL && t->due.due_ns <= now_ns) {
+                loop_timer_cancel(t);
+                t->fire(t);
+        }
+        l->firing_ns = 0;
+        l->alarm_ns = CLOCK_NEVER;
+        if (t)
+                set_alarm(l, t->due.due_ns);
+}
+
+void loop_timer_init(struct loop_timer *t, loop_timer_fn fire) {
+        *t = (struct loop_timer){ .due.due_ns = CLOCK_NEVER, .fire = fire };
+}
+
+bool loop_timer_arm(struct loop *l, struct loop_timer *t, uint64_t due_ns) {
+        assert(loop_is_current(l));
+        loop_timer_cancel(t);
+        if (due_ns == CLOCK_NEVER)
+                return true;
+        t->due.due_ns = MAX(due_ns, l->firing_ns + 1);
+        if (!due_heap_push(&l->timers, &t->due))
+                return false;
+        t->loop = l;
+        if (due_ns < l->alarm_ns)
+                set_alarm(l, due_ns);
+        return true;
+}
+
+void loop_timer_cancel(struct loop_timer *t) {
+        if (!t->loop)
+                return;
+        due_heap_remove(&t->loop->timers, &t->due);
+        t->loop = NULL;
+}
+
+bool loop_timer_is_armed(const struct loop_timer *t) {
+        return t->loop != NULL;
+}
+
+static void loop_timers_init(struct loop *l) {
+        uv_timer_init(&l->uv, &l->alarm);
+        due_heap_init(&l->timers);
+        l->alarm_ns = CLOCK_NEVER;
+}
+
+static void loop_timers_close(struct loop *l) {
+        uv_close((uv_handle_t *)&l->alarm, NULL);
+}
+
+static void loop_timers_done(struct loop *l) {
+        assert(l->timers.n == 0);
+        due_heap_done(&l->timers);
+}
+
+/* ---- large blocks ---- */
+
+/* The kernel takes a millisecond to free some ten megabytes of pages. So a large block that is freed on
+ * a loop goes back in slices, one in each round; meanwhile the loop does not sleep. This is at the
+ * front of the block itself. */
+struct discarded {
+        struct discarded *next;
+        size_t            left; /* bytes of the block that are not given back yet */
+};
+
+static void give_back_some(struct loop *l) {
+        struct discarded *d = l->discarded;
+        size_t            n = MIN(d->left, DISCARD_SLICE_BYTES);
+
+        d->left -= n;
+        l->discarded_bytes -= n;
+        if (d->left > 0) {
+                mem_forget((char *)d + d->left, n);
+                return;
+        }
+        l->discarded = d->next;
+        free(d);
+}
+
+static void on_discard(uv_idle_t *idle) {
+        struct loop *l = CONTAINER_OF(idle, struct loop, discarder);
+
+        if (l->discarded)
+                give_back_some(l);
+        if (!l->discarded)
+                uv_idle_stop(idle);
+}
+
+static bool discard(void *block, size_t size) {
+        struct loop      *l = current_loop;
+        struct discarded *d = block;
+
+        if (l->discarded_bytes > MAX_DISCARDED_BYTES)
+                return false;
+        *d = (struct discarded){ l->discarded, size };
+        l->discarded = d;
+        l->discarded_bytes += size;
+        uv_idle_start(&l->discarder, on_discard);
+        return true;
+}
+
+static void loop_discard_close(struct loop *l) {
+        mem_free_large_by(NULL);
+        while (l->discarded)
+                give_back_some(l);
+        uv_close((uv_handle_t *)&l->discarder, NULL);
+}
+
+/* ---- work that blocks ---- */
+
+/* Each piece of work has a thread of its own, and not one of the work pool: a look at the index must
+ * not wait for models that take minutes to load, and a thread that has given way cannot take that
+ * back. */
+struct offload {
+        uv_work_t         native;
+        struct loop_work *work;   /* borrowed: its owner's */
+        struct loop      *loop;   /* borrowed */
+        struct thread     thread;
+        struct mail       done;
+        struct list_node  node; /* in loop->leaving: only its thread is left of it */
+};
+
+static _Atomic unsigned n_offload_threads; /* at work; ended ones may wait long to be joined */
+
+static void end_work(struct loop_work *w) {
+        w->native = NULL;
+        w->done(w);
+}
+
+static void offload_main(void *arg) {
+        struct offload *o = arg;
+
+        if (o->work->gives_way)
+                thread_give_way();
+        if (o->work->steps_back)
+                thread_step_back();
+        o->work->run(o->work);
+        mailbox_post(loop_mailbox(o->loop), &o->done);
+        atomic_fetch_sub_explicit(&n_offload_threads, 1, memory_order_relaxed);
+}
+
+static void forget_offload(struct offload *o) {
+        list_remove(&o->node);
+        free(o);
+}
+
+/* A thread that has posted its result may wait long for a CPU to end on: the loop does not wait. */
+static void join_ended(struct loop *l) {
+        LIST_FOR_EACH(&l->leaving, node) {
+                struct offload *o = LIST_ENTRY(node, struct offload, node);
+
+                if (thread_try_join(&o->thread))
+                        forget_offload(o);
+        }
+}
+
+static void loop_offload_done(struct loop *l) {
+        while (!list_is_empty(&l->leaving)) {
+                struct offload *o = LIST_ENTRY(list_first(&l->leaving), struct offload, node);
+
+                thread_join(&o->thread);
+                forget_offload(o);
+        }
+}
+
+static void on_thread_done(struct mail *m) {
+        struct offload *o = CONTAINER_OF(m, struct offload, done);
+
+        join_ended(o->loop);
+        list_append(&o->loop->leaving, &o->node);
+        end_work(o->work);
+}
+
+static bool start_offload(struct offload *o) {
+        struct error *err;
+
+        if (atomic_fetch_add_explicit(&n_offload_threads, 1, memory_order_relaxed) <
+            MAX_OFFLOAD_THREADS) {
+                err = thread_start(&o->thread, "neso-offload", offload_main, o);
+                if (err == NULL)
+                        return true;
+                error_free(err);
+        }
+        atomic_fetch_sub_explicit(&n_offload_threads, 1, memory_order_relaxed);
+        return false;
+}
+
+static void on_run(uv_work_t *native) {
+        struct offload *o = CONTAINER_OF(native, struct offload, native);
+
+        o->work->run(o->work);
+}
+
+/* Nothing is ever cancelled, so the status is always success. */
+static void on_done(uv_work_t *native, int status UNUSED) {
+        struct offload   *o = CONTAINER_OF(native, struct offload, native);
+        struct loop_work *w = o->work;
+
+        free(o);
+        end_work(w);
+}
+
+void loop_offload(struct loop *l, struct loop_work *w) {
+        struct offload *o = mem_zalloc(sizeof(*o));
+
+        join_ended(l);
+        o->work = w;
+        o->loop = l;
+        o->done.deliver = on_thread_done;
+        w->native = o;
+        if (!start_offload(o))
+                uv_queue_work(&l->uv, &o->native, on_run, on_done);
+}
+
+/* ---- work that computes, on the threads that the loops of a group share ---- */
+
+/* On a thread of the pool. The work may be gone as soon as its mail is posted. */
+static void run_queued(struct work *queued) {
+        struct loop_work *w = CONTAINER_OF(queued, struct loop_work, queued);
+
+        w->run(w);
+        mailbox_post(loop_mailbox(w->loop), &w->back);
+}
+
+static void on_back(struct mail *m) {
+        struct loop_work *w = CONTAINER_OF(m, struct loop_work, back);
+
+        w->done(w);
+}
+
+void loop_compute(struct loop *l, struct loop_work *w) {
+        w->loop = l;
+        w->queued = (struct work){ .run = run_queued };
+        w->back = (struct mail){ .deliver = on_back };
+        w->is_cancelled = false;
+        if (!work_pool_push(l->workers, &w->queued))
+                run_queued(&w->queued);
+}
+
+void loop_compute_cancel(struct loop_work *w) {
+        if (!work_pool_take_back(w->loop->workers, &w->queued))
+                return;
+        w->is_cancelled = true;
+        mailbox_post(loop_mailbox(w->loop), &w->back);
+}
+
+/* ---- beginning and end ---- */
+
 static void on_stop(struct mail *m) {
         struct loop *l = CONTAINER_OF(m, struct loop, stop);
 
@@ -163,7 +540,7 @@ static struct error *open_native(struct loop *l) {
         uv_prepare_init(&l->uv, &l->prepare);
         uv_prepare_start(&l->prepare, on_prepare);
         loop_timers_init(l);
-        loop_discard_init(l);
+        uv_idle_init(&l->uv, &l->discarder);
         l->is_open = true;
         return NULL;
 }
@@ -200,7 +577,7 @@ static void run(void *arg) {
         on_opened(o, err);
         if (!l->is_open)
                 return;
-        loop_discard_begin(l);
+        mem_free_large_by(discard);
         uv_run(&l->uv, UV_RUN_DEFAULT);
         rc = uv_loop_close(&l->uv);
         assert(rc == 0);
@@ -225,7 +602,8 @@ static void loop_done(struct loop *l) {
         loop_offload_done(l);
         loop_timers_done(l);
         buf_pool_unref(l->pool);
-        loop_tls_free(l->tls);
+        if (l->tls)
+                l->free_tls(l->tls);
         free(l->cork_room);
         free(l->name);
 }

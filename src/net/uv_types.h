@@ -17,11 +17,18 @@
 #include <uv.h>
 
 struct discarded;
+struct loop;
 struct loop_tls;
 struct opening;
 
 /* Small writes that wait for each other: a row of a hundred answers. */
 #define LOOP_CORK_BYTES ((size_t)32 << 10)
+
+/* What a loop asks of its connections (conn.c). */
+struct loop_conn_ops {
+        void (*tick)(struct loop *l, uint64_t now_ns); /* tells each connection the time */
+        void (*uncork)(struct loop *l); /* sends what conn_write_soon() has put off, and tells the owners */
+};
 
 struct mailbox {
         _Atomic(struct mail *) newest;  /* linked by `next` towards the oldest */
@@ -38,15 +45,16 @@ struct loop {
         unsigned         n_rounds;     /* times that it woke, since memory was last looked after */
         bool             was_busy;     /* when memory was last looked after */
         uv_prepare_t     prepare;      /* before each wait: what follows */
-        struct list      leaving;      /* see offload.c: threads whose work is done */
-        struct work_pool *workers;     /* borrowed: the group's; see compute.c */
+        struct list      leaving;      /* struct offload: threads whose work is done */
+        struct work_pool *workers;     /* borrowed: the group's; for loop_compute() */
         struct list      chores;       /* struct loop_chore, in the order they were put off */
         void (*before_wait)(void);     /* NULL until somebody asks; after the chores */
-        uv_timer_t       alarm;        /* at the first of `timers`, or before it; see loop_timer.c */
+        uv_timer_t       alarm;        /* at the first of `timers`, or before it */
         uint64_t         alarm_ns;     /* CLOCK_NEVER = not set */
         uint64_t         firing_ns;    /* 0 = not in the alarm's callback */
         struct due_heap  timers;       /* struct loop_timer */
         struct list      conns;        /* struct conn */
+        const struct loop_conn_ops *conn_ops; /* borrowed: static; NULL before the first connection */
         bool             is_corking;   /* several mails are being delivered: see conn_write_soon() */
         struct list      corked;       /* struct conn, in the order of their writes */
         char            *cork_room;    /* owned: small writes of `corked`, one behind the other */
@@ -58,6 +66,7 @@ struct loop {
         size_t           discarded_bytes; /* of them, what is not given back */
         uv_idle_t        discarder;    /* runs while there are some */
         struct loop_tls *tls;          /* owned: see conn_tls.c; NULL until needed */
+        void (*free_tls)(struct loop_tls *t); /* set with `tls` */
         size_t           index;
         char            *name;         /* owned */
         struct thread    thread;
@@ -66,26 +75,6 @@ struct loop {
         struct mail      stop;
 };
 
-struct error *mailbox_init(struct mailbox *box, uv_loop_t *uv) NODISCARD;
-void          mailbox_close(struct mailbox *box); /* on the loop, when nobody posts any more */
-
-/* Waits for threads that are about to end; the loop's own has ended. */
-void loop_offload_done(struct loop *l);
-
-/* See loop_discard.c. Begin: on the loop's thread, which frees large blocks so from then on. */
-void loop_discard_init(struct loop *l);
-void loop_discard_begin(struct loop *l);
-void loop_discard_close(struct loop *l); /* on the loop */
-
-void loop_timers_init(struct loop *l);
-void loop_timers_close(struct loop *l); /* on the loop */
-void loop_timers_done(struct loop *l);
-
 /* A connection came or went: keeps the tick running as long as it is needed. */
 void loop_conn_added(struct loop *l);
 void loop_conn_removed(struct loop *l);
-void loop_tls_free(struct loop_tls *t); /* in conn_tls.c; NULL is fine */
-/* Sends what conn_write_soon() has put off, and tells the owners; in conn_cork.c. */
-void loop_uncork(struct loop *l);
-/* Tells each connection the time; in conn.c. */
-void conn_tick_all(struct loop *l, uint64_t now_ns);

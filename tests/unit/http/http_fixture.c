@@ -177,7 +177,9 @@ static void hold(struct http_call *call) {
 
 /* Every time that a limit knows is over, for each connection of the loop. */
 static void tick(struct http_call *call) {
-        conn_tick_all(call->conn->home->net.loop, clock_now_ns() + 3600 * NS_PER_S);
+        struct loop *l = call->conn->home->net.loop;
+
+        l->conn_ops->tick(l, clock_now_ns() + 3600 * NS_PER_S);
         http_call_reply_empty(call, 200);
 }
 
