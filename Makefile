@@ -21,7 +21,7 @@ GATED = --suite=unit --suite=abi --suite=fuzz
 
 # Meson looks for these when it configures: one that is new means to configure again.
 PARTS = $(wildcard src/*/meson.build backends/*/meson.build caches/*/meson.build \
-        repoagents/*/meson.build tests/*/meson.build tests/unit/*/meson.build \
+        repoagents/*/meson.build schedulers/*/meson.build tests/*/meson.build tests/unit/*/meson.build \
         tests/fuzz/fuzz_*.c .deps/onnxruntime/version)
 
 # $(call configure,FOLDER,OPTIONS)
@@ -96,7 +96,7 @@ hostile: all
 	@$(PYTHON) tests/stress/hostile.py --build=$(BUILD)
 
 format:
-	@find src backends caches repoagents include tests -name '*.[ch]' -print0 | xargs -0 clang-format -i
+	@find src backends caches repoagents schedulers include tests -name '*.[ch]' -print0 | xargs -0 clang-format -i
 
 install: all
 	meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))

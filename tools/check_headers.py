@@ -21,7 +21,7 @@ PUBLIC = ["cc -std=c11 -Wall -Wextra -Werror",
 
 
 def headers(root):
-    for top, dialects in (("src", OURS), ("backends", OURS), ("caches", OURS), ("repoagents", OURS),
+    for top, dialects in (("src", OURS), ("backends", OURS), ("caches", OURS), ("repoagents", OURS), ("schedulers", OURS),
                           ("include", PUBLIC)):
         for folder, folders, files in os.walk(os.path.join(root, top)):
             folders.sort()

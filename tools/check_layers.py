@@ -24,7 +24,7 @@ LAYERS = {
     "config": ["base", "codec"],
     "infer": ["base", "codec", "config", "observe"],
     "cache": ["base", "config", "infer", "observe", "public"],
-    "sched": ["base", "config", "infer", "observe"],
+    "sched": ["base", "config", "infer", "observe", "public"],
     "backend": ["base", "codec", "config", "infer", "observe", "public"],
     "repo": ["base", "codec", "config", "infer", "cache", "sched", "backend", "observe",
              "public"],
@@ -77,7 +77,7 @@ COMMENT = re.compile(r"/\*.*?\*/", re.S)
 
 
 def sources(root):
-    for top in ("src", "backends", "caches", "repoagents", "include"):
+    for top in ("src", "backends", "caches", "repoagents", "schedulers", "include"):
         for folder, folders, files in os.walk(os.path.join(root, top)):
             folders.sort()
             for name in sorted(files):
@@ -105,7 +105,7 @@ def check_project(path, target):
         return None if folder == "public" else f'a public header includes "{target}"'
     if parts[0] in ("backends", "caches"):
         allowed = {"public", "kit", parts[1]}
-    elif parts[0] == "repoagents":
+    elif parts[0] in ("repoagents", "schedulers"):
         allowed = {"public", parts[1]}
     else:
         if parts[1] not in LAYERS:
@@ -151,7 +151,7 @@ def own_header(root, path):
 
 def unbuilt(root):
     """The .c files that no meson.build beside them names."""
-    for top in ("src", "backends", "caches", "repoagents", "tests/unit"):
+    for top in ("src", "backends", "caches", "repoagents", "schedulers", "tests/unit"):
         for folder, _, files in os.walk(os.path.join(root, top)):
             listed = ""
             if "meson.build" in files:
@@ -192,8 +192,8 @@ def self_test():
     cases = [
         ("upwards", {"src/base/a.c": '#include "base/a.h"\n#include "sched/q.h"'}),
         ("across the line", {"src/http/h.c": '#include "sched/q.h"'}),
-        ("public in the core", {"src/sched/q.c":
-                                '#include "sched/q.h"\n#include "triton/core/tritonserver.h"'}),
+        ("public in the core", {"src/infer/q.c":
+                                '#include "infer/q.h"\n#include "triton/core/tritonserver.h"'}),
         ("backend", {"backends/x/x.c": '#include "base/a.h"'}),
         ("agent", {"repoagents/x/x.c": '#include "kit/errors.h"'}),
         ("two files of an agent", {"repoagents/checksum/a.c": "#include <openssl/evp.h>",

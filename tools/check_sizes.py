@@ -177,7 +177,7 @@ def check_file(path, text):
 
 
 def sources(root):
-    for top in ("src", "backends", "caches", "repoagents", "include", "tests"):
+    for top in ("src", "backends", "caches", "repoagents", "schedulers", "include", "tests"):
         for folder, folders, files in os.walk(os.path.join(root, top)):
             folders[:] = sorted(f for f in folders if f not in ("models", "node_modules"))
             for name in sorted(files):

@@ -17,7 +17,7 @@ import tempfile
 TOUR = "docs/tour.md"
 PLACE = re.compile(r"\[`([\w/.-]+\.[ch]):(\w+)`\]\(([^)\s]+)\)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-PATH = re.compile(r"`((?:src|backends|caches|repoagents|include|proto|tests|tools|bench|docs|examples)"
+PATH = re.compile(r"`((?:src|backends|caches|repoagents|schedulers|include|proto|tests|tools|bench|docs|examples)"
                   r"/[\w./-]*\w)`")
 FENCE = re.compile(r"^```.*?^```", re.S | re.M)
 COMMENT = re.compile(r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
@@ -69,7 +69,7 @@ def pages(root):
     for name in sorted(os.listdir(root)):
         if name.endswith(".md"):
             yield name
-    for top in ("docs", "examples", "backends", "caches", "repoagents", "src", "tests", "bench"):
+    for top in ("docs", "examples", "backends", "caches", "repoagents", "schedulers", "src", "tests", "bench"):
         for folder, folders, files in os.walk(os.path.join(root, top)):
             folders.sort()
             for name in sorted(files):

@@ -4,6 +4,7 @@
 #include "backend/host_policy.h"
 #include "base/mem.h"
 #include "codec/json_reader.h"
+#include "sched/plugin_library.h"
 #include "server/server_options.h"
 
 #include "triton/core/neso.h"
@@ -78,6 +79,7 @@ TEXT_OPTION(TRITONSERVER_ServerOptionsSetModelConfigName, model_config_name, mod
 TEXT_OPTION(TRITONSERVER_ServerOptionsSetCacheDirectory, cache_dir, cache_directory)
 TEXT_OPTION(TRITONSERVER_ServerOptionsSetBackendDirectory, backend_dir, backend_directory)
 TEXT_OPTION(TRITONSERVER_ServerOptionsSetRepoAgentDirectory, repoagent_dir, repoagent_directory)
+TEXT_OPTION(NESO_ServerOptionsSetSchedulerDirectory, scheduler_dir, scheduler_directory)
 
 /* ---- values that are checked ---------------------------------------------------------------- */
 
@@ -110,6 +112,20 @@ struct TRITONSERVER_Error *NESO_ServerOptionsSetAdaptiveBatching(
                                               "adaptive batching must be 'off', 'idle' or 'flow', "
                                               "got '%s'",
                                               adaptive_mode));
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_ServerOptionsSetScheduler(
+        struct TRITONSERVER_ServerOptions *options, const char *scheduler) {
+        API_NEEDS(options);
+        API_NEEDS(scheduler);
+        if (*scheduler != '\0' && !plugin_name_is_valid(scheduler))
+                return error_to_api(error_new(ERR_INVALID_ARG,
+                                              "the scheduler must be 'default', 'baseline', "
+                                              "'triton' or the name of a scheduler library, got "
+                                              "'%.100s'",
+                                              scheduler));
+        server_options_set_text(&OPTIONS(options)->scheduler, scheduler);
         return NULL;
 }
 

@@ -58,6 +58,13 @@ static void drain(struct scheduler *s) {
         inner->ops->drain(inner);
 }
 
+static void retire(struct scheduler *s) {
+        struct scheduler *inner = self(s)->inner;
+
+        if (inner->ops->retire != NULL)
+                inner->ops->retire(inner);
+}
+
 static void free_both(struct scheduler *s) {
         struct scheduler *inner = self(s)->inner;
 
@@ -73,6 +80,7 @@ struct scheduler *cached_scheduler_new(struct response_cache *cache, struct sche
                 .add_executor = add_executor,
                 .remove_executor = remove_executor,
                 .drain = drain,
+                .retire = retire,
                 .free = free_both,
         };
         struct cached_scheduler *s = mem_zalloc(sizeof(*s));

@@ -219,6 +219,8 @@ int check_main(int argc, char **argv) {
                   "where the backends are, as of `neso serve`" },
                 { "repoagent-directory", COMMAND_WORD, &c.options.repoagent_directory, "DIRECTORY",
                   0, "where the repository agents are, as of `neso serve`" },
+                { "scheduler-directory", COMMAND_WORD, &c.options.scheduler_directory, "DIRECTORY",
+                  0, "where the scheduler libraries are, as of `neso serve`" },
                 { "model-config-name", COMMAND_WORD, &c.options.model_config_name, "NAME", 0,
                   "read configs/NAME.pbtxt where there is one" },
                 { "disable-auto-complete", COMMAND_FLAG, &c.options.disable_auto_complete, NULL, 0,

@@ -56,6 +56,8 @@ struct cli_options {
         const char      *cache_directory;
         const char      *rate_limit;
         const char      *adaptive_batching;
+        const char      *scheduler;
+        const char      *scheduler_directory;
         struct cli_texts rate_limit_resource;
         int64_t          cache_bytes; /* of the older option; -1 = not given */
         int64_t          pinned_pool_bytes;

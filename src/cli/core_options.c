@@ -242,6 +242,15 @@ static struct error *set_cache(const struct cli_options *o, struct TRITONSERVER_
         return cache_options_set(o, t);
 }
 
+static struct error *set_scheduler(const struct cli_options          *o,
+                                   struct TRITONSERVER_ServerOptions *t) {
+        AUTO_CHARS schedulers = plugin_directory(o->scheduler_directory, "schedulers");
+
+        CORE(NESO_ServerOptionsSetScheduler(t, o->scheduler));
+        CORE(NESO_ServerOptionsSetSchedulerDirectory(t, schedulers));
+        return NULL;
+}
+
 static struct error *set_all(const struct cli_options *o, struct TRITONSERVER_ServerOptions *t) {
         TRY(set_log(o, t));
         CORE(TRITONSERVER_ServerOptionsSetServerId(t, o->id));
@@ -255,6 +264,7 @@ static struct error *set_all(const struct cli_options *o, struct TRITONSERVER_Se
         TRY(set_host_policies(o, t));
         TRY(rate_options_set(o, t));
         CORE(NESO_ServerOptionsSetAdaptiveBatching(t, o->adaptive_batching));
+        TRY(set_scheduler(o, t));
         return set_cache(o, t);
 }
 

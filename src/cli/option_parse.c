@@ -26,6 +26,8 @@ void cli_options_init(struct cli_options *o) {
                 .model_control_mode = "none",
                 .rate_limit = "off",
                 .adaptive_batching = "",
+                .scheduler = "default",
+                .scheduler_directory = "",
                 .poll_secs = 15,
                 .model_config_name = "",
                 .model_load_threads = 4,

@@ -361,6 +361,13 @@ static const struct option_row plugin_rows[] = {
         { .name = "cache-directory", .kind = OPTION_TEXT, .offset = AT(cache_directory),
           .argument = "<path>", .default_text = "lib/neso/caches beside the library",
           .help = "Where caches are found." },
+        { .name = "scheduler", .kind = OPTION_TEXT, .offset = AT(scheduler),
+          .argument = "<name>", .default_text = "default",
+          .help = "Scheduler of models that do not say: default, baseline, triton, or the name of a "
+                  "library; see docs/schedulers.md." },
+        { .name = "scheduler-directory", .kind = OPTION_TEXT, .offset = AT(scheduler_directory),
+          .argument = "<path>", .default_text = "lib/neso/schedulers beside the library",
+          .help = "Where scheduler libraries are found that no model's directory has." },
         { .name = "response-cache-byte-size", .kind = OPTION_NUMBER, .offset = AT(cache_bytes),
           .argument = "<bytes>", .min = 0, .max = 9007199254740992.0,
           .help = "Older form of --cache-config=local,size=<bytes>." },
@@ -414,7 +421,7 @@ static const struct option_group groups[] = {
         { "SageMaker and Vertex AI", cloud_rows, ARRAY_LEN(cloud_rows) },
         { "Metrics", metrics_rows, ARRAY_LEN(metrics_rows) },
         { "Traces", traces_rows, ARRAY_LEN(traces_rows) },
-        { "Backends, agents and caches", plugin_rows, ARRAY_LEN(plugin_rows) },
+        { "Backends, agents, caches and schedulers", plugin_rows, ARRAY_LEN(plugin_rows) },
         { "Scheduling and memory", memory_rows, ARRAY_LEN(memory_rows) },
 };
 

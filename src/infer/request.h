@@ -203,7 +203,10 @@ struct request {
         struct request_spares spares; /* valid with has_spares, see request_spares() */
         /* Borrowed: its scheduler's; NULL: a null request, which fills the slot of a sequence that
          * has nothing to run. Valid with has_sequence. */
-        struct sequence *sequence;
+        union {
+                struct sequence *sequence;
+                uint32_t         ticket; /* its place among the items of a plug-in scheduler */
+        };
         /* Borrowed: the outer request's, of an inner request for a composed model; else NULL. Valid
          * with is_inner. */
         struct step_models *steps;

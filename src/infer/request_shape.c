@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "infer/request_shape.h"
 
+#include "base/siphash.h"
 #include "config/model_io.h"
 #include "config/shape.h"
 #include "infer/model.h"
@@ -56,4 +57,46 @@ bool request_same_shape(const struct request *a, const struct request *b) {
                 y = y != NULL ? y->next : NULL;
         }
         return true;
+}
+
+/* One that counts as different from all others, itself included, see same_contents(). */
+static void take_contents(uint64_t v[4], const struct request_input *in) {
+        const char *bytes = in->n_chunks == 1 ? in->first_chunk->base : NULL;
+
+        siphash_take(v, in->byte_size);
+        if (in->n_chunks > 1)
+                siphash_take(v, (uintptr_t)in);
+        for (uint64_t at = 0; bytes != NULL && at < in->byte_size; at += sizeof(uint64_t)) {
+                uint64_t word = 0;
+
+                memcpy(&word, bytes + at, MIN(in->byte_size - at, sizeof(word)));
+                siphash_take(v, word);
+        }
+}
+
+static uint64_t input_class(const struct request_input *in, uint32_t n_batch_dims,
+                            const struct siphash_key *key) {
+        const struct model_io *t = in->io;
+        uint64_t               v[4], hash[2];
+
+        siphash_begin(v, key);
+        siphash_take(v, (uintptr_t)t);
+        if (!t->is_ragged || t->is_shape_tensor) {
+                siphash_take(v, in->n_dims);
+                for (uint32_t i = t->is_shape_tensor ? 0 : n_batch_dims; i < in->n_dims; i++)
+                        siphash_take(v, (uint64_t)in->shape[i]);
+        }
+        if (t->is_shape_tensor)
+                take_contents(v, in);
+        siphash_end(v, hash);
+        return hash[0];
+}
+
+uint64_t request_shape_class(const struct request *req, const struct siphash_key *key) {
+        uint32_t n_batch_dims = req->model->io->max_batch_size > 0 ? 1 : 0;
+        uint64_t sum = req->n_inputs; /* the order of inputs does not matter */
+
+        for (const struct request_input *in = req->first_input; in != NULL; in = in->next)
+                sum += input_class(in, n_batch_dims, key);
+        return sum;
 }

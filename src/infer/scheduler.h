@@ -48,6 +48,9 @@ struct scheduler_ops {
         /* No new requests of clients from now on. What is queued still runs, and so does what the
          * server itself submits for requests that are under way (struct request, is_inner). */
         void (*drain)(struct scheduler *s);
+        /* The model was unloaded or replaced: only those who had found it before still submit. What
+         * is queued still runs. NULL: of no interest. */
+        void (*retire)(struct scheduler *s);
         /* Waits for instances to end; nothing may be queued or running. */
         void (*free)(struct scheduler *s);
 };

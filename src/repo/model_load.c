@@ -226,4 +226,6 @@ void model_publish(struct model *model) {
 
 void model_hide(struct model *model) {
         model_stats_hide(model->stats);
+        if (model->scheduler->ops->retire != NULL)
+                model->scheduler->ops->retire(model->scheduler);
 }

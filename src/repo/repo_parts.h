@@ -33,6 +33,9 @@ struct repo_parts {
         struct host_policies    *policies;          /* NULL = none */
         struct rate_limiter     *limiter;           /* NULL: executions are not limited */
         enum adaptive_mode       adaptive;          /* of models that do not say */
+        const char              *scheduler;         /* likewise; "" = default */
+        const char              *scheduler_directory; /* "" = none */
+        struct metric_registry  *metrics;           /* of what plug-ins count */
         struct notice           *ready;             /* told of changed states; NULL = nobody cares */
         void                    *server;            /* TRITONSERVER_Server, for backends */
         bool                     auto_complete;     /* configurations may be absent or partial */

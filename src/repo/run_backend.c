@@ -84,7 +84,13 @@ static struct error *make_scheduler(struct loaded_model *l) {
                                                .filter = batch_strategy_filter(l->strategy),
                                                .timers = l->parts->timers,
                                                .limiter = l->parts->limiter,
-                                               .adaptive = l->parts->adaptive },
+                                               .adaptive = l->parts->adaptive,
+                                               .scheduler = l->parts->scheduler,
+                                               .scheduler_directory =
+                                                       l->parts->scheduler_directory,
+                                               .model_directory = l->directory,
+                                               .is_sent = l->backend.is_sent,
+                                               .metrics = l->parts->metrics },
                         &l->model.scheduler);
         free(executors);
         return err;

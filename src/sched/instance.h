@@ -64,6 +64,9 @@ struct instance {
         struct virtual_counts *virtual_one;   /* borrowed: the model's; the same */
         uint64_t               watch_until_ns; /* while it is the engine's watcher */
         uint64_t               free_ns;        /* when its last execution ended; 0: none yet */
+        struct request        *assigned;       /* by its policy, linked by queued.next; NULL: none */
+        uint32_t               n_assigned;     /* requests of it */
+        uint32_t               member;         /* its policy's number for it */
 
         struct request **batch; /* owned array; the runner's */
         uint32_t         cap_batch;

@@ -76,26 +76,60 @@ struct policy_ops {
         /* The queue's timeouts have been applied up to `now_ns`. */
         struct dispatch (*decide)(struct policy *p, const struct sched_view *view, uint64_t now_ns);
         /* After a request was queued. NULL: of no interest. */
-        void (*arrived)(struct policy *p, const struct sched_view *view, const struct request *req);
+        void (*arrived)(struct policy *p, const struct sched_view *view, struct request *req);
         /* After a batch was executed. NULL: of no interest. */
         void (*executed)(struct policy *p, const struct execution *done);
         /* May such a request be queued? NULL: any. */
         struct error *(*admit)(struct policy *p, const struct request *req);
         /* After an instance came or went; with a lock held, but seldom. NULL: of no interest. */
         void (*changed)(struct policy *p, const struct sched_view *view);
+        /* A request that was queued has left the queue without the policy: it was cancelled, or
+         * timed out. NULL: of no interest. */
+        void (*gone)(struct policy *p, struct request *req);
+        /* There is one instance more; one leaves. NULL: of no interest. */
+        void (*joined)(struct policy *p, const struct sched_view *view, struct instance *in);
+        void (*left)(struct policy *p, const struct sched_view *view, struct instance *in);
+        /* policy->due_ns has come. */
+        void (*due)(struct policy *p, const struct sched_view *view, uint64_t now_ns);
+        /* The model is unloaded, or the server stops. NULL: of no interest. May come twice. */
+        void (*drain)(struct policy *p, uint64_t now_ns);
         void (*free)(struct policy *p);
 };
 
+/* A request that the policy does not want to be run. */
+struct refusal {
+        struct refusal *next;
+        struct request *req;
+        struct error   *why; /* owned */
+};
+
+/* A policy may take requests out of the queue itself and assign them to an instance as its next
+ * batch (policy_assign()); decide() then says RUN on that instance. It may do so in any of its
+ * functions that are not const to the queue. */
 struct policy {
         const struct policy_ops   *ops;
         const struct batch_policy *limits; /* of the queue: levels, sizes, timeouts, ordering */
         bool                       picks;  /* instances differ, and requests are chosen */
+        uint64_t                   due_ns; /* 0: never; else due() is called then */
+        uint32_t                   n_assigned; /* instances with an assigned batch */
+        struct refusal            *refused; /* out of the queue; the engine takes and answers them */
 };
 
 static inline void policy_free(struct policy *p) {
         if (p != NULL)
                 p->ops->free(p);
 }
+
+/* Gives an instance without a batch its next one: n requests linked by queued.next, which are in no
+ * queue any more. */
+void policy_assign(struct policy *p, struct instance *in, struct request *first, uint32_t n);
+/* Takes it back out, when the instance begins. */
+struct request *policy_take_assigned(struct policy *p, struct instance *in);
+/* An idle instance with an assigned batch, the best to wake first; NULL: none. */
+struct instance *policy_find_assigned(const struct policy *p, const struct sched_view *view);
+
+/* Has the engine answer a request that is in no queue any more. Takes `why`. */
+void policy_refuse(struct policy *p, struct request *req, struct error *why);
 
 /* The instance that the engine would wake first; NULL when none is idle. */
 struct instance *sched_view_first_idle(const struct sched_view *view);

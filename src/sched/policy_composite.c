@@ -302,7 +302,7 @@ static struct dispatch decide(struct policy *p, const struct sched_view *view, u
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-static void arrived(struct policy *p, const struct sched_view *view, const struct request *req) {
+static void arrived(struct policy *p, const struct sched_view *view, struct request *req) {
         (void)req;
         adaptive_arrived(&CONTAINER_OF(p, struct policy_composite, base)->adaptive,
                          view->queue->n_rows, view->rows_running);

@@ -193,7 +193,7 @@ static struct dispatch decide(struct policy *p, const struct sched_view *view, u
         return wait_for_more(d, q, &f, sooner_ns);
 }
 
-static void arrived(struct policy *p, const struct sched_view *view, const struct request *req) {
+static void arrived(struct policy *p, const struct sched_view *view, struct request *req) {
         (void)req;
         adaptive_arrived(&CONTAINER_OF(p, struct policy_dynamic, base)->adaptive,
                          view->queue->n_rows, view->rows_running);

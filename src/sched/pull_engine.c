@@ -44,11 +44,13 @@ static void on_turn(void *instance) {
 
 static void wake_deferred(void *scheduler);
 
-/* A submitter may defer the wake-up: its flush asks the policy anew. */
-static void wake_or_defer_locked(struct pull_engine *e, const struct event *ev,
+/* A submitter may defer the wake-up: its flush asks the policy anew. False: it was deferred. */
+static bool wake_or_defer_locked(struct pull_engine *e, const struct event *ev,
                                  struct instance *in) {
-        if (!ev->may_run_here || !submitter_defer_wake(ev->thread, e, e->model, wake_deferred))
-                wake_locked(in);
+        if (ev->may_run_here && submitter_defer_wake(ev->thread, e, e->model, wake_deferred))
+                return false;
+        wake_locked(in);
+        return true;
 }
 
 /* One idle instance sleeps until then, if none sleeps as short already. */
@@ -71,12 +73,20 @@ static NOINLINE void move_timer_locked(struct pull_engine *e, uint64_t due_ns) {
         timer_arm(e->timers, &e->timeout, due_ns);
 }
 
-/* The timer follows the queue's next due time. */
+/* The timer follows the queue's next due time, and the policy's. */
 static inline void follow_dues_locked(struct pull_engine *e) {
         uint64_t due_ns = request_queue_next_due(&e->queue);
 
+        if (UNLIKELY(e->policy->due_ns != 0))
+                due_ns = MIN(due_ns, e->policy->due_ns);
         if (UNLIKELY(due_ns != e->timer_due_ns))
                 move_timer_locked(e, due_ns);
+}
+
+/* Is there something that an instance, or the end of an event, has to look at? */
+static inline bool has_work(const struct pull_engine *e) {
+        return e->queue.n_waiting > 0 || UNLIKELY(e->policy->n_assigned > 0) ||
+               UNLIKELY(e->policy->refused != NULL);
 }
 
 /* ---- the pump -------------------------------------------------------------------------------- */
@@ -108,14 +118,15 @@ static struct instance *ask_limiter_locked(struct pull_engine *e, struct event *
 
 static void take_batch_locked(struct pull_engine *e, struct event *ev, struct instance *in,
                               uint32_t n) {
-        assert(n > 0 && n <= e->queue.n_waiting);
+        assert(n > 0 && (in->assigned != NULL || n <= e->queue.n_waiting));
         list_remove(&in->idle_node);
         if (e->watcher == in)
                 e->watcher = NULL; /* it cannot act now: another one has to watch */
         in->is_borrowed = in != ev->self;
         ev->runner = in;
         ev->n_requests = n;
-        ev->batch = request_queue_take(&e->queue, n);
+        ev->batch = UNLIKELY(in->assigned != NULL) ? policy_take_assigned(e->policy, in)
+                                                   : request_queue_take(&e->queue, n);
         for (struct request *req = ev->batch; req != NULL; req = req->queued.next) {
                 ev->rows += MAX(req->batch_size, 1);
                 if (UNLIKELY(e->base.order != NULL) && req->slot == NULL)
@@ -128,7 +139,8 @@ static void take_batch_locked(struct pull_engine *e, struct event *ev, struct in
         ev->may_run_here = false;
 }
 
-/* True when the calling thread has got the batch. */
+/* True when the policy is to be asked once more: the calling thread has got the batch, or the
+ * instance that was assigned one was woken and others may be as well. */
 static bool dispatch_locked(struct pull_engine *e, struct event *ev, const struct dispatch *d) {
         struct instance *in = d->on;
 
@@ -149,8 +161,20 @@ static bool dispatch_locked(struct pull_engine *e, struct event *ev, const struc
                 take_batch_locked(e, ev, in, d->n_requests);
                 return true;
         }
-        wake_or_defer_locked(e, ev, in);
-        return false;
+        return wake_or_defer_locked(e, ev, in) && UNLIKELY(in->assigned != NULL);
+}
+
+static void expire_locked(struct pull_engine *e, struct event *ev) {
+        ev->expired = request_queue_expire(&e->queue, ev->now_ns);
+        if (e->policy->ops->gone != NULL)
+                for (struct request *req = ev->expired; req != NULL; req = req->queued.next)
+                        e->policy->ops->gone(e->policy, req);
+}
+
+static NOINLINE void tell_due_locked(struct pull_engine *e, uint64_t now_ns) {
+        const struct sched_view view = view_of(e);
+
+        e->policy->ops->due(e->policy, &view, now_ns);
 }
 
 /* The one place where it is decided what happens next: asks the policy after an event, and once
@@ -159,7 +183,9 @@ static void pump_locked(struct pull_engine *e, struct event *ev) {
         bool has_batch = true;
 
         if (UNLIKELY(e->queue.dues.n > 0))
-                ev->expired = request_queue_expire(&e->queue, ev->now_ns);
+                expire_locked(e, ev);
+        if (UNLIKELY(e->policy->due_ns != 0) && e->policy->due_ns <= ev->now_ns)
+                tell_due_locked(e, ev->now_ns);
         if (UNLIKELY(e->policy->picks)) {
                 pull_picks_locked(e, ev);
                 follow_dues_locked(e);
@@ -169,9 +195,10 @@ static void pump_locked(struct pull_engine *e, struct event *ev) {
                 const struct sched_view view = view_of(e);
                 struct dispatch         d = e->policy->ops->decide(e->policy, &view, ev->now_ns);
 
-                has_batch =
-                        dispatch_locked(e, ev, &d) && (e->queue.n_waiting > 0 || e->group != NULL);
+                has_batch = dispatch_locked(e, ev, &d) && (has_work(e) || e->group != NULL);
         }
+        if (UNLIKELY(e->policy->refused != NULL))
+                ev->refused = STEAL(e->policy->refused);
         follow_dues_locked(e);
 }
 
@@ -183,6 +210,16 @@ static void refuse_all(struct pull_engine *e, struct request *first, const struc
                 next = req->queued.next;
                 model_stats_pending(e->model->stats, -1);
                 request_refuse(req, why, reason);
+        }
+}
+
+static void answer_refused(struct pull_engine *e, struct refusal *first) {
+        for (struct refusal *r = first, *next; r != NULL; r = next) {
+                next = r->next;
+                r->req->queued.next = NULL;
+                refuse_all(e, r->req, r->why, FAILURE_REJECTED);
+                error_free(r->why);
+                free(r);
         }
 }
 
@@ -198,6 +235,8 @@ static void leave(struct pull_engine *e, const struct event *ev) {
                 rate_limiter_deliver(limiter);
         if (UNLIKELY(ev->expired != NULL))
                 refuse_all(e, ev->expired, &expired, FAILURE_REJECTED);
+        if (UNLIKELY(ev->refused != NULL))
+                answer_refused(e, ev->refused);
 }
 
 static void pump_and_leave(struct pull_engine *e, struct instance *ended) {
@@ -258,7 +297,7 @@ static void run_borrowed(struct pull_engine *e, struct event *ev) {
                 list_append(&e->idle, &in->idle_node); /* its thread does not wait */
         else
                 list_prepend(&e->idle, &in->idle_node);
-        if (in->claim != NULL || e->queue.n_waiting > 0)
+        if (in->claim != NULL || has_work(e))
                 pump_and_leave(e, in);
         else
                 mutex_unlock(&e->lock);
@@ -449,6 +488,8 @@ static void pull_cancel(struct scheduler *base, struct request *req) {
                 mutex_unlock(&e->lock);
                 return;
         }
+        if (e->policy->ops->gone != NULL)
+                e->policy->ops->gone(e->policy, req);
         pump_and_leave(e, NULL);
         if (UNLIKELY(req->is_split))
                 give_up_parts(e, req);
@@ -474,12 +515,12 @@ static void wait_idle_locked(struct pull_engine *e, struct instance *in) {
  * one of the same model. Submitters take others first, whose threads are free. */
 static void continue_unlocked(struct pull_engine *e, struct instance *in,
                               struct submitter *thread) {
-        bool runs_steps = e->queue.n_waiting == 0; /* else the batches here come first */
+        bool runs_steps = !has_work(e); /* else the batches here come first */
 
         in->is_continuing = true;
         if (!e->is_ending && !in->is_leaving)
                 list_append(&e->idle, &in->idle_node);
-        if (UNLIKELY(in->claim != NULL))
+        if (UNLIKELY(in->claim != NULL) || UNLIKELY(e->policy->n_assigned > 0))
                 pump_and_leave(e, in); /* the next step may need the same resource */
         else
                 mutex_unlock(&e->lock);
@@ -513,7 +554,7 @@ static void step_locked(struct pull_engine *e, struct instance *in, struct submi
         }
         list_prepend(&e->idle, &in->idle_node);
         pump_locked(e, &ev);
-        if (ev.runner == NULL && ev.expired == NULL &&
+        if (ev.runner == NULL && ev.expired == NULL && ev.refused == NULL &&
             (LIKELY(e->limiter == NULL) || !rate_limiter_has_turns(e->limiter))) {
                 wait_idle_locked(e, in);
         } else {
@@ -539,7 +580,7 @@ static void instance_main(void *arg) {
         struct submitter   *thread = submitter_self();
 
         mutex_lock(&e->lock);
-        while (in->is_called || (!e->is_ending && !in->is_leaving))
+        while (in->is_called || in->assigned != NULL || (!e->is_ending && !in->is_leaving))
                 step_locked(e, in, thread);
         if (e->watcher == in)
                 e->watcher = NULL;
@@ -597,6 +638,11 @@ static struct error *pull_add(struct scheduler *base, struct executor *executor)
         e->instances = mem_realloc(e->instances, (e->n_instances + 1) * sizeof(struct instance *));
         e->instances[e->n_instances++] = in;
         tell_change_locked(e);
+        if (e->policy->ops->joined != NULL) {
+                const struct sched_view view = view_of(e);
+
+                e->policy->ops->joined(e->policy, &view, in);
+        }
         mutex_unlock(&e->lock);
         err = placement_start_thread(executor->place, &in->thread, executor->name, instance_main,
                                      in);
@@ -615,6 +661,11 @@ static struct instance *dismiss_locked(struct pull_engine *e, const struct execu
                 e->instances[i] = e->instances[--e->n_instances];
                 tell_change_locked(e);
                 in->is_leaving = true;
+                if (e->policy->ops->left != NULL) {
+                        const struct sched_view view = view_of(e);
+
+                        e->policy->ops->left(e->policy, &view, in);
+                }
                 if (!in->is_borrowed)
                         wake_locked(in);
                 return in;
@@ -642,11 +693,25 @@ static void pull_remove(struct scheduler *base, struct executor *executor) {
 
 /* ---- the life of the engine ------------------------------------------------------------------ */
 
+static void tell_policy_and_leave(struct pull_engine *e) {
+        if (e->policy->ops->drain != NULL)
+                e->policy->ops->drain(e->policy, clock_now_ns());
+        pump_and_leave(e, NULL);
+}
+
 static void pull_drain(struct scheduler *base) {
         struct pull_engine *e = self_of(base);
 
-        MUTEX_GUARD(&e->lock);
+        mutex_lock(&e->lock);
         e->is_draining = true;
+        tell_policy_and_leave(e);
+}
+
+static void pull_retire(struct scheduler *base) {
+        struct pull_engine *e = self_of(base);
+
+        mutex_lock(&e->lock);
+        tell_policy_and_leave(e);
 }
 
 static void pull_free(struct scheduler *base) {
@@ -680,6 +745,7 @@ static const struct scheduler_ops pull_ops = {
         .add_executor = pull_add,
         .remove_executor = pull_remove,
         .drain = pull_drain,
+        .retire = pull_retire,
         .free = pull_free,
 };
 

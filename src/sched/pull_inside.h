@@ -60,6 +60,7 @@ struct event {
         uint32_t         n_requests;
         uint64_t         rows;
         struct request  *expired; /* to be refused once the lock is released */
+        struct refusal  *refused; /* likewise, by the policy */
 
         bool has_continuations; /* after the batch */
 };

@@ -6,6 +6,7 @@
 #include "config/batch_members.h"
 #include "config/model_config.h"
 #include "infer/model.h"
+#include "sched/plugin_library.h"
 #include "sched/pull_engine.h"
 #include "sched/sched_setup.h"
 
@@ -81,9 +82,79 @@ static struct error *read_adaptive(const char *model, const struct model_config 
         return NULL;
 }
 
+/* ---- which scheduler ------------------------------------------------------------------------- */
+
+#define SCHEDULER "scheduler"
+#define BATCH_STRATEGY "TRITON_BATCH_STRATEGY_PATH"
+
+bool sched_is_built_in(const char *scheduler) {
+        return strcmp(scheduler, "default") == 0 || strcmp(scheduler, "baseline") == 0 ||
+               strcmp(scheduler, "triton") == 0;
+}
+
+/* Models whose requests depend on each other, or on other models, are not for a plug-in. */
+static bool may_have_plugin(const struct model_config *config) {
+        return config->pb->scheduling_choice_case !=
+                       INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING &&
+               config->pb->scheduling_choice_case !=
+                       INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
+}
+
+static struct error *check_scheduler(const char *model, const struct model_config *config) {
+        const char *value = model_config_find_parameter(config, SCHEDULER);
+
+        if (value == NULL)
+                return NULL;
+        if (!plugin_name_is_valid(value))
+                return error_new(ERR_INVALID_ARG,
+                                 "parameter 'scheduler' of model '%s' must be 'default', 'baseline', "
+                                 "'triton' or the name of a scheduler library, got '%.100s'",
+                                 model, value);
+        if (model_config_find_parameter(config, BATCH_STRATEGY) != NULL)
+                return error_new(ERR_INVALID_ARG,
+                                 "model '%s' has the parameters 'scheduler' and '" BATCH_STRATEGY
+                                 "': only one of them can decide about batches",
+                                 model);
+        if (!sched_is_built_in(value) && !may_have_plugin(config))
+                return error_new(ERR_INVALID_ARG,
+                                 "parameter 'scheduler' of model '%s' cannot be '%s' for a model with "
+                                 "sequence_batching or ensemble_scheduling",
+                                 model, value);
+        return NULL;
+}
+
+struct error *sched_options_read_scheduler(const struct sched_setup *setup, const char **ret) {
+        const struct model_config *config = setup->model->config;
+        const char                *value = model_config_find_parameter(config, SCHEDULER);
+
+        TRY(check_scheduler(setup->model->name, config));
+        if (value == NULL && may_have_plugin(config) && setup->filter == NULL &&
+            !sched_is_composite(setup))
+                value = setup->scheduler;
+        *ret = config_text_is_set(value) ? value : "default";
+        if (sched_is_built_in(*ret))
+                return NULL;
+        if (setup->filter != NULL)
+                return error_new(ERR_UNSUPPORTED,
+                                 "model '%s' has the scheduler '%s' and a custom batching library: "
+                                 "only one of them can decide about batches",
+                                 setup->model->name, *ret);
+        if (setup->limiter != NULL)
+                return error_new(ERR_UNSUPPORTED,
+                                 "the scheduler '%s' of model '%s' cannot be used together with "
+                                 "--rate-limit: it does not know which instances have resources",
+                                 *ret, setup->model->name);
+        return NULL;
+}
+
 struct error *sched_options_read_adaptive(const struct sched_setup *setup,
                                           enum adaptive_mode otherwise, enum adaptive_mode *ret) {
+        const char *scheduler;
+
         TRY(read_adaptive(setup->model->name, setup->model->config, ret));
+        TRY(sched_options_read_scheduler(setup, &scheduler));
+        if (strcmp(scheduler, "baseline") == 0 || strcmp(scheduler, "triton") == 0)
+                *ret = ADAPTIVE_OFF;
         if (*ret == ADAPTIVE_UNSAID)
                 *ret = setup->adaptive;
         if (*ret == ADAPTIVE_UNSAID)
@@ -100,6 +171,7 @@ struct error *sched_options_check(const char *model, const struct model_config *
                                       read_inline_execution(model, config, &when)));
         TRY(model_config_at_parameter(config, "inline_limit_us",
                                       read_inline_limit(model, config, &limit_ns)));
+        TRY(model_config_at_parameter(config, SCHEDULER, check_scheduler(model, config)));
         return model_config_at_parameter(config, "adaptive_batching",
                                          read_adaptive(model, config, &adaptive));
 }

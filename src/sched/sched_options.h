@@ -7,6 +7,9 @@
  *   adaptive_batching    off, idle, flow: see sched/adaptive.h; else --adaptive-batching, else off for
  *                        dynamic_batching
  *
+ *   scheduler            default, baseline, triton, or the name of a plug-in; else --scheduler. Of the
+ *                        built-in ones, baseline and triton have no adaptive batching
+ *
  * and, as in the reference server, for tests that want a full queue:
  *
  *   TRITONSERVER_DELAY_SCHEDULER=n   in the environment: a dynamic batcher forms no batch before n
@@ -19,6 +22,7 @@
 #include "base/error.h"
 #include "sched/adaptive.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct model_config;
@@ -36,6 +40,13 @@ struct error *sched_options_read_backlog_delay(uint64_t *ret_n_requests) NODISCA
 /* What the model says of adaptive batching, else the server, else `otherwise`. Errors as above. */
 struct error *sched_options_read_adaptive(const struct sched_setup *setup,
                                           enum adaptive_mode otherwise, enum adaptive_mode *ret);
+
+/* The name of the model's scheduler: what the model says; else the server's, for models whose
+ * scheduling it can decide; else "default". Borrowed. INVALID_ARG and UNSUPPORTED say why the model
+ * cannot have the one that it asks for. */
+struct error *sched_options_read_scheduler(const struct sched_setup *setup, const char **ret)
+        NODISCARD;
+bool          sched_is_built_in(const char *scheduler);
 
 /* Fills in all but the policy. Errors as above. */
 struct error *sched_options_read(const struct sched_setup *setup, struct pull_options *ret);

@@ -12,7 +12,9 @@
 
 struct batch_filter;
 struct model;
+struct metric_registry;
 struct model_config;
+struct policy;
 struct rate_limiter;
 struct timer_thread;
 
@@ -24,6 +26,13 @@ struct sched_setup {
         struct batch_filter *filter;    /* borrowed: outlives the scheduler; may be NULL */
         struct rate_limiter *limiter;   /* borrowed: the server's; NULL: nothing is limited */
         enum adaptive_mode   adaptive;  /* --adaptive-batching, for models that do not say */
+
+        /* Of plug-ins; all borrowed for the call, but for the metrics, which outlive the scheduler. */
+        const char             *scheduler; /* --scheduler, for models that do not say; NULL: default */
+        const char             *scheduler_directory; /* NULL: none */
+        const char             *model_directory;     /* NULL: none */
+        bool                    is_sent;             /* what is there came with the load */
+        struct metric_registry *metrics;             /* NULL: nothing is counted */
 };
 
 /* Every request is a batch of its own; any idle instance takes the next, first come first served. */
@@ -35,6 +44,13 @@ struct error *sched_dynamic_new(const struct sched_setup *setup, struct schedule
 /* Instances that take certain batch sizes only: batch_ranges, or what their backend says. */
 struct error *sched_composite_new(const struct sched_setup *setup, struct scheduler **ret);
 bool          sched_is_composite(const struct sched_setup *setup);
+
+/* Its policy alone. */
+struct error *sched_dynamic_policy(const struct sched_setup *setup, struct policy **ret);
+
+/* As the library of that name decides: sched/policy_plugin.h. */
+struct error *sched_plugin_new(const struct sched_setup *setup, const char *name,
+                               struct scheduler **ret);
 
 /* Requests of a sequence one after the other on one instance: sequence_batching, see
  * sched/sequence.h. */

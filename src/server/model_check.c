@@ -15,7 +15,9 @@
 #include "repo/agent.h"
 #include "repo/model_files.h"
 #include "repo/warmup_input.h"
+#include "sched/plugin_library.h"
 #include "sched/row_plan.h"
+#include "sched/sched_options.h"
 #include "sched/sched_setup.h"
 
 #include <string.h>
@@ -164,11 +166,28 @@ static void check_agents(struct model_check *c) {
         }
 }
 
-static void check_batching_library(struct model_check *c) {
+static struct error *find_scheduler(const struct model_check *c) {
+        const char *name = model_config_find_parameter(c->config, "scheduler");
+
+        if (name == NULL || sched_is_built_in(name))
+                return NULL;
+        return model_config_at_parameter(
+                c->config, "scheduler",
+                plugin_library_check(&(struct plugin_wanted){
+                        .name = name,
+                        .model = c->name,
+                        .version = c->versions.n_versions > 0 ? c->versions.versions[0] : 1,
+                        .directory = c->directory,
+                        .server_directory = c->options->scheduler_directory }));
+}
+
+static void check_scheduling_libraries(struct model_check *c) {
         /* Agents may put the model elsewhere. */
-        if (c->config->pb->model_repository_agents == NULL)
-                note_with(c, "dynamic_batching model_repository_agents",
-                          batch_strategy_check(c->config, c->directory));
+        if (c->config->pb->model_repository_agents != NULL)
+                return;
+        note_with(c, "dynamic_batching model_repository_agents",
+                  batch_strategy_check(c->config, c->directory));
+        note_with(c, "model_repository_agents", find_scheduler(c));
 }
 
 /* Without the backend's own preferences, which only an open one has. */
@@ -297,7 +316,7 @@ static void check_config(struct model_check *c, struct version_scan *scan) {
         if (config_text_is_set(c->config->pb->backend) || (is_general && has_backend))
                 note_with(c, BACKEND_FIELDS, check_backend(c));
         check_agents(c);
-        check_batching_library(c);
+        check_scheduling_libraries(c);
         note_with(c, BACKEND_FIELDS, check_groups(c));
         check_io(c);
         note(c, model_config_review_names(c->config));

@@ -31,6 +31,7 @@ struct model_check_options {
         const char                    *backend_directory;
         const struct agent_registry   *agents; /* the same of repository agents */
         const char                    *agent_directory;
+        const char                    *scheduler_directory;
         const char                    *config_name; /* --model-config-name */
         bool                           auto_complete;
 };

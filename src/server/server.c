@@ -96,6 +96,9 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                            .policies = s->policies,
                            .limiter = s->limiter,
                            .adaptive = o->adaptive_batching,
+                           .scheduler = s->scheduler,
+                           .scheduler_directory = s->scheduler_directory,
+                           .metrics = s->metrics,
                            .ready = &s->ready,
                            .server = s,
                            .auto_complete = !o->strict_model_config,
@@ -193,6 +196,8 @@ struct error *server_new(const struct server_options *o, struct server **ret) {
         atomic_init(&s->state, SERVER_INITIALIZING);
         notice_init(&s->ready);
         s->id = mem_strdup(o->id);
+        s->scheduler = mem_strdup(o->scheduler);
+        s->scheduler_directory = mem_strdup(o->scheduler_directory);
         s->strict_readiness = o->strict_readiness;
         s->control_mode = o->control_mode;
         atomic_init(&s->exit_timeout_s, o->exit_timeout_s);
@@ -295,6 +300,8 @@ void server_free(struct server *s) {
         if (s->metrics != NULL)
                 metric_registry_free(s->metrics);
         notice_done(&s->ready);
+        free(s->scheduler);
+        free(s->scheduler_directory);
         free(s->id);
         free(s);
         reserve_close();

@@ -56,6 +56,8 @@ struct server {
         struct backend_registry *backends; /* owned */
         struct host_policies    *policies; /* owned; NULL = none */
         struct agent_registry   *agents;   /* owned; of repositories */
+        char                    *scheduler;           /* owned; of models that do not say */
+        char                    *scheduler_directory; /* owned */
         struct reaper           *reaper;   /* owned */
         struct repo             *repo;     /* owned */
 };

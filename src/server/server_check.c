@@ -197,6 +197,7 @@ struct error *server_check_models(const struct server_options *options, const ch
                                                   .agents = agents,
                                                   .agent_directory = options->repoagent_directory,
                                                   .backend_directory = options->backend_directory,
+                                                  .scheduler_directory = options->scheduler_directory,
                                                   .config_name = options->model_config_name,
                                                   .auto_complete = !options->strict_model_config } };
         AUTO_STRBUF            json = { 0 };

@@ -23,6 +23,8 @@ struct server_options *server_options_new(void) {
                 .adaptive_batching = ADAPTIVE_UNSAID,
                 .backend_directory = mem_strdup("/opt/tritonserver/backends"),
                 .repoagent_directory = mem_strdup("/opt/tritonserver/repoagents"),
+                .scheduler = mem_strdup(""),
+                .scheduler_directory = mem_strdup(""),
                 .cache_directory = mem_strdup("/opt/tritonserver/caches"),
                 .metrics = true,
                 .gpu_metrics = true,
@@ -63,6 +65,8 @@ void server_options_free(struct server_options *o) {
         free(o->rate_limit_resources);
         free(o->backend_directory);
         free(o->repoagent_directory);
+        free(o->scheduler);
+        free(o->scheduler_directory);
         free(o->cache_directory);
         settings_done(&o->backend_settings);
         for (size_t i = 0; i < o->n_caches; i++) {

@@ -111,10 +111,12 @@ struct server_options {
         struct rate_limit_resource *rate_limit_resources; /* owned */
         size_t                      n_rate_limit_resources;
         enum adaptive_mode          adaptive_batching; /* of models that do not say */
+        char                       *scheduler;         /* owned; likewise */
 
         /* plug-ins */
         char                  *backend_directory;   /* owned */
         char                  *repoagent_directory; /* owned */
+        char                  *scheduler_directory; /* owned; "" = none */
         char                  *cache_directory;     /* owned */
         struct option_settings backend_settings;
         struct cache_setting  *caches; /* owned; at most one per name */

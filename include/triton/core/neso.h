@@ -275,6 +275,22 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceMember(
         struct TRITONBACKEND_ModelInstance *instance, const char **group_name, uint32_t *index,
         const char **file);
 
+/* The scheduler of models whose parameter `scheduler` says nothing (docs/schedulers.md): "default",
+ * "baseline", "triton", or the name of a library libscheduler_<name>.so; "" is "default". A name without
+ * a library is an error of each model that needs it, not of the server. Models with sequences or a custom
+ * batching library, and those made of other models, keep their own.
+ *
+ * INVALID_ARG when an argument is NULL, or when it is no name. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetScheduler(
+        struct TRITONSERVER_ServerOptions *options, const char *scheduler);
+
+/* Where scheduler libraries are found that are not in the directory of the model or of its version.
+ * "": nowhere else; that is the default.
+ *
+ * INVALID_ARG when an argument is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetSchedulerDirectory(
+        struct TRITONSERVER_ServerOptions *options, const char *scheduler_dir);
+
 /* Reads the configurations of a model repository, or of the one model whose directory `path` is, as
  * a server with these options would, and tells what is wrong with them. No server is made, no
  * backend opened, and what a backend would find out about its model stays open. Of `options` count

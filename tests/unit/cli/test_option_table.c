@@ -91,6 +91,8 @@ static const char *const reference_names[] = {
         "repoagent-directory",
         "cache-config",
         "cache-directory",
+        "scheduler",
+        "scheduler-directory",
         "rate-limit",
         "adaptive-batching",
         "rate-limit-resource",

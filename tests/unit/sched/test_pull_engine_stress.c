@@ -12,6 +12,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -19,6 +20,7 @@
 #include "infer/submitter.h"
 #include "sched/instance.h"
 #include "sched/policy.h"
+#include "sched/policy_plugin.h"
 #include "sched/pull_engine.h"
 #include "sched/rate_limiter.h"
 #include "sched/request_queue.h"
@@ -47,12 +49,12 @@ struct entry {
 };
 
 struct submitter {
-        struct thread  thread;
-        struct lab    *lab;
-        struct entry  *entries; /* N_EACH that the thread submits, then N_LATER of completions */
-        bool           allows_inline;
-        bool           defers_wakes;
-        bool           is_stuck;
+        struct thread thread;
+        struct lab   *lab;
+        struct entry *entries; /* N_EACH that the thread submits, then N_LATER of completions */
+        bool          allows_inline;
+        bool          defers_wakes;
+        bool          is_stuck;
 };
 
 static bool wait_released(struct submitter *s, struct ticket *t) {
@@ -294,7 +296,8 @@ static void test_dynamic(void **state) {
 
 static void test_preserve_ordering(void **state) {
         (void)state;
-        run(DEFAULT "dynamic_batching { preserve_ordering: true " POLICIES "}" INLINE("always"), 3, STEADY);
+        run(DEFAULT "dynamic_batching { preserve_ordering: true " POLICIES "}" INLINE("always"), 3,
+            STEADY);
         run(DEFAULT "dynamic_batching { preserve_ordering: true }" INLINE("never"), 3, STEADY);
 }
 
@@ -400,6 +403,161 @@ static void test_random_policy(void **state) {
                  LIMITED | CHANGING | CONTINUING);
 }
 
+/* ---- a plug-in that decides at random -------------------------------------------------------- */
+
+#define PLUGIN_MAX_WAITING (N_SUBMITTERS * N_ENTRIES)
+
+/* Called under the engine's lock. */
+struct random_plugin {
+        sched_host           *host;
+        const sched_host_ops *ops;
+        sched_item            waiting[PLUGIN_MAX_WAITING];
+        uint32_t              n_waiting;
+        sched_member          members[LAB_MAX_EXECUTORS];
+        bool                  is_busy[LAB_MAX_EXECUTORS];
+        uint32_t              n_members;
+        uint64_t              state;
+        unsigned              n_wrong; /* right calls that were refused */
+};
+
+static uint32_t choose(struct random_plugin *p, uint32_t n) {
+        p->state = p->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        return (uint32_t)(p->state >> 33) % n;
+}
+
+static void take_out(struct random_plugin *p, uint32_t at) {
+        p->waiting[at] = p->waiting[--p->n_waiting];
+}
+
+static void run_some(struct random_plugin *p, uint32_t member) {
+        uint64_t ids[8];
+        uint32_t n = 0, rows = 0, wanted = 1 + choose(p, 8);
+
+        while (n < wanted && p->n_waiting > 0) {
+                uint32_t at = choose(p, p->n_waiting);
+
+                if (rows + p->waiting[at].rows > p->members[member].hi)
+                        break;
+                rows += p->waiting[at].rows;
+                ids[n++] = p->waiting[at].id;
+                take_out(p, at);
+        }
+        if (n == 0)
+                return;
+        p->n_wrong += p->ops->dispatch(p->host, member, ids, n) != 0;
+        p->n_wrong += p->ops->dispatch(p->host, member, ids, n) == 0;
+        p->is_busy[member] = true;
+}
+
+/* Waits now and then, with a timer. */
+static void act(struct random_plugin *p) {
+        if (p->n_waiting > 0 && choose(p, 16) == 0) {
+                p->n_wrong += p->ops->reject(p->host, p->waiting[0].id, 4, "at random") != 0;
+                take_out(p, 0);
+        }
+        for (uint32_t i = 0; i < p->n_members; i++)
+                if (!p->is_busy[i] && choose(p, 4) != 0)
+                        run_some(p, i);
+        p->ops->set_timer(p->host,
+                          p->n_waiting > 0 ? p->ops->now_ns(p->host) + 100 * NS_PER_US : 0);
+}
+
+static int random_init(void **st, sched_host *host, const sched_host_ops *ops,
+                       const char *config_json, const sched_member *members, uint32_t n_members,
+                       uint32_t max_batch) {
+        struct random_plugin *p = calloc(1, sizeof(*p));
+
+        (void)config_json;
+        (void)max_batch;
+        if (p == NULL)
+                return ENOMEM;
+        p->host = host;
+        p->ops = ops;
+        p->n_members = n_members;
+        for (uint32_t i = 0; i < n_members; i++) {
+                p->members[i] = members[i];
+                p->is_busy[i] = members[i].is_busy != 0;
+        }
+        *st = p;
+        return 0;
+}
+
+static void random_enqueue(void *st, const sched_item *items, uint32_t n) {
+        struct random_plugin *p = st;
+
+        for (uint32_t i = 0; i < n; i++)
+                p->waiting[p->n_waiting++] = items[i];
+        act(p);
+}
+
+static void random_free(void *st, uint32_t member) {
+        struct random_plugin *p = st;
+
+        p->n_wrong += !p->is_busy[member];
+        p->is_busy[member] = false;
+        act(p);
+}
+
+static void random_timer(void *st) {
+        act(st);
+}
+
+static void random_cancel(void *st, uint64_t id) {
+        struct random_plugin *p = st;
+        uint32_t              at = 0;
+
+        while (at < p->n_waiting && p->waiting[at].id != id)
+                at++;
+        if (at < p->n_waiting)
+                take_out(p, at);
+        else
+                p->n_wrong++;
+}
+
+static void random_drain(void *st) {
+        act(st);
+}
+
+static atomic_uint n_wrong_calls;
+
+static void random_fini(void *st) {
+        atomic_fetch_add(&n_wrong_calls, ((struct random_plugin *)st)->n_wrong);
+        free(st);
+}
+
+static struct error *make_plugin(const struct sched_setup *setup, struct scheduler **ret) {
+        static const sched_vtbl      functions = { random_init,  random_enqueue, random_free,
+                                                   random_timer, random_cancel,  random_drain,
+                                                   random_fini };
+        const struct plugin_init     init = { .config_json = "{}", .max_batch = 8 };
+        struct batch_policy          batching;
+        struct policy_plugin_options o = { .model = setup->model,
+                                           .executors = setup->executors,
+                                           .n_executors = setup->n_executors,
+                                           .batching = &batching,
+                                           .builtin = policy_single_new(),
+                                           .functions = &functions,
+                                           .init = &init };
+        struct pull_options          options = { 0 };
+
+        for (uint32_t i = 0; i < setup->n_executors; i++)
+                setup->executors[i]->max_rows = 8;
+        assert_ok(batch_policy_init(&batching, setup->model->config), "limits");
+        assert_ok(policy_plugin_new(&o, &options.policy), "plug-in");
+        assert_ok(sched_options_read(setup, &options), "options");
+        return pull_engine_new(&options, ret);
+}
+
+static void test_plugin(void **state) {
+        (void)state;
+        run_made(make_plugin, DEFAULT BUSY INLINE("never"), 3, STEADY);
+        run_made(make_plugin, DEFAULT BUSY INLINE("always"), 3, CHANGING);
+        run_made(make_plugin, DEFAULT INLINE("never"), 4, CHANGING);
+        run_made(make_plugin, DEFAULT BUSY, 4, CONTINUING);
+        run_made(make_plugin, DEFAULT BUSY INLINE("always"), 4, CONTINUING | CHANGING);
+        assert_int_equal(atomic_load(&n_wrong_calls), 0);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_default),
@@ -409,6 +567,7 @@ int main(void) {
                 cmocka_unit_test(test_rate_limiter),
                 cmocka_unit_test(test_continuations),
                 cmocka_unit_test(test_random_policy),
+                cmocka_unit_test(test_plugin),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

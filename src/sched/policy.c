@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "sched/policy.h"
+
+#include "base/mem.h"
+#include "sched/instance.h"
+
+#include <assert.h>
+
+void policy_assign(struct policy *p, struct instance *in, struct request *first, uint32_t n) {
+        assert(in->assigned == NULL && first != NULL);
+        in->assigned = first;
+        in->n_assigned = n;
+        p->n_assigned++;
+}
+
+struct request *policy_take_assigned(struct policy *p, struct instance *in) {
+        p->n_assigned--;
+        in->n_assigned = 0;
+        return STEAL(in->assigned);
+}
+
+struct instance *policy_find_assigned(const struct policy *p, const struct sched_view *view) {
+        if (p->n_assigned == 0)
+                return NULL;
+        LIST_FOR_EACH(view->idle, node) {
+                struct instance *in = LIST_ENTRY(node, struct instance, idle_node);
+
+                if (in->assigned != NULL)
+                        return in;
+        }
+        return NULL;
+}
+
+void policy_refuse(struct policy *p, struct request *req, struct error *why) {
+        struct refusal *refusal = mem_alloc(sizeof(*refusal));
+
+        *refusal = (struct refusal){ .next = p->refused, .req = req, .why = why };
+        p->refused = refusal;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A plug-in scheduler whose calls are written down and whose host's functions a test calls, on a clock of
+ * the test, without an engine: the test pushes requests, lets instances begin and end, and passes time.
+ *
+ * Within a call of the plug-in, the test's `act` is called with the host: from there it may dispatch.
+ *
+ * Include after cmocka.h.
+ */
+#pragma once
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "config/batch_policy.h"
+#include "infer/executor.h"
+#include "infer/fake_model.h"
+#include "infer/request_check.h"
+#include "sched/instance.h"
+#include "sched/policy_plugin.h"
+#include "sched/request_queue.h"
+
+#define PLUGIN_START_NS (10 * NS_PER_S)
+#define PLUGIN_MAX_ITEMS 64
+#define PLUGIN_MAX_MEMBERS 4
+
+struct plugin_lab;
+typedef void (*plugin_act_fn)(struct plugin_lab *lab);
+
+struct plugin_lab {
+        struct fake_model   *fake;
+        struct policy       *policy;
+        struct request_queue queue;
+        struct list          idle;
+        struct executor      executors[PLUGIN_MAX_MEMBERS];
+        struct instance      instances[PLUGIN_MAX_MEMBERS];
+        unsigned             n_instances;
+
+        /* Of the plug-in. */
+        sched_host           *host;
+        const sched_host_ops *ops;
+        plugin_act_fn         act;         /* NULL: it does nothing */
+        char                  calls[2048]; /* "init 2; enqueue a; free 0; " */
+        size_t                calls_len;
+        sched_item            items[PLUGIN_MAX_ITEMS]; /* as they were announced */
+        unsigned              n_items;
+        int                   init_code;
+        uint64_t              cancelled; /* the last id */
+};
+
+static uint64_t           plugin_now_ns;
+static struct plugin_lab *plugin_lab_now; /* init() has no other way to it */
+
+static inline uint64_t plugin_now(void) {
+        return plugin_now_ns;
+}
+
+static inline void plugin_note(struct plugin_lab *lab, const char *what, int number) {
+        lab->calls_len +=
+                (size_t)snprintf(lab->calls + lab->calls_len, sizeof(lab->calls) - lab->calls_len,
+                                 number < 0 ? "%s; " : "%s %d; ", what, number);
+        assert_true(lab->calls_len < sizeof(lab->calls));
+        if (lab->act != NULL)
+                lab->act(lab);
+}
+
+static inline int plugin_init(void **st, sched_host *host, const sched_host_ops *ops,
+                              const char *config_json, const sched_member *members,
+                              uint32_t n_members, uint32_t max_batch) {
+        struct plugin_lab *lab = plugin_lab_now;
+
+        (void)config_json;
+        (void)max_batch;
+        lab->host = host;
+        lab->ops = ops;
+        for (uint32_t i = 0; i < n_members; i++)
+                assert_int_equal(members[i].id, i);
+        *st = lab;
+        plugin_note(lab, "init", (int)n_members);
+        return lab->init_code;
+}
+
+static inline void plugin_on_enqueue(void *st, const sched_item *items, uint32_t n) {
+        struct plugin_lab *lab = st;
+
+        assert_int_equal(n, 1);
+        assert_true(lab->n_items < PLUGIN_MAX_ITEMS);
+        lab->items[lab->n_items++] = items[0];
+        plugin_note(lab, "enqueue", (int)items[0].rows);
+}
+
+static inline void plugin_on_member_free(void *st, uint32_t member) {
+        plugin_note(st, "free", (int)member);
+}
+
+static inline void plugin_on_timer(void *st) {
+        plugin_note(st, "timer", -1);
+}
+
+static inline void plugin_on_cancel(void *st, uint64_t id) {
+        ((struct plugin_lab *)st)->cancelled = id;
+        plugin_note(st, "cancel", -1);
+}
+
+static inline void plugin_on_drain(void *st) {
+        plugin_note(st, "drain", -1);
+}
+
+static inline void plugin_fini(void *st) {
+        plugin_note(st, "fini", -1);
+}
+
+static const sched_vtbl plugin_functions = {
+        .init = plugin_init,
+        .on_enqueue = plugin_on_enqueue,
+        .on_member_free = plugin_on_member_free,
+        .on_timer = plugin_on_timer,
+        .on_cancel = plugin_on_cancel,
+        .on_drain = plugin_on_drain,
+        .fini = plugin_fini,
+};
+
+static inline struct sched_view plugin_view(struct plugin_lab *lab) {
+        return (struct sched_view){ .queue = &lab->queue, .idle = &lab->idle };
+}
+
+static inline struct error *plugin_lab_make(struct plugin_lab *lab) {
+        struct batch_policy      batching;
+        struct executor         *executors[PLUGIN_MAX_MEMBERS];
+        const struct plugin_init init = { .config_json = "{}", .max_batch = 8 };
+
+        for (unsigned i = 0; i < lab->n_instances; i++)
+                executors[i] = &lab->executors[i];
+        assert_ok(batch_policy_init(&batching, lab->fake->model.config), "batching");
+        return policy_plugin_new(&(struct policy_plugin_options){ .model = &lab->fake->model,
+                                                                  .executors = executors,
+                                                                  .n_executors = lab->n_instances,
+                                                                  .batching = &batching,
+                                                                  .builtin = policy_single_new(),
+                                                                  .metrics = lab->fake->registry,
+                                                                  .functions = &plugin_functions,
+                                                                  .now = plugin_now,
+                                                                  .init = &init },
+                                 &lab->policy);
+}
+
+static inline void plugin_join(struct plugin_lab *lab, unsigned i) {
+        struct sched_view view = plugin_view(lab);
+
+        lab->instances[i] = (struct instance){ .executor = &lab->executors[i] };
+        list_append(&lab->idle, &lab->instances[i].idle_node);
+        lab->policy->ops->joined(lab->policy, &view, &lab->instances[i]);
+}
+
+/* Members 0, 1, ... take 1 to 4 rows. */
+static inline void plugin_lab_open(struct plugin_lab *lab, const char *config,
+                                   unsigned n_instances) {
+        *lab = (struct plugin_lab){ .n_instances = n_instances };
+        plugin_lab_now = lab;
+        plugin_now_ns = PLUGIN_START_NS;
+        lab->fake = fake_model_new(config);
+        lab->fake->model.label = "m";
+        list_init(&lab->idle);
+        for (unsigned i = 0; i < PLUGIN_MAX_MEMBERS; i++)
+                lab->executors[i] =
+                        (struct executor){ .name = "g_0", .min_rows = 1, .max_rows = 4 };
+        assert_ok(plugin_lab_make(lab), "policy");
+        request_queue_init(&lab->queue, lab->policy->limits);
+        for (unsigned i = 0; i < n_instances; i++)
+                plugin_join(lab, i);
+}
+
+static inline void plugin_lab_close(struct plugin_lab *lab) {
+        struct request *req;
+
+        lab->act = NULL;
+        while ((req = request_queue_take(&lab->queue, lab->queue.n_waiting > 0)) != NULL)
+                request_free(req);
+        assert_null(lab->policy->refused);
+        policy_free(lab->policy);
+        request_queue_done(&lab->queue);
+        fake_model_free(lab->fake);
+}
+
+static inline struct request *plugin_push(struct plugin_lab *lab, uint64_t rows) {
+        struct request   *req = fake_request(lab->fake);
+        struct sched_view view = plugin_view(lab);
+
+        add_zeroed_input(req, "X", DATA_TYPE_FP32, (int64_t[]){ (int64_t)rows, 1 }, 2);
+        assert_ok(request_prepare(req), "prepare");
+        req->times.queue_start_ns = plugin_now_ns;
+        assert_ok(request_queue_push(&lab->queue, req, plugin_now_ns), "push");
+        lab->policy->ops->arrived(lab->policy, &view, req);
+        return req;
+}
+
+/* What the engine's pump does. */
+static inline void plugin_pass(struct plugin_lab *lab, uint64_t ns) {
+        struct sched_view view = plugin_view(lab);
+
+        plugin_now_ns += ns;
+        for (struct request *req = request_queue_expire(&lab->queue, plugin_now_ns), *next;
+             req != NULL; req = next) {
+                next = req->queued.next;
+                lab->policy->ops->gone(lab->policy, req);
+                request_free(req);
+        }
+        if (lab->policy->due_ns != 0 && lab->policy->due_ns <= plugin_now_ns)
+                lab->policy->ops->due(lab->policy, &view, plugin_now_ns);
+}
+
+/* The engine asks: the rows that begin, and on which instance; 0: nothing. Each request ends. */
+static inline unsigned plugin_begin(struct plugin_lab *lab, unsigned *ret_instance) {
+        struct sched_view view = plugin_view(lab);
+        struct dispatch   d = lab->policy->ops->decide(lab->policy, &view, plugin_now_ns);
+        struct request   *first;
+        unsigned          rows = 0;
+
+        if (d.verdict != BATCH_RUN)
+                return 0;
+        first = d.on->assigned != NULL ? policy_take_assigned(lab->policy, d.on)
+                                       : request_queue_take(&lab->queue, d.n_requests);
+        list_remove(&d.on->idle_node);
+        for (struct request *req = first, *next; req != NULL; req = next) {
+                next = req->queued.next;
+                rows += (unsigned)request_rows(req);
+                request_free(req);
+        }
+        *ret_instance = (unsigned)(d.on - lab->instances);
+        return rows;
+}
+
+static inline void plugin_end(struct plugin_lab *lab, unsigned i) {
+        lab->policy->ops->executed(lab->policy, &(struct execution){ .on = &lab->instances[i],
+                                                                     .end_ns = plugin_now_ns });
+        list_append(&lab->idle, &lab->instances[i].idle_node);
+}
+
+/* How many were refused, with this text. */
+static inline unsigned plugin_take_refused(struct plugin_lab *lab, const char *text) {
+        unsigned n = 0;
+
+        for (struct refusal *r = STEAL(lab->policy->refused), *next; r != NULL; r = next) {
+                next = r->next;
+                assert_string_equal(r->why->message, text);
+                error_free(r->why);
+                request_free(r->req);
+                free(r);
+                n++;
+        }
+        return n;
+}
+
+static inline double plugin_counted(struct plugin_lab *lab, const char *name) {
+        AUTO_STRBUF page = { 0 };
+        char        sample[128];
+        const char *at;
+
+        strbuf_init(&page, 0);
+        snprintf(sample, sizeof(sample), "\nneso_scheduler_%s{model=\"m\",version=\"1\"} ", name);
+        metric_registry_print(lab->fake->registry, &page);
+        at = strstr(strbuf_cstr(&page), sample);
+        assert_non_null(at);
+        return strtod(at + strlen(sample), NULL);
+}

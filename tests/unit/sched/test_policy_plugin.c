@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "observe/metric.h"
+#include "sched/plugin_counters.h"
+#include "sched/plugin_items.h"
+#include "sched/plugin_lab.h"
+
+#define X "input { name: 'X' data_type: TYPE_FP32 dims: [-1] } "
+#define DEFAULT "name: 'm' max_batch_size: 8 " X
+#define FIXED "name: 'm' max_batch_size: 8 input { name: 'X' data_type: TYPE_FP32 dims: [1] } "
+#define TIMED                                                                                      \
+        FIXED "dynamic_batching { default_queue_policy { default_timeout_microseconds: 500 "       \
+              "allow_timeout_override: true } }"
+
+/* The ids that were announced as the i-th and following. */
+static int dispatch(struct plugin_lab *lab, uint32_t member, unsigned first, unsigned n) {
+        uint64_t ids[PLUGIN_MAX_ITEMS];
+
+        for (unsigned i = 0; i < n; i++)
+                ids[i] = lab->items[first + i].id;
+        return lab->ops->dispatch(lab->host, member, ids, n);
+}
+
+/* ---- what is dispatched ---------------------------------------------------------------------- */
+
+static void dispatch_last_two(struct plugin_lab *lab) {
+        if (lab->n_items == 3)
+                assert_int_equal(dispatch(lab, 1, 1, 2), 0);
+        lab->n_items += lab->n_items == 3; /* once */
+}
+
+static void test_dispatch(void **state) {
+        struct plugin_lab lab;
+        unsigned          on = 9;
+
+        (void)state;
+        plugin_lab_open(&lab, FIXED, 2);
+        lab.act = dispatch_last_two;
+        plugin_push(&lab, 1);
+        assert_int_equal(plugin_begin(&lab, &on), 0);
+        plugin_push(&lab, 2);
+        plugin_push(&lab, 2);
+        assert_int_equal(plugin_begin(&lab, &on), 4);
+        assert_int_equal(on, 1);
+        assert_int_equal(lab.queue.n_waiting, 1);
+        plugin_end(&lab, 1);
+        assert_string_equal(lab.calls, "init 2; enqueue 1; enqueue 2; enqueue 2; free 1; ");
+        assert_true(plugin_counted(&lab, "error") == 0);
+        plugin_lab_close(&lab);
+}
+
+static void test_item(void **state) {
+        struct plugin_lab lab;
+
+        (void)state;
+        plugin_lab_open(&lab, TIMED, 1);
+        plugin_push(&lab, 3);
+        assert_int_equal(lab.items[0].rows, 3);
+        assert_int_equal(lab.items[0].priority, 0);
+        assert_int_equal(lab.items[0].arrival_ns, PLUGIN_START_NS);
+        assert_int_equal(lab.items[0].deadline_ns, PLUGIN_START_NS + 500 * NS_PER_US);
+        assert_true(lab.items[0].id != 0);
+        plugin_pass(&lab, 500 * NS_PER_US);
+        assert_string_equal(lab.calls, "init 1; enqueue 3; cancel; ");
+        assert_true(lab.cancelled == lab.items[0].id);
+        assert_int_equal(lab.queue.n_waiting, 0);
+        plugin_lab_close(&lab);
+}
+
+/* ---- what is refused ------------------------------------------------------------------------- */
+
+static void call_wrongly(struct plugin_lab *lab) {
+        const sched_host_ops *ops = lab->ops;
+        uint64_t              id = lab->items[0].id, unknown[2] = { id, id + 1000 };
+        uint64_t              twice[2] = { id, id };
+        uint32_t              zero = 0, one = 1, two = 2;
+
+        if (lab->n_items != 3)
+                return;
+        assert_int_equal(ops->dispatch(lab->host, 0, NULL, 1), EINVAL);
+        assert_int_equal(ops->dispatch(lab->host, 0, &id, 0), EINVAL);
+        assert_int_equal(ops->dispatch(lab->host, 2, &id, 1), ENODEV);
+        assert_int_equal(ops->dispatch(lab->host, UINT32_MAX, &id, 1), ENODEV);
+        assert_int_equal(ops->dispatch(lab->host, 0, unknown, 2), ENOENT);
+        assert_int_equal(ops->dispatch(lab->host, 0, twice, 2), EALREADY);
+        assert_int_equal(dispatch(lab, 0, 0, 3), ERANGE);
+        assert_int_equal(ops->dispatch_rows(lab->host, 0, &id, NULL, &two, 1), EINVAL);
+        assert_int_equal(ops->dispatch_rows(lab->host, 0, &id, &one, &two, 1), ERANGE);
+        assert_int_equal(ops->dispatch_rows(lab->host, 0, &id, &zero, &zero, 1), ERANGE);
+        assert_int_equal(ops->dispatch_rows(lab->host, 0, &id, &zero, &one, 1), ENOTSUP);
+        assert_int_equal(ops->reject(lab->host, unknown[1], 4, "x"), ENOENT);
+        assert_int_equal(ops->reject(lab->host, id, 8, "x"), EINVAL);
+        assert_int_equal(ops->reject(lab->host, id, -1, "x"), EINVAL);
+        ops->count(lab->host, "Upper", 1);
+        ops->count(lab->host, "below_zero", -1);
+        /* None had an effect: all that is right still is. */
+        assert_int_equal(ops->dispatch_rows(lab->host, 0, &id, &zero, &two, 1), 0);
+        assert_int_equal(ops->dispatch(lab->host, 0, &lab->items[1].id, 1), EBUSY);
+        assert_int_equal(ops->dispatch(lab->host, 1, &id, 1), ENOENT);
+        assert_int_equal(ops->reject(lab->host, lab->items[1].id, 3, NULL), 0);
+        assert_int_equal(ops->reject(lab->host, lab->items[1].id, 3, NULL), ENOENT);
+        ops->count(lab->host, "mine", 2.5);
+        lab->n_items++; /* once */
+}
+
+static void test_wrong_calls(void **state) {
+        struct plugin_lab lab;
+        unsigned          on;
+
+        (void)state;
+        plugin_lab_open(&lab, FIXED, 2);
+        lab.act = call_wrongly;
+        for (unsigned i = 0; i < 3; i++)
+                plugin_push(&lab, 2);
+        assert_int_equal(plugin_begin(&lab, &on), 2);
+        assert_int_equal(plugin_take_refused(&lab, "[request id: <id_unknown>] "), 1);
+        assert_int_equal(lab.queue.n_waiting, 1);
+        assert_true(plugin_counted(&lab, "error") == 19);
+        assert_true(plugin_counted(&lab, "mine") == 2.5);
+        plugin_end(&lab, 0);
+        plugin_lab_close(&lab);
+}
+
+static void test_calls_from_outside(void **state) {
+        struct plugin_lab lab;
+        unsigned          on;
+
+        (void)state;
+        plugin_lab_open(&lab, FIXED, 1);
+        plugin_push(&lab, 1);
+        assert_int_equal(dispatch(&lab, 0, 0, 1), EPERM);
+        assert_int_equal(lab.ops->reject(lab.host, lab.items[0].id, 0, ""), EPERM);
+        lab.ops->set_timer(lab.host, 1);
+        lab.ops->count(lab.host, "outside", 1);
+        lab.ops->log(lab.host, 2, "not to be seen");
+        plugin_pass(&lab, 1);
+        assert_string_equal(lab.calls, "init 1; enqueue 1; ");
+        assert_int_equal(plugin_begin(&lab, &on), 0);
+        plugin_lab_close(&lab);
+}
+
+static void dispatch_pair(struct plugin_lab *lab) {
+        if (lab->n_items == 2) {
+                assert_true(lab->items[0].shape_class != lab->items[1].shape_class);
+                assert_int_equal(dispatch(lab, 0, 0, 2), EXDEV);
+        }
+}
+
+static void test_shape_classes(void **state) {
+        struct plugin_lab lab;
+        struct request   *req;
+        struct sched_view view;
+
+        (void)state;
+        plugin_lab_open(&lab, DEFAULT, 1);
+        lab.fake->model.needs_equal_shapes = true;
+        lab.act = dispatch_pair;
+        view = plugin_view(&lab);
+        for (int64_t width = 1; width <= 2; width++) {
+                req = fake_request(lab.fake);
+                add_zeroed_input(req, "X", DATA_TYPE_FP32, (int64_t[]){ 1, width }, 2);
+                assert_ok(request_prepare(req), "prepare");
+                assert_ok(request_queue_push(&lab.queue, req, plugin_now_ns), "push");
+                lab.policy->ops->arrived(lab.policy, &view, req);
+        }
+        lab.act = NULL;
+        plugin_push(&lab, 1);
+        assert_true(lab.items[0].shape_class == lab.items[2].shape_class);
+        plugin_lab_close(&lab);
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+static void arm_on_enqueue(struct plugin_lab *lab) {
+        if (lab->n_items == 1)
+                lab->ops->set_timer(lab->host, plugin_now_ns + 3 * PLUGIN_STALL_NS);
+        lab->n_items += lab->n_items == 1; /* once */
+}
+
+static void test_timer(void **state) {
+        struct plugin_lab lab;
+
+        (void)state;
+        plugin_lab_open(&lab, FIXED, 1);
+        lab.act = arm_on_enqueue;
+        plugin_push(&lab, 1);
+        assert_int_equal(lab.policy->due_ns, PLUGIN_START_NS + 3 * PLUGIN_STALL_NS);
+        plugin_pass(&lab, 3 * PLUGIN_STALL_NS - 1);
+        assert_string_equal(lab.calls, "init 1; enqueue 1; ");
+        plugin_pass(&lab, 1);
+        assert_string_equal(lab.calls, "init 1; enqueue 1; timer; ");
+        /* Not armed any more: from now on it stalls. */
+        assert_int_equal(lab.policy->due_ns, plugin_now_ns + PLUGIN_STALL_NS);
+        plugin_lab_close(&lab);
+}
+
+static void test_stall(void **state) {
+        struct plugin_lab lab;
+        unsigned          on;
+
+        (void)state;
+        plugin_lab_open(&lab, FIXED, 1);
+        plugin_push(&lab, 2);
+        plugin_pass(&lab, PLUGIN_STALL_NS / 2);
+        plugin_push(&lab, 1);
+        plugin_pass(&lab, PLUGIN_STALL_NS / 2 - 1);
+        assert_int_equal(plugin_begin(&lab, &on), 0);
+        plugin_pass(&lab, 1);
+        assert_string_equal(lab.calls, "init 1; enqueue 2; enqueue 1; fini; ");
+        assert_true(plugin_counted(&lab, "stall") == 1);
+        /* The built-in policy has what waits, and what comes. */
+        assert_int_equal(plugin_begin(&lab, &on), 2);
+        plugin_end(&lab, 0);
+        plugin_push(&lab, 3);
+        assert_int_equal(plugin_begin(&lab, &on), 1);
+        plugin_end(&lab, 0);
+        assert_int_equal(plugin_begin(&lab, &on), 3);
+        plugin_end(&lab, 0);
+        assert_int_equal(lab.policy->due_ns, 0);
+        plugin_lab_close(&lab);
+        assert_string_equal(lab.calls, "init 1; enqueue 2; enqueue 1; fini; ");
+}
+
+static void dispatch_second(struct plugin_lab *lab) {
+        if (lab->n_items == 2)
+                assert_int_equal(dispatch(lab, 0, 1, 1), 0);
+        lab->n_items += lab->n_items == 2; /* once */
+}
+
+/* A busy member is no stall, however long; one item is forgotten though others are served. */
+static void test_stall_of_one_item(void **state) {
+        struct plugin_lab lab;
+        unsigned          on;
+
+        (void)state;
+        plugin_lab_open(&lab, FIXED, 1);
+        lab.act = dispatch_second;
+        plugin_push(&lab, 2);
+        plugin_pass(&lab, NS_PER_MS);
+        plugin_push(&lab, 1);
+        assert_int_equal(plugin_begin(&lab, &on), 1);
+        plugin_pass(&lab, 5 * PLUGIN_STALL_NS);
+        assert_true(plugin_counted(&lab, "stall") == 0);
+        plugin_end(&lab, 0);
+        plugin_pass(&lab, 0);
+        assert_true(plugin_counted(&lab, "stall") == 1);
+        assert_int_equal(plugin_begin(&lab, &on), 2);
+        plugin_lab_close(&lab);
+}
+
+/* Too few rows for the smallest batch wait for more, which is no stall. */
+static void test_no_stall_below_the_range(void **state) {
+        struct plugin_lab lab;
+
+        (void)state;
+        plugin_lab_open(&lab, FIXED, 0);
+        lab.executors[0].min_rows = 4;
+        plugin_join(&lab, 0);
+        plugin_push(&lab, 3);
+        assert_int_equal(lab.policy->due_ns, 0);
+        plugin_push(&lab, 1);
+        assert_int_equal(lab.policy->due_ns, plugin_now_ns + PLUGIN_STALL_NS);
+        plugin_lab_close(&lab);
+}
+
+static void arm_always(struct plugin_lab *lab) {
+        lab->ops->set_timer(lab->host, plugin_now_ns + PLUGIN_STALL_NS);
+}
+
+static void test_leftovers(void **state) {
+        struct plugin_lab lab;
+
+        (void)state;
+        plugin_lab_open(&lab, FIXED, 1);
+        lab.act = arm_always;
+        plugin_push(&lab, 1);
+        plugin_push(&lab, 1);
+        lab.policy->ops->drain(lab.policy, plugin_now_ns);
+        lab.policy->ops->drain(lab.policy, plugin_now_ns);
+        for (unsigned i = 0; i < 4; i++)
+                plugin_pass(&lab, PLUGIN_STALL_NS);
+        assert_null(lab.policy->refused);
+        plugin_pass(&lab, PLUGIN_STALL_NS);
+        assert_int_equal(plugin_take_refused(&lab, "[request id: <id_unknown>] the model is "
+                                                   "unloading, and its scheduler has left the "
+                                                   "request waiting"),
+                         2);
+        assert_int_equal(lab.queue.n_waiting, 0);
+        assert_string_equal(lab.calls, "init 1; enqueue 1; enqueue 1; drain; timer; timer; timer; "
+                                       "timer; timer; ");
+        plugin_lab_close(&lab);
+}
+
+/* ---- members that come and go ---------------------------------------------------------------- */
+
+static void test_members_change(void **state) {
+        struct plugin_lab lab;
+        struct sched_view view;
+        uint64_t          id;
+
+        (void)state;
+        plugin_lab_open(&lab, FIXED, 2);
+        view = plugin_view(&lab);
+        plugin_push(&lab, 2);
+        id = lab.items[0].id;
+        plugin_join(&lab, 2);
+        assert_string_equal(lab.calls, "init 2; enqueue 2; fini; init 3; enqueue 2; ");
+        assert_true(lab.items[1].id != id);
+        lab.policy->ops->left(lab.policy, &view, &lab.instances[0]);
+        assert_string_equal(lab.calls, "init 2; enqueue 2; fini; init 3; enqueue 2; fini; init 2; "
+                                       "enqueue 2; ");
+        assert_int_equal(lab.instances[1].member, 0);
+        assert_int_equal(lab.instances[2].member, 1);
+        lab.init_code = EINVAL;
+        lab.policy->ops->left(lab.policy, &view, &lab.instances[1]);
+        list_remove(&lab.instances[0].idle_node);
+        list_remove(&lab.instances[1].idle_node);
+        {
+                unsigned on;
+
+                assert_int_equal(plugin_begin(&lab, &on), 2); /* the built-in policy */
+                assert_int_equal(on, 2);
+        }
+        plugin_lab_close(&lab);
+}
+
+static void test_init_refuses(void **state) {
+        struct plugin_lab lab = { .n_instances = 1, .init_code = ENOMEM };
+
+        (void)state;
+        plugin_lab_now = &lab;
+        lab.fake = fake_model_new(FIXED);
+        lab.executors[0] = (struct executor){ .name = "g_0" };
+        assert_error(plugin_lab_make(&lab), ERR_INVALID_ARG,
+                     "scheduler library 'built in' refused the model: init() returned 12 (Cannot "
+                     "allocate memory)");
+        assert_string_equal(lab.calls, "init 1; ");
+        fake_model_free(lab.fake);
+}
+
+/* ---- its parts ------------------------------------------------------------------------------- */
+
+static void test_member_names(void **state) {
+        struct executor        e[] = { { .name = "b4_1", .index = 1, .min_rows = 4, .max_rows = 8 },
+                                       { .name = "passive_0", .is_passive = true },
+                                       { .name = "odd", .index = 2 } };
+        struct executor *const executors[] = { &e[0], &e[1], &e[2] };
+        uint32_t               n;
+        sched_member          *m = policy_plugin_members(executors, 3, &n);
+
+        (void)state;
+        assert_int_equal(n, 2);
+        assert_string_equal(m[0].name, "b4");
+        assert_int_equal(m[0].lo, 4);
+        assert_int_equal(m[0].hi, 8);
+        assert_int_equal(m[0].virtual_index, 1);
+        assert_string_equal(m[1].name, "odd");
+        assert_int_equal(m[1].id, 1);
+        assert_int_equal(m[1].hi, 1);
+        policy_plugin_members_free(m, n);
+}
+
+static void test_items(void **state) {
+        struct plugin_items t = { 0 };
+        struct plugin_item *items[200];
+        uint64_t            old;
+
+        (void)state;
+        for (unsigned i = 0; i < ARRAY_LEN(items); i++)
+                assert_non_null(items[i] = plugin_items_add(&t));
+        assert_int_equal(t.n, ARRAY_LEN(items));
+        for (unsigned i = 0; i < ARRAY_LEN(items); i++)
+                assert_ptr_equal(plugin_items_find(&t, items[i]->view.id), items[i]);
+        old = items[7]->view.id;
+        plugin_items_remove(&t, items[7]);
+        assert_null(plugin_items_find(&t, old));
+        assert_ptr_equal(plugin_items_add(&t), items[7]);
+        assert_true(items[7]->view.id != old);
+        assert_null(plugin_items_find(&t, 0));
+        assert_null(plugin_items_find(&t, UINT64_MAX));
+        plugin_items_clear(&t);
+        assert_int_equal(t.n, 0);
+        assert_null(plugin_items_find(&t, old));
+        plugin_items_done(&t);
+}
+
+static void test_counters(void **state) {
+        struct fake_model     *fake = fake_model_new(FIXED);
+        struct plugin_counters c;
+        char                   name[80];
+
+        (void)state;
+        plugin_counters_init(&c, fake->registry, &fake->model);
+        assert_false(plugin_counters_add(&c, "", 1));
+        assert_false(plugin_counters_add(&c, NULL, 1));
+        assert_false(plugin_counters_add(&c, "a-b", 1));
+        assert_false(plugin_counters_add(&c, "a", -0.5));
+        memset(name, 'x', sizeof(name));
+        name[65] = '\0';
+        assert_false(plugin_counters_add(&c, name, 1));
+        name[64] = '\0';
+        assert_true(plugin_counters_add(&c, name, 1));
+        for (unsigned i = 0; i < PLUGIN_MAX_COUNTERS - 3; i++) {
+                snprintf(name, sizeof(name), "c%u", i);
+                assert_true(plugin_counters_add(&c, name, 1));
+        }
+        assert_false(plugin_counters_add(&c, "one_more", 1));
+        assert_true(plugin_counters_add(&c, "c0", 1));
+        plugin_counters_done(&c);
+        fake_model_free(fake);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_dispatch),
+                cmocka_unit_test(test_item),
+                cmocka_unit_test(test_wrong_calls),
+                cmocka_unit_test(test_calls_from_outside),
+                cmocka_unit_test(test_shape_classes),
+                cmocka_unit_test(test_timer),
+                cmocka_unit_test(test_stall),
+                cmocka_unit_test(test_stall_of_one_item),
+                cmocka_unit_test(test_no_stall_below_the_range),
+                cmocka_unit_test(test_leftovers),
+                cmocka_unit_test(test_members_change),
+                cmocka_unit_test(test_init_refuses),
+                cmocka_unit_test(test_member_names),
+                cmocka_unit_test(test_items),
+                cmocka_unit_test(test_counters),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
