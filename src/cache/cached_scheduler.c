@@ -92,6 +92,7 @@ struct scheduler *cached_scheduler_new(struct response_cache *cache, struct sche
                 .ops = &s->ops,
                 .order = inner->order,
                 .may_reschedule = inner->may_reschedule,
+                .may_split = inner->may_split,
         };
         s->inner = inner;
         s->cache = cache;
