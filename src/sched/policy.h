@@ -154,6 +154,7 @@ struct policy_composite_options {
         size_t                    n_ranges;
         bool                      may_wait, may_split, is_exclusive; /* config/batch_members.h */
         bool                      equal_shapes; /* check request_same_shape() */
+        bool                      is_greedy;    /* row_plan_make_greedy() */
         uint64_t                  n_delayed;    /* nothing runs before so many are queued, once */
         enum adaptive_mode        adaptive;
 };

@@ -35,6 +35,7 @@ struct policy_composite {
         bool                may_split;
         bool                is_exclusive;
         bool                equal_shapes;
+        bool                is_greedy;
         uint64_t            n_delayed; /* nothing runs before so many are queued; 0 from then on */
 };
 
@@ -338,6 +339,8 @@ static void changed(struct policy *p, const struct sched_view *view) {
         if (view->n_instances > 0) {
                 err = row_plan_init(&plan, ranges, view->n_instances, c->may_wait);
                 if (err == NULL) {
+                        if (c->is_greedy)
+                                row_plan_make_greedy(&plan);
                         row_plan_done(&c->plan);
                         c->plan = plan;
                 }
@@ -365,6 +368,8 @@ struct error *policy_composite_new(const struct policy_composite_options *o, str
         struct policy_composite       *c;
 
         TRY(row_plan_init(&plan, o->ranges, o->n_ranges, o->may_wait));
+        if (o->is_greedy)
+                row_plan_make_greedy(&plan);
         c = mem_zalloc(sizeof(*c));
         *c = (struct policy_composite){
                 .base = { .ops = &ops, .limits = &c->batching, .picks = true },
@@ -375,6 +380,7 @@ struct error *policy_composite_new(const struct policy_composite_options *o, str
                 .may_split = o->may_split,
                 .is_exclusive = o->is_exclusive,
                 .equal_shapes = o->equal_shapes,
+                .is_greedy = o->is_greedy,
                 .n_delayed = o->n_delayed,
         };
         *o->batching = (struct batch_policy){ 0 };

@@ -178,6 +178,16 @@ void row_plan_done(struct row_plan *p) {
         *p = (struct row_plan){ 0 };
 }
 
+void row_plan_make_greedy(struct row_plan *p) {
+        size_t at = 0;
+
+        for (uint32_t n = 1; n <= p->n_planned; n++) {
+                while (at + 1 < p->n_sizes && p->sizes[at + 1].min_rows <= n)
+                        at++;
+                p->first[n] = p->sizes[at].min_rows <= n ? MIN(n, p->sizes[at].max_rows) : 0;
+        }
+}
+
 uint32_t row_plan_next(const struct row_plan *p, uint64_t n_rows) {
         return n_rows > p->n_planned ? p->max_rows : p->first[n_rows];
 }

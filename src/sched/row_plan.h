@@ -45,6 +45,8 @@ struct row_plan {
 struct error *row_plan_init(struct row_plan *p, const struct row_range *ranges, size_t n_ranges,
                             bool may_wait) NODISCARD;
 void          row_plan_done(struct row_plan *p);
+/* Changes it to torchpipe's rule: always the largest size that the rows suffice for. */
+void          row_plan_make_greedy(struct row_plan *p);
 
 /* The size of the first execution for n waiting rows, the plan being this size and then the plan of
  * what remains. 0: nothing runs, they wait. */

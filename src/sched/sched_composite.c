@@ -9,6 +9,8 @@
 #include "sched/sched_options.h"
 #include "sched/sched_setup.h"
 
+#include <string.h>
+
 /* A backend may say of an instance that it takes fewer sizes than the configuration lets it. */
 static bool is_narrower(const struct executor *e, uint32_t max_batch_size) {
         return !e->is_passive && e->max_rows > 0 &&
@@ -65,10 +67,13 @@ struct error *sched_composite_new(const struct sched_setup *setup, struct schedu
         struct pull_options             options = { 0 };
         struct batch_members            members;
         struct policy_composite_options rules = { .equal_shapes = model->needs_equal_shapes };
+        const char                     *scheduler;
 
         TRY(sched_options_read(setup, &options));
         TRY(sched_options_read_adaptive(setup, ADAPTIVE_FLOW, &rules.adaptive));
         TRY(sched_options_read_delay(&rules.n_delayed));
+        TRY(sched_options_read_scheduler(setup, &scheduler));
+        rules.is_greedy = strcmp(scheduler, "baseline") == 0;
         TRY(batch_members_read(model->config, &members));
         rules.may_wait = members.may_wait;
         rules.may_split = members.may_split;

@@ -2,6 +2,7 @@
 """Replaceable schedulers: where their libraries are looked for, what is wrong with them, and that one
 that does wrong harms its own model alone. scheduler_probe.c says what each mode does. The numbers in
 the names of tests are those of the acceptance checks."""
+import base64
 import concurrent.futures
 import json
 import shutil
@@ -213,7 +214,7 @@ def test_55_stall(mode, tmp_path, schedulers):
             assert [a.result(60) for a in [pool.submit(asked, server, "m") for _ in range(5)]
                     ] == [1] * 5
         assert metric(server, "neso_scheduler_stall", "m") == 1
-        assert "has stalled: requests wait, an instance is free" in server.text()
+        server.wait_for_line("has stalled: requests wait, an instance is free", 60)
         assert asked(server, "m") == asked(server, "other") == 1
         assert metric(server, "neso_scheduler_stall", "m") == 1
         assert metric(server, "neso_scheduler_stall", "other") == 0
@@ -395,7 +396,6 @@ def test_uploaded_code(tmp_path, schedulers):
         "output": [{"name": "BATCH_ROWS", "data_type": "TYPE_INT32", "dims": [1]}],
         "instance_group": [{"count": 1, "kind": "KIND_CPU"}],
         "parameters": {"scheduler": {"string_value": "probe"}}})
-    import base64
     with Opened(tmp_path, models, schedulers, EXPLICIT) as server:
         reply = load(server, "m", config=config, **{
             "file:1/libscheduler_probe.so": base64.b64encode(library).decode()})
@@ -404,6 +404,50 @@ def test_uploaded_code(tmp_path, schedulers):
             "file:1/weights": base64.b64encode(b"w").decode()})
         assert reply.status_code == 200, reply.text
         assert asked(server, "m") == 1
+
+
+def test_wide_name_is_checked(tmp_path):
+    with pytest.raises(AssertionError, match="the scheduler must be 'default', 'baseline', 'triton' or"):
+        Server(tmp_path, ["--scheduler=a/b"])
+
+
+MEMBERS = ('backend: "testing"\nmax_batch_size: 16\n'
+           'input { name: "INPUT0" data_type: TYPE_FP32 dims: [4] }\n'
+           'output { name: "BATCH_ROWS" data_type: TYPE_INT32 dims: [1] }\n' +
+           "".join(f'instance_group {{ name: "{name}" count: 2 kind: KIND_CPU }}\n'
+                   for name in ("b1", "b4", "b9")) +
+           parameter("batch_ranges", "b1:1-1,b4:4-6,b9:9-16"))
+
+
+@pytest.mark.parametrize("name, sizes", [("default", [4] * 8), ("baseline", [1, 1] + [6] * 6)])
+def test_32_greedy_or_planned(name, sizes, tmp_path):
+    write_repository(tmp_path, {"m": MEMBERS + parameter("scheduler", name)})
+    server = Server(tmp_path, under=("env", "TRITONSERVER_DELAY_SCHEDULER=8"))
+    try:
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            waiting = [pool.submit(asked, server, "m") for _ in range(8)]
+            assert sorted(w.result(60) for w in waiting) == sizes
+    finally:
+        assert server.stop() == 0
+
+
+def test_members_with_ranges(tmp_path, schedulers):
+    """A library cannot split requests: it does not get such a model."""
+    models = {"said": MEMBERS + probe("fifo"), "unsaid": MEMBERS}
+    with Opened(tmp_path, models, schedulers, "--scheduler=probe") as server:
+        entries = index(server)
+        assert entries["said"]["state"] == "UNAVAILABLE"
+        assert ("has instances that take certain batch sizes only, which the scheduler library 'probe' "
+                "cannot serve yet") in entries["said"]["reason"]
+        assert entries["unsaid"]["state"] == "READY"
+        assert asked(server, "unsaid") == 1
+
+
+def test_rate_limiter(tmp_path, schedulers):
+    with Opened(tmp_path, {"m": ONE + probe("fifo"), "other": ONE}, schedulers,
+                "--rate-limit=execution_count") as server:
+        assert "cannot be used together with --rate-limit" in index(server)["m"]["reason"]
+        assert asked(server, "other") == 1
 
 
 @pytest.mark.parametrize("name", ["default", "baseline", "triton"])

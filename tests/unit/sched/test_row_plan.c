@@ -108,6 +108,42 @@ static void test_the_rest_waits(void **state) {
         assert_plan("5-5 7-7", MAY_WAIT, 15, "5,5,5"); /* 7,7 would leave one */
 }
 
+/* torchpipe's: the rows where fewer executions would do, those that do not, and members that leave gaps. */
+static void test_greedy(void **state) {
+        static const struct {
+                const char *members;
+                uint64_t    n_rows;
+                const char *expected;
+        } rows[] = {
+                { "1-1 4-6 9-16", 8, "6,1,1" },         { "1-1 4-6 9-16", 24, "16,6,1,1" },
+                { "1-1 3-3 4-4 8-8", 6, "4,1,1" },      { "1-1 4-4 8-8", 13, "8,4,1" },
+                { "1-1 4-4 8-8", 31, "8,8,8,4,1,1,1" }, { "1-4 8-16", 20, "16,4" },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct row_plan p;
+                AUTO_STRBUF     text = { 0 };
+
+                strbuf_init(&text, 0);
+                make_plan(rows[i].members, MUST_SERVE_ALL, &p);
+                row_plan_make_greedy(&p);
+                row_plan_print(&p, rows[i].n_rows, &text);
+                assert_string_equal(strbuf_str(&text).ptr, rows[i].expected);
+                row_plan_done(&p);
+        }
+        {
+                struct row_plan p;
+
+                make_plan("4-4 8-8", MAY_WAIT, &p);
+                row_plan_make_greedy(&p);
+                assert_int_equal(row_plan_next(&p, 3), 0);
+                assert_int_equal(row_plan_next(&p, 7), 4);
+                assert_int_equal(row_plan_next(&p, 13), 8);
+                row_plan_done(&p);
+        }
+}
+
 static void test_print(void **state) {
         static const char *const rows[] = { "1 waits", "2 wait", "3 wait", "4", "4, 1 waits" };
 
@@ -261,10 +297,11 @@ static void test_no_memory(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_fixed_sizes),        cmocka_unit_test(test_fewest_executions),
-                cmocka_unit_test(test_the_rest_waits),     cmocka_unit_test(test_print),
-                cmocka_unit_test(test_size_one_is_needed), cmocka_unit_test(test_sizes),
-                cmocka_unit_test(test_random_sets),        cmocka_unit_test(test_no_memory),
+                cmocka_unit_test(test_fixed_sizes),    cmocka_unit_test(test_fewest_executions),
+                cmocka_unit_test(test_the_rest_waits), cmocka_unit_test(test_print),
+                cmocka_unit_test(test_greedy),         cmocka_unit_test(test_size_one_is_needed),
+                cmocka_unit_test(test_sizes),          cmocka_unit_test(test_random_sets),
+                cmocka_unit_test(test_no_memory),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
