@@ -26,7 +26,7 @@ struct repo_parts {
         struct backend_registry *backends;
         struct agent_registry   *agents;
         struct stats_board      *board;
-        struct metric_registry  *metrics; /* of chains; NULL: nobody looks at them */
+        struct metric_registry  *metrics; /* of chains, and of what scheduler libraries count; NULL: nobody looks */
         struct timer_thread     *timers;
         struct reaper           *reaper;
         struct response_cache   *cache;             /* NULL = none */
@@ -35,7 +35,6 @@ struct repo_parts {
         enum adaptive_mode       adaptive;          /* of models that do not say */
         const char              *scheduler;         /* likewise; "" = default */
         const char              *scheduler_directory; /* "" = none */
-        struct metric_registry  *metrics;           /* of what plug-ins count */
         struct notice           *ready;             /* told of changed states; NULL = nobody cares */
         void                    *server;            /* TRITONSERVER_Server, for backends */
         bool                     auto_complete;     /* configurations may be absent or partial */

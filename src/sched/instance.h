@@ -66,7 +66,7 @@ struct instance {
         uint64_t               free_ns;        /* when its last execution ended; 0: none yet */
         struct request        *assigned;       /* by its policy, linked by queued.next; NULL: none */
         uint32_t               n_assigned;     /* requests of it */
-        uint32_t               member;         /* its policy's number for it */
+        uint32_t               place;          /* its policy's number for it */
 
         struct request **batch; /* owned array; the runner's */
         uint32_t         cap_batch;

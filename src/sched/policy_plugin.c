@@ -119,14 +119,14 @@ static void remove_member(struct sched_host *h, uint32_t at) {
                 h->members[i].id = i;
                 h->places[i] = h->places[i + 1];
                 if (h->places[i].in != NULL)
-                        h->places[i].in->member = i;
+                        h->places[i].in->place = i;
         }
 }
 
 /* The member's number; false for one that has left. */
 static bool find_member(const struct sched_host *h, const struct instance *in, uint32_t *ret) {
-        *ret = in->member;
-        return in->member < h->n_members && h->places[in->member].in == in;
+        *ret = in->place;
+        return in->place < h->n_members && h->places[in->place].in == in;
 }
 
 /* Is there one that could take a batch of what waits? */
@@ -581,7 +581,7 @@ static void joined(struct policy *p, const struct sched_view *view, struct insta
                 add_member(h, in->executor);
         }
         h->places[at].in = in;
-        in->member = at;
+        in->place = at;
         if (is_new)
                 open_again(h);
 }
@@ -595,7 +595,7 @@ static void left(struct policy *p, const struct sched_view *view, struct instanc
                 return;
         close_plugin(h);
         remove_member(h, at);
-        in->member = UINT32_MAX;
+        in->place = UINT32_MAX;
         open_again(h);
 }
 

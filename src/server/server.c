@@ -98,7 +98,6 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                            .adaptive = o->adaptive_batching,
                            .scheduler = s->scheduler,
                            .scheduler_directory = s->scheduler_directory,
-                           .metrics = s->metrics,
                            .ready = &s->ready,
                            .server = s,
                            .auto_complete = !o->strict_model_config,
