@@ -12,6 +12,7 @@
  *     load_delay_ms      sleep that long while the model loads
  *     execute_delay_ms   sleep that long in each execution, then in addition per request what
  *                        its own parameter says
+ *     execute_us         wait that many microseconds in each execution, by the clock
  *     responses          answers to each request; default 1, 0 is allowed. More or fewer than one
  *                        needs model_transaction_policy { decoupled: true }
  *     gate_fifo          path of a FIFO: each execution waits until it has read one byte from it,
@@ -88,6 +89,7 @@ struct testing_model {
         const char           *fail_execute;  /* the same */
         const char           *crash;         /* the same */
         int64_t               delay_ms;
+        int64_t               execute_us;
         int64_t               n_responses;
         int64_t               n_iterations;
         int64_t               add;

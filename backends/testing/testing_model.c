@@ -87,6 +87,21 @@ static TRITONSERVER_Error *pass(int reached, int gate, int64_t delay_ms) {
         return NULL;
 }
 
+/* Sleeping wakes up to 50 us late: the last of it is waited for on the clock. */
+static void wait_us(int64_t us) {
+        uint64_t        end_ns = kit_clock_ns() + (uint64_t)us * 1000u;
+        int64_t         sleep_ns = (us - 80) * 1000;
+        struct timespec t = { .tv_sec = (time_t)(sleep_ns / 1000000000),
+                              .tv_nsec = (long)(sleep_ns % 1000000000) };
+
+        if (us <= 0)
+                return;
+        if (sleep_ns > 0)
+                nanosleep(&t, NULL);
+        while (kit_clock_ns() < end_ns)
+                continue;
+}
+
 TRITONSERVER_Error *testing_pause(const struct testing_model *model, int64_t n_rows,
                                   uint32_t n_requests) {
         char line[64];
@@ -96,6 +111,7 @@ TRITONSERVER_Error *testing_pause(const struct testing_model *model, int64_t n_r
 
                 KIT_TRY(write_all(model->batch_log, line, (size_t)len));
         }
+        wait_us(model->execute_us);
         return pass(model->reached, model->gate, model->delay_ms);
 }
 
@@ -147,6 +163,7 @@ static TRITONSERVER_Error *open_model(TRITONBACKEND_Model *triton, struct testin
         model->crash = kit_model_parameter(kit, "crash");
         model->fail_execute = kit_model_parameter(kit, "fail_execute");
         KIT_TRY(kit_model_parameter_int(kit, "execute_delay_ms", &model->delay_ms));
+        KIT_TRY(kit_model_parameter_int(kit, "execute_us", &model->execute_us));
         KIT_TRY(kit_model_parameter_int(kit, "responses", &model->n_responses));
         KIT_TRY(kit_model_parameter_int(kit, "iterations", &model->n_iterations));
         KIT_TRY(kit_model_parameter_int(kit, "add", &model->add));
