@@ -8,6 +8,7 @@
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/response.h"
+#include "infer/trace.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -212,6 +213,13 @@ static struct error *join(const struct request_split *s, struct response **ret) 
         return NULL;
 }
 
+static void report_trace(struct trace *t, const struct request_times *times) {
+        trace_report(t, TRACE_COMPUTE_START, times->exec_start_ns);
+        trace_report(t, TRACE_COMPUTE_INPUT_END, times->compute_start_ns);
+        trace_report(t, TRACE_COMPUTE_OUTPUT_START, times->compute_end_ns);
+        trace_report(t, TRACE_COMPUTE_END, times->exec_end_ns);
+}
+
 /* The parts one after the other, as if it had been one execution. */
 static void count_success(const struct request_split *s) {
         const struct request *req = s->request;
@@ -233,6 +241,8 @@ static void count_success(const struct request_split *s) {
         t.compute_end_ns = t.compute_start_ns + phases[1];
         t.exec_end_ns = t.compute_end_ns + phases[2];
         t.request_end_ns = clock_now_ns();
+        if (UNLIKELY(req->trace != NULL))
+                report_trace(req->trace, &t);
         model_stats_success(req->model->stats, &t, s->n_rows);
 }
 

@@ -165,6 +165,24 @@ def test_texts_are_cut_between_elements(server):
     assert sorted(answer["BATCH_ROWS"]) == [1, 4, 4, 4, 4]
 
 
+def test_a_request_in_parts_is_traced_and_cached_as_one(tmp_path):
+    trace = tmp_path / "trace.json"
+    with opens_server(tmp_path / "models", {"m": composite("response_cache { enable: true }\n")},
+                      "--cache-config=local,size=10000000", "--trace-config=mode=triton",
+                      f"--trace-config=triton,file={trace}", "--trace-config=level=TIMESTAMPS",
+                      "--trace-config=rate=1") as server:
+        first = ask(server, "m", [1, 2, 3, 4, 5])
+        assert first["OUTPUT0"] == [1, 2, 3, 4, 5]
+        assert ask(server, "m", [1, 2, 3, 4, 5]) == first
+        stats = statistics(server, "m")
+        assert stats["inference_stats"]["cache_hit"]["count"] == 1
+        assert (stats["inference_count"], stats["execution_count"]) == (5, 2)
+    told = [stamp["name"] for entry in json.loads(trace.read_text())
+            for stamp in entry.get("timestamps", ())]
+    for name in ("COMPUTE_START", "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START", "COMPUTE_END"):
+        assert told.count(name) == 1
+
+
 def test_an_error_of_a_part_is_the_requests(server):
     reply = infer(server, "plain", [1, 2, 3], OUTPUTS, parameters={"fail": "no such thing"})
     assert reply.status_code == 500
