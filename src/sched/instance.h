@@ -53,6 +53,7 @@ struct instance {
         bool                   is_borrowed;
         bool                   is_continuing; /* its thread runs what was put off */
         bool                   is_leaving;    /* runs nothing more */
+        bool                   has_begun;     /* its thread */
         bool                   is_running;    /* has a batch, or is about to run it */
         bool                   is_called;     /* its thread has a batch in `items` to run */
         bool                   is_wanted;     /* asked for a turn since the pump began */

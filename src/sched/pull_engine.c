@@ -580,6 +580,11 @@ static void instance_main(void *arg) {
         struct submitter   *thread = submitter_self();
 
         mutex_lock(&e->lock);
+        in->has_begun = true;
+        while (in->is_borrowed)
+                cond_wait(&in->wake, &e->lock);
+        if (list_is_linked(&in->idle_node))
+                list_remove(&in->idle_node);
         while (in->is_called || in->assigned != NULL || (!e->is_ending && !in->is_leaving))
                 step_locked(e, in, thread);
         if (e->watcher == in)
@@ -619,6 +624,14 @@ static void tell_change_locked(struct pull_engine *e) {
                 e->policy->ops->changed(e->policy, &view);
 }
 
+/* It has a thread, and may be picked before that has come so far: else another member would run what is
+ * this one's. */
+static void let_begin(struct pull_engine *e, struct instance *in) {
+        MUTEX_GUARD(&e->lock);
+        if (!in->has_begun)
+                list_append(&e->idle, &in->idle_node);
+}
+
 static struct error *pull_add(struct scheduler *base, struct executor *executor) {
         struct pull_engine *e = self_of(base);
         struct instance    *in;
@@ -648,6 +661,8 @@ static struct error *pull_add(struct scheduler *base, struct executor *executor)
                                      in);
         if (err != NULL)
                 base->ops->remove_executor(base, executor);
+        else if (e->policy->picks)
+                let_begin(e, in);
         return err;
 }
 
