@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "config/chain_line.h"
 #include "config/config_check.h"
 #include "config/config_fill.h"
 #include "config/config_normalize.h"
@@ -169,7 +170,7 @@ static struct error *read_all(const struct repo_parts *parts, const struct model
         TRY(model_config_check(f->config));
         TRY(model_config_check_name(f->config, f->name));
         TRY(model_files_print_essence(f->config, &f->settled));
-        if (!parts->auto_complete)
+        if (!parts->auto_complete && !chain_line_is_platform(f->config)) /* its stages complete it */
                 TRY(model_config_check_io(f->config));
         f->no_version = version_policy_pick(f->config, scan, &f->versions);
         return NULL;

@@ -194,6 +194,8 @@ static void check_scheduling_libraries(struct model_check *c) {
 static struct error *check_groups(struct model_check *c) {
         const struct config_devices devices = { .n_gpus = 0 };
 
+        if (chain_line_is_platform(c->config))
+                return NULL;
         TRY(model_config_normalize_groups(c->config, &devices));
         return model_config_check_groups(c->config, devices.n_gpus);
 }

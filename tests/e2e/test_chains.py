@@ -8,6 +8,7 @@ import concurrent.futures
 import json
 import re
 import signal
+import subprocess
 import threading
 
 import pytest
@@ -16,7 +17,7 @@ import requests
 import chain_models
 from chain_models import (adding, ask, body, error, executions, is_ready, line_of_three, load, pipe,
                           stages, states, statistics, unload, value)
-from conftest import require_build
+from conftest import BUILD, require_build, write_repository
 from gate import Gate, gated
 from grpc_stubs import Client, open_channel, stubs  # noqa: F401
 from infer_ways import (Case, GrpcRaw, GrpcTyped, HttpBinary, HttpJson, InProcess, Tensor,
@@ -458,22 +459,25 @@ def test_20_one_deadline_for_all_stages(tmp_path):
 
 def test_21_a_client_that_leaves(tmp_path):
     models = line_of_three(A=gated(adding(1, "B", out="A_OUT")))
-    with opens_server(tmp_path, models) as server:
+    with opens_server(tmp_path, models, "--http-thread-count=1") as server:
         with Gate(server, "A") as gate:
             with pytest.raises(requests.exceptions.Timeout):
                 requests.post(f"{server.url}/v2/models/A/infer", json=body(5), timeout=2)
             gate.wait()
             wait_until(lambda: not is_connected(server))
+            # The one loop has seen the end of that connection before it answers these.
+            for _ in range(3):
+                assert is_ready(server, "A")
             gate.open()
             wait_until(lambda: metrics(server)['neso_chain_inflight{chain="A"}'] == 0)
         assert [executions(server, m) for m in "ABC"] == [1, 0, 0]
 
 
 def is_connected(server):
-    """Has the server a connection of HTTP? One that its client has closed counts until it is closed."""
+    """Has the server a connection of HTTP that its client has not closed?"""
     with open("/proc/net/tcp", encoding="ascii") as table:
         rows = [line.split() for line in table.readlines()[1:]]
-    return any(int(row[1].split(":")[1], 16) == server.http_port and row[3] in ("01", "08")
+    return any(int(row[1].split(":")[1], 16) == server.http_port and row[3] == "01"
                for row in rows)
 
 
@@ -670,3 +674,23 @@ def test_stop_while_a_request_is_inside(tmp_path):
             server.wait_for_line("Waiting for in-flight requests", SECONDS)
             gate.open()
             assert answer.result() == 116
+
+
+def test_neso_check_says_where(tmp_path):
+    write_repository(tmp_path, {"wide": adding(1, "B,C"), "x": adding(1, "y"), "y": adding(1, "x"),
+                                "bare": 'platform: "chain"\n', "good": pipe("x,y")})
+    ended = subprocess.run([BUILD / "neso", "check", f"--backend-directory={BUILD / 'backends'}",
+                            tmp_path], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode != 0
+    assert sorted(ended.stderr.splitlines()) == [
+        f"{tmp_path}/bare/config.pbtxt:1:1: must specify parameter 'stages' for chain 'bare'",
+        f"{tmp_path}/wide/config.pbtxt:6:1: parameter 'next' of model 'wide' is 'B,C': chains are "
+        "linear; use ensemble_scheduling",
+        f"{tmp_path}/y/config.pbtxt:6:1: chain of model 'y' is circular: y -> x -> y"]
+    assert "good: ok" in ended.stdout
+
+
+def test_without_completion_of_configurations(tmp_path):
+    with opens_server(tmp_path, line_of_three(pipe=pipe("A,C")),
+                      "--disable-auto-complete-config") as server:
+        assert value(server, "pipe", 5) == 106
