@@ -307,11 +307,20 @@ static struct execution *new_execution(struct instance *in, TRITONBACKEND_Reques
         return ex;
 }
 
-static TRITONSERVER_Error *give_up(struct instance *in, struct execution *ex) {
+static void fail_execution(struct execution *ex, const struct kit_stats *stats,
+                           TRITONSERVER_Error *err) {
         for (uint32_t i = 0; i < ex->n_entries; i++)
-                entry_free(ex->entries[i]);
+                if (ex->entries[i] != NULL)
+                        fail_entry(ex->entries[i], stats, err);
+        TRITONSERVER_ErrorDelete(err);
+}
+
+/* There is no process, and none is to come. Some requests may have been answered before. */
+static void give_up(struct instance *in, struct execution *ex) {
+        struct kit_stats stats = { .exec_start = ex->begin_ns, .exec_end = kit_clock_ns() };
+
+        fail_execution(ex, &stats, instance_unhealthy(in));
         free(ex);
-        return instance_unhealthy(in);
 }
 
 TRITONSERVER_Error *execution_run(struct instance *in, TRITONBACKEND_Request **requests,
@@ -334,7 +343,8 @@ TRITONSERVER_Error *execution_run(struct instance *in, TRITONBACKEND_Request **r
                         session_unref(s);
                         continue;
                 }
-                is_waited = ex->n_entries > 0 && depth_of(in) <= 1;
+                /* Responses of decoupled models are the receiver's: making one may have to wait. */
+                is_waited = ex->n_entries > 0 && depth_of(in) <= 1 && !in->model->is_decoupled;
                 if (ex->n_entries > 0) {
                         ex->is_waited = is_waited;
                         link_locked(in, ex);
@@ -352,7 +362,8 @@ TRITONSERVER_Error *execution_run(struct instance *in, TRITONBACKEND_Request **r
                 return NULL;
         }
         (void)pthread_mutex_unlock(&in->lock);
-        return give_up(in, ex);
+        give_up(in, ex);
+        return NULL;
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -399,14 +410,6 @@ static int64_t count_rows(const struct instance *in, const struct execution *ex)
                         TRITONSERVER_ErrorDelete(err); /* a request without inputs */
         }
         return n;
-}
-
-static void fail_execution(struct execution *ex, const struct kit_stats *stats,
-                           TRITONSERVER_Error *err) {
-        for (uint32_t i = 0; i < ex->n_entries; i++)
-                if (ex->entries[i] != NULL)
-                        fail_entry(ex->entries[i], stats, err);
-        TRITONSERVER_ErrorDelete(err);
 }
 
 static TRITONSERVER_Error *read_failure(const struct answer_source *source,

@@ -9,6 +9,10 @@
 #include "kit/scratch.h"
 #include "python/calls.h"
 #include "python/infer_call.h"
+#include "triton/core/neso.h"
+
+/* Other servers do not have it. */
+#pragma weak NESO_ThreadAllowInlineExecution
 
 #define SECOND_NS UINT64_C(1000000000)
 #define NAP_NS UINT64_C(1000000)
@@ -279,6 +283,10 @@ static void *receive(void *userp) {
         struct instance *in = userp;
 
         (void)pthread_setname_np(pthread_self(), "python receiver");
+        /* This thread serves all clients of the instance, and does not wait for one that is slow. Small
+         * models that the program calls may run right here. */
+        if (NESO_ThreadAllowInlineExecution)
+                NESO_ThreadAllowInlineExecution(true);
         do
                 serve(in, in->session);
         while (take_leave(in) && restart(in));

@@ -5,10 +5,6 @@
 #include "python/calls.h"
 #include "python/instance.h"
 #include "python/stub_log.h"
-#include "triton/core/neso.h"
-
-/* Other servers do not have it. */
-#pragma weak NESO_ThreadAllowInlineExecution
 
 void reader_enter_locked(struct instance *in) {
         while (in->is_reading)
@@ -85,15 +81,9 @@ static void handle(struct instance *in, const struct shm_message *message) {
 void reader_drain(struct instance *in) {
         struct shm_message message;
 
-        /* One reader serves all clients of the instance, and does not wait for one that is slow. Small
-         * models that the program calls may run right here. */
-        if (NESO_ThreadAllowInlineExecution)
-                NESO_ThreadAllowInlineExecution(true);
         while (!atomic_load(&in->session->region.is_broken) &&
                session_next(in->session, &message)) {
                 handle(in, &message);
                 atomic_fetch_add(&in->session->region.n_handled, 1);
         }
-        if (NESO_ThreadAllowInlineExecution)
-                NESO_ThreadAllowInlineExecution(false);
 }

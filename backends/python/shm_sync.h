@@ -51,7 +51,7 @@ static inline void shm_wake(_Atomic uint32_t *sleep, enum shm_sleep least) {
         atomic_thread_fence(memory_order_seq_cst);
         if (atomic_load_explicit(sleep, memory_order_relaxed) >= (uint32_t)least &&
             atomic_exchange(sleep, SHM_AWAKE) != SHM_AWAKE)
-                shm_futex_wake(sleep, 1);
+                shm_futex_wake(sleep, INT32_MAX); /* threads that wait for room share a word */
 }
 
 /* The newest block of the list becomes `block`, whose link is at `link`. */

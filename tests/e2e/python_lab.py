@@ -11,10 +11,13 @@ sets `result` (anything that JSON can say). What it raises comes back as {"raise
 model "raw" it sets `returned` instead: what execute() returns.
 """
 import json
+import os
 
 import requests
 
-OPTIONS = ("--backend-config=python,python-path=/usr/bin/python3",)
+# NESO_TEST_PYTHON: another interpreter with NumPy, of any version that models may have.
+OPTIONS = ("--backend-config=python,python-path=" +
+           os.environ.get("NESO_TEST_PYTHON", "/usr/bin/python3"),)
 SECONDS = 30
 
 IO = """input { name: "CODE" data_type: TYPE_STRING dims: [ 1 ] }

@@ -6,6 +6,7 @@ Numbers in brackets are those of the list of acceptance checks in docs/python_mo
 """
 import io
 import os
+import subprocess
 import tarfile
 import time
 
@@ -146,6 +147,17 @@ def test_a_backend_that_is_a_python_program(tmp_path):
                 200, [f'["HEY", "{name}", "{tmp_path}/models/{name}/1"]'])
     finally:
         assert server.stop() == 0
+
+
+def test_check_says_why_a_program_does_not_load(tmp_path):
+    write_repository(tmp_path, {"m": model("import nothing_of_that_name\n")})
+    path = os.environ["PATH"]
+    run = subprocess.run([BUILD / "neso", "check", "--load", f"--backend-directory={BUILD}/backends",
+                          tmp_path], capture_output=True, text=True, timeout=60, check=False,
+                         env={**os.environ, "PATH": f"/usr/bin:{path}"})
+    assert run.returncode == 1
+    assert "ModuleNotFoundError: No module named 'nothing_of_that_name'\n\nAt:\n  " + str(
+        tmp_path / "m/1/model.py") + "(1): <module>" in run.stdout + run.stderr
 
 
 def test_without_numpys_table(tmp_path):

@@ -316,6 +316,17 @@ def test_square(client, n):  # noqa: F811
     assert [numbers(m) for m in stream(client, "square", [n])] == [[n]] * n
 
 
+def test_more_responses_than_the_ring_holds_from_many_threads(client):  # noqa: F811
+    """Threads that wait for room are all woken."""
+    got = list(client.stream([client.request("repeat", [("IN", "INT32", [1000])],
+                                             [struct.pack("<1000i", *range(1000))], id=str(i))
+                              for i in range(8)]))
+    seen = {}
+    for message in got:
+        seen.setdefault(message.infer_response.id, []).append(numbers(message)[0])
+    assert seen == {str(i): list(range(1000)) for i in range(8)}
+
+
 def test_streams_that_intermix(client):  # noqa: F811
     """(5)"""
     wanted = {str(n): n for n in (3, 50, 200, 7)}

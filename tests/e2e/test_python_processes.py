@@ -268,7 +268,7 @@ def test_nothing_stays_behind_a_server_that_was_killed(start):
         os.kill(server.process.pid, signal.SIGKILL)
         server.process.wait()
         wait_until(lambda: not any(is_alive(pid) for pid in pids), 20)
-    assert not [name for name in os.listdir("/dev/shm") if "neso" in name or "triton" in name]
+    assert not [name for name in os.listdir("/dev/shm") if "python" in name]
 
 
 def test_memory_has_a_limit(start):
