@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls from model to model that nobody could ever serve. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "fake_server.h"
+#include "python/waits.h"
+
+enum { MODELS = 3, INSTANCES = 2 };
+
+struct world {
+        struct backend  backend;
+        struct model    models[MODELS]; /* a, b, c */
+        struct instance instances[MODELS][INSTANCES];
+};
+
+static struct world w;
+
+/* Each model with so many instances. */
+static void build(unsigned n_instances) {
+        static const char *const names[MODELS] = { "a", "b", "c" };
+
+        memset(&w, 0, sizeof(w));
+        (void)pthread_mutex_init(&w.backend.lock, NULL);
+        for (unsigned m = 0; m < MODELS; m++) {
+                w.models[m].kit.name = names[m];
+                w.models[m].backend = &w.backend;
+                w.models[m].next = w.backend.models;
+                w.backend.models = &w.models[m];
+                for (unsigned i = 0; i < n_instances; i++) {
+                        w.instances[m][i].model = &w.models[m];
+                        w.instances[m][i].next = w.models[m].instances;
+                        w.models[m].instances = &w.instances[m][i];
+                }
+        }
+}
+
+static void test_one_instance_cannot_call_itself(void **state) {
+        (void)state;
+        build(1);
+        assert_false(waits_begin(&w.instances[0][0], "a"));
+        assert_null(w.instances[0][0].waits_for);
+        assert_true(waits_begin(&w.instances[0][0], "b"));
+}
+
+static void test_two_instances_can_once(void **state) {
+        (void)state;
+        build(2);
+        assert_true(waits_begin(&w.instances[0][0], "a"));
+        assert_false(waits_begin(&w.instances[0][1], "a"));
+        waits_end(&w.instances[0][0]);
+        assert_true(waits_begin(&w.instances[0][1], "a"));
+}
+
+static void test_a_circle_of_models(void **state) {
+        (void)state;
+        build(1);
+        assert_true(waits_begin(&w.instances[0][0], "b"));
+        assert_true(waits_begin(&w.instances[1][0], "c"));
+        assert_false(waits_begin(&w.instances[2][0], "a"));
+        waits_end(&w.instances[1][0]);
+        assert_true(waits_begin(&w.instances[2][0], "a"));
+}
+
+static void test_other_backends_can_always_serve(void **state) {
+        (void)state;
+        build(1);
+        assert_true(waits_begin(&w.instances[0][0], "onnx"));
+        assert_true(waits_begin(&w.instances[1][0], "a")); /* a waits for what will end */
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_one_instance_cannot_call_itself),
+                cmocka_unit_test(test_two_instances_can_once),
+                cmocka_unit_test(test_a_circle_of_models),
+                cmocka_unit_test(test_other_backends_can_always_serve),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
