@@ -251,10 +251,10 @@ def test_without_restart(start):
 def test_finalize_that_never_ends(start):
     """(45)"""
     server = start({"lab": model(ENDS % "time.sleep(3600)")},
-                   "--backend-config=python,stub-timeout-seconds=6")
+                   "--backend-config=python,stub-timeout-seconds=10")
     assert lab(server, "result = 1") == 1
     assert server.stop() == 0
-    assert "has not ended within 6 s and is killed" in server.text()
+    assert "has not ended within 10 s and is killed" in server.text()
 
 
 def test_nothing_stays_behind_a_server_that_was_killed(start):
