@@ -156,6 +156,8 @@ static const struct refused_call {
 
 /* Counts it; the first one of each kind is worth a line. */
 static int refuse_call(struct sched_host *h, const char *function, int code) {
+        if (code == ECANCELED)
+                return code; /* the plug-in could not know */
         plugin_counters_add(&h->counters, PLUGIN_COUNTER_ERROR, 1);
         for (size_t i = 0; i < ARRAY_LEN(refused_calls); i++) {
                 if (refused_calls[i].code != code || (h->errors_logged & (1u << i)) != 0)
@@ -182,6 +184,15 @@ static void end_item(struct sched_host *h, struct plugin_item *item) {
         plugin_items_remove(&h->items, item);
 }
 
+/* Several that time out leave the queue together, and on_cancel() comes for one after the other: in the
+ * first of these calls the others are known still. */
+static int find_waiting(const struct sched_host *h, uint64_t id, struct plugin_item **ret) {
+        *ret = plugin_items_find(&h->items, id);
+        if (*ret == NULL)
+                return ENOENT;
+        return list_is_linked(&(*ret)->req->queued.node) ? 0 : ECANCELED;
+}
+
 static int check_batch(struct sched_host *h, uint32_t member, const uint64_t *ids, uint32_t n) {
         const struct plugin_item *first = NULL;
         uint64_t                  rows = 0;
@@ -194,10 +205,11 @@ static int check_batch(struct sched_host *h, uint32_t member, const uint64_t *id
                 return EBUSY;
         h->n_calls++;
         for (uint32_t i = 0; i < n; i++) {
-                struct plugin_item *item = plugin_items_find(&h->items, ids[i]);
+                struct plugin_item *item;
+                int                 code = find_waiting(h, ids[i], &item);
 
-                if (item == NULL)
-                        return ENOENT;
+                if (code != 0)
+                        return code;
                 if (item->mark == h->n_calls)
                         return EALREADY;
                 item->mark = h->n_calls;
@@ -279,14 +291,15 @@ static int on_dispatch_rows(sched_host *h, uint32_t member, const uint64_t *ids,
 static int on_reject(sched_host *h, uint64_t id, int code, const char *msg) {
         struct plugin_item *item;
         struct request     *req;
+        int                 refused;
 
         if (!is_called(h))
                 return EPERM;
         if (code < ERR_UNKNOWN || code > ERR_CANCELLED)
                 return refuse_call(h, "reject", EINVAL);
-        item = plugin_items_find(&h->items, id);
-        if (item == NULL)
-                return refuse_call(h, "reject", ENOENT);
+        refused = find_waiting(h, id, &item);
+        if (refused != 0)
+                return refuse_call(h, "reject", refused);
         req = item->req;
         end_item(h, item);
         request_queue_remove(h->queue, req);

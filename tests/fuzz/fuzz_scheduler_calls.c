@@ -128,7 +128,7 @@ static int init(void **st, sched_host *host, const sched_host_ops *ops, const ch
         f.host = host;
         f.ops = ops;
         act();
-        return f.at > 1 && next_byte() == 99 ? 1 : 0; /* not the first time */
+        return f.policy != NULL && next_byte() == 99 ? 1 : 0; /* not the first time */
 }
 
 static void on_enqueue(void *st, const sched_item *items, uint32_t n) {

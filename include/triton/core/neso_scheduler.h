@@ -41,6 +41,7 @@
  *     EXDEV    the items are of different shape classes
  *     EINVAL   no items, a NULL pointer, an error code that there is not
  *     ENOTSUP  dispatch_rows() of a part of an item, for a model whose requests cannot be split
+ *     ECANCELED the server is just taking the item back, and on_cancel() follows; not counted
  *     EPERM    called outside of a call of sched_vtbl, or after the server has given up the scheduler
  *
  * Fall-back.  When items wait, a member is free and no timer is armed, and the scheduler leaves it so

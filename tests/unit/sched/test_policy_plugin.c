@@ -72,6 +72,37 @@ static void test_item(void **state) {
         plugin_lab_close(&lab);
 }
 
+/* In the first on_cancel() of two that timed out together the other one is not to be had any more. */
+static void dispatch_cancelled(struct plugin_lab *lab) {
+        if (lab->cancelled == lab->items[0].id && lab->n_items == 3) {
+                assert_int_equal(dispatch(lab, 0, 1, 1), ECANCELED);
+                assert_int_equal(dispatch(lab, 0, 1, 2), ECANCELED);
+                assert_int_equal(lab->ops->reject(lab->host, lab->items[1].id, 4, "x"), ECANCELED);
+                assert_int_equal(dispatch(lab, 0, 2, 1), 0);
+                lab->n_items++; /* once */
+        }
+}
+
+static void test_two_time_out_together(void **state) {
+        struct plugin_lab lab;
+        unsigned          on;
+
+        (void)state;
+        plugin_lab_open(&lab, TIMED, 1);
+        lab.act = dispatch_cancelled;
+        plugin_push(&lab, 1);
+        plugin_push(&lab, 1);
+        plugin_now_ns += 100 * NS_PER_US;
+        plugin_push(&lab, 1);
+        plugin_pass(&lab, 400 * NS_PER_US);
+        assert_string_equal(lab.calls,
+                            "init 1; enqueue 1; enqueue 1; enqueue 1; cancel; cancel; ");
+        assert_true(plugin_counted(&lab, "error") == 0);
+        assert_int_equal(plugin_begin(&lab, &on), 1);
+        assert_int_equal(lab.queue.n_waiting, 0);
+        plugin_lab_close(&lab);
+}
+
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 static void call_wrongly(struct plugin_lab *lab) {
@@ -419,6 +450,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_dispatch),
                 cmocka_unit_test(test_item),
+                cmocka_unit_test(test_two_time_out_together),
                 cmocka_unit_test(test_wrong_calls),
                 cmocka_unit_test(test_calls_from_outside),
                 cmocka_unit_test(test_shape_classes),
