@@ -6,6 +6,7 @@ import base64
 import concurrent.futures
 import json
 import shutil
+import subprocess
 import threading
 
 import pytest
@@ -404,6 +405,19 @@ def test_uploaded_code(tmp_path, schedulers):
             "file:1/weights": base64.b64encode(b"w").decode()})
         assert reply.status_code == 200, reply.text
         assert asked(server, "m") == 1
+
+
+def test_neso_check(tmp_path, schedulers):
+    write_repository(tmp_path, {"found": ONE + probe("fifo"),
+                                "missing": ONE + parameter("scheduler", "missing")})
+    for name, code in ("found", 0), ("missing", 1):
+        ended = subprocess.run([str(BUILD / "neso"), "check", str(tmp_path / name), "--quiet",
+                                f"--scheduler-directory={schedulers}",
+                                f"--backend-directory={BUILD / 'backends'}"],
+                               capture_output=True, text=True, check=False, timeout=60)
+        assert ended.returncode == code, ended.stderr
+        assert ("unable to find scheduler library 'libscheduler_missing.so'" in ended.stderr) == (
+            code != 0)
 
 
 def test_wide_name_is_checked(tmp_path):
