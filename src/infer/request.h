@@ -215,8 +215,7 @@ struct request {
         struct implicit_states *states;
         /* Borrowed: of the request that this one is a step of; NULL: of none. Valid with is_inner. */
         struct compute_sums *sums;
-        /* Owned by itself: ends with the release. Valid with is_split. */
-        struct request_split *split;
+        struct request_split *split; /* owned: ends with the release; valid with is_split */
         /* Those of one number were a batch in the stage before, and are to be one again; 0: no matter.
          * Valid with is_inner. */
         uint64_t group;

@@ -26,7 +26,7 @@ struct repo_parts {
         struct backend_registry *backends;
         struct agent_registry   *agents;
         struct stats_board      *board;
-        struct metric_registry  *metrics; /* of chains, and of what scheduler libraries count; NULL: nobody looks */
+        struct metric_registry  *metrics; /* of chains and scheduler libraries; NULL: nobody looks */
         struct timer_thread     *timers;
         struct reaper           *reaper;
         struct response_cache   *cache;             /* NULL = none */

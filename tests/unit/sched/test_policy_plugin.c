@@ -345,8 +345,8 @@ static void test_members_change(void **state) {
         lab.policy->ops->left(lab.policy, &view, &lab.instances[0]);
         assert_string_equal(lab.calls, "init 2; enqueue 2; fini; init 3; enqueue 2; fini; init 2; "
                                        "enqueue 2; ");
-        assert_int_equal(lab.instances[1].member, 0);
-        assert_int_equal(lab.instances[2].member, 1);
+        assert_int_equal(lab.instances[1].place, 0);
+        assert_int_equal(lab.instances[2].place, 1);
         lab.init_code = EINVAL;
         lab.policy->ops->left(lab.policy, &view, &lab.instances[1]);
         list_remove(&lab.instances[0].idle_node);
