@@ -324,6 +324,17 @@ def show_ensemble(screen, client, images, labels):
     expect(counts == {"reader": N_ACROSS, "identity": N_ACROSS}, "each step to run once for each")
 
 
+def show_chain(screen, client, images, labels):
+    screen.title("The chain 'relay', identity then digits: one line of configuration")
+    stages = client.get("/v2/models/relay/chain")["stages"]
+    expect([(stage["name"], stage["ready"]) for stage in stages] ==
+           [("identity", True), ("digits", True)], "two stages that are ready")
+    (value, _, label), = client.classify("relay", "INPUT0", images[0], "probabilities", 1)
+    alone, = client.classify("digits", "image", images[:1], "probabilities", 1)
+    expect(label == alone[2] and abs(value - alone[0]) < 1e-4, "the chain to read as digits does")
+    print(f"  {label} ({100 * value:.1f} %), meant was {labels[0]}")
+
+
 def show_grpc(screen, client, rpc, images):
     screen.title("The same over gRPC")
     server, about = client.get("/v2"), rpc.about_server()
@@ -403,8 +414,8 @@ def show_batches(screen, client):
         print(f"  batch of {row['batch_size']:2}: {count:5} times, {per_image:6.1f} us an image  "
               f"{bar}")
     n_images = statistics["inference_count"]
-    n_expected = (N_SHOWN + len(read_held_out()[0]) + 2 * N_ACROSS + 2 * N_SHOWN + N_STREAMED +
-                  2 * N_SINGLE + N_CLIENTS * (N_SINGLE // 2))
+    n_expected = (N_SHOWN + len(read_held_out()[0]) + 2 * (N_ACROSS + 1) + 2 * N_SHOWN +
+                  N_STREAMED + 2 * N_SINGLE + N_CLIENTS * (N_SINGLE // 2))
     print(f"  {n_images} images in {statistics['execution_count']} executions")
     expect(n_images == n_expected, f"{n_expected} images counted")
     expect(sum(row["batch_size"] * count for row, count in zip(rows, counts)) == n_images,
@@ -479,6 +490,7 @@ def show_all(screen, port, grpc_port):
     show_digits(screen, client, images, labels)
     show_accuracy(screen, client, images, labels)
     show_ensemble(screen, client, images, labels)
+    show_chain(screen, client, images, labels)
     show_grpc(screen, client, rpc, images)
     show_latencies(screen, port, rpc, images)
     show_batches(screen, client)

@@ -33,8 +33,10 @@ static bool has_tensors(const Inference__ModelConfig *pb) {
         return pb->n_input > 0 || pb->n_output > 0;
 }
 
-/* What clients see of the first stage goes in, what they see of the last one comes out. */
+/* What clients see of the first stage goes in, what they see of the last one comes out. Its labels
+ * come with its outputs: their file is in its directory. */
 static struct error *derive_tensors(struct loaded_model *l, const struct chain_plan *plan) {
+        static char             none[] = "";
         Inference__ModelConfig *to = l->model.config->pb;
         struct model           *first = chain_plan_stage(plan, 0);
         struct model           *last = chain_plan_stage(plan, chain_plan_count(plan) - 1);
@@ -49,8 +51,10 @@ static struct error *derive_tensors(struct loaded_model *l, const struct chain_p
         to->n_output = out->n_output;
         for (size_t i = 0; i < to->n_input; i++)
                 to->input[i]->reshape = NULL;
-        for (size_t i = 0; i < to->n_output; i++)
+        for (size_t i = 0; i < to->n_output; i++) {
                 to->output[i]->reshape = NULL;
+                to->output[i]->label_filename = none;
+        }
         if (to->max_batch_size == 0)
                 to->max_batch_size = (int32_t)chain_plan_max_batch(plan);
         return NULL;

@@ -546,6 +546,18 @@ def test_23_tensors_of_a_chain_are_checked(tmp_path):
         assert status == 400 and "must specify parameter 'stages' for chain 'bare'" in text
 
 
+def test_23_labels_are_those_of_the_last_stage(tmp_path):
+    last = adding(100, out="C_OUT").replace(
+        '"C_OUT" data_type: TYPE_INT32 dims: [1]',
+        '"C_OUT" data_type: TYPE_INT32 dims: [1] label_filename: "labels.txt"')
+    models = line_of_three(C={"config.pbtxt": last, "labels.txt": "only\n"}, pipe=pipe("A,C"))
+    with opens_server(tmp_path, models) as server:
+        for model in ("pipe", "A"):
+            reply = ask(server, model, 5, outputs=[{"name": "C_OUT",
+                                                    "parameters": {"classification": 1}}])
+            assert reply.json()["outputs"][0]["data"][0].endswith(":0:only")
+
+
 @pytest.mark.parametrize("options", [(), ("--model-control-mode=poll", "--repository-poll-secs=1")],
                          ids=["none", "poll"])
 def test_24_any_order_of_directories(tmp_path, options):
