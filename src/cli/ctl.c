@@ -147,6 +147,27 @@ void ctl_put_answer(struct ctl *c, struct str body) {
         strbuf_putc(&c->out, '\n');
 }
 
+struct error *ctl_print_member(struct ctl *c, const char *path, const char *name,
+                               void (*print)(struct ctl *c, struct json_reader *r)) {
+        struct json_reader r;
+        struct str         body, key;
+
+        TRY(ctl_get(c, path, &body));
+        if (c->is_json) {
+                ctl_put_answer(c, body);
+                return NULL;
+        }
+        json_reader_init(&r, body);
+        for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
+                if (str_is(key, name))
+                        print(c, &r);
+                else
+                        json_skip(&r);
+        }
+        json_read_end(&r);
+        return json_failed(&r) ? ctl_bad_answer(c, &r) : NULL;
+}
+
 struct error *ctl_read_file(struct ctl *c, const char *path, struct str *ret) {
         AUTO_STRBUF bytes = { 0 };
 

@@ -59,6 +59,11 @@ struct error *ctl_bad_answer(struct ctl *c, const struct json_reader *r);
 /* --json: the answer as it is, with a newline. */
 void ctl_put_answer(struct ctl *c, struct str body);
 
+/* Asks for `path`. With --json its answer as it is; else what `print` makes of the answer's member of
+ * that name. */
+struct error *ctl_print_member(struct ctl *c, const char *path, const char *name,
+                               void (*print)(struct ctl *c, struct json_reader *r)) NODISCARD;
+
 /* A file of the command line, in the arena. */
 struct error *ctl_read_file(struct ctl *c, const char *path, struct str *ret) NODISCARD;
 

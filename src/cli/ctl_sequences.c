@@ -175,21 +175,5 @@ static void print_loads(struct ctl *c, struct json_reader *r) {
 }
 
 struct error *ctl_sequences(struct ctl *c) {
-        struct json_reader r;
-        struct str         body, key;
-
-        TRY(ctl_get(c, ctl_model_path(c, "/sequences"), &body));
-        if (c->is_json) {
-                ctl_put_answer(c, body);
-                return NULL;
-        }
-        json_reader_init(&r, body);
-        for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
-                if (str_is(key, "model_sequences"))
-                        print_loads(c, &r);
-                else
-                        json_skip(&r);
-        }
-        json_read_end(&r);
-        return json_failed(&r) ? ctl_bad_answer(c, &r) : NULL;
+        return ctl_print_member(c, ctl_model_path(c, "/sequences"), "model_sequences", print_loads);
 }

@@ -236,21 +236,7 @@ static void print_models(struct ctl *c, struct json_reader *r) {
 }
 
 struct error *ctl_stats(struct ctl *c) {
-        struct json_reader r;
-        struct str         body, key;
+        const char *path = c->model != NULL ? ctl_model_path(c, "/stats") : "/v2/models/stats";
 
-        TRY(ctl_get(c, c->model != NULL ? ctl_model_path(c, "/stats") : "/v2/models/stats", &body));
-        if (c->is_json) {
-                ctl_put_answer(c, body);
-                return NULL;
-        }
-        json_reader_init(&r, body);
-        for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
-                if (str_is(key, "model_stats"))
-                        print_models(c, &r);
-                else
-                        json_skip(&r);
-        }
-        json_read_end(&r);
-        return json_failed(&r) ? ctl_bad_answer(c, &r) : NULL;
+        return ctl_print_member(c, path, "model_stats", print_models);
 }

@@ -9,8 +9,8 @@
 #include "config/config_check.h"
 #include "config/config_normalize.h"
 #include "config/labels.h"
-#include "infer/model_line.h"
 #include "config/state_plan.h"
+#include "infer/model_line.h"
 #include "infer/request_shape.h"
 #include "repo/agent_list.h"
 #include "repo/composed_model.h"
@@ -20,6 +20,7 @@
 #include "repo/model_runner.h"
 #include "repo/override.h"
 #include "sched/chain.h"
+#include "sched/sched_options.h"
 #include "sched/sched_setup.h"
 
 #include <string.h>
@@ -146,7 +147,7 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         if (is_composed_only(l))
                 l->runner = &run_composed;
         else
-                TRY(sched_check(l->name, m->config));
+                TRY(sched_options_check(l->name, m->config));
         TRY(l->runner->open(l));
         TRY(check_completed(l));
         TRY(model_files_print_essence(m->config, &l->settled));

@@ -14,10 +14,6 @@ struct error *sched_default_new(const struct sched_setup *setup, struct schedule
         return pull_engine_new(&options, ret);
 }
 
-struct error *sched_check(const char *model, const struct model_config *config) {
-        return sched_options_check(model, config);
-}
-
 static struct error *new_composite(const struct sched_setup *setup, struct scheduler **ret) {
         if (setup->model->config->pb->scheduling_choice_case ==
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
@@ -44,7 +40,7 @@ struct error *sched_new(const struct sched_setup *setup, struct scheduler **ret)
         const struct model *model = setup->model;
         const char         *scheduler;
 
-        TRY(sched_check(model->name, model->config));
+        TRY(sched_options_check(model->name, model->config));
         TRY(sched_options_read_scheduler(setup, &scheduler));
         if (!sched_is_built_in(scheduler))
                 return sched_is_composite(setup) ? refuse_members(setup, scheduler)

@@ -29,7 +29,8 @@ struct model_config;
 struct pull_options;
 struct sched_setup;
 
-/* INVALID_ARG names the parameter and the values allowed. */
+/* Whether sched_new() can read the parameters of a configuration, before anything is made of it.
+ * INVALID_ARG names the parameter and the values allowed. */
 struct error *sched_options_check(const char *model, const struct model_config *config) NODISCARD;
 
 /* TRITONSERVER_DELAY_SCHEDULER, 0 without it. INVALID_ARG names the variable and what it says. */

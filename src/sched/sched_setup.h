@@ -59,9 +59,6 @@ struct error *sched_sequence_new(const struct sched_setup *setup, struct schedul
 /* Does the model batch by a rule of its own, so that it may be asked why a batch ran? */
 bool sched_has_batches(const struct model_config *config);
 
-/* Whether sched_new() can serve a model of that configuration, before anything is made of it.
- * UNSUPPORTED names a choice that this build lacks, INVALID_ARG a parameter. */
-struct error *sched_check(const char *model, const struct model_config *config) NODISCARD;
-
-/* By the configuration's scheduling choice. Errors as of sched_check(). */
+/* By the configuration's scheduling choice. Errors: those of sched_options_check(), and UNSUPPORTED
+ * for what does not go together. */
 struct error *sched_new(const struct sched_setup *setup, struct scheduler **ret);

@@ -314,7 +314,7 @@ static void check_config(struct model_check *c, struct version_scan *scan) {
         note(c, model_config_check_name(c->config, c->name));
         pick_versions(c, scan);
         if (is_general && has_backend)
-                note_with(c, "max_batch_size " BACKEND_FIELDS, sched_check(c->name, c->config));
+                note_with(c, "max_batch_size " BACKEND_FIELDS, sched_options_check(c->name, c->config));
         if (config_text_is_set(c->config->pb->backend) || (is_general && has_backend))
                 note_with(c, BACKEND_FIELDS, check_backend(c));
         check_agents(c);
