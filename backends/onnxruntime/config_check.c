@@ -32,7 +32,7 @@ bool config_is_state_output(const struct kit_model *model, const char *name) {
         return has_element(sequence_list(model, "state"), "output_name", name);
 }
 
-/* Of the state that has this name as that member; NULL when there is none. */
+/* The state whose `member` (input_name or output_name) is `name`; NULL when there is none. */
 static const struct kit_json_value *find_state(const struct kit_model *model, const char *member,
                                                const char *name) {
         const struct kit_json_value *at = sequence_list(model, "state");

@@ -20,7 +20,7 @@ bool config_has_server_input(const struct kit_model *model, const char *name);
 /* Whether the output is the next state of a sequence. */
 bool config_is_state_output(const struct kit_model *model, const char *name);
 
-/* Of a state by the name of its output: whether the next value may be where the old one is. */
+/* Whether the state with this output_name sets use_same_buffer_for_input_output. */
 bool config_is_state_in_place(const struct kit_model *model, const char *output);
 
 /* By the name of its input: whether the shape of its values may change. */

@@ -12,5 +12,5 @@ void calls_on_call(struct instance *in, const struct shm_message *message);
 void calls_on_metric(struct instance *in, const struct shm_message *message);
 void calls_on_cancel(struct instance *in, const struct shm_message *message);
 
-/* The process has ended: nobody waits for the calls that are under way, and its metrics go. */
+/* For a process that has ended: cancels its calls and removes its metrics. */
 void calls_cancel_all(struct instance *in);

@@ -131,7 +131,7 @@ static void keep_error(struct infer_call *call, uint32_t code, const char *text)
         struct shm_reply *reply;
 
         if (block == 0) {
-                atomic_store(&r->is_broken, true); /* the stub would wait for ever */
+                atomic_store(&r->is_broken, true); /* else the stub would wait for ever for its answer */
                 return;
         }
         reply = region_block(r, block);

@@ -21,7 +21,7 @@ TRITONSERVER_Error *infer_call_allocator_new(TRITONSERVER_ResponseAllocator **re
 
 /* `call` is a copy of the record in the block. */
 void infer_call_start(struct instance *in, const struct shm_call *call, const struct reply_to *to);
-/* Of the call in this block, if it is under way. */
+/* Cancels the call whose block this is; nothing when it has ended. */
 void infer_call_cancel(struct instance *in, uint32_t block);
 void infer_call_cancel_all(struct instance *in);
 /* Until no call of the instance is under way. */

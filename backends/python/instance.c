@@ -223,7 +223,7 @@ static bool take_leave(struct instance *in) {
         (void)pthread_cond_broadcast(&in->changed);
         (void)pthread_mutex_unlock(&in->lock);
         calls_cancel_all(in);
-        /* Nobody is kept waiting by a process that cannot start. */
+        /* When no process will start again, requests are refused at once. */
         execution_recover(in, is_stopping || !restarts || !in->is_started);
         drop_session(in);
         if (is_first)

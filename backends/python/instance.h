@@ -76,7 +76,7 @@ struct instance {
         enum instance_state state;
         struct session     *session;       /* ref; NULL when there is no process */
         TRITONSERVER_Error *start_error;   /* owned; of the last start */
-        bool                is_reading;    /* somebody has the reader's role */
+        bool                is_reading;    /* a thread reads the messages of the stub */
         bool                is_started;    /* the session's model is loaded */
         struct execution   *first, **last; /* under way, oldest first */
         uint32_t            n_executions;
@@ -111,7 +111,7 @@ void                instance_free(struct instance *in);
 TRITONSERVER_Error *instance_is_ready(struct instance *in);
 
 /* ---- entries.c: requests under way ---- */
-/* Of a request that becomes the instance's; NULL when memory is short. */
+/* An entry for a request that the instance takes over; NULL when memory is short. */
 struct entry *entry_new(struct instance *in, TRITONBACKEND_Request *request);
 /* NULL when the handle is of no entry, or one that has ended. */
 struct entry *entry_find(struct instance *in, uint32_t handle);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Models that a model loads and unloads, each on a thread of its own, since a load may take for ever.
+/* load_model() and unload_model() of Python models: each runs on a thread of its own, since a load has
+ * no limit of time.
  *
  * Threads.  loads_start(): the reader's. The threads belong to the backend, which waits for them before
  * it ends.

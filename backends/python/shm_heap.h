@@ -6,7 +6,7 @@
  * committed a run at a time when it is first used, and given back by shm_heap_trim().
  *
  * The books are private memory: what the other process writes into the area cannot mislead them, and
- * shm_heap_free() refuses what is no allocated block.
+ * shm_heap_free() refuses offsets at which no allocated block begins.
  *
  * Ownership.  The area is borrowed.
  * Threads.  One user at a time.

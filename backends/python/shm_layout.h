@@ -9,9 +9,9 @@
  * own area alone (shm_heap.h, whose books are private memory) and gives the other's blocks back by
  * pushing them onto a list.
  *
- * To the stub: a ring of executions, each with a slot whose word tells who has it (shm_slot.h), and
- * lists of replies. To the server: one ring of messages. No lock lies in here: a process that is
- * killed at any point leaves nothing held.
+ * To the stub: a ring of executions, each with a slot whose word says whether the server or the stub
+ * owns it (shm_slot.h), and lists of replies. To the server: one ring of messages. No lock lies in
+ * here: a process that is killed at any point leaves nothing held.
  *
  * Blocks are named by their number: offset / SHM_BLOCK. 0 is none.
  *

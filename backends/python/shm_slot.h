@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who has an execution that was handed to the stub: one word per slot, changed by compare-and-swap.
+/* The owner of an execution, server or stub: one word per slot, changed by compare-and-swap.
  *
  *     offer            claim             finish
  *     (server)         (stub)            (server)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Waiting and waking across processes, and lists that anybody may push to.
  *
- * A waiter announces itself in a word, looks once more, and sleeps on the word; who has published
- * something looks at the word and wakes. Both do so with sequential consistency, so that one of them
- * sees the other.
+ * A futex. The waiter sets the word, checks its condition once more, and sleeps on the word. The other
+ * side publishes first, then reads the word and wakes the waiter. Both use sequential consistency:
+ * either the waiter sees what was published, or the publisher sees the word.
  *
  * A list is the number of its newest block; the first 32 bits of a block link to the one before. It
  * is taken as a whole, so there is no ABA problem.
