@@ -16,6 +16,9 @@ import tempfile
 
 CORE = ["base", "codec", "observe", "config", "infer", "cache", "sched", "backend", "repo", "server"]
 
+# What the protocols of the front end stand on.
+FRONT = ["base", "codec", "net", "core_api", "auth", "shm", "trace", "call", "control"]
+
 # Folder under src/ -> folders it may include. "public" is include/triton/core.
 LAYERS = {
     "base": [],
@@ -31,11 +34,16 @@ LAYERS = {
     "server": CORE,
     "api": CORE + ["public"],
     "net": ["base"],
-    "frontend": ["base", "codec", "net", "public"],
-    "http": ["base", "codec", "net", "frontend", "public"],
-    "grpc": ["base", "codec", "net", "frontend", "public"],
-    "web": ["base", "codec", "net", "frontend", "public"],
-    "cli": ["base", "codec", "net", "frontend", "http", "grpc", "web", "public"],
+    "core_api": ["base", "codec", "public"],
+    "auth": ["base"],
+    "shm": ["base"],
+    "trace": ["base", "codec", "net", "core_api", "public"],
+    "call": ["base", "codec", "net", "core_api", "auth", "shm", "trace", "public"],
+    "control": ["base", "codec", "net", "core_api", "auth", "shm", "trace", "call", "public"],
+    "http": FRONT + ["public"],
+    "grpc": FRONT + ["public"],
+    "web": FRONT + ["public"],
+    "cli": FRONT + ["http", "grpc", "web", "public"],
 }
 
 # The structs that protobuf-c generates -> folders.
@@ -55,7 +63,7 @@ THIRD_PARTY = {
     "llhttp": ("src/http", True),
     "nghttp2/": ("src/grpc", True),
     "zlib.h": ("src/codec", True),
-    "curl/": ("src/frontend", True),
+    "curl/": ("src/net", True),
     "protobuf-c/": ("src/codec", False),  # the descriptors are what its readers work on
     "onnxruntime_c_api.h": ("backends/onnxruntime", True),
     "Python.h": ("backends/python", True),

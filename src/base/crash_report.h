@@ -11,7 +11,7 @@
  *
  * A library must not take a program's signals unasked: nothing happens before crash_report_install().
  * Who handles one of the signals for a purpose of their own, and passes on what is not for them,
- * installs that afterwards (frontend/shm_guard.h).
+ * installs that afterwards (shm/shm_guard.h).
  *
  * Ownership.  Handlers are the process's; they stay.
  * Threads.  Any. A stack that is full cannot run the handler: each thread of base/thread.h gives it

@@ -5,7 +5,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "codec/json_writer.h"
-#include "frontend/core_error.h"
+#include "core_api/core_error.h"
 #include "triton/core/tritonserver.h"
 
 #include <string.h>

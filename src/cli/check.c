@@ -6,7 +6,7 @@
 #include "cli/check_report.h"
 #include "cli/command_line.h"
 #include "cli/core_options.h"
-#include "frontend/core_error.h"
+#include "core_api/core_error.h"
 
 #include "triton/core/neso.h"
 

@@ -7,8 +7,8 @@
 #include "base/str.h"
 #include "cli/cache_options.h"
 #include "cli/rate_options.h"
-#include "frontend/core_error.h"
-#include "frontend/log_control.h"
+#include "control/log_control.h"
+#include "core_api/core_error.h"
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 

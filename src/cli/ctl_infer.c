@@ -5,7 +5,7 @@
 #include "cli/ctl_infer_print.h"
 #include "cli/ctl_metadata.h"
 #include "codec/json_writer.h"
-#include "frontend/datatype.h"
+#include "core_api/datatype.h"
 
 #include <string.h>
 

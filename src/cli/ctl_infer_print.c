@@ -4,7 +4,7 @@
 #include "cli/tensor_values.h"
 #include "cli/text_table.h"
 #include "codec/json_writer.h"
-#include "frontend/datatype.h"
+#include "core_api/datatype.h"
 
 struct output {
         struct str name, datatype, shape, values; /* shape and values: JSON */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cli/endpoint_list.h"
 
+#include "auth/endpoint.h"
 #include "codec/json_writer.h"
-#include "frontend/endpoint.h"
 #include "grpc/rpc_table.h"
 #include "http/http_server.h"
 

@@ -2,7 +2,7 @@
 #include "cli/open_files.h"
 
 #include "base/compiler.h"
-#include "frontend/shm_guard.h"
+#include "shm/shm_guard.h"
 
 #include <sys/resource.h>
 

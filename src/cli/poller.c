@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "frontend/core_error.h"
+#include "core_api/core_error.h"
 #include "triton/core/neso.h"
 
 struct poller {

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "frontend/core_error.h"
+#include "core_api/core_error.h"
 #include "triton/core/tritonserver.h"
 
 #include <string.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cli/serve.h"
 
+#include "auth/admission.h"
+#include "auth/endpoint.h"
 #include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -17,15 +19,13 @@
 #include "cli/serve_tls.h"
 #include "cli/signals.h"
 #include "cli/trace_options.h"
-#include "frontend/admission.h"
-#include "frontend/core_error.h"
-#include "frontend/endpoint.h"
-#include "frontend/memory_metrics.h"
-#include "frontend/shared_memory.h"
-#include "frontend/tracer.h"
+#include "control/memory_metrics.h"
+#include "core_api/core_error.h"
 #include "http/http_infer.h"
 #include "http/http_server.h"
 #include "net/loop.h"
+#include "shm/shared_memory.h"
+#include "trace/tracer.h"
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 

@@ -8,9 +8,9 @@
  */
 #pragma once
 
+#include "auth/endpoint.h"
 #include "base/compiler.h"
 #include "base/error.h"
-#include "frontend/endpoint.h"
 #include "grpc/grpc_compress.h"
 
 #include <stdbool.h>

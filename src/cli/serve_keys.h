@@ -5,9 +5,9 @@
  */
 #pragma once
 
+#include "auth/api_keys.h"
+#include "auth/endpoint.h"
 #include "base/error.h"
-#include "frontend/api_keys.h"
-#include "frontend/endpoint.h"
 
 #include <stdbool.h>
 

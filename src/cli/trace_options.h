@@ -11,7 +11,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "frontend/trace_config.h"
+#include "trace/trace_config.h"
 
 struct cli_options;
 

@@ -3,10 +3,10 @@
  */
 #pragma once
 
+#include "auth/access.h"
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "frontend/access.h"
 
 /* Numbers of the gRPC protocol. */
 enum grpc_code {

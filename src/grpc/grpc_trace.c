@@ -2,8 +2,8 @@
 #include "grpc/grpc_trace.h"
 
 #include "base/clock.h"
-#include "frontend/tracer.h"
 #include "grpc/grpc_service.h"
+#include "trace/tracer.h"
 
 static void on_sent(struct grpc_call *call) {
         struct trace_record *r = STEAL(call->trace);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "frontend/datatype.h"
+#include "core_api/datatype.h"
 #include "grpc/infer_reading.h"
 
 /* Field numbers of ModelInferRequest. */

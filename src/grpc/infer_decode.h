@@ -21,7 +21,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "frontend/infer_message.h"
+#include "call/infer_message.h"
 
 #include <stdbool.h>
 

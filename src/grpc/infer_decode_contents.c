@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "frontend/datatype.h"
+#include "core_api/datatype.h"
 #include "grpc/infer_reading.h"
 
 /* Field numbers of InferTensorContents. */

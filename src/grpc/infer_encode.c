@@ -5,7 +5,7 @@
 
 #include "base/compiler.h"
 #include "codec/pb_reader.h"
-#include "frontend/datatype.h"
+#include "core_api/datatype.h"
 
 /* Outputs up to this size are cheaper to copy than to write as a part of their own. */
 #define MAX_COPIED_BYTES 1024

@@ -15,7 +15,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "frontend/infer_message.h"
+#include "call/infer_message.h"
 #include "grpc/grpc_call.h"
 
 #include <stdbool.h>

@@ -2,8 +2,8 @@
 /* Metadata, configurations, statistics: what the C API says, as a message. */
 #include "grpc/rpc_control.h"
 
-#include "frontend/core_error.h"
-#include "frontend/model_version.h"
+#include "core_api/core_error.h"
+#include "core_api/model_version.h"
 #include "grpc/rpc_map.h"
 #include "grpc/rpc_survey.h"
 #include "grpc_service.pb-c.h"

@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "codec/pb_build.h"
-#include "frontend/core_error.h"
-#include "frontend/model_version.h"
+#include "core_api/core_error.h"
+#include "core_api/model_version.h"
 #include "grpc/grpc_service.h"
 #include "grpc/rpc_control.h"
 #include "grpc/rpc_map.h"

@@ -2,7 +2,7 @@
 #include "grpc/rpc_infer.h"
 
 #include "base/mem.h"
-#include "frontend/header_forward.h"
+#include "call/header_forward.h"
 #include "grpc/grpc_trace.h"
 #include "grpc/rpc_inference.h"
 #include "net/loop.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc/rpc_inference.h"
 
-#include "frontend/core_error.h"
-#include "frontend/header_forward.h"
-#include "frontend/infer_classes.h"
-#include "frontend/model_version.h"
+#include "call/header_forward.h"
+#include "call/infer_classes.h"
+#include "core_api/core_error.h"
+#include "core_api/model_version.h"
 #include "grpc/grpc_service.h"
 #include "grpc/rpc_infer.h"
 #include "net/loop.h"

@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "frontend/infer_call.h"
+#include "call/infer_call.h"
 #include "grpc/grpc_call.h"
 #include "grpc/infer_decode.h"
 #include "grpc/infer_encode.h"

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "codec/pb_build.h"
-#include "frontend/log_control.h"
+#include "control/log_control.h"
 #include "grpc_service.pb-c.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "codec/pb_field.h"
 #include "codec/pb_json.h"
 #include "codec/pb_reader.h"
-#include "frontend/core_error.h"
+#include "core_api/core_error.h"
 #include "grpc_service.pb-c.h"
 
 #include "triton/core/tritonserver.h"

@@ -4,8 +4,8 @@
 #include "grpc/rpc_control.h"
 
 #include "codec/pb_build.h"
-#include "frontend/core_error.h"
-#include "frontend/load_parameter.h"
+#include "control/load_parameter.h"
+#include "core_api/core_error.h"
 #include "grpc/rpc_map.h"
 #include "grpc/rpc_survey.h"
 #include "grpc_service.pb-c.h"

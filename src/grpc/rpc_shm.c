@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The shared memory extensions: frontend/shared_memory.h. */
+/* The shared memory extensions: shm/shared_memory.h. */
 #include "grpc/rpc_control.h"
 
 #include "codec/pb_build.h"
-#include "frontend/shared_memory.h"
 #include "grpc/grpc_service.h"
 #include "grpc_service.pb-c.h"
+#include "shm/shared_memory.h"
 
 #define STATUS_OUT Inference__SystemSharedMemoryStatusResponse
 #define REGION_OUT Inference__SystemSharedMemoryStatusResponse__RegionStatus

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/reserve.h"
 #include "base/clock.h"
-#include "frontend/tracer.h"
+#include "trace/tracer.h"
 #include "grpc/grpc_service.h"
 #include "grpc/grpc_trace.h"
 #include "grpc/rpc_inference.h"

@@ -3,9 +3,9 @@
 #include "grpc/rpc_control.h"
 
 #include "codec/pb_build.h"
-#include "frontend/tracer.h"
 #include "grpc/grpc_service.h"
 #include "grpc_service.pb-c.h"
+#include "trace/tracer.h"
 
 #include "triton/core/tritonserver.h"
 

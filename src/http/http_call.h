@@ -17,13 +17,13 @@
  */
 #pragma once
 
+#include "auth/access.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/compiler.h"
 #include "base/error.h"
 #include "base/list.h"
 #include "base/str.h"
-#include "frontend/access.h"
 #include "net/mailbox.h"
 
 #include <stdbool.h>

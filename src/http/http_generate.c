@@ -5,9 +5,9 @@
 
 #include "base/mem.h"
 #include "base/strbuf.h"
-#include "frontend/core_error.h"
-#include "frontend/infer_call.h"
-#include "frontend/model_version.h"
+#include "call/infer_call.h"
+#include "core_api/core_error.h"
+#include "core_api/model_version.h"
 #include "http/http_generate_decode.h"
 #include "http/http_generate_print.h"
 #include "http/http_infer.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "frontend/datatype.h"
+#include "core_api/datatype.h"
 #include "http/http_infer_reading.h"
 
 struct generate_reading {

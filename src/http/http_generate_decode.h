@@ -21,7 +21,7 @@
  */
 #pragma once
 
-#include "frontend/infer_message.h"
+#include "call/infer_message.h"
 
 /* What the model says of an input. */
 struct http_generate_input {

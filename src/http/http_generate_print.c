@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend/datatype.h"
+#include "core_api/datatype.h"
 #include "http/http_infer_encode.h"
 
 /* One key; exactly one of the three is set. */

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "frontend/infer_message.h"
+#include "call/infer_message.h"
 
 #include "base/strbuf.h"
 

@@ -20,7 +20,7 @@
  */
 #pragma once
 
-#include "frontend/infer_message.h"
+#include "call/infer_message.h"
 
 struct http_infer_source {
         struct str       body;            /* not compressed */

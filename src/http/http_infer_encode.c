@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "frontend/datatype.h"
+#include "core_api/datatype.h"
 
 /* Binary outputs up to this size are cheaper to copy than to write as a part of their own. */
 #define MAX_COPIED_BYTES 1024

@@ -15,7 +15,7 @@
  */
 #pragma once
 
-#include "frontend/infer_message.h"
+#include "call/infer_message.h"
 #include "http/http_call.h"
 
 #include "base/strbuf.h"

@@ -6,7 +6,7 @@
 
 #include "http/http_infer_reading.h"
 
-#include "frontend/datatype.h"
+#include "core_api/datatype.h"
 
 /* Members that mean something; bits of a set. */
 enum input_member {

@@ -7,7 +7,7 @@
 #include "http/http_infer_encode.h"
 
 #include "codec/json_writer.h"
-#include "frontend/datatype.h"
+#include "core_api/datatype.h"
 
 #define PUT(out, literal) STRBUF_PUT_LIT(out, literal)
 

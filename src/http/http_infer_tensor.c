@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 #include "base/strbuf.h"
-#include "frontend/datatype.h"
+#include "core_api/datatype.h"
 
 /* Tensors up to this size live in the arena: a buffer of the pool is a page at least. */
 #define MAX_BYTES_IN_ARENA 2048

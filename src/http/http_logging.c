@@ -4,7 +4,7 @@
 #include "base/strbuf.h"
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
-#include "frontend/log_control.h"
+#include "control/log_control.h"
 #include "http/http_handlers.h"
 #include "http/http_members.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "frontend/core_error.h"
-#include "frontend/model_version.h"
+#include "core_api/core_error.h"
+#include "core_api/model_version.h"
 #include "http/http_handlers.h"
 #include "http/http_survey.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "frontend/core_error.h"
-#include "frontend/memory_metrics.h"
+#include "control/memory_metrics.h"
+#include "core_api/core_error.h"
 #include "http/http_handlers.h"
 #include "http/http_server.h"
 #include "http/http_service.h"

@@ -12,8 +12,8 @@
  */
 #pragma once
 
+#include "auth/endpoint.h"
 #include "base/str.h"
-#include "frontend/endpoint.h"
 #include "http/http_call.h"
 
 #include <stddef.h>

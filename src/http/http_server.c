@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_server.h"
 
+#include "auth/endpoint.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "frontend/endpoint.h"
 #include "http/http_conn.h"
 #include "http/http_server_private.h"
 #include "net/net_server.h"

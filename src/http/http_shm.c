@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The shared memory extensions: frontend/shared_memory.h. */
+/* The shared memory extensions: shm/shared_memory.h. */
 #include "base/strbuf.h"
 #include "codec/json_writer.h"
-#include "frontend/shared_memory.h"
 #include "http/http_handlers.h"
 #include "http/http_service.h"
 #include "http/http_shm_decode.h"
+#include "shm/shared_memory.h"
 
 /* ---- status ---- */
 

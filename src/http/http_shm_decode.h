@@ -14,7 +14,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "frontend/shm_region.h"
+#include "shm/shm_region.h"
 
 /* All but the name. INVALID_ARG, and the first fault in the order above. */
 struct error *http_shm_decode(struct str body, struct arena *arena, struct shm_place *ret)

@@ -2,7 +2,7 @@
 #include "http/http_survey.h"
 
 #include "base/buf.h"
-#include "frontend/core_error.h"
+#include "core_api/core_error.h"
 #include "net/loop.h"
 
 #include "triton/core/tritonserver.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A key file: what is accepted keeps its promises, what is refused is refused with a place.
  */
-#include "frontend/api_key_file.h"
+#include "auth/api_key_file.h"
 
 #include <stdlib.h>
 

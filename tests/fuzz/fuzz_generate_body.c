@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
-#include "frontend/datatype.h"
+#include "core_api/datatype.h"
 #include "http/http_generate_decode.h"
 
 #define MAX_INPUT_BYTES (64u * 1024)

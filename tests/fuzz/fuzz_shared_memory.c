@@ -7,9 +7,9 @@
  * them: nothing else on this machine is mapped.
  */
 #include "base/mem.h"
-#include "frontend/infer_call.h"
-#include "frontend/shared_memory.h"
+#include "call/infer_call.h"
 #include "http/http_shm_decode.h"
+#include "shm/shared_memory.h"
 
 #include <fcntl.h>
 #include <stdio.h>

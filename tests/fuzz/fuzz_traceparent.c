@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend/traceparent.h"
+#include "trace/traceparent.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

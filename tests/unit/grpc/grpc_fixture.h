@@ -17,7 +17,7 @@
  */
 #pragma once
 
-#include "frontend/endpoint.h"
+#include "auth/endpoint.h"
 #include "grpc/grpc_server.h"
 #include "net/seen.h"
 

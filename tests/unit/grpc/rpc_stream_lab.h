@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "frontend/fake_core.h"
+#include "call/fake_core.h"
 #include "grpc/fake_call.h"
 #include "grpc/rpc_infer.h"
 #include "grpc/rpc_stream.h"

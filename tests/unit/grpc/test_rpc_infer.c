@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "frontend/fake_core.h"
+#include "call/fake_core.h"
 #include "grpc/fake_call.h"
 #include "grpc/rpc_infer.h"
 #include "grpc_service.pb-c.h"

@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "frontend/model_version.h"
+#include "core_api/model_version.h"
 #include "http/http_conn.h"
 #include "net/uv_types.h"
 

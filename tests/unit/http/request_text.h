@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/strbuf.h"
-#include "frontend/infer_message.h"
+#include "call/infer_message.h"
 
 #include <inttypes.h>
 

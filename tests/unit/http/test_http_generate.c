@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "frontend/fake_core.h"
+#include "call/fake_core.h"
 #include "http/http_infer.h"
 #include "http_fixture.h"
 

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "shm/shared_memory.h"
+
+#include "base/lock.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "shm/shm_guard.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct shared_memory {
+        struct mutex lock;    /* rank LOCK_MAILBOX; guards what follows */
+        struct map   by_name; /* struct shm_region, ref */
+};
+
+struct error *shared_memory_new(struct shared_memory **ret) {
+        struct shared_memory *m;
+
+        TRY(shm_guard_start());
+        m = mem_zalloc(sizeof(*m));
+        mutex_init(&m->lock, LOCK_MAILBOX);
+        map_init(&m->by_name);
+        *ret = m;
+        return NULL;
+}
+
+void shared_memory_free(struct shared_memory *m) {
+        if (!m)
+                return;
+        shared_memory_unregister_all(m, SHARED_MEMORY_SYSTEM);
+        map_done(&m->by_name);
+        mutex_done(&m->lock);
+        free(m);
+        shm_guard_stop();
+}
+
+struct error *shared_memory_check_change(const struct shared_memory *m) {
+        if (m)
+                return NULL;
+        return error_new_text(ERR_UNSUPPORTED,
+                              "Client shared memory is disabled. Start the server with "
+                              "'--allow-client-shm=true' to enable.");
+}
+
+/* No region has a longer name, and no answer repeats one. */
+static struct error *check_length(struct str name) {
+        if (name.len <= SHARED_MEMORY_MAX_NAME)
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "name of a shared memory region has %zu bytes, at most %d are allowed",
+                         name.len, SHARED_MEMORY_MAX_NAME);
+}
+
+struct error *shared_memory_refuse_cuda(const char *name) {
+        TRY(check_length(str_of(name)));
+        return error_new(ERR_INVALID_ARG,
+                         "failed to register CUDA shared memory region: '%s', GPUs not supported",
+                         name);
+}
+
+/* ---- changes ---- */
+
+static struct error *check_name(struct str name) {
+        if (name.len > SHARED_MEMORY_MAX_NAME)
+                return error_new(ERR_INVALID_ARG,
+                                 "cannot register shared memory region: its name has %zu bytes, at "
+                                 "most %d are allowed",
+                                 name.len, SHARED_MEMORY_MAX_NAME);
+        if (!str_is_utf8(name))
+                return error_new_text(
+                        ERR_INVALID_ARG,
+                        "cannot register shared memory region: its name is not UTF-8");
+        return NULL;
+}
+
+static struct error *refuse_second(const char *name) {
+        return error_new(ERR_ALREADY_EXISTS, "shared memory region '%s' already in manager", name);
+}
+
+static bool has(struct shared_memory *m, struct str name) {
+        MUTEX_GUARD(&m->lock);
+
+        return map_find(&m->by_name, name) != NULL;
+}
+
+/* False when somebody else has taken the name meanwhile. */
+static bool insert(struct shared_memory *m, struct str name, struct shm_region *r) {
+        MUTEX_GUARD(&m->lock);
+
+        if (map_find(&m->by_name, name))
+                return false;
+        map_set(&m->by_name, name, r);
+        return true;
+}
+
+struct error *shared_memory_register(struct shared_memory *m, const struct shm_place *place) {
+        struct str         name = str_of(place->name);
+        struct shm_region *r;
+
+        TRY(check_name(name));
+        TRY(shm_region_check_key(place->name, place->key));
+        if (has(m, name))
+                return refuse_second(place->name);
+        TRY(shm_region_open(place, &r));
+        if (insert(m, name, r))
+                return NULL;
+        shm_region_unref(r);
+        return refuse_second(place->name);
+}
+
+static struct shm_region *take_out(struct shared_memory *m, struct str name) {
+        MUTEX_GUARD(&m->lock);
+
+        return map_remove(&m->by_name, name);
+}
+
+void shared_memory_unregister(struct shared_memory *m, enum shared_memory_kind kind,
+                              struct str name) {
+        if (kind == SHARED_MEMORY_SYSTEM)
+                shm_region_unref(take_out(m, name));
+}
+
+static struct map take_out_all(struct shared_memory *m) {
+        MUTEX_GUARD(&m->lock);
+        struct map all = m->by_name;
+
+        map_init(&m->by_name);
+        return all;
+}
+
+void shared_memory_unregister_all(struct shared_memory *m, enum shared_memory_kind kind) {
+        const struct map_entry *e;
+        struct map              all;
+        size_t                  at = 0;
+
+        if (kind != SHARED_MEMORY_SYSTEM)
+                return;
+        all = take_out_all(m);
+        while ((e = map_next(&all, &at)))
+                shm_region_unref(e->value);
+        map_done(&all);
+}
+
+/* ---- questions ---- */
+
+static struct shm_region *take_ref(struct shared_memory *m, struct str name) {
+        MUTEX_GUARD(&m->lock);
+        struct shm_region *r = map_find(&m->by_name, name);
+
+        return r ? shm_region_ref(r) : NULL;
+}
+
+struct error *shared_memory_take(struct shared_memory *m, const char *name,
+                                 struct shm_region **ret) {
+        struct shm_region *r;
+
+        TRY(check_length(str_of(name)));
+        r = m ? take_ref(m, str_of(name)) : NULL;
+        if (!r)
+                return error_new(ERR_NOT_FOUND, "Unable to find shared memory region: '%s'", name);
+        *ret = r;
+        return NULL;
+}
+
+static struct error *no_memory(void) {
+        static struct error full =
+                ERROR_STATIC(ERR_UNAVAILABLE, "out of memory for the list of regions");
+
+        return &full;
+}
+
+static struct error *describe(const struct shm_region *r, struct arena *arena,
+                              struct shared_memory_entry *ret) {
+        *ret = (struct shared_memory_entry){
+                .name = arena_try_str(arena, str_of(r->name)),
+                .key = arena_try_str(arena, str_of(r->key)),
+                .offset = r->offset,
+                .byte_size = r->byte_size,
+        };
+        return ret->name && ret->key ? NULL : no_memory();
+}
+
+static int compare(const void *left, const void *right) {
+        const struct shared_memory_entry *a = left, *b = right;
+
+        return strcmp(a->name, b->name);
+}
+
+/* Texts are copied, so that no region is held while the answer is written. */
+static struct error *list_all_locked(struct shared_memory *m, struct arena *arena,
+                                     struct shared_memory_entry **ret, size_t *ret_n) {
+        const struct map_entry *e;
+        size_t                  at = 0, n = 0;
+
+        *ret = arena_try_alloc(arena, MAX(map_size(&m->by_name), 1) * sizeof(**ret));
+        if (!*ret)
+                return no_memory();
+        while ((e = map_next(&m->by_name, &at)))
+                TRY(describe(e->value, arena, &(*ret)[n++]));
+        *ret_n = n;
+        return NULL;
+}
+
+static struct error *list_all(struct shared_memory *m, struct arena *arena,
+                              struct shared_memory_entry **ret, size_t *ret_n) {
+        MUTEX_GUARD(&m->lock);
+
+        return list_all_locked(m, arena, ret, ret_n);
+}
+
+static struct error *list_one(struct shm_region *r, struct arena *arena,
+                              struct shared_memory_entry **ret) {
+        *ret = arena_try_alloc(arena, sizeof(**ret));
+        return *ret ? describe(r, arena, *ret) : no_memory();
+}
+
+static struct error *not_found(enum shared_memory_kind kind, struct str name) {
+        return error_new(ERR_NOT_FOUND, "Unable to find %s shared memory region: '%.*s'",
+                         kind == SHARED_MEMORY_CUDA ? "cuda" : "system", STR_ARG(name));
+}
+
+static struct error *find_one(struct shared_memory *m, enum shared_memory_kind kind,
+                              struct str name, struct arena *arena,
+                              struct shared_memory_entry **ret) {
+        struct shm_region *r = take_ref(m, name);
+        struct error      *err;
+
+        if (!r)
+                return not_found(kind, name);
+        if (kind == SHARED_MEMORY_CUDA)
+                err = error_new(ERR_NOT_FOUND,
+                                "The region named '%s' is registered as system shared memory, not "
+                                "CUDA shared memory",
+                                r->name);
+        else
+                err = list_one(r, arena, ret);
+        shm_region_unref(r);
+        return err;
+}
+
+struct error *shared_memory_list(struct shared_memory *m, enum shared_memory_kind kind,
+                                 struct str name, struct arena *arena,
+                                 struct shared_memory_entry **ret, size_t *ret_n) {
+        *ret = NULL;
+        *ret_n = 0;
+        if (name.len > 0) {
+                TRY(check_length(name));
+                TRY(m ? find_one(m, kind, name, arena, ret) : not_found(kind, name));
+                *ret_n = 1;
+                return NULL;
+        }
+        if (!m || kind == SHARED_MEMORY_CUDA)
+                return NULL;
+        TRY(list_all(m, arena, ret, ret_n));
+        qsort(*ret, *ret_n, sizeof(**ret), compare);
+        return NULL;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "shm/shm_guard.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct entry {
+        _Atomic uint32_t  sequence; /* odd while begin and end are being written */
+        _Atomic bool      is_taken;
+        _Atomic bool      is_broken;
+        _Atomic uintptr_t begin; /* 0 = no mapping */
+        _Atomic uintptr_t end;
+};
+
+static struct entry     entries[SHM_GUARD_MAX];
+static struct sigaction before; /* whose signal it was */
+static unsigned         n_starts;
+static uintptr_t        page_bytes;
+
+/* ---- in the handler: nothing but atomics and one system call ---- */
+
+/* A range that was read while it changed is nobody's who can fault now. */
+static bool holds(struct entry *e, uintptr_t at, uintptr_t *ret_end) {
+        uint32_t  sequence = atomic_load(&e->sequence);
+        uintptr_t begin = atomic_load(&e->begin), end = atomic_load(&e->end);
+
+        if (sequence % 2 != 0 || atomic_load(&e->sequence) != sequence)
+                return false;
+        *ret_end = end;
+        return begin <= at && at < end;
+}
+
+/* Not to be paid for in advance: of a large region perhaps one page is touched. The system call
+ * itself, since what sanitizers put before mmap() is not for handlers. */
+static bool replace(uintptr_t at, uintptr_t end) {
+        uintptr_t page = at - at % page_bytes;
+
+        return syscall(SYS_mmap, page, end - page, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != -1;
+}
+
+static bool mend(uintptr_t at) {
+        uintptr_t end;
+
+        for (size_t i = 0; i < SHM_GUARD_MAX; i++) {
+                if (!holds(&entries[i], at, &end))
+                        continue;
+                atomic_store(&entries[i].is_broken, true);
+                return replace(at, end);
+        }
+        return false;
+}
+
+/* Without a handler before, the signal does what it does: one of a fault cannot be ignored. */
+static void pass_on(int number, siginfo_t *why, void *where) {
+        if (before.sa_flags & SA_SIGINFO) {
+                before.sa_sigaction(number, why, where);
+        } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+                before.sa_handler(number);
+        } else {
+                signal(number, before.sa_handler);
+                raise(number);
+        }
+}
+
+static void on_bus_error(int number, siginfo_t *why, void *where) {
+        int kept = errno;
+
+        if (why->si_code != BUS_ADRERR || !mend((uintptr_t)why->si_addr))
+                pass_on(number, why, where);
+        errno = kept;
+}
+
+/* ---- outside of it ---- */
+
+struct error *shm_guard_start(void) {
+        struct sigaction action = { .sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO };
+
+        if (n_starts++ > 0)
+                return NULL;
+        page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+        sigemptyset(&action.sa_mask);
+        if (sigaction(SIGBUS, &action, &before) == 0)
+                return NULL;
+        n_starts--;
+        return error_errno(errno, "failed to handle SIGBUS");
+}
+
+void shm_guard_stop(void) {
+        if (--n_starts == 0)
+                sigaction(SIGBUS, &before, NULL);
+}
+
+static void write_range(struct entry *e, uintptr_t begin, uintptr_t end) {
+        atomic_fetch_add(&e->sequence, 1);
+        atomic_store(&e->begin, begin);
+        atomic_store(&e->end, end);
+        atomic_fetch_add(&e->sequence, 1);
+}
+
+bool shm_guard_add(const void *memory, size_t bytes, uint32_t *ret_entry) {
+        uintptr_t begin = (uintptr_t)memory;
+
+        for (uint32_t i = 0; i < SHM_GUARD_MAX; i++) {
+                bool is_taken = false;
+
+                if (!atomic_compare_exchange_strong(&entries[i].is_taken, &is_taken, true))
+                        continue;
+                atomic_store(&entries[i].is_broken, false);
+                write_range(&entries[i], begin,
+                            begin + (bytes + page_bytes - 1) / page_bytes * page_bytes);
+                *ret_entry = i;
+                return true;
+        }
+        return false;
+}
+
+void shm_guard_remove(uint32_t entry) {
+        write_range(&entries[entry], 0, 0);
+        atomic_store(&entries[entry].is_taken, false);
+}
+
+bool shm_guard_is_broken(uint32_t entry) {
+        return atomic_load(&entries[entry].is_broken);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "trace/trace_json.h"
+
+#include "codec/half_float.h"
+#include "codec/json_writer.h"
+#include "core_api/datatype.h"
+#include "trace/trace_record.h"
+
+#include "triton/core/tritonserver.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void begin_element(struct json_writer *w, uint64_t id) {
+        json_begin_object(w);
+        json_key(w, "id");
+        json_put_u64(w, id);
+}
+
+static void print_inference(struct json_writer *w, const struct trace_inference *i) {
+        begin_element(w, i->id);
+        json_key(w, "model_name");
+        json_put_string(w, i->model_name);
+        json_key(w, "model_version");
+        json_put_i64(w, i->model_version);
+        if (*i->request_id != '\0') {
+                json_key(w, "request_id");
+                json_put_string(w, i->request_id);
+        }
+        if (i->parent_id != 0) {
+                json_key(w, "parent_id");
+                json_put_u64(w, i->parent_id);
+        }
+        json_end_object(w);
+}
+
+static void print_event(struct json_writer *w, const struct trace_record *r,
+                        const struct trace_event *e) {
+        const struct trace_inference *i = e->inference ? e->inference : r->first_inference;
+        bool is_custom = e->activity == TRITONSERVER_TRACE_CUSTOM_ACTIVITY;
+
+        begin_element(w, i ? i->id : 0);
+        json_key(w, "timestamps");
+        json_begin_array(w);
+        json_begin_object(w);
+        json_key(w, "name");
+        json_put_string(w, is_custom ? "CUSTOM_ACTIVITY" : e->name);
+        json_key(w, "ns");
+        json_put_u64(w, e->at_ns);
+        if (is_custom) {
+                json_key(w, "activity");
+                json_put_string(w, e->name);
+        }
+        json_end_object(w);
+        json_end_array(w);
+        json_end_object(w);
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+/* "a","b": the strings in quotes, as in the reference's files. Their own quotes are not escaped. */
+static void print_strings(struct strbuf *out, const struct trace_tensor *t) {
+        const char *at = t->bytes;
+        size_t      left = t->n_bytes;
+        bool        is_first = true;
+        uint32_t    len;
+
+        while (left >= sizeof(len)) {
+                memcpy(&len, at, sizeof(len));
+                at += sizeof(len);
+                left -= sizeof(len);
+                if (len > left)
+                        return;
+                strbuf_puts(out, is_first ? "\"" : ",\"");
+                strbuf_put(out, at, len);
+                strbuf_putc(out, '"');
+                is_first = false;
+                at += len;
+                left -= len;
+        }
+}
+
+static void print_half_floats(struct strbuf *out, const struct trace_tensor *t) {
+        char text[64]; /* FLOAT_PRINT_ROOM */
+
+        for (size_t i = 0; i + 2 <= t->n_bytes; i += 2) {
+                uint16_t bits;
+
+                memcpy(&bits, (const char *)t->bytes + i, sizeof(bits));
+                if (i > 0)
+                        strbuf_putc(out, ',');
+                char *end = json_format_f32(text, t->type == TRITONSERVER_TYPE_BF16
+                                                          ? half_float_from_bf16(bits)
+                                                          : half_float_from_fp16(bits));
+
+                strbuf_put(out, text, (size_t)(end - text));
+        }
+}
+
+/* "1,2": a JSON array without its brackets; booleans are 1 and 0. */
+static void print_numbers(struct strbuf *out, const struct trace_tensor *t,
+                          enum json_element element) {
+        size_t             n = t->n_bytes / datatype_bytes((TRITONSERVER_DataType)t->type);
+        AUTO_STRBUF        array = { 0 };
+        struct json_writer w;
+        struct str         s;
+
+        strbuf_init(&array, 0);
+        json_writer_init(&w, &array);
+        json_put_tensor(&w, element == JSON_ELEMENT_BOOL ? JSON_ELEMENT_U8 : element, t->bytes, n);
+        s = strbuf_str(&array);
+        if (s.len > 2)
+                strbuf_put(out, s.ptr + 1, s.len - 2);
+}
+
+static void print_contents(struct strbuf *out, const struct trace_tensor *t) {
+        TRITONSERVER_DataType type = (TRITONSERVER_DataType)t->type;
+        enum json_element     element;
+
+        if (type == TRITONSERVER_TYPE_BYTES)
+                print_strings(out, t);
+        else if (type == TRITONSERVER_TYPE_FP16 || type == TRITONSERVER_TYPE_BF16)
+                print_half_floats(out, t);
+        else if (datatype_json_element(type, &element))
+                print_numbers(out, t, element);
+}
+
+static void print_tensor(struct json_writer *w, const struct trace_tensor *t) {
+        AUTO_STRBUF contents = { 0 }, shape = { 0 };
+
+        strbuf_init(&contents, 0);
+        strbuf_init(&shape, 0);
+        if (t->bytes)
+                print_contents(&contents, t);
+        for (uint64_t i = 0; i < t->n_dims; i++)
+                strbuf_printf(&shape, "%s%" PRId64, i > 0 ? "," : "", t->shape[i]);
+        begin_element(w, t->inference->id);
+        json_key(w, "activity");
+        json_put_string(w, t->activity);
+        json_key(w, "tensor");
+        json_begin_object(w);
+        json_key(w, "name");
+        json_put_string(w, t->name);
+        json_key(w, "data");
+        json_put_str(w, strbuf_str(&contents));
+        json_key(w, "shape");
+        json_put_str(w, strbuf_str(&shape));
+        json_key(w, "dtype");
+        json_put_string(w, datatype_name((TRITONSERVER_DataType)t->type));
+        if (!t->bytes && t->n_bytes > 0) {
+                json_key(w, "omitted_bytes");
+                json_put_u64(w, t->n_bytes);
+        }
+        json_end_object(w);
+        json_end_object(w);
+}
+
+void trace_json_print(const struct trace_record *r, struct strbuf *out) {
+        struct json_writer w;
+
+        json_writer_init(&w, out);
+        for (const struct trace_inference *i = r->first_inference; i; i = i->next)
+                print_inference(&w, i);
+        for (const struct trace_event *e = r->first_event; e; e = e->next)
+                print_event(&w, r, e);
+        for (const struct trace_tensor *t = r->first_tensor; t; t = t->next)
+                print_tensor(&w, t);
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "trace/trace_settings.h"
+
+#include "base/mem.h"
+#include "base/strbuf.h"
+
+#include "triton/core/tritonserver.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A model's own settings. */
+struct model_settings {
+        struct trace_values  values; /* those of `is_set` */
+        bool                 is_set[N_TRACE_SETTINGS];
+        struct trace_source *source; /* ref */
+};
+
+/* ---- sources --------------------------------------------------------------------------------- */
+
+static struct trace_source *source_new(const struct trace_values *values) {
+        struct trace_source *source = mem_zalloc(sizeof(*source));
+
+        ref_init(&source->ref);
+        source->values = *values;
+        source->n_left = values->count;
+        atomic_init(&source->is_used_up, values->count == 0);
+        return source;
+}
+
+void trace_source_ref(struct trace_source *source) {
+        ref_get(&source->ref);
+}
+
+void trace_source_unref(struct trace_source *source) {
+        if (source && ref_put(&source->ref))
+                free(source);
+}
+
+static void replace_source(struct trace_source **place, const struct trace_values *values) {
+        struct trace_source *old = *place;
+
+        *place = source_new(values);
+        if (!old)
+                return;
+        atomic_store(&old->is_retired, true);
+        trace_source_unref(old);
+}
+
+/* ---- what is in force ------------------------------------------------------------------------ */
+
+static void copy_value(struct trace_values *to, const struct trace_values *from,
+                       enum trace_setting setting) {
+        switch (setting) {
+        case TRACE_SETTING_LEVEL:
+                to->level = from->level;
+                break;
+        case TRACE_SETTING_RATE:
+                to->rate = from->rate;
+                break;
+        case TRACE_SETTING_COUNT:
+                to->count = from->count;
+                break;
+        case TRACE_SETTING_LOG_FREQUENCY:
+                to->log_frequency = from->log_frequency;
+                break;
+        case N_TRACE_SETTINGS:
+                break;
+        }
+}
+
+static void lay_over(struct trace_values *base, const struct trace_values *values,
+                     const bool *is_set) {
+        for (int i = 0; i < N_TRACE_SETTINGS; i++)
+                if (is_set[i])
+                        copy_value(base, values, (enum trace_setting)i);
+}
+
+static void apply_wishes(struct trace_values *values, bool *is_set,
+                         const struct trace_change *change) {
+        for (int i = 0; i < N_TRACE_SETTINGS; i++) {
+                if (change->wish[i] == TRACE_KEEP)
+                        continue;
+                is_set[i] = change->wish[i] == TRACE_SET;
+                copy_value(values, &change->values, (enum trace_setting)i);
+        }
+}
+
+static bool has_any(const bool *is_set) {
+        for (int i = 0; i < N_TRACE_SETTINGS; i++)
+                if (is_set[i])
+                        return true;
+        return false;
+}
+
+static struct error *check_values(const struct trace_config *c, const struct trace_values *v) {
+        const char *reason = NULL;
+
+        if (v->level == TRITONSERVER_TRACE_LEVEL_DISABLED)
+                return NULL;
+        if (v->rate == 0)
+                reason = "sample rate must be non-zero";
+        else if (c->mode == TRACE_MODE_TRITON && *c->file == '\0')
+                reason = "trace file name is not given";
+        if (!reason)
+                return NULL;
+        return error_new(ERR_INVALID_ARG, "Attempting to set invalid trace setting :%s", reason);
+}
+
+static struct error *check(const struct trace_settings *s, const struct trace_values *v) {
+        return check_values(&s->config, v);
+}
+
+struct error *trace_settings_check(const struct trace_config *config) {
+        return check_values(config, &config->values);
+}
+
+/* Spans are made of points in time: tensors alone make none. */
+static bool traces(const struct trace_settings *s, const struct trace_source *source) {
+        if (s->config.mode == TRACE_MODE_OPENTELEMETRY)
+                return (source->values.level & TRITONSERVER_TRACE_LEVEL_TIMESTAMPS) != 0;
+        return source->values.level != TRITONSERVER_TRACE_LEVEL_DISABLED;
+}
+
+static void look_again_locked(struct trace_settings *s) {
+        bool                    is_on = traces(s, s->source);
+        const struct map_entry *e;
+        size_t                  at = 0;
+
+        while ((e = map_next(&s->models, &at)))
+                is_on = is_on || traces(s, ((struct model_settings *)e->value)->source);
+        atomic_store(&s->is_on, is_on);
+}
+
+struct error *trace_settings_init(struct trace_settings *s, const struct trace_config *config) {
+        s->config = *config;
+        s->global = config->values;
+        memset(s->global_is_set, 0, sizeof(s->global_is_set));
+        s->source = source_new(&config->values);
+        atomic_init(&s->is_on, traces(s, s->source));
+        mutex_init(&s->lock, LOCK_MAILBOX);
+        map_init(&s->models);
+        return check(s, &config->values);
+}
+
+static void free_model(struct model_settings *m) {
+        atomic_store(&m->source->is_retired, true);
+        trace_source_unref(m->source);
+        free(m);
+}
+
+void trace_settings_done(struct trace_settings *s) {
+        const struct map_entry *e;
+        size_t                  at = 0;
+
+        while ((e = map_next(&s->models, &at)))
+                free_model(e->value);
+        map_done(&s->models);
+        trace_source_unref(s->source);
+        mutex_done(&s->lock);
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+static struct error *change_model_locked(struct trace_settings *s, const char *model,
+                                         const struct trace_change *change) {
+        struct model_settings *m = map_find(&s->models, str_of(model));
+        struct model_settings  next = m ? *m : (struct model_settings){ 0 };
+        struct trace_values    in_force = s->config.values;
+
+        apply_wishes(&next.values, next.is_set, change);
+        lay_over(&in_force, &s->global, s->global_is_set);
+        lay_over(&in_force, &next.values, next.is_set);
+        TRY(check(s, &in_force));
+        if (!has_any(next.is_set)) {
+                if (m)
+                        free_model(map_remove(&s->models, str_of(model)));
+                return NULL;
+        }
+        if (!m) {
+                m = mem_alloc(sizeof(*m));
+                map_set(&s->models, str_of(model), m);
+        }
+        *m = next;
+        replace_source(&m->source, &in_force);
+        return NULL;
+}
+
+/* A model's values over the global ones `base`. */
+static struct trace_values values_of(const struct model_settings *m, struct trace_values base) {
+        lay_over(&base, &m->values, m->is_set);
+        return base;
+}
+
+static bool is_same(const struct trace_values *a, const struct trace_values *b) {
+        return a->level == b->level && a->rate == b->rate && a->count == b->count &&
+               a->log_frequency == b->log_frequency;
+}
+
+static struct error *change_global_locked(struct trace_settings     *s,
+                                          const struct trace_change *change) {
+        struct trace_values     global = s->global, in_force = s->config.values;
+        bool                    is_set[N_TRACE_SETTINGS];
+        const struct map_entry *e;
+        size_t                  at = 0;
+
+        memcpy(is_set, s->global_is_set, sizeof(is_set));
+        apply_wishes(&global, is_set, change);
+        lay_over(&in_force, &global, is_set);
+        TRY(check(s, &in_force));
+        while ((e = map_next(&s->models, &at))) {
+                struct trace_values v = values_of(e->value, in_force);
+
+                TRY(check(s, &v));
+        }
+
+        s->global = global;
+        memcpy(s->global_is_set, is_set, sizeof(is_set));
+        replace_source(&s->source, &in_force);
+        at = 0;
+        while ((e = map_next(&s->models, &at))) {
+                struct model_settings *m = e->value;
+                struct trace_values    v = values_of(m, in_force);
+
+                if (!is_same(&v, &m->source->values))
+                        replace_source(&m->source, &v);
+        }
+        return NULL;
+}
+
+struct error *trace_settings_change(struct trace_settings *s, const char *model,
+                                    const struct trace_change *change) {
+        MUTEX_GUARD(&s->lock);
+
+        TRY(model ? change_model_locked(s, model, change) : change_global_locked(s, change));
+        look_again_locked(s);
+        return NULL;
+}
+
+/* ---- sampling -------------------------------------------------------------------------------- */
+
+static struct trace_source *find_source_locked(struct trace_settings *s, const char *model) {
+        const struct model_settings *m = model ? map_find(&s->models, str_of(model)) : NULL;
+
+        return m ? m->source : s->source;
+}
+
+struct trace_source *trace_settings_sample(struct trace_settings *s, const char *model,
+                                           enum trace_choice choice) {
+        struct trace_source *source;
+
+        if (LIKELY(!atomic_load_explicit(&s->is_on, memory_order_relaxed)) ||
+            choice == TRACE_NEVER)
+                return NULL;
+
+        MUTEX_GUARD(&s->lock);
+        source = find_source_locked(s, model);
+        if (!traces(s, source) || source->n_left == 0)
+                return NULL;
+        if (choice == TRACE_BY_RATE && ++source->n_seen % source->values.rate != 0)
+                return NULL;
+        atomic_fetch_add(&source->n_sampled, 1);
+        if (source->n_left > 0 && --source->n_left == 0)
+                atomic_store(&source->is_used_up, true);
+        trace_source_ref(source);
+        return source;
+}
+
+/* ---- what clients are told ------------------------------------------------------------------- */
+
+static struct trace_report_row *add_row(struct trace_report_row *rows, size_t *n, const char *key,
+                                        const char *value) {
+        struct trace_report_row *row = &rows[(*n)++];
+
+        *row = (struct trace_report_row){ .key = key, .values = { value }, .n_values = 1 };
+        return row;
+}
+
+static const char *number(struct arena *arena, int64_t value) {
+        char text[24]; /* the digits of an int64_t */
+
+        snprintf(text, sizeof(text), "%" PRId64, value);
+        return arena_strdup(arena, text);
+}
+
+static void add_level(struct trace_report_row *rows, size_t *n, uint32_t level) {
+        struct trace_report_row *row = add_row(rows, n, "trace_level", "OFF");
+
+        row->is_list = true;
+        row->n_values = 0;
+        if ((level & TRITONSERVER_TRACE_LEVEL_TIMESTAMPS) != 0)
+                row->values[row->n_values++] = "TIMESTAMPS";
+        if ((level & TRITONSERVER_TRACE_LEVEL_TENSORS) != 0)
+                row->values[row->n_values++] = "TENSORS";
+        if (row->n_values == 0)
+                row->n_values = 1;
+}
+
+/* All of them as one text, with commas between. */
+static const char *join_resources(const struct trace_config *c, struct arena *arena) {
+        AUTO_STRBUF text = { 0 };
+
+        strbuf_init(&text, 0);
+        for (size_t i = 0; i < c->n_resources; i++)
+                strbuf_printf(&text, "%s%s", i > 0 ? "," : "", c->resources[i]);
+        return arena_strdup(arena, strbuf_cstr(&text));
+}
+
+size_t trace_settings_report(struct trace_settings *s, const char *model, struct arena *arena,
+                             struct trace_report_row rows[TRACE_REPORT_MAX_ROWS]) {
+        const struct trace_config *c = &s->config;
+        struct trace_values        v;
+        size_t                     n = 0;
+
+        mutex_lock(&s->lock);
+        const struct trace_source *source = find_source_locked(s, model);
+
+        v = source->values;
+        v.count = (int32_t)source->n_left;
+        mutex_unlock(&s->lock);
+
+        add_level(rows, &n, v.level);
+        add_row(rows, &n, "trace_rate", number(arena, v.rate));
+        add_row(rows, &n, "trace_count", number(arena, v.count));
+        if (c->mode == TRACE_MODE_TRITON) {
+                add_row(rows, &n, "log_frequency", number(arena, v.log_frequency));
+                add_row(rows, &n, "trace_file", c->file);
+                add_row(rows, &n, "trace_mode", "triton");
+                return n;
+        }
+        add_row(rows, &n, "trace_mode", "opentelemetry");
+        add_row(rows, &n, "url", c->url);
+        if (c->n_resources > 0)
+                add_row(rows, &n, "resource", join_resources(c, arena));
+        add_row(rows, &n, "bsp_max_queue_size", number(arena, c->bsp_max_queue_size));
+        add_row(rows, &n, "bsp_schedule_delay", number(arena, c->bsp_schedule_delay_ms));
+        add_row(rows, &n, "bsp_max_export_batch_size", number(arena, c->bsp_max_export_batch_size));
+        return n;
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "trace/trace_file.h"
+#include "trace/trace_fixture.h"
+#include "trace/trace_json.h"
+
+#include "triton/core/tritonserver.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- elements -------------------------------------------------------------------------------- */
+
+static void assert_printed(const struct trace_record *r, const char *wanted) {
+        AUTO_STRBUF text = { 0 };
+
+        strbuf_init(&text, 0);
+        trace_json_print(r, &text);
+        assert_string_equal(strbuf_cstr(&text), wanted);
+}
+
+static void test_elements(void **state) {
+        struct trace_record    *r = record_new(NULL);
+        struct trace_inference *i;
+
+        (void)state;
+        assert_printed(r, "");
+        i = record_add(r, 3, 0, "m\"", "");
+        record_add(r, 4, 3, "n", "id");
+        record_point(r, NULL, -1, "HTTP_RECV_START", 11);
+        record_point(r, i, TRITONSERVER_TRACE_REQUEST_START, "REQUEST_START", 12);
+        record_point(r, i, TRITONSERVER_TRACE_CUSTOM_ACTIVITY, "MINE", 13);
+        assert_printed(r, "{\"id\":3,\"model_name\":\"m\\\"\",\"model_version\":1},"
+                          "{\"id\":4,\"model_name\":\"n\",\"model_version\":1,"
+                          "\"request_id\":\"id\",\"parent_id\":3},"
+                          "{\"id\":3,\"timestamps\":[{\"name\":\"HTTP_RECV_START\",\"ns\":11}]},"
+                          "{\"id\":3,\"timestamps\":[{\"name\":\"REQUEST_START\",\"ns\":12}]},"
+                          "{\"id\":3,\"timestamps\":[{\"name\":\"CUSTOM_ACTIVITY\",\"ns\":13,"
+                          "\"activity\":\"MINE\"}]}");
+        trace_record_free(r);
+}
+
+static void test_tensor_rows(void **state) {
+        static const struct {
+                TRITONSERVER_DataType type;
+                const char           *bytes;
+                size_t                n;
+                const char           *told;
+        } rows[] = {
+                { TRITONSERVER_TYPE_BOOL, "\1\0", 2, "1,0" },
+                { TRITONSERVER_TYPE_UINT8, "\1\xff", 2, "1,255" },
+                { TRITONSERVER_TYPE_INT8, "\1\xff", 2, "1,-1" },
+                { TRITONSERVER_TYPE_INT64, "\1\0\0\0\0\0\0\0", 8, "1" },
+                { TRITONSERVER_TYPE_FP32, "\0\0\0\x3f", 4, "0.5" },
+                { TRITONSERVER_TYPE_FP16, "\0\x3c\0\xc0", 4, "1.0,-2.0" },
+                { TRITONSERVER_TYPE_BF16, "\x80\x3f", 2, "1.0" },
+                { TRITONSERVER_TYPE_BYTES, "\1\0\0\0a\0\0\0\0", 9, "\\\"a\\\",\\\"\\\"" },
+                { TRITONSERVER_TYPE_BYTES, "\1\0\0\0a\7\0\0\0b", 10, "\\\"a\\\"" },
+                { TRITONSERVER_TYPE_BYTES, "\1\0\0", 3, "" },
+                { TRITONSERVER_TYPE_INT32, "", 0, "" },
+        };
+        static const int64_t shape[2] = { 1, -1 };
+
+        (void)state;
+        for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
+                struct trace_record *r = record_new(NULL);
+                AUTO_CHARS           wanted = mem_printf(
+                                  "{\"id\":1,\"model_name\":\"m\",\"model_version\":1},"
+                                            "{\"id\":1,\"activity\":\"TENSOR_QUEUE_INPUT\",\"tensor\":{"
+                                            "\"name\":\"IN\",\"data\":\"%s\",\"shape\":\"1,-1\","
+                                            "\"dtype\":\"%s\"}}",
+                                  rows[k].told, TRITONSERVER_DataTypeString(rows[k].type));
+
+                record_tensor(r, &(struct trace_tensor){ .inference = record_add(r, 1, 0, "m", ""),
+                                                         .activity = "TENSOR_QUEUE_INPUT",
+                                                         .name = "IN",
+                                                         .type = (int)rows[k].type,
+                                                         .shape = shape,
+                                                         .n_dims = 2,
+                                                         .bytes = rows[k].bytes,
+                                                         .n_bytes = rows[k].n });
+                assert_printed(r, wanted);
+                trace_record_free(r);
+        }
+}
+
+static void test_tensor_that_did_not_fit(void **state) {
+        struct trace_record *r = record_new(NULL);
+
+        (void)state;
+        record_tensor(r, &(struct trace_tensor){ .inference = record_add(r, 1, 0, "m", ""),
+                                                 .activity = "TENSOR_QUEUE_INPUT",
+                                                 .name = "IN",
+                                                 .type = TRITONSERVER_TYPE_INT8,
+                                                 .n_bytes = 1 << 30 });
+        assert_printed(r, "{\"id\":1,\"model_name\":\"m\",\"model_version\":1},"
+                          "{\"id\":1,\"activity\":\"TENSOR_QUEUE_INPUT\",\"tensor\":{\"name\":"
+                          "\"IN\",\"data\":\"\",\"shape\":\"\",\"dtype\":\"INT8\","
+                          "\"omitted_bytes\":1073741824}}");
+        trace_record_free(r);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+struct place {
+        char               folder[32];
+        char              *path; /* owned */
+        struct trace_sink *sink;
+};
+
+static void begin(struct place *p) {
+        strcpy(p->folder, "/tmp/neso_traces_XXXXXX");
+        assert_non_null(mkdtemp(p->folder));
+        p->path = path_join(p->folder, "t.json");
+        p->sink = trace_file_new(p->path);
+}
+
+/* The names there are, and each is the text that is wanted. */
+static void end(struct place *p, const char *const (*wanted)[2], size_t n_wanted) {
+        struct dir_list names;
+
+        p->sink->ops->free(p->sink);
+        assert_null(dir_list_read(p->folder, &names));
+        assert_int_equal(names.n_names, n_wanted);
+        for (size_t i = 0; i < n_wanted; i++) {
+                AUTO_CHARS  path = path_join(p->folder, names.names[i]);
+                AUTO_STRBUF text = { 0 };
+
+                assert_string_equal(names.names[i], wanted[i][0]);
+                assert_null(file_read(path, 1 << 20, &text));
+                assert_string_equal(strbuf_cstr(&text), wanted[i][1]);
+                unlink(path);
+        }
+        dir_list_done(&names);
+        rmdir(p->folder);
+        free(p->path);
+}
+
+static struct trace_source *source_new(int32_t count, uint32_t log_frequency) {
+        struct trace_source *s = calloc(1, sizeof(*s));
+
+        assert_non_null(s);
+        ref_init(&s->ref);
+        s->values = (struct trace_values){ 4, 1, count, log_frequency };
+        return s;
+}
+
+static void take(struct place *p, struct trace_source *s, const char *model) {
+        struct trace_record *r = record_new(s);
+
+        atomic_fetch_add(&s->n_sampled, 1);
+        record_add(r, 1, 0, model, "");
+        p->sink->ops->take(p->sink, r);
+}
+
+#define ELEMENT(m) "{\"id\":1,\"model_name\":\"" m "\",\"model_version\":1}"
+
+static void test_rest(void **state) {
+        static const char *const wanted[][2] = {
+                { "t.json", "[" ELEMENT("a") "," ELEMENT("b") "," ELEMENT("c") "]" },
+        };
+        struct place         p;
+        struct trace_source *s = source_new(-1, 0), *other = source_new(-1, 0);
+
+        (void)state;
+        begin(&p);
+        take(&p, s, "a");
+        take(&p, s, "b");
+        assert_false(file_exists(p.path));
+        atomic_store(&s->is_retired, true);
+        p.sink->ops->settle(p.sink);
+        assert_true(file_exists(p.path));
+        take(&p, other, "c");
+        trace_source_unref(s);
+        trace_source_unref(other);
+        end(&p, wanted, ARRAY_LEN(wanted));
+}
+
+static void test_retired_while_some_are_under_way(void **state) {
+        static const char *const wanted[][2] = { { "t.json", "[" ELEMENT("a") "," ELEMENT("b") "]" } };
+        struct place         p;
+        struct trace_source *s = source_new(-1, 0);
+
+        (void)state;
+        begin(&p);
+        take(&p, s, "a");
+        atomic_fetch_add(&s->n_sampled, 2); /* one will be dropped */
+        atomic_store(&s->is_retired, true);
+        p.sink->ops->settle(p.sink);
+        assert_false(file_exists(p.path));
+        atomic_fetch_add(&s->n_dropped, 1);
+        p.sink->ops->settle(p.sink);
+        assert_false(file_exists(p.path));
+        atomic_fetch_sub(&s->n_sampled, 1);
+        take(&p, s, "b");
+        assert_true(file_exists(p.path));
+        assert_int_equal(atomic_load(&s->ref.count), 1);
+        trace_source_unref(s);
+        end(&p, wanted, ARRAY_LEN(wanted));
+}
+
+static void test_log_frequency(void **state) {
+        static const char *const wanted[][2] = {
+                { "t.json.0", "[" ELEMENT("a") "," ELEMENT("b") "]" },
+                { "t.json.1", "[" ELEMENT("c") "," ELEMENT("d") "]" },
+                { "t.json.2", "[" ELEMENT("e") "]" },
+        };
+        struct place         p;
+        struct trace_source *s = source_new(-1, 2);
+
+        (void)state;
+        begin(&p);
+        for (int i = 0; i < 5; i++)
+                take(&p, s, (const char *[]){ "a", "b", "c", "d", "e" }[i]);
+        trace_source_unref(s);
+        end(&p, wanted, ARRAY_LEN(wanted));
+}
+
+static void test_count(void **state) {
+        static const char *const wanted[][2] = {
+                { "t.json.0", "[" ELEMENT("a") "," ELEMENT("b") "]" },
+        };
+        struct place         p;
+        struct trace_source *s = source_new(2, 0);
+
+        (void)state;
+        begin(&p);
+        take(&p, s, "a");
+        atomic_fetch_add(&s->n_sampled, 1);
+        atomic_store(&s->is_used_up, true);
+        p.sink->ops->settle(p.sink);
+        atomic_fetch_sub(&s->n_sampled, 1);
+        take(&p, s, "b");
+        assert_int_equal(atomic_load(&s->ref.count), 1);
+        trace_source_unref(s);
+        end(&p, wanted, ARRAY_LEN(wanted));
+}
+
+static void test_check(void **state) {
+        AUTO_ERROR err = trace_file_check("/nowhere/at/all");
+
+        (void)state;
+        assert_non_null(err);
+        assert_string_equal(err->message, "trace file '/nowhere/at/all' can not be written: "
+                                          "No such file or directory");
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_elements),
+                cmocka_unit_test(test_tensor_rows),
+                cmocka_unit_test(test_tensor_that_did_not_fit),
+                cmocka_unit_test(test_rest),
+                cmocka_unit_test(test_retired_while_some_are_under_way),
+                cmocka_unit_test(test_log_frequency),
+                cmocka_unit_test(test_count),
+                cmocka_unit_test(test_check),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
