@@ -151,7 +151,7 @@ void run_fail(struct ensemble_run *run, struct error *err) {
         mutex_lock(&run->lock);
         flow_fail_locked(run, err, &w);
         mutex_unlock(&run->lock);
-        if (w.has_failed && run->plan->n_streams > 1)
+        if (w.has_failed)
                 steps_cancel(run, true);
 }
 
@@ -350,7 +350,7 @@ struct error *ensemble_new(struct model *model, struct step_models_holder *steps
         e->limits = mem_zalloc((config->n_step + 1) *
                                sizeof(*e->limits)); /* read from a file, bounded */
         for (uint32_t i = 0; i < e->n_steps; i++)
-                step_limit_init(&e->limits[i], config->max_inflight_requests);
+                step_limit_init(&e->limits[i], config->max_inflight_requests, timers, step_expire);
         step_memory_init(&e->memory, timers);
         mutex_init(&e->lock, LOCK_SEQUENCE);
         *ret = &e->base;

@@ -96,8 +96,8 @@ struct frame;
 
 struct step_run {
         struct continuation             start;
-        struct list_node                open_node;  /* in the run's open_steps; under the lock */
-        struct list_node                limit_node; /* in the line of its step_limit */
+        struct list_node                open_node; /* in the run's open_steps; under the lock */
+        struct step_waiter              waiter;    /* in the line of its step_limit */
         struct ensemble_run            *run;
         struct frame                   *frame;
         const struct plan_step         *plan;
@@ -195,7 +195,10 @@ static inline struct value *frame_value(struct frame *f, uint32_t tensor) {
 /* ---- ensemble_step.c ---- */
 
 void step_start(struct continuation *c);
-/* For each of the steps that are open: all, or only those that may answer more than once. */
+/* Its request's deadline passed while it waited for a place of its step. */
+void step_expire(struct step_waiter *w);
+/* Those of the open steps that wait for a place end. Of those that have begun, all are cancelled, or only
+ * those that may answer more than once. The caller holds the run open. */
 void steps_cancel(struct ensemble_run *run, bool only_decoupled);
 
 /* ---- ensemble_output.c ---- */

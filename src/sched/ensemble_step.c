@@ -20,16 +20,16 @@ static struct step_limit *limit_of(const struct step_run *s) {
 
 /* The next in the line may be of another run. */
 static void give_slot_back(struct step_run *s) {
-        struct list_node *node;
-        struct step_run  *next;
+        struct step_waiter *first;
+        struct step_run    *next;
 
         if (!s->has_slot)
                 return;
         s->has_slot = false;
-        node = step_limit_leave(limit_of(s));
-        if (node == NULL)
+        first = step_limit_leave(limit_of(s));
+        if (first == NULL)
                 return;
-        next = LIST_ENTRY(node, struct step_run, limit_node);
+        next = CONTAINER_OF(first, struct step_run, waiter);
         next->has_slot = true;
         next->start.next = NULL;
         submitter_start(&next->start);
@@ -82,7 +82,7 @@ static void on_response(struct inner_request *r, struct response *response, uint
         if (is_final)
                 flow_final_locked(s);
         mutex_unlock(&run->lock);
-        if (w.has_failed && run->plan->n_streams > 1)
+        if (w.has_failed)
                 steps_cancel(run, true);
         flow_follow(&w, !is_final);
         output_flush(run);
@@ -273,9 +273,12 @@ static struct error *begin(struct step_run *s) {
 /* ---- the beginning --------------------------------------------------------------------------- */
 
 static struct error *check_may_begin(const struct ensemble_run *run) {
+        static struct error failed = ERROR_STATIC(ERR_CANCELLED, "another step has failed");
         static struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "");
         static struct error expired = ERROR_STATIC(ERR_UNAVAILABLE, "Request timeout expired");
 
+        if (atomic_load(&run->has_failed))
+                return &failed; /* the other one is answered */
         if (UNLIKELY(request_is_cancelled(run->req)))
                 return &cancelled;
         if (run->deadline_ns != CLOCK_NEVER && clock_now_ns() + NS_PER_US > run->deadline_ns)
@@ -283,25 +286,48 @@ static struct error *check_may_begin(const struct ensemble_run *run) {
         return NULL;
 }
 
+/* What fails or cancels the run looks for its waiting steps under the lock: it finds this one in the
+ * line, or is seen here. */
+static struct error *enter_limit(struct step_run *s, bool *ret_waits) {
+        struct ensemble_run *run = s->run;
+        enum step_entry      entry;
+        MUTEX_GUARD(&run->lock);
+
+        TRY(check_may_begin(run));
+        entry = step_limit_enter(limit_of(s), &s->waiter, run->deadline_ns);
+        if (entry == STEP_OUT_OF_MEMORY)
+                return out_of_memory(s);
+        *ret_waits = entry == STEP_WAITS;
+        if (entry == STEP_INSIDE)
+                s->has_slot = true;
+        return NULL;
+}
+
 void step_start(struct continuation *c) {
         struct step_run     *s = CONTAINER_OF(c, struct step_run, start);
         struct ensemble_run *run = s->run;
-        struct error        *err = NULL;
+        struct error        *err;
+        bool                 waits = false;
 
-        if (!atomic_load(&run->has_failed)) {
+        if (limit_of(s)->max > 0 && !s->has_slot)
+                err = enter_limit(s, &waits);
+        else
                 err = check_may_begin(run);
-                if (err == NULL && !s->has_slot) {
-                        if (!step_limit_enter(limit_of(s), &s->limit_node))
-                                return; /* it is started when there is room */
-                        s->has_slot = true;
-                }
-                if (err == NULL)
-                        err = begin(s);
-                if (err == NULL)
-                        return;
-                run_fail(run, err);
-        }
+        if (waits)
+                return; /* it is started when there is room, or when it must not begin any more */
+        if (err == NULL)
+                err = begin(s);
+        if (err == NULL)
+                return;
+        run_fail(run, err);
         step_close(s);
+}
+
+void step_expire(struct step_waiter *w) {
+        struct step_run *s = CONTAINER_OF(w, struct step_run, waiter);
+
+        s->start.next = NULL;
+        submitter_start(&s->start); /* which finds that it must not begin */
 }
 
 /* ---- cancellation ---------------------------------------------------------------------------- */
@@ -323,6 +349,11 @@ void steps_cancel(struct ensemble_run *run, bool only_decoupled) {
         LIST_FOR_EACH(&run->open_steps, node) {
                 struct step_run *s = LIST_ENTRY(node, struct step_run, open_node);
 
+                if (step_limit_withdraw(limit_of(s), &s->waiter)) {
+                        s->next_cancelled = waited;
+                        waited = s;
+                        continue;
+                }
                 if (s->is_cancelled ||
                     (only_decoupled && s->plan->in_stream == s->plan->out_stream))
                         continue;
@@ -330,9 +361,6 @@ void steps_cancel(struct ensemble_run *run, bool only_decoupled) {
                         s->is_cancelled = true;
                         s->next_cancelled = held;
                         held = s;
-                } else if (step_limit_withdraw(limit_of(s), &s->limit_node)) {
-                        s->next_cancelled = waited;
-                        waited = s;
                 }
         }
         mutex_unlock(&run->lock);
@@ -344,6 +372,6 @@ void steps_cancel(struct ensemble_run *run, bool only_decoupled) {
         for (struct step_run *s = waited, *next; s != NULL; s = next) {
                 next = s->next_cancelled;
                 s->start.next = NULL;
-                submitter_start(&s->start); /* which finds that it must not begin */
+                submitter_start(&s->start); /* as in step_expire() */
         }
 }

@@ -3,50 +3,109 @@
 
 #include <assert.h>
 
-void step_limit_init(struct step_limit *l, uint32_t max) {
+#include "base/clock.h"
+
+static void unlink_locked(struct step_limit *l, struct step_waiter *w) {
+        list_remove(&w->node);
+        if (w->due.due_ns != CLOCK_NEVER)
+                due_heap_remove(&l->dues, &w->due);
+}
+
+/* The timer fires at the first deadline, or earlier and is set again. */
+static void arm_locked(struct step_limit *l) {
+        const struct due *first = due_heap_first(&l->dues);
+
+        if (first != NULL && first->due_ns < l->timer_due_ns) {
+                l->timer_due_ns = first->due_ns;
+                timer_arm(l->timers, &l->timer, first->due_ns);
+        }
+}
+
+/* NULL: none has expired. */
+static struct step_waiter *take_expired_locked(struct step_limit *l) {
+        struct due         *due = due_heap_first(&l->dues);
+        struct step_waiter *w;
+
+        if (due == NULL || due->due_ns > clock_now_ns())
+                return NULL;
+        w = CONTAINER_OF(due, struct step_waiter, due);
+        unlink_locked(l, w);
+        return w;
+}
+
+/* One at a time: the last call may free the limit, and a timer that is due again fires at once. */
+static void on_timer(struct timer *t) {
+        struct step_limit  *l = CONTAINER_OF(t, struct step_limit, timer);
+        step_expired_fn     expired = l->expired;
+        struct step_waiter *w;
+
+        mutex_lock(&l->lock);
+        l->timer_due_ns = CLOCK_NEVER;
+        w = take_expired_locked(l);
+        arm_locked(l);
+        mutex_unlock(&l->lock);
+        if (w != NULL)
+                expired(w);
+}
+
+void step_limit_init(struct step_limit *l, uint32_t max, struct timer_thread *timers,
+                     step_expired_fn expired) {
+        *l = (struct step_limit){
+                .max = max, .timers = timers, .expired = expired, .timer_due_ns = CLOCK_NEVER
+        };
+        timer_init(&l->timer, on_timer);
         mutex_init(&l->lock, LOCK_RATE_LIMITER);
         list_init(&l->line);
-        l->max = max;
-        l->n = 0;
+        due_heap_init(&l->dues);
 }
 
 void step_limit_done(struct step_limit *l) {
+        timer_cancel(l->timers, &l->timer);
         assert(l->n == 0 && list_is_empty(&l->line));
+        due_heap_done(&l->dues);
         mutex_done(&l->lock);
 }
 
-bool step_limit_enter(struct step_limit *l, struct list_node *n) {
+enum step_entry step_limit_enter(struct step_limit *l, struct step_waiter *w,
+                                 uint64_t deadline_ns) {
         if (l->max == 0)
-                return true;
+                return STEP_INSIDE;
         MUTEX_GUARD(&l->lock);
-        if (l->n == l->max) {
-                list_append(&l->line, n);
-                return false;
+        if (l->n < l->max) {
+                l->n++;
+                return STEP_INSIDE;
         }
-        l->n++;
-        return true;
+        w->due.due_ns = deadline_ns;
+        if (deadline_ns != CLOCK_NEVER && !due_heap_push(&l->dues, &w->due))
+                return STEP_OUT_OF_MEMORY;
+        list_append(&l->line, &w->node);
+        arm_locked(l);
+        return STEP_WAITS;
 }
 
-struct list_node *step_limit_leave(struct step_limit *l) {
-        struct list_node *first;
+struct step_waiter *step_limit_leave(struct step_limit *l) {
+        struct list_node   *node;
+        struct step_waiter *first;
 
         if (l->max == 0)
                 return NULL;
         MUTEX_GUARD(&l->lock);
-        first = list_first(&l->line);
-        if (first != NULL)
-                list_remove(first);
-        else
+        node = list_first(&l->line);
+        if (node == NULL) {
                 l->n--;
+                return NULL;
+        }
+        first = LIST_ENTRY(node, struct step_waiter, node);
+        unlink_locked(l, first);
         return first;
 }
 
-bool step_limit_withdraw(struct step_limit *l, struct list_node *n) {
+bool step_limit_withdraw(struct step_limit *l, struct step_waiter *w) {
         if (l->max == 0)
                 return false;
         MUTEX_GUARD(&l->lock);
-        if (!list_is_linked(n))
+        if (!list_is_linked(&w->node))
                 return false;
-        list_remove(n);
+        unlink_locked(l, w);
         return true;
 }

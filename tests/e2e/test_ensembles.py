@@ -13,7 +13,7 @@ import requests
 
 from gate import Gate, gated
 from grpc_stubs import Client, open_channel, stubs  # noqa: F401
-from infer_ways import (Case, GrpcRaw, GrpcTyped, HttpBinary, HttpJson, InProcess, Tensor,
+from infer_ways import (Case, Failure, GrpcRaw, GrpcTyped, HttpBinary, HttpJson, InProcess, Tensor,
                         content_of, strings, values_of)
 from models import EXPLICIT, SECONDS, opens_server, wait_until, write
 from scrape import metric
@@ -410,6 +410,25 @@ def test_max_inflight_requests_and_a_client_that_leaves(tmp_path):
             gate.open()
             assert outputs_of(third.result()) == {"Y": 4}
         wait_until(lambda: stats_of(server, "slow")["execution_count"] == 2)
+
+
+def test_a_deadline_in_the_line_of_max_inflight_requests(tmp_path, stubs):
+    """The only place is taken as long as the gate is closed: whose deadline passes is refused meanwhile."""
+    models = {"slow": gated(adding(1)),
+              "narrow": line("slow", scheduling="max_inflight_requests: 1\n")}
+    text = "in ensemble 'narrow', Request timeout expired"
+    with opens_server(tmp_path, models) as server, Gate(server, "slow") as gate:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool, open_channel(server) as channel:
+            first = pool.submit(infer, server, "narrow", 1)
+            gate.wait()
+            reply = infer(server, "narrow", 2, parameters={"timeout": 50000})
+            assert (reply.status_code, reply.json()["error"]) == (503, text)
+            client = Client(channel, stubs)
+            assert GrpcTyped(client).send([int_case("narrow", 3, parameters=(("timeout", 50000),))]) == [
+                Failure("UNAVAILABLE", text)]
+            gate.open()
+            assert outputs_of(first.result()) == {"Y": 2}
+        assert stats_of(server, "slow")["execution_count"] == 1
 
 
 def test_traces(tmp_path):

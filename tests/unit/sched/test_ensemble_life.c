@@ -275,6 +275,72 @@ static void test_deadline(void **state) {
         bench_close(&b);
 }
 
+/* The only place is taken until the test gives it back: the one whose deadline passes in the line does not
+ * wait for that. */
+static void test_deadline_in_the_line(void **state) {
+        struct bench    b;
+        struct lab_call busy, waiting, late;
+        uint32_t        x = 5;
+
+        (void)state;
+        BENCH(&b, ENSEMBLE(IN("X") OUT("Y"), STEP(I_TO_O("X", "Y")) "max_inflight_requests: 1 "),
+              ONE NEVER);
+        lab_hold(&b.models[0], true);
+        call_open(&busy, &b);
+        call_open(&waiting, &b);
+        call_open(&late, &b);
+        lab_input(&busy, "X", &x, 1);
+        lab_input(&waiting, "X", &x, 1);
+        lab_input(&late, "X", &x, 1);
+        lab_submit(&busy);
+        LAB_WAIT_FOR(b.models[0].n_running == 1);
+        waiting.req->timeout_us = 3600 * 1000000ull;
+        lab_submit(&waiting);
+        late.req->timeout_us = 20000;
+        lab_submit(&late);
+        lab_wait(&late);
+        lab_assert_error(&late, ERR_UNAVAILABLE, "in ensemble 'e', Request timeout expired");
+        lab_hold(&b.models[0], false);
+        lab_wait(&busy);
+        lab_wait(&waiting);
+        assert_int_equal(lab_output(&waiting, 0, "Y")->value, 16);
+        assert_int_equal(lab_count(&b.models[0]), 2);
+        lab_call_close(&busy);
+        lab_call_close(&waiting);
+        lab_call_close(&late);
+        bench_close(&b);
+}
+
+/* A request whose other step fails does not wait for a place either. */
+static void test_failure_of_another_step_ends_the_wait(void **state) {
+        struct bench    b;
+        struct lab_call busy, failing;
+        uint32_t        x = 5;
+
+        (void)state;
+        BENCH(&b,
+              ENSEMBLE(IN("X") OUT("Y") OUT("Z"),
+                       STEP(I_TO_O("X", "Y")) STEP(I_TO_O("X", "Z")) "max_inflight_requests: 1 "),
+              ONE NEVER, ONE NEVER);
+        lab_hold(&b.models[0], true);
+        call_open(&busy, &b);
+        lab_input(&busy, "X", &x, 1);
+        assert_ok(request_add_output(busy.req, "Y"), "output");
+        lab_submit(&busy);
+        LAB_WAIT_FOR(b.models[0].n_running == 1);
+        b.models[1].error = "boom";
+        call_open(&failing, &b);
+        lab_input(&failing, "X", &x, 1);
+        lab_run(&failing);
+        lab_assert_error(&failing, ERR_INVALID_ARG, "in ensemble 'e', boom");
+        lab_hold(&b.models[0], false);
+        lab_wait(&busy);
+        assert_int_equal(lab_count(&b.models[0]), 1);
+        lab_call_close(&busy);
+        lab_call_close(&failing);
+        bench_close(&b);
+}
+
 /* ---- statistics, traces, labels --------------------------------------------------------------- */
 
 static void test_statistics(void **state) {
@@ -560,6 +626,8 @@ int main(void) {
                 cmocka_unit_test(test_cancelled_during_a_step),
                 cmocka_unit_test(test_cancelled_while_waiting),
                 cmocka_unit_test(test_deadline),
+                cmocka_unit_test(test_deadline_in_the_line),
+                cmocka_unit_test(test_failure_of_another_step_ends_the_wait),
                 cmocka_unit_test(test_statistics),
                 cmocka_unit_test(test_traces),
                 cmocka_unit_test(test_drain),
