@@ -228,7 +228,7 @@ static void introduce_thread(void) {
                 return;
         is_known = true;
         core_error_drop(NESO_ThreadAllowInlineExecution(true));
-        if (loop_before_wait(wake_instances))
+        if (loop_set_waker(wake_instances))
                 wake_instances();
 }
 

@@ -245,11 +245,11 @@ void h2_conn_flush_soon(struct h2_conn *c, bool is_alone) {
         }
         if (!list_is_linked(&c->unflushed_node))
                 list_append(&home->unflushed, &c->unflushed_node);
-        loop_put_off(home->net.loop, &home->flush);
+        loop_defer(home->net.loop, LOOP_WRITE, &home->flush);
 }
 
-static void on_flush(struct loop_chore *chore) {
-        struct h2_loop *home = CONTAINER_OF(chore, struct h2_loop, flush);
+static void on_flush(struct loop_task *task) {
+        struct h2_loop *home = CONTAINER_OF(task, struct h2_loop, flush);
 
         while (!list_is_empty(&home->unflushed)) {
                 struct h2_conn *c = LIST_ENTRY(list_first(&home->unflushed), struct h2_conn,

@@ -65,7 +65,7 @@ struct h2_loop {
         struct list       spares;  /* struct grpc_stream */
         size_t            n_spares;
         struct list       unflushed; /* struct h2_conn: `flush` will see to them */
-        struct loop_chore flush;
+        struct loop_task  flush;
         struct h2_blocks  blocks;    /* memory of the sessions */
 };
 

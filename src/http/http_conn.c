@@ -1130,17 +1130,17 @@ static void on_read(struct conn *net, size_t n_bytes) {
         if (is_full(c))
                 run(c);
         else
-                loop_put_off(c->home->net.loop, &c->intake);
+                loop_defer(c->home->net.loop, LOOP_HANDLE, &c->intake);
 }
 
-static void on_intake(struct loop_chore *chore) {
-        struct http_conn *c = CONTAINER_OF(chore, struct http_conn, intake);
+static void on_intake(struct loop_task *task) {
+        struct http_conn *c = CONTAINER_OF(task, struct http_conn, intake);
 
         if (!is_answering(c))
                 run(c);
 }
 
-/* Parses now what the chore was to parse later. */
+/* Parses now what a deferred task was to parse. */
 static void take_in(struct http_conn *c) {
         if (!has_unseen(c))
                 return;

@@ -129,7 +129,7 @@ struct http_conn {
         size_t               in_len; /* end of what was read */
         size_t               next_at; /* end of the current request, once handed out */
         struct http_message *message; /* owned */
-        struct loop_chore    intake; /* put off while bytes that were read have not been looked at */
+        struct loop_task     intake; /* deferred while bytes that were read are not parsed */
         struct http_pace     pace;
 
         struct http_call     call;

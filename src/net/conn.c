@@ -23,9 +23,10 @@ _Static_assert(offsetof(uv_buf_t, base) == offsetof(struct iovec, iov_base),
                "uv_buf_t is an iovec");
 _Static_assert(offsetof(uv_buf_t, len) == offsetof(struct iovec, iov_len), "uv_buf_t is an iovec");
 
-static void cork_send(struct conn *c);  /* now; the owner is told later, as of others */
-static void cork_close(struct conn *c); /* gives it up; the owner is told later */
-static void cork_done(struct conn *c);  /* tells the owner, if it was not told yet */
+/* Of the connection's write in the batch, if it has one. */
+static void deferred_send(struct conn *c); /* sends it now; the owner is notified with the batch */
+static void deferred_give_up(struct conn *c); /* drops it; the owner is notified with the batch */
+static void deferred_notify(struct conn *c);  /* notifies the owner now */
 
 static const struct loop_conn_ops loop_ops;
 
@@ -38,7 +39,8 @@ static void on_closed(uv_handle_t *native) {
                 c->filter->free(c);
         if (c->entry)
                 peer_table_leave(c->peers, c->entry);
-        cork_done(c);
+        if (list_is_linked(&c->deferred.node))
+                deferred_notify(c);
         c->ops->on_closed(c);
         free(c->peer);
         free(c->rest);
@@ -87,7 +89,7 @@ void conn_close(struct conn *c) {
                 c->filter->close(c);
         c->is_closing = true;
         c->is_reading = false;
-        cork_close(c);
+        deferred_give_up(c);
         uv_close((uv_handle_t *)&c->tcp, on_closed);
 }
 
@@ -219,8 +221,8 @@ static enum conn_write queue_copy(struct conn *c, const struct iovec *parts, siz
 }
 
 /* Queues what is left after `skip` bytes of `bytes`. libuv copies the array, not the bytes. */
-static enum conn_write write_rest(struct conn *c, const struct iovec *parts, size_t n,
-                                  size_t skip, size_t bytes) {
+static enum conn_write write_rest(struct conn *c, const struct iovec *parts, size_t n, size_t skip,
+                                  size_t bytes) {
         enum conn_write rc;
         struct iovec   *rest;
 
@@ -287,102 +289,102 @@ enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_p
         return conn_send(c, parts, n_parts, total);
 }
 
-/* ---- writes that wait for each other: conn_write_soon() ----
+/* ---- write batches: conn_write_soon() ----
  *
- * The answers of a batch come to a loop in a row. Writing each as it is made goes back and forth
- * between making and the kernel, and a peer on the same machine falls asleep between two of them and
- * has to be woken for each. So they are made first, then sent in one go, then their owners are told.
+ * The answers of a batch reach a loop together. Writing each answer as it is produced alternates between
+ * the code that produces answers and the kernel, and a peer on the same machine falls asleep between two
+ * of them and has to be woken for each. So the loop produces them all, then writes them in one go, then
+ * notifies their owners.
  *
- * Small ones, which most are, are copied one after the other into memory of the loop, which each row
- * uses again: neither making nor sending a row touches memory of its connections that is not needed
- * before the next row. */
+ * Small writes, which most are, are copied one after the other into memory that every batch of the loop
+ * uses again: producing and sending a batch touch little memory of its connections. */
 
-static void cork_send(struct conn *c) {
-        size_t bytes = c->cork.bytes;
+static void deferred_send(struct conn *c) {
+        size_t bytes = c->deferred.bytes;
 
         if (bytes == 0)
                 return;
-        c->cork.bytes = 0;
-        if (c->cork.copy)
-                c->cork_result = conn_send(c, &(struct iovec){ c->cork.copy, bytes }, 1, bytes);
+        c->deferred.bytes = 0;
+        if (c->deferred.copy)
+                c->deferred_result =
+                        conn_send(c, &(struct iovec){ c->deferred.copy, bytes }, 1, bytes);
         else
-                c->cork_result = conn_send(c, c->corked_parts, c->n_corked_parts, bytes);
+                c->deferred_result = conn_send(c, c->deferred_parts, c->n_deferred_parts, bytes);
 }
 
-/* Room for so many bytes at the end of what waits; NULL when it must be sent first. */
-static char *take_room(struct loop *l, size_t bytes) {
-        char *at = l->cork_room + l->cork_used;
+static void deferred_give_up(struct conn *c) {
+        if (c->deferred.bytes == 0)
+                return;
+        c->deferred.bytes = 0;
+        c->deferred_result = CONN_WRITE_FAILED;
+}
 
-        if (bytes > LOOP_CORK_BYTES - l->cork_used)
-                return NULL;
-        l->cork_used += bytes;
+static void deferred_notify(struct conn *c) {
+        list_remove(&c->deferred.node);
+        if (c->deferred_result == CONN_WRITE_PENDING)
+                return; /* libuv's on_written() follows */
+        c->is_writing = false;
+        c->ops->on_written(c, c->deferred_result == CONN_WRITE_DONE && !c->is_closing);
+}
+
+static void send_all(struct write_batch *b) {
+        LIST_FOR_EACH(&b->conns, node) {
+                deferred_send(LIST_ENTRY(node, struct conn, deferred.node));
+        }
+        b->used = 0;
+}
+
+static void flush_batch(struct loop_task *task) {
+        struct write_batch *b = CONTAINER_OF(task, struct write_batch, flush);
+
+        send_all(b);
+        while (!list_is_empty(&b->conns))
+                deferred_notify(LIST_ENTRY(list_first(&b->conns), struct conn, deferred.node));
+}
+
+void write_batch_init(struct write_batch *b) {
+        *b = (struct write_batch){ .flush.run = flush_batch };
+        list_init(&b->conns);
+        b->memory = mem_alloc(WRITE_BATCH_BYTES);
+}
+
+/* `bytes` of the batch's memory, at most all of it; what fills the memory is sent first. */
+static char *reserve(struct write_batch *b, size_t bytes) {
+        char *at;
+
+        if (bytes > WRITE_BATCH_BYTES - b->used)
+                send_all(b);
+        at = b->memory + b->used;
+        b->used += bytes;
         return at;
 }
 
-static void send_all(struct loop *l) {
-        LIST_FOR_EACH(&l->corked, node) {
-                cork_send(LIST_ENTRY(node, struct conn, cork.node));
-        }
-        l->cork_used = 0;
-}
-
-/* A row may be longer than the room: then it is sent in several goes. */
-static char *make_room(struct loop *l, size_t bytes) {
-        char *at = take_room(l, bytes);
-
-        if (at)
-                return at;
-        send_all(l);
-        return take_room(l, bytes);
-}
+_Static_assert(CONN_SMALL_WRITE <= WRITE_BATCH_BYTES, "a batch has room for a small write");
 
 enum conn_write conn_write_soon(struct conn *c, const struct iovec *parts, size_t n_parts) {
-        size_t bytes;
+        struct write_batch *batch = &c->loop->writes;
+        size_t              bytes;
 
-        if (!c->loop->is_corking || c->filter || c->is_closing || c->is_shut_down ||
-            n_parts > CONN_CORKED_PARTS)
+        if (!c->loop->is_batching || c->filter || c->is_closing || c->is_shut_down ||
+            n_parts > CONN_DEFERRED_PARTS)
                 return conn_write(c, parts, n_parts);
         assert(!c->is_writing);
         bytes = conn_count_bytes(parts, n_parts);
         if (bytes == 0)
                 return CONN_WRITE_DONE;
-        c->cork.copy = bytes <= CONN_SMALL_WRITE ? make_room(c->loop, bytes) : NULL;
-        if (c->cork.copy) {
-                conn_copy_parts(c->cork.copy, parts, n_parts);
+        if (bytes <= CONN_SMALL_WRITE) {
+                c->deferred.copy = reserve(batch, bytes);
+                conn_copy_parts(c->deferred.copy, parts, n_parts);
         } else {
-                memcpy(c->corked_parts, parts, n_parts * sizeof(*parts));
-                c->n_corked_parts = n_parts;
+                c->deferred.copy = NULL;
+                memcpy(c->deferred_parts, parts, n_parts * sizeof(*parts));
+                c->n_deferred_parts = n_parts;
         }
-        c->cork.bytes = bytes;
-        list_append(&c->loop->corked, &c->cork.node);
+        c->deferred.bytes = bytes;
+        list_append(&batch->conns, &c->deferred.node);
+        loop_defer(c->loop, LOOP_WRITE, &batch->flush);
         c->is_writing = true;
         return CONN_WRITE_PENDING;
-}
-
-static void tell(struct conn *c) {
-        list_remove(&c->cork.node);
-        if (c->cork_result == CONN_WRITE_PENDING)
-                return; /* the event loop will */
-        c->is_writing = false;
-        c->ops->on_written(c, c->cork_result == CONN_WRITE_DONE && !c->is_closing);
-}
-
-static void cork_close(struct conn *c) {
-        if (c->cork.bytes == 0)
-                return;
-        c->cork.bytes = 0;
-        c->cork_result = CONN_WRITE_FAILED;
-}
-
-static void cork_done(struct conn *c) {
-        if (list_is_linked(&c->cork.node))
-                tell(c);
-}
-
-static void uncork(struct loop *l) {
-        send_all(l);
-        while (!list_is_empty(&l->corked))
-                tell(LIST_ENTRY(list_first(&l->corked), struct conn, cork.node));
 }
 
 bool conn_is_writing(const struct conn *c) {
@@ -396,13 +398,14 @@ bool conn_is_shaking_hands(const struct conn *c) {
 size_t conn_unwritten_bytes(const struct conn *c) {
         if (c->filter)
                 return c->filter->unwritten_bytes(c);
-        return c->cork.bytes + uv_stream_get_write_queue_size(conn_stream(c));
+        return c->deferred.bytes + uv_stream_get_write_queue_size(conn_stream(c));
 }
 
 size_t conn_unacknowledged_bytes(const struct conn *c) {
         int n;
 
-        return ioctl(c->fd, SIOCOUTQ, &n) == 0 ? (size_t)n : 0; /* fails unless it is a TCP socket */
+        return ioctl(c->fd, SIOCOUTQ, &n) == 0 ? (size_t)n
+                                               : 0; /* fails unless it is a TCP socket */
 }
 
 bool conn_has_unread(const struct conn *c) {
@@ -415,7 +418,7 @@ void conn_shutdown(struct conn *c) {
         if (c->is_shut_down || c->is_closing)
                 return;
         c->is_shut_down = true;
-        cork_send(c);
+        deferred_send(c);
         if (c->filter)
                 c->filter->shutdown(c);
         else
@@ -433,4 +436,4 @@ static void tick_all(struct loop *l, uint64_t now_ns) {
         }
 }
 
-static const struct loop_conn_ops loop_ops = { .tick = tick_all, .uncork = uncork };
+static const struct loop_conn_ops loop_ops = { .tick = tick_all };

@@ -87,8 +87,9 @@ void conn_read_stop(struct conn *c);
 /* No write may be pending. The array `parts` is used during the call only. Fails after
  * conn_shutdown(). */
 enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_parts) NODISCARD;
-/* The same, but while answers are made that came to the loop together it only takes note: then it is
- * pending, and sent with theirs. For those who can do without the end of the write at once. */
+/* The same, but while the loop delivers several mails, the write is deferred to the write phase of the
+ * round and sent with those of other connections: it is pending until then. For callers that do not
+ * depend on the end of the write at once. */
 enum conn_write conn_write_soon(struct conn *c, const struct iovec *parts,
                                 size_t n_parts) NODISCARD;
 bool            conn_is_writing(const struct conn *c);

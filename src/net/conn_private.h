@@ -9,20 +9,20 @@
 
 #include <string.h>
 
-/* A write of more parts is not put off: it is large. */
-#define CONN_CORKED_PARTS 4
+/* A write of more parts is not deferred: it is large. */
+#define CONN_DEFERRED_PARTS 4
 
 struct conn_tls;
 struct conn_filter;
 struct peer_entry;
 struct peer_table;
 
-/* A write that was put off. A small one was copied into the loop's cork room, the parts of another
- * are in conn->corked_parts. */
-struct conn_cork {
-        struct list_node node;  /* in loop->corked until its owner was told */
+/* A write in the batch of its loop. A small one was copied into the batch's memory, the parts of a
+ * larger one are in conn->deferred_parts. */
+struct deferred_write {
+        struct list_node node;  /* in loop->writes until the owner was notified */
         size_t           bytes; /* that wait; 0 = it was sent, or given up */
-        char            *copy;  /* borrowed: the loop's; NULL = in parts */
+        char            *copy;  /* borrowed: the batch's; NULL = in parts */
 };
 
 /* Each in place of the function of conn.h of that name. */
@@ -41,29 +41,30 @@ struct conn_filter {
 /* What a small request and its answer touch is in front, in the line before the handle and in the
  * first three of the handle itself: between two requests it grows cold. */
 struct conn {
-        struct conn_cork       cork;
+        struct deferred_write  deferred;
         struct loop           *loop; /* borrowed: outlives its connections */
         const struct conn_ops *ops;  /* borrowed: static */
-        const struct conn_filter *filter; /* borrowed: static; NULL: what is read and written is plain */
-        int                    fd;   /* the handle's */
-        enum conn_write        cork_result : 8; /* of a write that was put off, once it was sent */
-        bool                   is_reading : 1; /* the owner wants to know what comes */
-        bool                   is_writing : 1; /* a write of the owner is pending */
-        bool                   is_shut_down : 1;
-        bool                   is_closing : 1;
-        bool                   has_ended : 1;
+        const struct conn_filter
+                       *filter; /* borrowed: static; NULL: what is read and written is plain */
+        int             fd;     /* the handle's */
+        enum conn_write deferred_result : 8; /* of the deferred write, once it was sent */
+        bool            is_reading : 1;      /* the owner wants to know what comes */
+        bool            is_writing : 1;      /* a write of the owner is pending */
+        bool            is_shut_down : 1;
+        bool            is_closing : 1;
+        bool            has_ended : 1;
 
-        uv_tcp_t               tcp;   /* its `data` is the owner */
-        struct conn_tls       *tls;   /* owned: of `filter` */
-        struct list_node       node;  /* in loop->conns */
-        char                  *peer;  /* owned; made when asked for */
-        struct peer_table     *peers; /* borrowed; NULL = addresses are not counted */
-        struct peer_entry     *entry; /* in it */
-        char                  *rest;  /* owned: of a small write, until the socket has taken it */
-        struct iovec           corked_parts[CONN_CORKED_PARTS];
-        size_t                 n_corked_parts;
-        uv_write_t             write;
-        uv_shutdown_t          shutdown;
+        uv_tcp_t           tcp;   /* its `data` is the owner */
+        struct conn_tls   *tls;   /* owned: of `filter` */
+        struct list_node   node;  /* in loop->conns */
+        char              *peer;  /* owned; made when asked for */
+        struct peer_table *peers; /* borrowed; NULL = addresses are not counted */
+        struct peer_entry *entry; /* in it */
+        char              *rest;  /* owned: of a small write, until the socket has taken it */
+        struct iovec       deferred_parts[CONN_DEFERRED_PARTS];
+        size_t             n_deferred_parts;
+        uv_write_t         write;
+        uv_shutdown_t      shutdown;
 };
 
 /* What follows in the handle is libuv's own business. */

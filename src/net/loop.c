@@ -44,32 +44,43 @@ static _Thread_local struct loop *current_loop;
 
 /* ---- a round of the loop ---- */
 
+/* True when there was one. */
+static bool run_tasks(struct list *tasks) {
+        bool is_empty = list_is_empty(tasks);
+
+        while (!list_is_empty(tasks)) {
+                struct loop_task *t = LIST_ENTRY(list_first(tasks), struct loop_task, node);
+
+                list_remove(&t->node);
+                t->run(t);
+        }
+        return !is_empty;
+}
+
+/* The reading is done: libuv runs this before each wait. */
 static void on_prepare(uv_prepare_t *prepare) {
         struct loop *l = CONTAINER_OF(prepare, struct loop, prepare);
 
         l->n_rounds++;
-        while (!list_is_empty(&l->chores)) {
-                struct loop_chore *c = LIST_ENTRY(list_first(&l->chores), struct loop_chore, node);
-
-                list_remove(&c->node);
-                c->run(c);
-        }
-        if (l->before_wait)
-                l->before_wait();
+        do {
+                run_tasks(&l->tasks[LOOP_HANDLE]);
+                if (l->waker)
+                        l->waker();
+        } while (run_tasks(&l->tasks[LOOP_WRITE])); /* the end of a write may submit a request */
 }
 
-void loop_put_off(struct loop *l, struct loop_chore *c) {
+void loop_defer(struct loop *l, enum loop_phase phase, struct loop_task *t) {
         assert(loop_is_current(l));
-        if (!list_is_linked(&c->node))
-                list_append(&l->chores, &c->node);
+        if (!list_is_linked(&t->node))
+                list_append(&l->tasks[phase], &t->node);
 }
 
-bool loop_before_wait(void (*call)(void)) {
+bool loop_set_waker(void (*wake)(void)) {
         struct loop *l = current_loop;
 
-        if (!l || (l->before_wait && l->before_wait != call))
+        if (!l || (l->waker && l->waker != wake))
                 return false;
-        l->before_wait = call;
+        l->waker = wake;
         return true;
 }
 
@@ -163,16 +174,14 @@ static void deliver_all(struct mailbox *box) {
         struct mail *m = atomic_exchange_explicit(&box->newest, NULL, memory_order_acquire);
 
         m = reverse(m);
-        l->is_corking = m->next != NULL;
+        l->is_batching = m->next != NULL;
         while (m) {
                 struct mail *next = m->next; /* the mail is its owner's once delivered */
 
                 m->deliver(m);
                 m = next;
         }
-        l->is_corking = false;
-        if (l->conn_ops)
-                l->conn_ops->uncork(l);
+        l->is_batching = false;
 }
 
 static void on_wake_up(uv_poll_t *poll_handle, int status UNUSED, int events UNUSED) {
@@ -372,8 +381,8 @@ static void loop_discard_close(struct loop *l) {
  * back. */
 struct offload {
         uv_work_t         native;
-        struct loop_work *work;   /* borrowed: its owner's */
-        struct loop      *loop;   /* borrowed */
+        struct loop_work *work; /* borrowed: its owner's */
+        struct loop      *loop; /* borrowed */
         struct thread     thread;
         struct mail       done;
         struct list_node  node; /* in loop->leaving: only its thread is left of it */
@@ -492,8 +501,7 @@ void loop_compute(struct loop *l, struct loop_work *w) {
         w->queued = (struct work){ .run = run_queued };
         w->back = (struct mail){ .deliver = on_back };
         w->is_cancelled = false;
-        if (!work_pool_push(l->workers, &w->queued))
-                run_queued(&w->queued);
+        work_pool_push(l->workers, &w->queued);
 }
 
 void loop_compute_cancel(struct loop_work *w) {
@@ -586,10 +594,10 @@ static void run(void *arg) {
 
 static void loop_init(struct loop *l, const char *name, size_t index, struct opening *o) {
         list_init(&l->leaving);
-        list_init(&l->chores);
+        for (size_t i = 0; i < N_LOOP_PHASES; i++)
+                list_init(&l->tasks[i]);
         list_init(&l->conns);
-        list_init(&l->corked);
-        l->cork_room = mem_alloc(LOOP_CORK_BYTES);
+        write_batch_init(&l->writes);
         l->pool = buf_pool_new(POOL_KEPT_BYTES);
         l->index = index;
         l->name = mem_printf("%s-%zu", name, index);
@@ -604,7 +612,7 @@ static void loop_done(struct loop *l) {
         buf_pool_unref(l->pool);
         if (l->tls)
                 l->free_tls(l->tls);
-        free(l->cork_room);
+        free(l->writes.memory);
         free(l->name);
 }
 
@@ -634,7 +642,7 @@ struct error *loop_group_new(const char *name, size_t n_loops, struct loop_group
 
         assert(n_loops > 0);
         g = mem_zalloc(sizeof(*g) + n_loops * sizeof(g->loops[0]));
-        g->workers = work_pool_new("neso-compute", MAX(thread_cpu_count() / 2, 1));
+        g->workers = work_pool_new("neso-compute", MAX(thread_cpu_count() / 2, 1), WORK_STEPS_BACK);
         g->n_loops = n_loops;
         mutex_init(&opening.lock, LOCK_MAILBOX);
         cond_init(&opening.changed);

@@ -16,8 +16,8 @@
 
 #include "base/error.h"
 #include "base/list.h"
+#include "base/work_pool.h"
 #include "net/mailbox.h"
-#include "net/work_pool.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,39 +41,48 @@ struct loop_group;
 void loop_use_reserve(void);
 
 /* The threads are called "<name>-0", "<name>-1", ... */
-struct error    *loop_group_new(const char *name, size_t n_loops,
-                                struct loop_group **ret) NODISCARD;
-void             loop_group_free(struct loop_group *g); /* NULL is fine */
+struct error *loop_group_new(const char *name, size_t n_loops, struct loop_group **ret) NODISCARD;
+void          loop_group_free(struct loop_group *g); /* NULL is fine */
 /* Charges the buffers of all loops to it; before the first connection. Borrowed. */
-void             loop_group_set_budget(struct loop_group *g, struct byte_budget *budget);
-size_t           loop_group_size(const struct loop_group *g);
-struct loop     *loop_group_get(struct loop_group *g, size_t i);
-struct loop     *loop_group_least_busy(struct loop_group *g); /* fewest connections */
+void         loop_group_set_budget(struct loop_group *g, struct byte_budget *budget);
+size_t       loop_group_size(const struct loop_group *g);
+struct loop *loop_group_get(struct loop_group *g, size_t i);
+struct loop *loop_group_least_busy(struct loop_group *g); /* fewest connections */
 
 struct mailbox  *loop_mailbox(struct loop *l);
 struct buf_pool *loop_buf_pool(struct loop *l);
 size_t           loop_index(const struct loop *l);
 size_t           loop_n_conns(const struct loop *l);
 /* True on the thread of this loop. */
-bool             loop_is_current(const struct loop *l);
+bool loop_is_current(const struct loop *l);
 
-/* What a round of the loop puts off until it has seen everything that woke it: done once, before
- * the loop waits again. Embedded; belongs to its owner again when `run` is called. */
-struct loop_chore;
-typedef void (*loop_chore_fn)(struct loop_chore *c);
-
-struct loop_chore {
-        struct list_node node; /* linked while it is put off */
-        loop_chore_fn    run;
+/* A round of the loop: it reads all sockets that are ready and empties its mailbox, runs the tasks that
+ * were deferred, phase by phase, and waits for events. So requests that arrive together are parsed and
+ * submitted before the first of them wakes an instance, and their answers are written one after the
+ * other. */
+enum loop_phase {
+        LOOP_HANDLE, /* parse and submit what was read; then the waker runs */
+        LOOP_WRITE,  /* write what was produced */
+        N_LOOP_PHASES,
 };
 
-/* Nothing when it is put off already. A chore may put off others, and itself: they are done in
- * the same round. */
-void loop_put_off(struct loop *l, struct loop_chore *c);
+/* Embedded; its owner's again when `run` is called. */
+struct loop_task;
+typedef void (*loop_task_fn)(struct loop_task *t);
 
-/* `call` runs before each time that the calling thread's loop waits for events, behind the chores.
- * One per thread: false when this is no loop's thread, or another call is there. */
-bool loop_before_wait(void (*call)(void));
+struct loop_task {
+        struct list_node node; /* linked while it is deferred */
+        loop_task_fn     run;
+};
+
+/* Runs the task in that phase of this round. Does nothing when it is deferred already. A task may defer
+ * others and itself: a round repeats its phases until no task is left. */
+void loop_defer(struct loop *l, enum loop_phase phase, struct loop_task *t);
+
+/* `wake` runs in each round of the calling thread's loop between the two phases, to wake the threads
+ * that the round has work for. One per loop: false when the calling thread runs no loop, or the loop
+ * has another waker. */
+bool loop_set_waker(void (*wake)(void));
 
 /* Work that blocks (model load, directory scan) runs on a thread of its own, so that no loop ever
  * waits; then `done` runs on the loop. Embed it; it is the owner's again in `done`. */
@@ -81,11 +90,11 @@ struct loop_work;
 typedef void (*loop_work_fn)(struct loop_work *w);
 
 struct loop_work {
-        loop_work_fn run;        /* on its thread */
-        loop_work_fn done;       /* on the loop */
-        bool         gives_way;  /* to threads that serve: it computes for long (thread_give_way()) */
-        bool         steps_back; /* as well: it starts no threads (thread_step_back()) */
-        void        *native;     /* owned by the loop until `done` */
+        loop_work_fn run;  /* on its thread */
+        loop_work_fn done; /* on the loop */
+        bool  gives_way;   /* to threads that serve: it computes for long (thread_give_way()) */
+        bool  steps_back;  /* as well: it starts no threads (thread_step_back()) */
+        void *native;      /* owned by the loop until `done` */
 
         /* Of loop_compute(): the loop's until `done`. */
         struct loop *loop;

@@ -6,8 +6,8 @@
 #include "base/mem.h"
 #include "base/placement.h"
 #include "base/thread.h"
+#include "base/work_pool.h"
 #include "repo/loaded_model.h"
-#include "repo/loader_pool.h"
 #include "repo/warmup.h"
 
 #include <stdatomic.h>
@@ -21,9 +21,9 @@
 
 /* The making of one. */
 struct job {
-        struct loader_job            job;
+        struct work                  job;
         struct loaded_model         *model;
-        const struct instance_start *start; /* borrowed: the caller */
+        const struct instance_start *start;      /* borrowed: the caller */
         atomic_bool                 *has_failed; /* borrowed: one for all */
         const char                  *policy;
         const struct placement      *place;
@@ -72,7 +72,7 @@ static void job_main(void *arg) {
 }
 
 /* Where it will run. */
-static void run_job(struct loader_job *job) {
+static void run_job(struct work *job) {
         struct job          *j = CONTAINER_OF(job, struct job, job);
         struct loaded_model *l = j->model;
         AUTO_CHARS           policy = NULL;
@@ -105,18 +105,18 @@ static bool may_be_parallel(const struct loaded_model *l) {
 }
 
 static void run_jobs(const struct loaded_model *l, struct job *jobs, size_t n) {
-        unsigned            n_threads = MAX(MIN_THREADS, MIN(thread_cpu_count(), MAX_THREADS));
-        struct loader_job **list;
+        unsigned      n_threads = MAX(MIN_THREADS, MIN(thread_cpu_count(), MAX_THREADS));
+        struct work **list;
 
         if (n <= 1 || !may_be_parallel(l)) {
                 for (size_t i = 0; i < n; i++)
                         run_job(&jobs[i].job);
                 return;
         }
-        list = mem_zalloc(n * sizeof(struct loader_job *));
+        list = mem_zalloc(n * sizeof(struct work *));
         for (size_t i = 0; i < n; i++)
                 list[i] = &jobs[i].job;
-        loader_pool_run_all(list, n, n_threads);
+        work_run_all("neso-loader", list, n, n_threads);
         free(list);
 }
 

@@ -237,7 +237,7 @@ static void await_needs(struct load_item *item) {
                         cond_wait(&r->table.changed, &r->table.lock);
 }
 
-static void run(struct loader_job *job) {
+static void run(struct work *job) {
         struct load_item  *item = CONTAINER_OF(job, struct load_item, job);
         struct repo       *r = item->plan->repo;
         struct repo_entry *e;
@@ -255,7 +255,7 @@ static void run(struct loader_job *job) {
 
 /* Those that wait for nothing first: nobody waits while there is something to do. */
 void load_plan_run(struct load_plan *p) {
-        struct loader_job **jobs = mem_zalloc((p->n_items + 1) * sizeof(struct loader_job *));
+        struct work **jobs = mem_zalloc((p->n_items + 1) * sizeof(struct work *));
         size_t              n = 0;
 
         for (int waits = 0; waits < 2; waits++)
@@ -268,6 +268,6 @@ void load_plan_run(struct load_plan *p) {
         if (n == 1)
                 run(jobs[0]);
         else
-                loader_pool_run_all(jobs, n, p->repo->n_load_threads);
+                work_run_all("neso-loader", jobs, n, p->repo->n_load_threads);
         free(jobs);
 }

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "repo/loader_pool.h"
+#include "base/work_pool.h"
 #include "repo/model_needs.h"
 #include "repo/repo_scan.h"
 
@@ -21,7 +21,7 @@ struct load_plan;
 struct repo;
 
 struct load_item {
-        struct loader_job         job;
+        struct work               job;
         struct load_plan         *plan;
         const struct found_model *found;       /* borrowed */
         const char               *config_json; /* borrowed; NULL: the file's */

@@ -3,9 +3,9 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/work_pool.h"
 #include "infer/model.h"
 #include "infer/model_line.h"
-#include "repo/loader_crew.h"
 #include "repo/model_graph.h"
 #include "repo/model_runner.h"
 #include "repo/override.h"
@@ -159,8 +159,8 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
         repo_table_init(&r->table);
         r->overrides = override_store_new();
         r->parts.places = r->overrides;
-        r->loads = loader_crew_new(r->n_load_threads);
-        r->unloads = loader_crew_new(r->n_load_threads);
+        r->loads = work_pool_new("neso-loader", r->n_load_threads, WORK_GIVES_WAY);
+        r->unloads = work_pool_new("neso-loader", r->n_load_threads, WORK_GIVES_WAY);
         err = add_paths(r, o);
         if (err != NULL) {
                 repo_free(r);
@@ -173,8 +173,8 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
 void repo_free(struct repo *r) {
         if (r == NULL)
                 return;
-        loader_crew_free(r->loads);
-        loader_crew_free(r->unloads);
+        work_pool_free(r->loads);
+        work_pool_free(r->unloads);
         repo_table_done(&r->table);
         model_graph_free(r->graph);
         mutex_done(&r->binding);

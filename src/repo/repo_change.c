@@ -3,11 +3,11 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/work_pool.h"
 #include "infer/model.h"
 #include "infer/model_line.h"
 #include "repo/agent_list.h"
 #include "repo/loaded_model.h"
-#include "repo/loader_pool.h"
 #include "repo/model_files.h"
 #include "repo/model_instances.h"
 #include "repo/model_load.h"
@@ -20,7 +20,7 @@
 
 /* One version that is loaded. */
 struct version_load {
-        struct loader_job         job;
+        struct work               job;
         struct repo              *repo;
         const char               *label; /* borrowed: the entry */
         const struct model_files *files; /* borrowed: the change */
@@ -86,7 +86,7 @@ static void end_turn(struct repo *r) {
         cond_broadcast(&r->table.changed);
 }
 
-static void run_load(struct loader_job *job) {
+static void run_load(struct work *job) {
         struct version_load *v = CONTAINER_OF(job, struct version_load, job);
         unsigned             n_left = v->repo->n_load_retries;
 
@@ -104,14 +104,14 @@ static void run_load(struct loader_job *job) {
 }
 
 static void run_loads(struct change *c) {
-        struct loader_job **jobs = mem_zalloc((c->n_loads + 1) * sizeof(struct loader_job *));
+        struct work **jobs = mem_zalloc((c->n_loads + 1) * sizeof(struct work *));
 
         for (size_t i = 0; i < c->n_loads; i++)
                 jobs[i] = &c->loads[i].job;
         if (c->n_loads == 1)
                 run_load(jobs[0]);
         else
-                loader_pool_run_all(jobs, c->n_loads, c->repo->n_load_threads);
+                work_run_all("neso-loader", jobs, c->n_loads, c->repo->n_load_threads);
         free(jobs);
 }
 

@@ -6,15 +6,15 @@
 #include "base/notice.h"
 #include "repo/repo_table.h"
 
-struct loader_crew;
+struct work_pool;
 struct model_graph;
 struct override_store;
 struct repo_catalog;
 
 /* One --model-repository. */
 struct repo_path {
-        char             *path;      /* owned */
-        char             *namespace; /* owned; the path, or "" without namespaces */
+        char *path;              /* owned */
+        char *namespace;         /* owned; the path, or "" without namespaces */
         struct repo_name *names; /* owned, and the texts; directories with another name */
         size_t            n_names;
         bool              is_unreadable; /* as the log was told */
@@ -31,8 +31,8 @@ struct repo {
         bool                   is_strict_unload; /* what another one's `next` is stays */
         struct override_store *overrides;        /* owned */
         struct repo_table      table;
-        struct loader_crew    *loads;   /* owned; of polls that nobody waits for */
-        struct loader_crew    *unloads; /* owned; the same: a load that hangs is not in their way */
+        struct work_pool      *loads;   /* owned; of polls that nobody waits for */
+        struct work_pool      *unloads; /* owned; the same: a load that hangs is not in their way */
 
         struct mutex binding; /* rank LOCK_REPO; held while models get their steps' models */
 
@@ -42,9 +42,9 @@ struct repo {
         size_t               n_paths;
         unsigned             n_path_changes; /* repositories added and removed, ever */
         struct repo_catalog *catalog;        /* ref; the last to rely on; NULL: none */
-        size_t            n_loading;  /* model versions that load right now */
-        size_t            n_changing; /* models */
-        bool              is_stopping;
+        size_t               n_loading;      /* model versions that load right now */
+        size_t               n_changing;     /* models */
+        bool                 is_stopping;
 };
 
 void              repo_path_done(struct repo_path *p);

@@ -3,8 +3,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/work_pool.h"
 #include "repo/listed_model.h"
-#include "repo/loader_crew.h"
 #include "repo/model_files.h"
 #include "repo/model_mark.h"
 #include "repo/repo_change.h"
@@ -12,7 +12,7 @@
 
 /* One model that is to be loaded again, or unloaded. It ends with its run. */
 struct step {
-        struct loader_job  job;
+        struct work        job;
         struct repo       *repo;
         struct model_key   key;        /* its texts are owned */
         char              *repository; /* owned; NULL: the model is gone */
@@ -25,7 +25,7 @@ struct steps {
         size_t        n_items;
 };
 
-static void run_step(struct loader_job *job);
+static void run_step(struct work *job);
 
 static struct step *add_step(struct steps *steps, struct repo *r, struct repo_entry *e) {
         struct step *s = mem_zalloc(sizeof(*s));
@@ -107,7 +107,7 @@ static void step_free(struct step *s) {
         free(s);
 }
 
-static void run_step(struct loader_job *job) {
+static void run_step(struct work *job) {
         struct step *s = CONTAINER_OF(job, struct step, job);
 
         if (s->directory != NULL)
@@ -218,12 +218,12 @@ static struct steps look(struct repo *r) {
 
 void repo_poll(struct repo *r) {
         struct steps        steps = look(r);
-        struct loader_job **jobs = mem_zalloc((steps.n_items + 1) * sizeof(struct loader_job *));
+        struct work **jobs = mem_zalloc((steps.n_items + 1) * sizeof(struct work *));
 
         for (size_t i = 0; i < steps.n_items; i++)
                 jobs[i] = &steps.items[i]->job;
         if (steps.n_items > 0)
-                loader_pool_run_all(jobs, steps.n_items, r->n_load_threads);
+                work_run_all("neso-loader", jobs, steps.n_items, r->n_load_threads);
         free(jobs);
         free(steps.items);
 }
@@ -232,7 +232,7 @@ void repo_start_poll(struct repo *r) {
         struct steps steps = look(r);
 
         for (size_t i = 0; i < steps.n_items; i++)
-                loader_crew_push(steps.items[i]->directory != NULL ? r->loads : r->unloads,
-                                 &steps.items[i]->job);
+                work_pool_push(steps.items[i]->directory != NULL ? r->loads : r->unloads,
+                               &steps.items[i]->job);
         free(steps.items);
 }

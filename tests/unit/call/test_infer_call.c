@@ -31,7 +31,7 @@ struct mailbox {
 };
 
 /* The test's thread is no loop's. */
-bool loop_before_wait(void (*call)(void)) {
+bool loop_set_waker(void (*call)(void)) {
         (void)call;
         return false;
 }

@@ -42,7 +42,7 @@ void mailbox_post(struct mailbox *box, struct mail *m) {
 }
 
 /* This is no loop's thread. */
-bool loop_before_wait(void (*call)(void)) {
+bool loop_set_waker(void (*call)(void)) {
         (void)call;
         return false;
 }

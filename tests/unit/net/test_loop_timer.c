@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Timers and chores of a loop. Each test is a script that runs on the loop's thread; the test's
+/* Timers and deferred tasks of a loop. Each test is a script that runs on the loop's thread; the test's
  * own thread waits for its end. */
 #include "net/loop_timer.h"
 
@@ -30,10 +30,10 @@ struct numbered {
 };
 
 struct noted {
-        struct loop_chore chore;
-        struct script    *script;
-        int               number;
-        int               n_again;
+        struct loop_task task;
+        struct script   *script;
+        int              number;
+        int              n_again;
 };
 
 struct script {
@@ -41,9 +41,9 @@ struct script {
         struct loop       *loop;
         struct mail        mail;
         script_fn          begin;
-        uint64_t           begin_ns; /* what arm() counts from: a busy machine may stop the script */
-        struct numbered    timers[N_MANY];
-        struct noted       chores[3];
+        uint64_t        begin_ns; /* what arm() counts from: a busy machine may stop the script */
+        struct numbered timers[N_MANY];
+        struct noted    tasks[4];
 
         /* Written on the loop, read when it is over. */
         int      fired[MAX_FIRED]; /* numbers, in order */
@@ -219,21 +219,21 @@ static void test_cancelled_by_another(void **state UNUSED) {
 }
 
 /* Armed for the past from its own callback, again and again: each round of the loop has it once,
- * and others get their turn. The chore is noted behind each round. */
+ * and others get their turn. The task is noted after each round. */
 static void on_time_again(struct loop_timer *t) {
         struct numbered *n = CONTAINER_OF(t, struct numbered, timer);
         struct script   *s = n->script;
 
         note(s, 0);
-        loop_put_off(s->loop, &s->chores[0].chore);
+        loop_defer(s->loop, LOOP_HANDLE, &s->tasks[0].task);
         if (!loop_timer_arm(s->loop, t, 1))
                 s->is_early = true;
         if (s->n_fired == 2 * N_GREEDY + 1)
                 arm(s, 1, 0);
 }
 
-static void on_round_end(struct loop_chore *c) {
-        struct noted *n = CONTAINER_OF(c, struct noted, chore);
+static void on_round_end(struct loop_task *c) {
+        struct noted *n = CONTAINER_OF(c, struct noted, task);
 
         if (n->script->n_fired < n->script->n_wanted)
                 note(n->script, n->number);
@@ -248,7 +248,7 @@ static void on_time_enough(struct loop_timer *t) {
 }
 
 static void arm_greedy(struct script *s) {
-        s->chores[0] = (struct noted){ { .run = on_round_end }, s, 100, 0 };
+        s->tasks[0] = (struct noted){ { .run = on_round_end }, s, 100, 0 };
         s->timers[0].timer.fire = on_time_again;
         s->timers[1].timer.fire = on_time_enough;
         arm(s, 0, 0);
@@ -282,13 +282,13 @@ static void test_many(void **state UNUSED) {
         script_free(s);
 }
 
-/* ---- chores ---- */
+/* ---- deferred tasks ---- */
 
-static void on_chore(struct loop_chore *c) {
-        struct noted *n = CONTAINER_OF(c, struct noted, chore);
+static void on_task(struct loop_task *c) {
+        struct noted *n = CONTAINER_OF(c, struct noted, task);
 
         if (n->n_again-- > 0)
-                loop_put_off(n->script->loop, c);
+                loop_defer(n->script->loop, LOOP_HANDLE, c);
         note(n->script, n->number);
 }
 
@@ -302,27 +302,27 @@ static void on_wait(void) {
 static void another(void) {
 }
 
-/* Twice put off is done once; a chore that puts itself off is done in the same round; the call
- * before the wait is behind all of them. */
-static void put_off(struct script *s) {
-        for (int i = 0; i < 3; i++)
-                s->chores[i] = (struct noted){ { .run = on_chore }, s, i, i == 1 };
+/* A task that is deferred twice runs once; a task that defers itself runs again in the same round; the
+ * waker runs after the tasks of one phase and before those of the other, and again after these. */
+static void defer(struct script *s) {
+        for (int i = 0; i < 4; i++)
+                s->tasks[i] = (struct noted){ { .run = on_task }, s, i, i == 1 };
+        loop_defer(s->loop, LOOP_WRITE, &s->tasks[3].task);
         waiting_script = s;
-        if (!loop_before_wait(on_wait) || !loop_before_wait(on_wait) ||
-            loop_before_wait(another))
+        if (!loop_set_waker(on_wait) || !loop_set_waker(on_wait) || loop_set_waker(another))
                 s->is_early = true;
-        loop_put_off(s->loop, &s->chores[2].chore);
-        loop_put_off(s->loop, &s->chores[0].chore);
-        loop_put_off(s->loop, &s->chores[1].chore);
-        loop_put_off(s->loop, &s->chores[2].chore);
+        loop_defer(s->loop, LOOP_HANDLE, &s->tasks[2].task);
+        loop_defer(s->loop, LOOP_HANDLE, &s->tasks[0].task);
+        loop_defer(s->loop, LOOP_HANDLE, &s->tasks[1].task);
+        loop_defer(s->loop, LOOP_HANDLE, &s->tasks[2].task);
 }
 
-static void test_chores(void **state UNUSED) {
-        static const int wanted[] = { 2, 0, 1, 1, 100 };
+static void test_phases(void **state UNUSED) {
+        static const int wanted[] = { 2, 0, 1, 1, 100, 3, 100 };
         struct script   *s;
 
-        assert_false(loop_before_wait(on_wait)); /* no loop's thread */
-        s = play(put_off, ARRAY_LEN(wanted));
+        assert_false(loop_set_waker(on_wait)); /* no loop's thread */
+        s = play(defer, ARRAY_LEN(wanted));
         waiting_script = NULL;
         for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
                 assert_int_equal(s->fired[i], wanted[i]);
@@ -338,7 +338,7 @@ int main(void) {
                 cmocka_unit_test(test_cancelled_by_another),
                 cmocka_unit_test(test_armed_again_at_once),
                 cmocka_unit_test(test_many),
-                cmocka_unit_test(test_chores),
+                cmocka_unit_test(test_phases),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

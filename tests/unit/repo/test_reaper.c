@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "repo/thread_failure.h"
+#include "base/thread_failure.h"
 
 #define N_ITEMS 5
 

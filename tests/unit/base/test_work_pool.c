@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "net/work_pool.h"
+#include "base/work_pool.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,9 @@
 
 #include "base/compiler.h"
 #include "base/lock.h"
+#include "base/thread_failure.h"
+
+#include <pthread.h>
 
 #define N_JOBS 100
 #define MAX_THREADS 3
@@ -29,6 +32,7 @@ struct job {
         struct record *record;
         unsigned       number;
         bool           waits; /* until the gate is open */
+        pthread_t      ran_on;
 };
 
 static void record_init(struct record *r) {
@@ -68,6 +72,7 @@ static void run(struct work *w) {
         struct record *r = j->record;
         MUTEX_GUARD(&r->lock);
 
+        j->ran_on = pthread_self();
         r->order[r->n_begun++] = j->number;
         r->n_running++;
         r->max_running = MAX(r->max_running, r->n_running);
@@ -82,11 +87,15 @@ static void run(struct work *w) {
 static void push(struct work_pool *p, struct job *j, struct record *r, unsigned number,
                  bool waits) {
         *j = (struct job){ .work.run = run, .record = r, .number = number, .waits = waits };
-        assert_true(work_pool_push(p, &j->work));
+        work_pool_push(p, &j->work);
+}
+
+static struct work_pool *new_pool(size_t max_threads) {
+        return work_pool_new("test", max_threads, WORK_GIVES_WAY);
 }
 
 static void test_in_order(void **state UNUSED) {
-        struct work_pool *p = work_pool_new("test", 1);
+        struct work_pool *p = new_pool(1);
         struct record     r;
         struct job        jobs[N_JOBS];
 
@@ -102,7 +111,7 @@ static void test_in_order(void **state UNUSED) {
 }
 
 static void test_threads_are_bounded(void **state UNUSED) {
-        struct work_pool *p = work_pool_new("test", MAX_THREADS);
+        struct work_pool *p = new_pool(MAX_THREADS);
         struct record     r;
         struct job        jobs[N_JOBS];
 
@@ -117,9 +126,9 @@ static void test_threads_are_bounded(void **state UNUSED) {
         record_done(&r);
 }
 
-/* A thread that has done its work does the next. */
-static void test_threads_stay(void **state UNUSED) {
-        struct work_pool *p = work_pool_new("test", MAX_THREADS);
+/* Work that ends before the next is pushed. */
+static void test_one_after_the_other(void **state UNUSED) {
+        struct work_pool *p = new_pool(MAX_THREADS);
         struct record     r;
         struct job        jobs[N_JOBS];
 
@@ -135,7 +144,7 @@ static void test_threads_stay(void **state UNUSED) {
 }
 
 static void test_take_back(void **state UNUSED) {
-        struct work_pool *p = work_pool_new("test", 1);
+        struct work_pool *p = new_pool(1);
         struct record     r;
         struct job        jobs[3];
 
@@ -154,28 +163,113 @@ static void test_take_back(void **state UNUSED) {
 }
 
 static void test_without_work(void **state UNUSED) {
-        work_pool_free(work_pool_new("test", MAX_THREADS));
+        work_pool_free(new_pool(MAX_THREADS));
         work_pool_free(NULL);
 }
 
-/* Where no thread can be had the work stays with who brought it. */
-static void test_without_threads(void **state UNUSED) {
-        struct work_pool *p = work_pool_new("test", 0);
-        struct job        j = { .work.run = run };
+/* Work that does not end keeps its thread; the other thread does the rest. */
+static void test_work_that_hangs(void **state UNUSED) {
+        struct work_pool *p = new_pool(2);
+        struct record     r;
+        struct job        jobs[N_JOBS];
 
-        assert_false(work_pool_push(p, &j.work));
-        assert_false(work_pool_take_back(p, &j.work));
+        record_init(&r);
+        push(p, &jobs[0], &r, 0, true);
+        wait_for_running(&r, 1);
+        for (unsigned i = 1; i < N_JOBS; i++)
+                push(p, &jobs[i], &r, i, false);
+        wait_for_ended(&r, N_JOBS - 1);
+        open_gate(&r);
         work_pool_free(p);
+        assert_int_equal(r.n_ended, N_JOBS);
+        record_done(&r);
+}
+
+/* The caller runs what no thread can be started for. */
+static void test_without_threads(void **state UNUSED) {
+        static const size_t sizes[] = { 0, 4 };
+
+        for (size_t k = 0; k < ARRAY_LEN(sizes); k++) {
+                struct work_pool *p = new_pool(sizes[k]);
+                struct record     r;
+                struct job        jobs[3];
+
+                record_init(&r);
+                thread_failure_after(1);
+                for (unsigned i = 0; i < 3; i++) {
+                        push(p, &jobs[i], &r, i, false);
+                        assert_int_equal(r.n_ended, i + 1);
+                        assert_true(pthread_equal(jobs[i].ran_on, pthread_self()));
+                        assert_false(work_pool_take_back(p, &jobs[i].work));
+                }
+                thread_failure_after(0);
+                work_pool_free(p);
+                record_done(&r);
+        }
+}
+
+/* ---- work_run_all() ---- */
+
+static void run_all(struct record *r, struct job *jobs, size_t n, size_t max_threads) {
+        struct work *works[N_JOBS];
+
+        record_init(r);
+        for (size_t i = 0; i < n; i++) {
+                jobs[i] = (struct job){ .work.run = run, .record = r, .number = (unsigned)i };
+                works[i] = &jobs[i].work;
+        }
+        work_run_all("test", works, n, max_threads);
+        assert_int_equal(r->n_ended, n);
+        record_done(r);
+}
+
+static void test_all_run(void **state UNUSED) {
+        static const struct {
+                size_t   n, max_threads;
+                unsigned n_started;
+        } rows[] = {
+                { 0, 4, 0 },      { 1, 4, 1 },    { 4, 4, 4 }, { N_JOBS, 1, 1 },
+                { N_JOBS, 3, 3 }, { 5, 1024, 5 }, { 3, 0, 0 },
+        };
+
+        for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
+                struct record r;
+                struct job    jobs[N_JOBS];
+
+                thread_failure_after(0);
+                run_all(&r, jobs, rows[k].n, rows[k].max_threads);
+                assert_int_equal(thread_failure_n_started(), rows[k].n_started);
+                for (size_t i = 0; i < rows[k].n; i++)
+                        assert_true(!pthread_equal(jobs[i].ran_on, pthread_self()) ==
+                                    (rows[k].max_threads > 0));
+                for (size_t i = 0; i < rows[k].n && rows[k].max_threads == 1; i++)
+                        assert_int_equal(r.order[i], i);
+        }
+}
+
+static void test_some_threads_start(void **state UNUSED) {
+        for (unsigned fails_at = 1; fails_at <= 4; fails_at++) {
+                struct record r;
+                struct job    jobs[N_JOBS];
+
+                thread_failure_after(fails_at);
+                run_all(&r, jobs, N_JOBS, 4);
+                assert_int_equal(thread_failure_n_started(), fails_at - 1);
+        }
+        thread_failure_after(0);
 }
 
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_in_order),
                 cmocka_unit_test(test_threads_are_bounded),
-                cmocka_unit_test(test_threads_stay),
+                cmocka_unit_test(test_one_after_the_other),
                 cmocka_unit_test(test_take_back),
                 cmocka_unit_test(test_without_work),
+                cmocka_unit_test(test_work_that_hangs),
                 cmocka_unit_test(test_without_threads),
+                cmocka_unit_test(test_all_run),
+                cmocka_unit_test(test_some_threads_start),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "repo/thread_failure.h"
+#include "base/thread_failure.h"
 
 #include <stdatomic.h>
 
