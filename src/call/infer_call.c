@@ -266,6 +266,18 @@ void infer_call_submitted(struct infer_call *c) {
                 finish(c);
 }
 
+struct error *infer_call_take_back(struct infer_call *c, const struct loop_work *w,
+                                   struct error *err, bool client_has_gone) {
+        if (w->is_cancelled)
+                return error_new_text(ERR_CANCELLED, "the client has gone");
+        if (err)
+                return err;
+        if (client_has_gone)
+                infer_call_cancel(c);
+        infer_call_submitted(c);
+        return NULL;
+}
+
 struct error *infer_call_start(struct infer_call *c, struct trace_record *trace) {
         introduce_thread();
         TRY(infer_call_submit(c, trace));

@@ -37,6 +37,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "call/header_forward.h"
 #include "call/infer_message.h"
 #include "net/mailbox.h"
 
@@ -50,6 +51,7 @@
 /* A cache line: backends write outputs with vector instructions. */
 #define INFER_CALL_ALIGNMENT 64
 
+struct loop_work;
 struct shared_memory;
 struct shm_region;
 
@@ -58,12 +60,21 @@ struct infer_core {
         struct TRITONSERVER_Server            *server;    /* borrowed */
         struct TRITONSERVER_ResponseAllocator *allocator; /* owned */
         struct shared_memory *shared_memory; /* borrowed; NULL = there are no regions */
-        struct admission     *admission;     /* borrowed; NULL after init: no limits */
+        struct admission     *admission;     /* borrowed; NULL = no limits */
+        struct header_forward header_forward;
 };
 
-struct error *infer_core_init(struct infer_core *core, struct TRITONSERVER_Server *server,
-                              struct shared_memory *shared_memory) NODISCARD;
-void infer_core_done(struct infer_core *core); /* no call may be in flight */
+struct infer_core_options {
+        struct TRITONSERVER_Server *server;                 /* borrowed */
+        struct shared_memory       *shared_memory;          /* borrowed; NULL = no regions */
+        struct admission           *admission;              /* borrowed; NULL = no limits */
+        const char                 *header_forward_pattern; /* NULL or "" = forward none */
+};
+
+struct error *infer_core_init(struct infer_core               *core,
+                              const struct infer_core_options *options) NODISCARD;
+/* No call may be in flight. Fine when init() failed, or all is zero. */
+void infer_core_done(struct infer_core *core);
 
 struct infer_call;
 struct trace_record;
@@ -151,6 +162,11 @@ struct error *infer_call_start(struct infer_call *c, struct trace_record *trace)
  * nothing but on_response() came meanwhile, takes the call back. */
 struct error *infer_call_submit(struct infer_call *c, struct trace_record *trace) NODISCARD;
 void          infer_call_submitted(struct infer_call *c);
+/* The `done` of work that read a request and submitted it: `err` is what it met, taken. On success
+ * on_done() follows, perhaps before this returns; otherwise the call is refused with the error that is
+ * returned. */
+struct error *infer_call_take_back(struct infer_call *c, const struct loop_work *w,
+                                   struct error *err, bool client_has_gone) NODISCARD;
 /* Asks the core to give up; on_done() still follows. Nothing before start. */
 void infer_call_cancel(struct infer_call *c);
 

@@ -96,22 +96,31 @@ static struct TRITONSERVER_Error *on_query(struct TRITONSERVER_ResponseAllocator
         return NULL;
 }
 
-struct error *infer_core_init(struct infer_core *core, struct TRITONSERVER_Server *server,
-                              struct shared_memory *shared_memory) {
-        struct error *err;
-
-        core->server = server;
-        core->shared_memory = shared_memory;
+static struct error *make_allocator(struct infer_core *core) {
         TRY(core_error_take(
                 TRITONSERVER_ResponseAllocatorNew(&core->allocator, on_alloc, on_free, NULL)));
-        err = core_error_take(
+        return core_error_take(
                 TRITONSERVER_ResponseAllocatorSetQueryFunction(core->allocator, on_query));
+}
+
+struct error *infer_core_init(struct infer_core               *core,
+                              const struct infer_core_options *options) {
+        struct error *err;
+
+        *core = (struct infer_core){
+                .server = options->server,
+                .shared_memory = options->shared_memory,
+                .admission = options->admission,
+        };
+        TRY(header_forward_init(&core->header_forward, options->header_forward_pattern));
+        err = make_allocator(core);
         if (err)
                 infer_core_done(core);
         return err;
 }
 
 void infer_core_done(struct infer_core *core) {
+        header_forward_done(&core->header_forward);
         if (core->allocator)
                 core_error_drop(TRITONSERVER_ResponseAllocatorDelete(core->allocator));
         core->allocator = NULL;

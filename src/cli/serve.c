@@ -20,8 +20,9 @@
 #include "cli/signals.h"
 #include "cli/trace_options.h"
 #include "control/memory_metrics.h"
+#include "control/service.h"
 #include "core_api/core_error.h"
-#include "http/http_infer.h"
+#include "grpc/grpc_server.h"
 #include "http/http_server.h"
 #include "net/loop.h"
 #include "shm/shared_memory.h"
@@ -46,7 +47,7 @@ struct serve {
         struct memory_metrics      *memory_metrics; /* NULL without a metrics port */
         struct shared_memory       *shared_memory; /* likewise */
         struct serve_tls            tls;
-        struct http_infer          *infer;
+        struct infer_core           infer; /* of HTTP */
         struct http_server         *http;
         struct serve_grpc           grpc;
         struct http_server         *metrics;
@@ -115,41 +116,57 @@ static struct admission *get_admission(struct serve *s) {
         return s->options.in_flight_limit.n_items > 0 ? &s->admission : NULL;
 }
 
+/* What all servers of the program share. */
+static struct net_server_options shared_net_options(struct serve *s) {
+        return (struct net_server_options){ .budget = &s->budget,
+                                            .on_rejected = on_rejected,
+                                            .rejected_owner = s };
+}
+
+static struct service shared_service(struct serve *s) {
+        return (struct service){ .core = s->core,
+                                 .policy = &s->policy,
+                                 .shared_memory = s->shared_memory,
+                                 .tracer = s->tracer };
+}
+
 static struct error *start_http(struct serve *s) {
         const struct cli_options  *o = &s->options;
         struct http_server_options options;
 
-        TRY(http_infer_new(
-                &(struct http_infer_options){
-                        .core = s->core,
+        TRY(infer_core_init(
+                &s->infer,
+                &(struct infer_core_options){
+                        .server = s->core,
                         .shared_memory = s->shared_memory,
                         .admission = get_admission(s),
-                        .header_forward_pattern = o->http_header_forward_pattern },
-                &s->infer));
+                        .header_forward_pattern = o->http_header_forward_pattern }));
         http_server_options_init(&options);
-        options.name = "neso-http";
-        options.address = o->http_address;
-        options.port = (uint16_t)o->http_port;
-        options.reuse_port = o->reuse_http_port;
-        options.tls = s->tls.http;
-        options.budget = &s->budget;
-        options.n_threads = (size_t)o->http_threads;
+        options.net = shared_net_options(s);
+        options.net.name = "neso-http";
+        options.net.address = o->http_address;
+        options.net.port = (uint16_t)o->http_port;
+        options.net.reuse_port = o->reuse_http_port;
+        options.net.tls = s->tls.http;
+        options.net.n_threads = (size_t)o->http_threads;
         set_limits(o, &options.limits);
         options.routes = http_api_routes();
-        options.service = (struct http_service){ .core = s->core,
-                                                 .policy = &s->policy,
-                                                 .infer = s->infer,
-                                                 .shared_memory = s->shared_memory,
-                                                 .max_input_bytes =
-                                                         (size_t)o->http_max_input_bytes,
-                                                 .tracer = s->tracer };
-        options.on_rejected = on_rejected;
+        options.service = shared_service(s);
+        options.service.infer = &s->infer;
+        options.service.max_input_bytes = (size_t)o->http_max_input_bytes;
         options.on_access = s->logs_access ? access_log_write : NULL;
-        options.owner = s;
         TRY(http_server_new(&options, &s->http));
-        http_server_start(s->http);
-        log_info("Started HTTPService at %s:%u", o->http_address, http_server_port(s->http));
+        net_server_start(http_server_net(s->http));
+        log_info("Started HTTPService at %s:%u", o->http_address,
+                 net_server_port(http_server_net(s->http)));
         return NULL;
+}
+
+static struct error *start_grpc(struct serve *s) {
+        const struct net_server_options net = shared_net_options(s);
+        const struct service            service = shared_service(s);
+
+        return serve_grpc_start(&s->grpc, &service, &net, get_admission(s), s->logs_access);
 }
 
 static const char *metrics_address(const struct cli_options *o) {
@@ -162,26 +179,23 @@ static struct error *start_metrics(struct serve *s) {
 
         TRY(memory_metrics_new(&s->budget, &s->memory_metrics));
         http_server_options_init(&options);
-        options.name = "neso-metrics";
-        options.address = metrics_address(o);
-        options.port = (uint16_t)o->metrics_port;
-        options.tls = s->tls.metrics;
-        options.budget = &s->budget;
-        options.n_threads = 1;
+        options.net = shared_net_options(s);
+        options.net.name = "neso-metrics";
+        options.net.address = metrics_address(o);
+        options.net.port = (uint16_t)o->metrics_port;
+        options.net.tls = s->tls.metrics;
+        options.net.n_threads = 1;
         options.routes = http_metrics_routes();
-        options.service = (struct http_service){ .core = s->core,
-                                                 .policy = &s->policy,
-                                                 .memory_metrics = s->memory_metrics };
-        options.on_rejected = on_rejected;
-        options.owner = s;
+        options.service = shared_service(s);
+        options.service.memory_metrics = s->memory_metrics;
         TRY(http_server_new(&options, &s->metrics));
-        http_server_start(s->metrics);
-        log_info("Started Metrics Service at %s:%u", options.address,
-                 http_server_port(s->metrics));
+        net_server_start(http_server_net(s->metrics));
+        log_info("Started Metrics Service at %s:%u", metrics_address(o),
+                 net_server_port(http_server_net(s->metrics)));
         return NULL;
 }
 
-struct service {
+struct port {
         const char *name;
         bool        is_on;
         const char *address;
@@ -189,15 +203,15 @@ struct service {
 };
 
 static struct error *check_ports(const struct cli_options *o) {
-        const struct service services[] = {
+        const struct port ports[] = {
                 { "HTTP", o->allow_http, o->http_address, o->http_port },
                 { "GRPC", o->allow_grpc, o->grpc_address, o->grpc_port },
                 { "metrics", o->allow_metrics, metrics_address(o), o->metrics_port },
         };
 
-        for (size_t i = 0; i < ARRAY_LEN(services); i++)
-                for (size_t j = i + 1; j < ARRAY_LEN(services); j++) {
-                        const struct service *a = &services[i], *b = &services[j];
+        for (size_t i = 0; i < ARRAY_LEN(ports); i++)
+                for (size_t j = i + 1; j < ARRAY_LEN(ports); j++) {
+                        const struct port *a = &ports[i], *b = &ports[j];
 
                         if (!a->is_on || !b->is_on || a->port == 0 || a->port != b->port ||
                             strcmp(a->address, b->address) != 0)
@@ -239,7 +253,6 @@ static struct error *read_admission(struct serve *s) {
                 TRY(admission_add(&s->admission, limits->items[i]));
         s->admission.on_rejected = on_rejected;
         s->admission.owner = s;
-        s->grpc.admission = get_admission(s);
         return NULL;
 }
 
@@ -253,7 +266,6 @@ static void init_budget(struct serve *s) {
         byte_budget_init(&s->budget, wished > 0 ? (size_t)wished : byte_budget_default());
         s->budget.on_refused = on_over_budget;
         s->budget.owner = s;
-        s->grpc.budget = &s->budget;
 }
 
 static struct error *start_poller(struct serve *s) {
@@ -276,9 +288,7 @@ static struct error *start_services(struct serve *s) {
         const struct cli_options *o = &s->options;
 
         if (o->allow_grpc)
-                TRY(name_step(serve_grpc_start(&s->grpc, s->core, s->shared_memory,
-                                               s->logs_access),
-                              "failed to start GRPC service"));
+                TRY(name_step(start_grpc(s), "failed to start GRPC service"));
         if (o->allow_http)
                 TRY(name_step(start_http(s), "failed to start HTTP service"));
         if (o->allow_metrics)
@@ -304,24 +314,31 @@ static struct error *start(struct serve *s) {
         TRY(start_core(s));
         tell_of_open_files(&s->options, may_open);
         TRY(tracer_new(&s->trace_config, s->core, &s->tracer));
-        s->grpc.tracer = s->tracer;
         serve_keys_start(&s->keys, s->core);
         TRY(start_services(s));
         return start_poller(s);
 }
 
 /* Closes a front end's port and waits for its connections until the deadline. */
-static void end_http(struct http_server **server, uint64_t deadline_ns) {
-        if (*server == NULL)
+static void end_server(struct net_server *server, const char *name, uint64_t deadline_ns) {
+        size_t left;
+
+        if (server == NULL)
                 return;
-        http_server_stop(*server);
-
-        size_t left = http_server_wait(*server, deadline_ns);
-
+        net_server_stop(server);
+        left = net_server_wait(server, deadline_ns);
         if (left > 0)
-                log_info("Timeout 0: Found %zu HTTP service connections", left);
-        http_server_free(*server);
-        *server = NULL;
+                log_info("Timeout 0: Found %zu %s service connections", left, name);
+}
+
+static void end_http(struct http_server *server, uint64_t deadline_ns) {
+        end_server(http_server_net(server), "HTTP", deadline_ns);
+        http_server_free(server);
+}
+
+static void end_grpc(struct serve_grpc *g, uint64_t deadline_ns) {
+        end_server(grpc_server_net(g->server), "GRPC", deadline_ns);
+        grpc_server_free(STEAL(g->server));
 }
 
 static void free_all(struct serve *s) {
@@ -329,7 +346,7 @@ static void free_all(struct serve *s) {
         serve_keys_done(&s->keys);
         serve_grpc_done(&s->grpc);
         serve_tls_done(&s->tls);
-        http_infer_free(s->infer);
+        infer_core_done(&s->infer);
         shared_memory_free(s->shared_memory);
         admission_done(&s->admission);
         cli_options_done(&s->options);
@@ -352,9 +369,9 @@ static int stop(struct serve *s) {
                 }
         }
         poller_stop(s->poller);
-        end_http(&s->http, deadline_ns);
-        serve_grpc_stop(&s->grpc, deadline_ns);
-        end_http(&s->metrics, deadline_ns);
+        end_http(s->http, deadline_ns);
+        end_grpc(&s->grpc, deadline_ns);
+        end_http(s->metrics, deadline_ns);
         tracer_free(s->tracer);
         memory_metrics_free(s->memory_metrics);
         if (s->core != NULL)

@@ -6,11 +6,8 @@
 #include "cli/access_log.h"
 #include "cli/cli_options.h"
 #include "grpc/grpc_server.h"
-#include "grpc/rpc_infer.h"
 #include "grpc/rpc_table.h"
 #include "http/http_server.h"
-#include "triton/core/neso.h"
-#include "triton/core/tritonserver.h"
 
 void serve_grpc_init(struct serve_grpc *g) {
         *g = (struct serve_grpc){ 0 };
@@ -64,12 +61,6 @@ static void set_limits(const struct cli_options *o, struct grpc_limits *l) {
                 l->max_connection_age_grace_ns = ns_of(o->grpc_max_age_grace_ms);
 }
 
-static void on_rejected(void *owner, const char *limit) {
-        struct serve_grpc *g = owner;
-
-        TRITONSERVER_ErrorDelete(NESO_ServerObserveRejected(g->core, limit));
-}
-
 /* On the wire every call is a POST that is answered with 200; what the line tells is the call's own
  * status. */
 static void on_access(void *owner, const struct grpc_access *a) {
@@ -88,63 +79,44 @@ static void on_access(void *owner, const struct grpc_access *a) {
         access_log_write(owner, &line);
 }
 
-struct error *serve_grpc_start(struct serve_grpc *g, struct TRITONSERVER_Server *core,
-                               struct shared_memory *shared_memory, bool logs_access) {
+struct error *serve_grpc_start(struct serve_grpc *g, const struct service *service,
+                               const struct net_server_options *net, struct admission *admission,
+                               bool logs_access) {
         const struct cli_options  *o = g->options;
         struct grpc_server_options options;
 
-        g->core = core;
-        TRY(rpc_infer_new(
-                &(struct rpc_infer_options){
-                        .core = core,
-                        .shared_memory = shared_memory,
-                        .admission = g->admission,
-                        .header_forward_pattern = o->grpc_header_forward_pattern },
-                &g->infer));
+        TRY(infer_core_init(
+                &g->infer,
+                &(struct infer_core_options){
+                        .server = service->core,
+                        .shared_memory = service->shared_memory,
+                        .admission = admission,
+                        .header_forward_pattern = o->grpc_header_forward_pattern }));
         grpc_server_options_init(&options);
-        options.name = "neso-grpc";
-        options.address = o->grpc_address;
-        options.port = (uint16_t)o->grpc_port;
-        options.reuse_port = o->reuse_grpc_port;
-        options.tls = g->tls;
-        options.budget = g->budget;
-        options.n_threads = (size_t)o->grpc_threads;
+        options.net = *net;
+        options.net.name = "neso-grpc";
+        options.net.address = o->grpc_address;
+        options.net.port = (uint16_t)o->grpc_port;
+        options.net.reuse_port = o->reuse_grpc_port;
+        options.net.tls = g->tls;
+        options.net.n_threads = (size_t)o->grpc_threads;
         set_limits(o, &options.limits);
         options.compression = g->compression;
         options.methods = rpc_table();
-        options.service = (struct grpc_service){
-                .core = core,
-                .policy = &g->policy,
-                .infer = g->infer,
-                .shared_memory = shared_memory,
-                .max_message_bytes = (size_t)o->grpc_max_message_bytes,
-                .max_responses = (uint32_t)o->grpc_max_responses,
-                .tracer = g->tracer,
-        };
-        options.on_rejected = on_rejected;
+        options.service = *service;
+        options.service.policy = &g->policy;
+        options.service.infer = &g->infer;
+        options.service.max_responses = (uint32_t)o->grpc_max_responses;
         options.on_access = logs_access ? on_access : NULL;
-        options.owner = g;
         TRY(grpc_server_new(&options, &g->server));
-        grpc_server_start(g->server);
+        net_server_start(grpc_server_net(g->server));
         log_info("Started GRPCInferenceService at %s:%u", o->grpc_address,
-                 grpc_server_port(g->server));
+                 net_server_port(grpc_server_net(g->server)));
         return NULL;
-}
-
-void serve_grpc_stop(struct serve_grpc *g, uint64_t deadline_ns) {
-        size_t left;
-
-        if (!g->server)
-                return;
-        grpc_server_stop(g->server);
-        left = grpc_server_wait(g->server, deadline_ns);
-        if (left > 0)
-                log_info("Timeout 0: Found %zu GRPC service connections", left);
-        grpc_server_free(g->server);
-        g->server = NULL;
 }
 
 void serve_grpc_done(struct serve_grpc *g) {
         endpoint_policy_done(&g->policy);
-        rpc_infer_free(g->infer);
+        grpc_server_free(g->server);
+        infer_core_done(&g->infer);
 }

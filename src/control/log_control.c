@@ -26,6 +26,28 @@ bool log_control_find_format(struct str name, enum log_format *ret) {
         return false;
 }
 
+#define SWITCH(text, member) { text, LOG_ROW_SWITCH, offsetof(struct log_settings, member) }
+
+const struct log_row log_rows[LOG_N_ROWS] = {
+        { "log_file", LOG_ROW_FILE, 0 },
+        SWITCH("log_info", info),
+        SWITCH("log_warning", warning),
+        SWITCH("log_error", error),
+        { "log_verbose_level", LOG_ROW_LEVEL, 0 },
+        { "log_format", LOG_ROW_FORMAT, 0 },
+};
+
+const struct log_row *log_row_find(struct str name) {
+        for (size_t i = 0; i < LOG_N_ROWS; i++)
+                if (str_is(name, log_rows[i].name))
+                        return &log_rows[i];
+        return NULL;
+}
+
+bool *log_row_switch(const struct log_row *row, struct log_settings *s) {
+        return (bool *)((char *)s + row->offset);
+}
+
 struct error *log_control_apply(struct TRITONSERVER_ServerOptions *options,
                                 const struct log_settings         *s) {
         TRITONSERVER_LogFormat format = (TRITONSERVER_LogFormat)s->format;

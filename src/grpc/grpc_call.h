@@ -41,7 +41,7 @@
 
 struct TRITONSERVER_Server;
 struct grpc_call;
-struct grpc_service;
+struct service;
 struct grpc_stream;
 struct loop;
 struct loop_work;
@@ -90,7 +90,7 @@ struct grpc_call {
         size_t                      n_metadata;
 
         struct arena                arena;   /* reset when the call has ended */
-        const struct grpc_service  *service; /* borrowed: the server's, see grpc_service.h */
+        const struct service  *service; /* borrowed: the server's */
         struct TRITONSERVER_Server *core;    /* borrowed; NULL in tests without a core */
 
         uint64_t recv_start_ns; /* headers seen (monotonic) */

@@ -13,9 +13,8 @@ struct grpc_server {
 };
 
 void grpc_server_options_init(struct grpc_server_options *o) {
-        *o = (struct grpc_server_options){ .name = "grpc" };
+        *o = (struct grpc_server_options){ .net.name = "grpc" };
         grpc_limits_init(&o->limits);
-        o->service.max_message_bytes = o->limits.message_bytes;
 }
 
 static struct h2_loop *h2_home(struct net_home *home) {
@@ -76,26 +75,16 @@ static struct error *check_methods(const struct grpc_method_table *table) {
 }
 
 struct error *grpc_server_new(const struct grpc_server_options *o, struct grpc_server **ret) {
-        struct grpc_server             *s = mem_zalloc(sizeof(*s));
-        const struct net_server_options net = {
-                .name = o->name,
-                .address = o->address,
-                .port = o->port,
-                .reuse_port = o->reuse_port,
-                .n_threads = o->n_threads,
-                .max_connections = o->limits.connections,
-                .max_connections_per_address = o->limits.connections_per_address,
-                .owner = s,
-                .tls = o->tls,
-                .budget = o->budget,
-                .handshake_time_ns = o->limits.header_time_ns,
-                .on_rejected = o->on_rejected,
-                .rejected_owner = o->owner,
-        };
-        struct error *err;
+        struct grpc_server      *s = mem_zalloc(sizeof(*s));
+        struct net_server_options net = o->net;
+        struct error             *err;
 
+        net.max_connections = o->limits.connections;
+        net.max_connections_per_address = o->limits.connections_per_address;
+        net.handshake_time_ns = o->limits.header_time_ns;
+        net.owner = s;
         s->options = *o;
-        s->options.address = NULL;
+        s->options.net.address = NULL;
         measure_paths(s);
         err = check_methods(&o->methods);
         if (!err)
@@ -109,16 +98,8 @@ struct error *grpc_server_new(const struct grpc_server_options *o, struct grpc_s
         return NULL;
 }
 
-void grpc_server_start(struct grpc_server *s) {
-        net_server_start(s->net);
-}
-
-void grpc_server_stop(struct grpc_server *s) {
-        net_server_stop(s->net);
-}
-
-size_t grpc_server_wait(struct grpc_server *s, uint64_t deadline_ns) {
-        return net_server_wait(s->net, deadline_ns);
+struct net_server *grpc_server_net(struct grpc_server *s) {
+        return s ? s->net : NULL;
 }
 
 void grpc_server_free(struct grpc_server *s) {
@@ -127,12 +108,4 @@ void grpc_server_free(struct grpc_server *s) {
         net_server_free(s->net);
         free(s->paths);
         free(s);
-}
-
-uint16_t grpc_server_port(const struct grpc_server *s) {
-        return net_server_port(s->net);
-}
-
-size_t grpc_server_n_connections(struct grpc_server *s) {
-        return net_server_n_connections(s->net);
 }

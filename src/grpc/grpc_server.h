@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A gRPC server: a listening socket, loops, a method table, and what may be asked of it.
  *
- *     grpc_server_new -> start -> ... -> stop -> wait (as often as wanted) -> free
+ *     grpc_server_new -> net_server_start -> ... -> net_server_stop, net_server_wait -> free
  *
  * stop() ends accepting and tells every client to go (GOAWAY); calls under way go on, calls that
  * cross with it are refused with UNAVAILABLE. wait() sleeps until the last connection is gone or
@@ -15,17 +15,15 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "control/service.h"
 #include "grpc/grpc_call.h"
 #include "grpc/grpc_compress.h"
 #include "grpc/grpc_limits.h"
-#include "grpc/grpc_service.h"
+#include "net/net_server.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-struct byte_budget;
-struct tls_context;
 
 /* One finished call, for the access log. Ranges hold during the call. */
 struct grpc_access {
@@ -40,22 +38,15 @@ struct grpc_access {
 };
 
 struct grpc_server_options {
-        const char *name;       /* of the threads; static */
-        const char *address;    /* NULL = 0.0.0.0; borrowed for the call */
-        uint16_t    port;       /* 0 = any free one */
-        bool        reuse_port;
-        size_t      n_threads;  /* 0 = one per core */
-        struct tls_context *tls; /* borrowed; NULL = plain */
-        struct byte_budget *budget; /* borrowed; NULL = memory is not counted */
+        struct net_server_options net; /* but what follows from `limits`, and its owner */
         struct grpc_limits          limits;
         enum grpc_compression_level compression; /* of answers of compressible methods */
         struct grpc_method_table    methods;     /* rows borrowed: static */
-        struct grpc_service         service;
+        struct service         service;
 
-        /* NULL = nobody counts, nobody logs. Must not block. */
-        void (*on_rejected)(void *owner, const char *limit);
+        /* NULL = calls are not logged. Must not block. */
         void (*on_access)(void *owner, const struct grpc_access *access);
-        void  *owner; /* borrowed: the callbacks' */
+        void *owner; /* borrowed: of on_access() */
 };
 
 struct grpc_server;
@@ -66,11 +57,7 @@ void grpc_server_options_init(struct grpc_server_options *o);
 /* Binds and listens, so that the port is known; accepts nothing yet. */
 struct error *grpc_server_new(const struct grpc_server_options *o,
                               struct grpc_server **ret) NODISCARD;
-void          grpc_server_start(struct grpc_server *s);
-void          grpc_server_stop(struct grpc_server *s);
-/* The number of connections left: 0 = all gone before the deadline (monotonic ns). */
-size_t        grpc_server_wait(struct grpc_server *s, uint64_t deadline_ns);
 void          grpc_server_free(struct grpc_server *s); /* NULL is fine; stops when needed */
 
-uint16_t grpc_server_port(const struct grpc_server *s);
-size_t   grpc_server_n_connections(struct grpc_server *s);
+/* Starts, stops and asks the server: borrowed. NULL for NULL. */
+struct net_server *grpc_server_net(struct grpc_server *s);

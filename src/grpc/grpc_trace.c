@@ -2,7 +2,7 @@
 #include "grpc/grpc_trace.h"
 
 #include "base/clock.h"
-#include "grpc/grpc_service.h"
+#include "control/service.h"
 #include "trace/tracer.h"
 
 static void on_sent(struct grpc_call *call) {

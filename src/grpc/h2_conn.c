@@ -25,8 +25,8 @@ const struct grpc_limits *h2_conn_limits(const struct h2_conn *c) {
 void h2_conn_count_rejected(struct h2_conn *c, enum grpc_limit limit) {
         const struct grpc_server_options *o = c->home->options;
 
-        if (limit != GRPC_LIMIT_NONE && o->on_rejected)
-                o->on_rejected(o->owner, grpc_limit_name(limit));
+        if (limit != GRPC_LIMIT_NONE && o->net.on_rejected)
+                o->net.on_rejected(o->net.rejected_owner, grpc_limit_name(limit));
 }
 
 /* ---- the end ---- */

@@ -2,55 +2,104 @@
 /* Metadata, configurations, statistics: what the C API says, as a message. */
 #include "grpc/rpc_control.h"
 
+#include "control/model_query.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
 #include "grpc/rpc_map.h"
-#include "grpc/rpc_survey.h"
 #include "grpc_service.pb-c.h"
 
 #include "triton/core/tritonserver.h"
 
+/* The message is deleted. */
+static struct error *map_answer(struct grpc_call *call, const ProtobufCMessageDescriptor *type,
+                                struct TRITONSERVER_Message *json, ProtobufCMessage **ret) {
+        struct error *err = rpc_map_answer(type, json, &call->arena, ret);
+
+        core_error_drop(TRITONSERVER_MessageDelete(json));
+        return err;
+}
+
 struct error *rpc_server_metadata(struct grpc_call *call, const ProtobufCMessage *request UNUSED,
                                   ProtobufCMessage **ret_answer) {
-        struct TRITONSERVER_Message *answer = NULL;
-        struct TRITONSERVER_Error   *failure = TRITONSERVER_ServerMetadata(call->core, &answer);
+        struct TRITONSERVER_Message *json;
 
-        return rpc_map_answer(&inference__server_metadata_response__descriptor, failure, answer,
-                              &call->arena, ret_answer);
+        TRY(core_error_take(TRITONSERVER_ServerMetadata(call->core, &json)));
+        return map_answer(call, &inference__server_metadata_response__descriptor, json, ret_answer);
+}
+
+/* ---- one model ---- */
+
+static struct error *answer_about_model(struct grpc_call *call, struct model_query *query,
+                                        const char                       *version,
+                                        const ProtobufCMessageDescriptor *type,
+                                        ProtobufCMessage                **ret_answer) {
+        struct TRITONSERVER_Message *json;
+
+        TRY(model_version_read(str_of(version), &query->version));
+        TRY(model_query_ask(query, call->core, &json));
+        return map_answer(call, type, json, ret_answer);
 }
 
 struct error *rpc_model_metadata(struct grpc_call *call, const ProtobufCMessage *request,
                                  ProtobufCMessage **ret_answer) {
         const Inference__ModelMetadataRequest *q =
                 RPC_REQUEST(Inference__ModelMetadataRequest, request);
-        struct TRITONSERVER_Message *answer = NULL;
-        struct TRITONSERVER_Error   *failure;
-        int64_t                      version;
+        struct model_query query = { .kind = MODEL_QUERY_METADATA, .model = q->name };
 
-        TRY(model_version_read(str_of(q->version), &version));
-        failure = TRITONSERVER_ServerModelMetadata(call->core, q->name, version, &answer);
-        return rpc_map_answer(&inference__model_metadata_response__descriptor, failure, answer,
-                              &call->arena, ret_answer);
+        return answer_about_model(call, &query, q->version,
+                                  &inference__model_metadata_response__descriptor, ret_answer);
 }
 
 struct error *rpc_model_config(struct grpc_call *call, const ProtobufCMessage *request,
                                ProtobufCMessage **ret_answer) {
         const Inference__ModelConfigRequest *q =
                 RPC_REQUEST(Inference__ModelConfigRequest, request);
-        struct TRITONSERVER_Message *answer = NULL;
-        struct TRITONSERVER_Error   *failure;
-        int64_t                      version;
+        struct model_query query = { .kind = MODEL_QUERY_CONFIG, .model = q->name };
 
-        TRY(model_version_read(str_of(q->version), &version));
-        failure = TRITONSERVER_ServerModelConfig(call->core, q->name, version, 1, &answer);
-        return rpc_map_answer(&inference__model_config_response__descriptor, failure, answer,
-                              &call->arena, ret_answer);
+        return answer_about_model(call, &query, q->version,
+                                  &inference__model_config_response__descriptor, ret_answer);
 }
 
-static struct TRITONSERVER_Error *ask_all_statistics(struct TRITONSERVER_Server  *core,
-                                                     const struct rpc_question   *question,
-                                                     struct TRITONSERVER_Message **ret) {
-        return TRITONSERVER_ServerModelStatistics(core, "", question->version, ret);
+/* ---- all models ---- */
+
+/* In the call's arena. */
+struct bulk {
+        struct bulk_query                 query;
+        struct grpc_call                 *call;    /* borrowed: holds this */
+        const ProtobufCMessageDescriptor *type;    /* of the answer */
+        struct arena                      scratch; /* holds the answer until it is sent */
+        struct grpc_part                  answer;
+};
+
+static struct error *encode(struct bulk_query *query, struct TRITONSERVER_Message *json) {
+        struct bulk      *b = CONTAINER_OF(query, struct bulk, query);
+        ProtobufCMessage *message;
+
+        TRY(rpc_map_answer(b->type, json, &b->scratch, &message));
+        return rpc_map_pack(message, NULL, &b->scratch, &b->answer);
+}
+
+/* The end of the call frees its arena, and this with it. */
+static void on_done(struct loop_work *w) {
+        struct bulk *b = CONTAINER_OF(w, struct bulk, query.work);
+        struct arena scratch = b->scratch;
+
+        if (b->query.failure)
+                grpc_call_fail(b->call, b->query.failure);
+        else
+                grpc_call_reply(b->call, &b->answer, 1);
+        arena_done(&scratch);
+}
+
+void rpc_control_reply_bulk(struct grpc_call *call, const struct model_query *query,
+                            const ProtobufCMessageDescriptor *type) {
+        struct bulk *b = ARENA_NEW(&call->arena, struct bulk);
+
+        bulk_query_init(&b->query, call->core, query, encode, on_done);
+        b->call = call;
+        b->type = type;
+        arena_init(&b->scratch, NULL, 0, 0);
+        grpc_call_offload(call, &b->query.work);
 }
 
 /* Without a name: all models. */
@@ -58,20 +107,13 @@ struct error *rpc_model_statistics(struct grpc_call *call, const ProtobufCMessag
                                    ProtobufCMessage **ret_answer) {
         const Inference__ModelStatisticsRequest *q =
                 RPC_REQUEST(Inference__ModelStatisticsRequest, request);
-        struct rpc_question          question = {
-                .type = &inference__model_statistics_response__descriptor,
-                .ask = ask_all_statistics
-        };
-        struct TRITONSERVER_Message *answer = NULL;
-        struct TRITONSERVER_Error   *failure;
+        const ProtobufCMessageDescriptor *type = &inference__model_statistics_response__descriptor;
+        struct model_query query = { .kind = MODEL_QUERY_STATISTICS, .model = q->name };
 
-        TRY(model_version_read(str_of(q->version), &question.version));
-        if (q->name[0] == '\0') {
-                rpc_survey_start(call, &question);
-                *ret_answer = NULL;
-                return NULL;
-        }
-        failure = TRITONSERVER_ServerModelStatistics(call->core, q->name, question.version,
-                                                     &answer);
-        return rpc_map_answer(question.type, failure, answer, &call->arena, ret_answer);
+        if (q->name[0] != '\0')
+                return answer_about_model(call, &query, q->version, type, ret_answer);
+        TRY(model_version_read(str_of(q->version), &query.version));
+        rpc_control_reply_bulk(call, &query, type);
+        *ret_answer = NULL;
+        return NULL;
 }

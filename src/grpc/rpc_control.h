@@ -13,6 +13,8 @@
 #include "codec/pb_field.h"
 #include "grpc/grpc_call.h"
 
+struct model_query;
+
 typedef struct error *(*rpc_answer_fn)(struct grpc_call *call, const ProtobufCMessage *request,
                                        ProtobufCMessage **ret_answer);
 
@@ -35,6 +37,10 @@ struct error *rpc_model_config(struct grpc_call *call, const ProtobufCMessage *r
                                ProtobufCMessage **ret_answer);
 struct error *rpc_model_statistics(struct grpc_call *call, const ProtobufCMessage *request,
                                    ProtobufCMessage **ret_answer);
+
+/* Ends the call, later, with the core's answer to a question about all models. */
+void rpc_control_reply_bulk(struct grpc_call *call, const struct model_query *query,
+                            const ProtobufCMessageDescriptor *type);
 
 /* rpc_repository.c */
 struct error *rpc_repository_index(struct grpc_call *call, const ProtobufCMessage *request,

@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "codec/pb_build.h"
+#include "control/service.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
-#include "grpc/grpc_service.h"
 #include "grpc/rpc_control.h"
 #include "grpc/rpc_map.h"
 #include "grpc_service.pb-c.h"

@@ -1,51 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc/rpc_infer.h"
 
-#include "base/mem.h"
-#include "call/header_forward.h"
 #include "grpc/grpc_trace.h"
 #include "grpc/rpc_inference.h"
 #include "net/loop.h"
-
-struct grpc_infer {
-        struct infer_core     core;
-        struct header_forward forward;
-};
-
-/* ---- what the methods share ---- */
-
-struct error *rpc_infer_new(const struct rpc_infer_options *o, struct grpc_infer **ret) {
-        struct grpc_infer *s = mem_zalloc(sizeof(*s));
-        struct error      *err = header_forward_init(&s->forward, o->header_forward_pattern);
-
-        if (!err)
-                err = infer_core_init(&s->core, o->core, o->shared_memory);
-        if (err) {
-                rpc_infer_free(s);
-                return err;
-        }
-        s->core.admission = o->admission;
-        *ret = s;
-        return NULL;
-}
-
-void rpc_infer_free(struct grpc_infer *s) {
-        if (!s)
-                return;
-        infer_core_done(&s->core);
-        header_forward_done(&s->forward);
-        free(s);
-}
-
-const struct infer_core *rpc_infer_core(const struct grpc_infer *s) {
-        return &s->core;
-}
-
-const struct header_forward *rpc_infer_header_forward(const struct grpc_infer *s) {
-        return &s->forward;
-}
-
-/* ---- ModelInfer ---- */
 
 /* What would hold the loop for too long is done by another thread, which has the inference meanwhile;
  * its memory is here, since the call's arena stays the loop's. */
@@ -225,19 +183,15 @@ static void run_reading(struct loop_work *work) {
 static void on_reading(struct loop_work *work) {
         struct long_work *w = CONTAINER_OF(work, struct long_work, work);
         struct rpc_infer *r = w->r;
+        struct error     *err;
 
         r->is_away = false;
         buf_unref(STEAL(w->owner));
         grpc_trace_attach(r->inference.grpc, w->trace);
-        if (work->is_cancelled)
-                w->err = client_has_gone();
-        if (w->err) {
-                refuse(r, w->err);
-                return;
-        }
-        if (grpc_call_is_aborted(r->inference.grpc))
-                infer_call_cancel(&r->inference.call);
-        infer_call_submitted(&r->inference.call);
+        err = infer_call_take_back(&r->inference.call, work, w->err,
+                                   grpc_call_is_aborted(r->inference.grpc));
+        if (err)
+                refuse(r, err);
 }
 
 /* `owner` is NULL when the message has been read. */

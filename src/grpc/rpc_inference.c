@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc/rpc_inference.h"
 
-#include "call/header_forward.h"
 #include "call/infer_classes.h"
+#include "control/service.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
-#include "grpc/grpc_service.h"
-#include "grpc/rpc_infer.h"
 #include "net/loop.h"
 
 #include "triton/core/neso.h"
@@ -21,7 +19,7 @@
 void rpc_inference_init(struct rpc_inference *i, struct grpc_call *grpc, struct arena *arena,
                         void *owner, infer_call_fn on_done) {
         struct infer_call_options options = {
-                .core = rpc_infer_core(grpc->service->infer),
+                .core = grpc->service->infer,
                 .mailbox = grpc_call_mailbox(grpc),
                 .pool = grpc_call_buf_pool(grpc),
                 .on_done = on_done,
@@ -94,7 +92,7 @@ struct error *rpc_inference_read(struct rpc_inference *i, struct str message, st
 }
 
 static struct error *forward_metadata(struct rpc_inference *i) {
-        const struct header_forward *f = rpc_infer_header_forward(i->grpc->service->infer);
+        const struct header_forward *f = &i->grpc->service->infer->header_forward;
         const struct grpc_call      *grpc = i->grpc;
 
         if (LIKELY(!f->has_pattern))

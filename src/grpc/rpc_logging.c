@@ -13,7 +13,7 @@
 #define SETTING_IN Inference__LogSettingsRequest__SettingValue
 #define SETTING_OUT Inference__LogSettingsResponse__SettingValue
 
-/* ---- what is asked ---- */
+/* ---- the request ---- */
 
 /* Of equal keys the last counts. NULL = not asked. */
 static const SETTING_IN *find(const Inference__LogSettingsRequest *q, const char *key) {
@@ -25,11 +25,7 @@ static const SETTING_IN *find(const Inference__LogSettingsRequest *q, const char
         return NULL;
 }
 
-static struct error *read_bool(const Inference__LogSettingsRequest *q, const char *key, bool *ret) {
-        const SETTING_IN *value = find(q, key);
-
-        if (!value)
-                return NULL;
+static struct error *read_bool(const SETTING_IN *value, const char *key, bool *ret) {
         if (value->parameter_choice_case !=
             INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__PARAMETER_CHOICE_BOOL_PARAM)
                 return error_new(ERR_INVALID_ARG, "expect boolean for '%s'", key);
@@ -37,45 +33,48 @@ static struct error *read_bool(const Inference__LogSettingsRequest *q, const cha
         return NULL;
 }
 
-static struct error *read_level(const Inference__LogSettingsRequest *q, unsigned *ret) {
-        const SETTING_IN *value = find(q, "log_verbose_level");
-
-        if (!value)
-                return NULL;
+static struct error *read_level(const SETTING_IN *value, const char *key, unsigned *ret) {
         if (value->parameter_choice_case !=
                     INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__PARAMETER_CHOICE_UINT32_PARAM ||
             value->uint32_param > INT32_MAX)
-                return error_new_text(ERR_INVALID_ARG, "expect int32 for 'log_verbose_level'");
+                return error_new(ERR_INVALID_ARG, "expect int32 for '%s'", key);
         *ret = value->uint32_param;
         return NULL;
 }
 
-static struct error *read_format(const Inference__LogSettingsRequest *q, enum log_format *ret) {
-        const SETTING_IN *value = find(q, "log_format");
-
-        if (!value)
-                return NULL;
+static struct error *read_format(const SETTING_IN *value, const char *key, enum log_format *ret) {
         if (value->parameter_choice_case !=
             INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__PARAMETER_CHOICE_STRING_PARAM)
-                return error_new_text(ERR_INVALID_ARG, "expect string for 'log_format'");
+                return error_new(ERR_INVALID_ARG, "expect string for '%s'", key);
         if (log_control_find_format(str_of(value->string_param), ret))
                 return NULL;
-        return error_new(ERR_INVALID_ARG, "invalid argument for log_format, got: %s",
+        return error_new(ERR_INVALID_ARG, "invalid argument for %s, got: %s", key,
                          value->string_param);
+}
+
+static struct error *read_setting(const SETTING_IN *value, const struct log_row *row,
+                                  struct log_settings *s) {
+        switch (row->kind) {
+        case LOG_ROW_SWITCH: return read_bool(value, row->name, log_row_switch(row, s));
+        case LOG_ROW_LEVEL: return read_level(value, row->name, &s->verbose_level);
+        case LOG_ROW_FORMAT: return read_format(value, row->name, &s->format);
+        case LOG_ROW_FILE: break;
+        }
+        return log_control_refuse_file();
 }
 
 /* Unknown names are ignored. */
 static struct error *read_settings(const Inference__LogSettingsRequest *q, struct log_settings *s) {
-        if (find(q, "log_file"))
-                return log_control_refuse_file();
-        TRY(read_bool(q, "log_info", &s->info));
-        TRY(read_bool(q, "log_warning", &s->warning));
-        TRY(read_bool(q, "log_error", &s->error));
-        TRY(read_level(q, &s->verbose_level));
-        return read_format(q, &s->format);
+        for (size_t i = 0; i < LOG_N_ROWS; i++) {
+                const SETTING_IN *value = find(q, log_rows[i].name);
+
+                if (value)
+                        TRY(read_setting(value, &log_rows[i], s));
+        }
+        return NULL;
 }
 
-/* ---- what is told ---- */
+/* ---- the answer ---- */
 
 static struct error *add(struct grpc_call *call, Inference__LogSettingsResponse *answer,
                          const char *key, SETTING_OUT **ret) {
@@ -92,52 +91,41 @@ static struct error *add(struct grpc_call *call, Inference__LogSettingsResponse 
         return NULL;
 }
 
-static struct error *add_text(struct grpc_call *call, Inference__LogSettingsResponse *answer,
-                              const char *key, const char *text) {
-        SETTING_OUT *value;
-
-        TRY(add(call, answer, key, &value));
-        value->parameter_choice_case =
+static void set_text(struct grpc_call *call, const char *text, SETTING_OUT *ret) {
+        ret->parameter_choice_case =
                 INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_STRING_PARAM;
-        value->string_param = arena_strdup(&call->arena, text);
-        return NULL;
+        ret->string_param = arena_strdup(&call->arena, text);
 }
 
-static struct error *add_bool(struct grpc_call *call, Inference__LogSettingsResponse *answer,
-                              const char *key, bool truth) {
-        SETTING_OUT *value;
-
-        TRY(add(call, answer, key, &value));
-        value->parameter_choice_case =
-                INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_BOOL_PARAM;
-        value->bool_param = truth;
-        return NULL;
+static void set_value(struct grpc_call *call, const struct log_row *row, struct log_settings *s,
+                      SETTING_OUT *ret) {
+        switch (row->kind) {
+        case LOG_ROW_FILE: set_text(call, s->file, ret); break;
+        case LOG_ROW_FORMAT: set_text(call, log_control_format_name(s->format), ret); break;
+        case LOG_ROW_SWITCH:
+                ret->parameter_choice_case =
+                        INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_BOOL_PARAM;
+                ret->bool_param = *log_row_switch(row, s);
+                break;
+        case LOG_ROW_LEVEL:
+                ret->parameter_choice_case =
+                        INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_UINT32_PARAM;
+                ret->uint32_param = s->verbose_level;
+                break;
+        }
 }
-
-static struct error *add_level(struct grpc_call *call, Inference__LogSettingsResponse *answer,
-                               unsigned level) {
-        SETTING_OUT *value;
-
-        TRY(add(call, answer, "log_verbose_level", &value));
-        value->parameter_choice_case =
-                INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_UINT32_PARAM;
-        value->uint32_param = level;
-        return NULL;
-}
-
-#define N_SETTINGS 6
 
 static struct error *fill_answer(struct grpc_call *call, Inference__LogSettingsResponse *answer) {
         struct log_settings now;
+        SETTING_OUT        *value;
 
         log_get_settings(&now);
-        answer->settings = arena_alloc(&call->arena, N_SETTINGS * sizeof(answer->settings[0]));
-        TRY(add_text(call, answer, "log_file", now.file));
-        TRY(add_bool(call, answer, "log_info", now.info));
-        TRY(add_bool(call, answer, "log_warning", now.warning));
-        TRY(add_bool(call, answer, "log_error", now.error));
-        TRY(add_level(call, answer, now.verbose_level));
-        return add_text(call, answer, "log_format", log_control_format_name(now.format));
+        answer->settings = arena_alloc(&call->arena, LOG_N_ROWS * sizeof(answer->settings[0]));
+        for (size_t i = 0; i < LOG_N_ROWS; i++) {
+                TRY(add(call, answer, log_rows[i].name, &value));
+                set_value(call, &log_rows[i], &now, value);
+        }
+        return NULL;
 }
 
 struct error *rpc_log_settings(struct grpc_call *call, const ProtobufCMessage *request,

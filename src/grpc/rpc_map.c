@@ -161,7 +161,7 @@ static struct error *read_json(const ProtobufCMessageDescriptor *type, struct st
         return pb_json_read(type, strbuf_str(&text), arena, ret);
 }
 
-static struct error *read_answer(const ProtobufCMessageDescriptor *type,
+struct error *rpc_map_answer(const ProtobufCMessageDescriptor *type,
                                  struct TRITONSERVER_Message *answer, struct arena *arena,
                                  ProtobufCMessage **ret) {
         struct error *err;
@@ -174,19 +174,6 @@ static struct error *read_answer(const ProtobufCMessageDescriptor *type,
         if (err && err->code == ERR_INVALID_ARG)
                 err = error_recode(err, ERR_INTERNAL);
         return error_wrap(err, "%s", type->short_name);
-}
-
-struct error *rpc_map_answer(const ProtobufCMessageDescriptor *type,
-                             struct TRITONSERVER_Error        *failure,
-                             struct TRITONSERVER_Message *answer, struct arena *arena,
-                             ProtobufCMessage **ret) {
-        struct error *err = core_error_take(failure);
-
-        if (!err)
-                err = read_answer(type, answer, arena, ret);
-        if (answer)
-                core_error_drop(TRITONSERVER_MessageDelete(answer));
-        return err;
 }
 
 struct error *rpc_map_pack(const ProtobufCMessage *message, struct buf_pool *pool,

@@ -16,7 +16,6 @@
 #include "codec/pb_field.h"
 #include "grpc/grpc_call.h"
 
-struct TRITONSERVER_Error;
 struct TRITONSERVER_Message;
 
 /* A request from its bytes. INVALID_ARG "failed to parse the <type> message", with
@@ -24,10 +23,8 @@ struct TRITONSERVER_Message;
 struct error *rpc_map_request(const ProtobufCMessageDescriptor *type, struct str bytes,
                               struct arena *arena, ProtobufCMessage **ret) NODISCARD;
 
-/* The answer of the C API as a message of that type; takes failure and answer, either of which may
- * be NULL. */
+/* The answer of the C API, borrowed, as a message of that type. */
 struct error *rpc_map_answer(const ProtobufCMessageDescriptor *type,
-                             struct TRITONSERVER_Error        *failure,
                              struct TRITONSERVER_Message *answer, struct arena *arena,
                              ProtobufCMessage **ret) NODISCARD;
 

@@ -1,99 +1,71 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The model repository extension. Loads take as long as the model and an index reads directories:
- * they run beside the loop. */
+/* The model repository extension: reads what is ordered. */
 #include "grpc/rpc_control.h"
 
 #include "codec/pb_build.h"
-#include "control/load_parameter.h"
-#include "core_api/core_error.h"
+#include "control/model_query.h"
+#include "control/repository_order.h"
 #include "grpc/rpc_map.h"
-#include "grpc/rpc_survey.h"
 #include "grpc_service.pb-c.h"
-#include "net/loop.h"
-
-#include "triton/core/tritonserver.h"
 
 #include <string.h>
 
-/* Override files of one load; a model has a handful. */
-#define MAX_PARAMETERS 1024
-
-/* One order to the repository while it runs beside the loop; in the call's arena. */
+/* In the call's arena. */
 struct order {
-        struct loop_work                work;
-        struct grpc_call               *call;    /* borrowed: holds this */
-        const char                     *model;   /* in arena */
-        struct TRITONSERVER_Error      *failure; /* owned */
-        bool                            with_dependents;
-        size_t                          n_parameters;
-        struct TRITONSERVER_Parameter **parameters; /* in arena; each owned */
-        ProtobufCMessage               *answer;     /* in arena; of a load or an unload */
+        struct repository_order order;
+        struct grpc_call       *call;   /* borrowed: holds this */
+        ProtobufCMessage       *answer; /* in arena */
 };
 
-static struct order *new_order(struct grpc_call *call, loop_work_fn run, loop_work_fn done) {
-        struct order *o = ARENA_NEW(&call->arena, struct order);
-
-        o->work.run = run;
-        o->work.done = done;
-        o->work.gives_way = true;
-        o->call = call;
-        return o;
-}
-
-static void end_order(struct order *o) {
-        for (size_t i = 0; i < o->n_parameters; i++)
-                TRITONSERVER_ParameterDelete(o->parameters[i]);
-        o->n_parameters = 0;
-}
-
 static void on_ordered(struct loop_work *w) {
-        struct order *o = CONTAINER_OF(w, struct order, work);
-        struct error *err = core_error_take(STEAL(o->failure));
+        struct order *o = CONTAINER_OF(w, struct order, order.work);
+        struct error *err = repository_order_end(&o->order);
 
-        end_order(o);
         if (err)
                 grpc_call_fail(o->call, err);
         else
                 rpc_map_reply(o->call, o->answer);
 }
 
+static struct order *new_order(struct grpc_call *call, enum repository_order_kind kind,
+                               const char *model) {
+        struct order *o = ARENA_NEW(&call->arena, struct order);
+
+        repository_order_init(&o->order, kind, call->core, model, on_ordered);
+        o->call = call;
+        return o;
+}
+
+/* Takes the error, and hands it back when the order could not be read. */
+static struct error *start_order(struct order *o, struct error *err) {
+        if (err)
+                error_free(repository_order_end(&o->order)); /* nothing was ordered */
+        else
+                grpc_call_offload(o->call, &o->order.work);
+        return err;
+}
+
 static struct error *refuse_repository(const char *name) {
-        return name[0] == '\0' ? NULL
-                               : error_new_text(ERR_UNSUPPORTED,
-                                                "'repository_name' specification is not supported");
+        return name[0] == '\0' ? NULL : repository_order_refuse_name();
 }
 
 /* ---- index ---- */
-
-static struct TRITONSERVER_Error *ask_index(struct TRITONSERVER_Server  *core,
-                                            const struct rpc_question   *question,
-                                            struct TRITONSERVER_Message **ret) {
-        return TRITONSERVER_ServerModelIndex(core, question->flags, ret);
-}
 
 struct error *rpc_repository_index(struct grpc_call *call, const ProtobufCMessage *request,
                                    ProtobufCMessage **ret_answer) {
         const Inference__RepositoryIndexRequest *q =
                 RPC_REQUEST(Inference__RepositoryIndexRequest, request);
+        const struct model_query query = { .kind = MODEL_QUERY_INDEX,
+                                           .model = "",
+                                           .only_ready = q->ready };
 
         TRY(refuse_repository(q->repository_name));
-        rpc_survey_start(call, &(struct rpc_question){
-                                       .type = &inference__repository_index_response__descriptor,
-                                       .ask = ask_index,
-                                       .flags = q->ready ? TRITONSERVER_INDEX_FLAG_READY : 0 });
+        rpc_control_reply_bulk(call, &query, &inference__repository_index_response__descriptor);
         *ret_answer = NULL;
         return NULL;
 }
 
 /* ---- load ---- */
-
-static void run_load(struct loop_work *w) {
-        struct order *o = CONTAINER_OF(w, struct order, work);
-
-        o->failure = TRITONSERVER_ServerLoadModelWithParameters(
-                o->call->core, o->model, (const struct TRITONSERVER_Parameter **)o->parameters,
-                o->n_parameters);
-}
 
 static struct error *refuse_load_type(const char *name, const char *expected) {
         return error_new(ERR_INVALID_ARG,
@@ -101,31 +73,34 @@ static struct error *refuse_load_type(const char *name, const char *expected) {
                          expected);
 }
 
-/* Bytes must outlive the parameter: they are in the arena, as all of the request. */
-static struct error *new_parameter(const char *name, const Inference__ModelRepositoryParameter *p,
-                                   struct TRITONSERVER_Parameter **ret) {
-        if (load_parameter_is_of_chain(str_of(name)) &&
-            p->parameter_choice_case ==
-                    INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM) {
-                *ret = TRITONSERVER_ParameterNew(name, TRITONSERVER_PARAMETER_STRING,
+static struct error *add_text(struct order *o, const char *name,
+                              const Inference__ModelRepositoryParameter *p) {
+        bool is_bool = p->parameter_choice_case ==
+                       INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM;
+
+        if (is_bool && load_parameter_kind(str_of(name)) == LOAD_PARAMETER_TEXT_OR_BOOL)
+                return repository_order_add_text(&o->order, &o->call->arena, name,
                                                  p->bool_param ? "true" : "false");
-                return NULL;
-        }
-        if (strcmp(name, "config") == 0 || load_parameter_is_of_chain(str_of(name))) {
-                if (p->parameter_choice_case !=
-                    INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_STRING_PARAM)
-                        return refuse_load_type(name, "string_param");
-                *ret = TRITONSERVER_ParameterNew(name, TRITONSERVER_PARAMETER_STRING,
-                                                 p->string_param);
-                return NULL;
-        }
-        if (!str_starts(str_of(name), STR_LIT("file:")))
+        if (p->parameter_choice_case !=
+            INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_STRING_PARAM)
+                return refuse_load_type(name, "string_param");
+        return repository_order_add_text(&o->order, &o->call->arena, name, p->string_param);
+}
+
+static struct error *add_parameter(struct order *o, const char *name,
+                                   const Inference__ModelRepositoryParameter *p) {
+        enum load_parameter_kind kind = load_parameter_kind(str_of(name));
+
+        if (kind == LOAD_PARAMETER_UNKNOWN)
                 return error_new(ERR_INVALID_ARG, "unrecognized load parameter '%s'.", name);
+        if (kind != LOAD_PARAMETER_FILE)
+                return add_text(o, name, p);
         if (p->parameter_choice_case !=
             INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_BYTES_PARAM)
                 return refuse_load_type(name, "bytes_param");
-        *ret = TRITONSERVER_ParameterBytesNew(name, p->bytes_param.data, p->bytes_param.len);
-        return NULL;
+        return repository_order_add_file(
+                &o->order, &o->call->arena, name,
+                str_range((const char *)p->bytes_param.data, p->bytes_param.len));
 }
 
 static const Inference__ModelRepositoryParameter *value_of(
@@ -137,15 +112,10 @@ static const Inference__ModelRepositoryParameter *value_of(
 }
 
 static struct error *read_load(const Inference__RepositoryModelLoadRequest *q, struct order *o) {
-        if (q->n_parameters > MAX_PARAMETERS)
-                return error_new(ERR_INVALID_ARG, "more than %d load parameters", MAX_PARAMETERS);
-        o->parameters =
-                arena_alloc(&o->call->arena, MAX(q->n_parameters, 1) * sizeof(o->parameters[0]));
-        for (size_t i = 0; i < q->n_parameters; i++) {
-                TRY(new_parameter(q->parameters[i]->key, value_of(q->parameters[i]->value),
-                                  &o->parameters[i]));
-                o->n_parameters++;
-        }
+        TRY(pb_message_new(&inference__repository_model_load_response__descriptor,
+                           &o->call->arena, &o->answer));
+        for (size_t i = 0; i < q->n_parameters; i++)
+                TRY(add_parameter(o, q->parameters[i]->key, value_of(q->parameters[i]->value)));
         return NULL;
 }
 
@@ -154,35 +124,19 @@ struct error *rpc_repository_load(struct grpc_call *call, const ProtobufCMessage
         const Inference__RepositoryModelLoadRequest *q =
                 RPC_REQUEST(Inference__RepositoryModelLoadRequest, request);
         struct order *o;
-        struct error *err;
 
-        TRY(refuse_repository(q->repository_name));
-        o = new_order(call, run_load, on_ordered);
-        o->model = q->model_name;
-        TRY(pb_message_new(&inference__repository_model_load_response__descriptor, &call->arena,
-                           &o->answer));
-        err = read_load(q, o);
-        if (err) {
-                end_order(o);
-                return err;
-        }
-        grpc_call_offload(call, &o->work);
         *ret_answer = NULL;
-        return NULL;
+        TRY(refuse_repository(q->repository_name));
+        o = new_order(call, REPOSITORY_LOAD, q->model_name);
+        return start_order(o, read_load(q, o));
 }
 
 /* ---- unload ---- */
 
-static void run_unload(struct loop_work *w) {
-        struct order *o = CONTAINER_OF(w, struct order, work);
-
-        o->failure = o->with_dependents
-                             ? TRITONSERVER_ServerUnloadModelAndDependents(o->call->core, o->model)
-                             : TRITONSERVER_ServerUnloadModel(o->call->core, o->model);
-}
-
 static struct error *read_unload(const Inference__RepositoryModelUnloadRequest *q,
                                  struct order                                  *o) {
+        TRY(pb_message_new(&inference__repository_model_unload_response__descriptor,
+                           &o->call->arena, &o->answer));
         for (size_t i = 0; i < q->n_parameters; i++) {
                 const Inference__ModelRepositoryParameter *p = value_of(q->parameters[i]->value);
 
@@ -193,7 +147,7 @@ static struct error *read_unload(const Inference__RepositoryModelUnloadRequest *
                         return error_new_text(ERR_INVALID_ARG,
                                               "invalid value type for 'unload_dependents' "
                                               "parameter, expected bool_param.");
-                o->with_dependents = p->bool_param;
+                o->order.with_dependents = p->bool_param;
         }
         return NULL;
 }
@@ -204,13 +158,8 @@ struct error *rpc_repository_unload(struct grpc_call *call, const ProtobufCMessa
                 RPC_REQUEST(Inference__RepositoryModelUnloadRequest, request);
         struct order *o;
 
-        TRY(refuse_repository(q->repository_name));
-        o = new_order(call, run_unload, on_ordered);
-        o->model = q->model_name;
-        TRY(pb_message_new(&inference__repository_model_unload_response__descriptor, &call->arena,
-                           &o->answer));
-        TRY(read_unload(q, o));
-        grpc_call_offload(call, &o->work);
         *ret_answer = NULL;
-        return NULL;
+        TRY(refuse_repository(q->repository_name));
+        o = new_order(call, REPOSITORY_UNLOAD, q->model_name);
+        return start_order(o, read_unload(q, o));
 }

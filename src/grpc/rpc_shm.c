@@ -3,7 +3,7 @@
 #include "grpc/rpc_control.h"
 
 #include "codec/pb_build.h"
-#include "grpc/grpc_service.h"
+#include "control/service.h"
 #include "grpc_service.pb-c.h"
 #include "shm/shared_memory.h"
 
@@ -91,22 +91,12 @@ struct error *rpc_system_shm_register(struct grpc_call *call, const ProtobufCMes
                               &call->arena, ret_answer);
 }
 
-static struct error *unregister(struct grpc_call *call, enum shared_memory_kind kind,
-                                const char *name) {
-        struct shared_memory *m = call->service->shared_memory;
-
-        TRY(shared_memory_check_change(m));
-        if (name[0] != '\0')
-                shared_memory_unregister(m, kind, str_of(name));
-        else
-                shared_memory_unregister_all(m, kind);
-        return NULL;
-}
-
 struct error *rpc_system_shm_unregister(struct grpc_call *call, const ProtobufCMessage *request,
                                         ProtobufCMessage **ret_answer) {
-        TRY(unregister(call, SHARED_MEMORY_SYSTEM,
-                       RPC_REQUEST(Inference__SystemSharedMemoryUnregisterRequest, request)->name));
+        const char *name =
+                RPC_REQUEST(Inference__SystemSharedMemoryUnregisterRequest, request)->name;
+
+        TRY(shared_memory_drop(call->service->shared_memory, SHARED_MEMORY_SYSTEM, str_of(name)));
         return pb_message_new(&inference__system_shared_memory_unregister_response__descriptor,
                               &call->arena, ret_answer);
 }
@@ -120,8 +110,10 @@ struct error *rpc_cuda_shm_register(struct grpc_call *call UNUSED, const Protobu
 
 struct error *rpc_cuda_shm_unregister(struct grpc_call *call, const ProtobufCMessage *request,
                                       ProtobufCMessage **ret_answer) {
-        TRY(unregister(call, SHARED_MEMORY_CUDA,
-                       RPC_REQUEST(Inference__CudaSharedMemoryUnregisterRequest, request)->name));
+        const char *name =
+                RPC_REQUEST(Inference__CudaSharedMemoryUnregisterRequest, request)->name;
+
+        TRY(shared_memory_drop(call->service->shared_memory, SHARED_MEMORY_CUDA, str_of(name)));
         return pb_message_new(&inference__cuda_shared_memory_unregister_response__descriptor,
                               &call->arena, ret_answer);
 }

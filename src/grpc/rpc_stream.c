@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc/rpc_stream.h"
 
+#include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/reserve.h"
-#include "base/clock.h"
-#include "trace/tracer.h"
-#include "grpc/grpc_service.h"
+#include "control/service.h"
 #include "grpc/grpc_trace.h"
 #include "grpc/rpc_inference.h"
 #include "net/loop.h"
+#include "trace/tracer.h"
 
 #include "triton/core/tritonserver.h"
 

@@ -3,7 +3,7 @@
 #include "grpc/rpc_control.h"
 
 #include "codec/pb_build.h"
-#include "grpc/grpc_service.h"
+#include "control/service.h"
 #include "grpc_service.pb-c.h"
 #include "trace/tracer.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "codec/gzip.h"
-#include "http/http_service.h"
+#include "control/service.h"
 
 static struct error *inflate_error(const struct http_call *call, enum gzip_status status) {
         if (status == GZIP_TOO_LARGE)

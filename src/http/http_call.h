@@ -34,7 +34,7 @@ struct TRITONSERVER_Server;
 struct http_call;
 struct http_conn;
 struct http_route;
-struct http_service;
+struct service;
 struct trace_record;
 
 enum http_method {
@@ -80,7 +80,7 @@ struct http_call {
         struct buf *body_buf; /* ref: the call's; NULL when there is no body */
 
         const struct http_route    *route;   /* borrowed: static table; NULL when none matched */
-        const struct http_service  *service; /* borrowed: the server's, see http_service.h */
+        const struct service  *service; /* borrowed: the server's */
         struct TRITONSERVER_Server *core;    /* borrowed; NULL in tests without a core */
         struct arena                arena;   /* reset after the answer is written */
 

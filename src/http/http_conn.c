@@ -53,8 +53,8 @@ static void enter(struct http_conn *c, enum http_conn_state state, enum http_pha
 static void count_rejected(struct http_conn *c, enum http_limit limit) {
         const struct http_server_options *o = &c->server->options;
 
-        if (limit != HTTP_LIMIT_NONE && o->on_rejected)
-                o->on_rejected(o->owner, http_limit_name(limit));
+        if (limit != HTTP_LIMIT_NONE && o->net.on_rejected)
+                o->net.on_rejected(o->net.rejected_owner, http_limit_name(limit));
 }
 
 void http_conn_close(struct http_conn *c) {

@@ -6,12 +6,12 @@
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "call/infer_call.h"
+#include "control/service.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
 #include "http/http_generate_decode.h"
 #include "http/http_generate_print.h"
 #include "http/http_infer.h"
-#include "http/http_service.h"
 #include "http/http_status.h"
 #include "http/http_trace.h"
 #include "net/loop.h"
@@ -329,17 +329,12 @@ static void run_reading(struct loop_work *work) {
 
 static void on_reading(struct loop_work *work) {
         struct pending_generate *p = CONTAINER_OF(work, struct pending_generate, work);
+        struct error            *err;
 
         p->is_reading = false;
-        if (work->is_cancelled)
-                p->err = error_new_text(ERR_CANCELLED, "the client has gone");
-        if (p->err) {
-                refuse(p, p->err);
-                return;
-        }
-        if (p->http->is_aborted)
-                infer_call_cancel(&p->call);
-        infer_call_submitted(&p->call);
+        err = infer_call_take_back(&p->call, work, p->err, p->http->is_aborted);
+        if (err)
+                refuse(p, err);
 }
 
 static void start(struct pending_generate *p) {
@@ -368,7 +363,7 @@ static void start(struct pending_generate *p) {
 static void post(struct http_call *http, bool is_stream) {
         struct pending_generate  *p = arena_alloc(&http->arena, sizeof(*p));
         struct infer_call_options options = {
-                .core = http_infer_core(http->service->infer),
+                .core = http->service->infer,
                 .mailbox = http_call_mailbox(http),
                 .pool = http_call_buf_pool(http),
                 .on_done = is_stream ? on_stream_done : on_done,

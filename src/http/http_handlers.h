@@ -8,8 +8,7 @@
 
 #include "http/http_call.h"
 
-struct TRITONSERVER_Error;
-struct TRITONSERVER_Message;
+struct model_query;
 
 /* http_health.c */
 void http_health_live(struct http_call *call);
@@ -23,9 +22,8 @@ void http_metadata_config(struct http_call *call);
 void http_metadata_sequences(struct http_call *call);
 void http_metadata_chain(struct http_call *call);
 void http_metadata_statistics(struct http_call *call); /* of one model, or of all */
-/* Answers with the message as JSON, or with the error; takes both. */
-void http_call_reply_message(struct http_call *call, struct TRITONSERVER_Error *err,
-                             struct TRITONSERVER_Message *message);
+/* Replies, later, to a question about all models. */
+void http_metadata_reply_bulk(struct http_call *call, const struct model_query *query);
 
 /* http_repository.c */
 void http_repository_index(struct http_call *call);

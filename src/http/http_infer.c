@@ -2,14 +2,13 @@
 #include "http/http_infer.h"
 
 #include "base/mem.h"
-#include "core_api/core_error.h"
-#include "call/header_forward.h"
 #include "call/infer_call.h"
 #include "call/infer_classes.h"
+#include "control/service.h"
+#include "core_api/core_error.h"
 #include "core_api/model_version.h"
-#include "http/http_infer_encode.h"
 #include "http/http_infer_decode.h"
-#include "http/http_service.h"
+#include "http/http_infer_encode.h"
 #include "http/http_trace.h"
 #include "net/loop.h"
 
@@ -19,11 +18,6 @@
 #define SCRATCH_BYTES 1536
 /* Lists of a model's outputs and parameters may be long. */
 #define MAX_SCRATCH_BYTES ((size_t)1 << 30)
-
-struct http_infer {
-        struct infer_core     core;
-        struct header_forward forward;
-};
 
 /* How much of a request is read: what comes next. A fault is answered by where it was found. */
 enum stage {
@@ -57,33 +51,6 @@ struct long_work {
         struct arena           scratch; /* an answer's */
         struct http_infer_body body;
 };
-
-struct error *http_infer_new(const struct http_infer_options *o, struct http_infer **ret) {
-        struct http_infer *h = mem_zalloc(sizeof(*h));
-        struct error      *err = header_forward_init(&h->forward, o->header_forward_pattern);
-
-        if (!err)
-                err = infer_core_init(&h->core, o->core, o->shared_memory);
-        if (err) {
-                http_infer_free(h);
-                return err;
-        }
-        h->core.admission = o->admission;
-        *ret = h;
-        return NULL;
-}
-
-void http_infer_free(struct http_infer *h) {
-        if (!h)
-                return;
-        infer_core_done(&h->core);
-        header_forward_done(&h->forward);
-        free(h);
-}
-
-const struct infer_core *http_infer_core(const struct http_infer *h) {
-        return &h->core;
-}
 
 /* The answer. */
 
@@ -250,7 +217,7 @@ static struct error *check_model(const struct infer_call *c) {
 }
 
 struct error *http_infer_forward_headers(struct http_call *http, struct infer_request *q) {
-        const struct header_forward *f = &http->service->infer->forward;
+        const struct header_forward *f = &http->service->infer->header_forward;
         const struct http_header    *headers;
 
         if (!f->has_pattern)
@@ -352,22 +319,17 @@ static void run_reading(struct loop_work *work) {
 static void on_reading(struct loop_work *work) {
         struct long_work     *w = CONTAINER_OF(work, struct long_work, work);
         struct pending_infer *p = w->p;
+        struct error         *err;
 
         p->away = NULL;
-        if (work->is_cancelled)
-                w->err = error_new_text(ERR_CANCELLED, "the client has gone");
-        if (w->err) {
-                refuse(p, w->err);
-                return;
-        }
-        if (p->http->is_aborted)
-                infer_call_cancel(&p->call);
-        infer_call_submitted(&p->call);
+        err = infer_call_take_back(&p->call, work, w->err, p->http->is_aborted);
+        if (err)
+                refuse(p, err);
 }
 
 static void init_pending(struct pending_infer *p, struct http_call *http) {
         struct infer_call_options options = {
-                .core = &http->service->infer->core,
+                .core = http->service->infer,
                 .mailbox = http_call_mailbox(http),
                 .pool = http_call_buf_pool(http),
                 .on_done = on_done,

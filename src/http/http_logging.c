@@ -8,6 +8,15 @@
 #include "http/http_handlers.h"
 #include "http/http_members.h"
 
+static void put_value(struct json_writer *w, const struct log_row *row, struct log_settings *s) {
+        switch (row->kind) {
+        case LOG_ROW_FILE: json_put_string(w, s->file); break;
+        case LOG_ROW_SWITCH: json_put_bool(w, *log_row_switch(row, s)); break;
+        case LOG_ROW_LEVEL: json_put_u64(w, s->verbose_level); break;
+        case LOG_ROW_FORMAT: json_put_string(w, log_control_format_name(s->format)); break;
+        }
+}
+
 void http_logging_get(struct http_call *call) {
         struct log_settings now;
         struct json_writer  w;
@@ -17,18 +26,10 @@ void http_logging_get(struct http_call *call) {
         strbuf_init(&text, 0);
         json_writer_init(&w, &text);
         json_begin_object(&w);
-        json_key(&w, "log_file");
-        json_put_string(&w, now.file);
-        json_key(&w, "log_info");
-        json_put_bool(&w, now.info);
-        json_key(&w, "log_warning");
-        json_put_bool(&w, now.warning);
-        json_key(&w, "log_error");
-        json_put_bool(&w, now.error);
-        json_key(&w, "log_verbose_level");
-        json_put_u64(&w, now.verbose_level);
-        json_key(&w, "log_format");
-        json_put_string(&w, log_control_format_name(now.format));
+        for (size_t i = 0; i < LOG_N_ROWS; i++) {
+                json_key(&w, log_rows[i].name);
+                put_value(&w, &log_rows[i], &now);
+        }
         json_end_object(&w);
         http_call_reply_text(call, HTTP_JSON, strbuf_str(&text));
 }
@@ -74,27 +75,24 @@ struct change {
 
 /* null leaves a setting as it is; unknown names are ignored. */
 static struct error *read_setting(void *owner, struct json_reader *r, struct str key) {
-        struct change       *c = owner;
-        struct log_settings *s = &c->settings;
+        struct change        *c = owner;
+        const struct log_row *row = log_row_find(key);
 
         if (json_peek(r) == JSON_NULL) {
                 json_read_null(r);
                 return NULL;
         }
-        if (str_is(key, "log_file"))
-                return log_control_refuse_file();
-        if (str_is(key, "log_info"))
-                return read_bool(r, &s->info);
-        if (str_is(key, "log_warning"))
-                return read_bool(r, &s->warning);
-        if (str_is(key, "log_error"))
-                return read_bool(r, &s->error);
-        if (str_is(key, "log_verbose_level"))
-                return read_level(r, &s->verbose_level);
-        if (str_is(key, "log_format"))
-                return read_format(r, c->arena, &s->format);
-        json_skip(r);
-        return NULL;
+        if (!row) {
+                json_skip(r);
+                return NULL;
+        }
+        switch (row->kind) {
+        case LOG_ROW_SWITCH: return read_bool(r, log_row_switch(row, &c->settings));
+        case LOG_ROW_LEVEL: return read_level(r, &c->settings.verbose_level);
+        case LOG_ROW_FORMAT: return read_format(r, c->arena, &c->settings.format);
+        case LOG_ROW_FILE: break;
+        }
+        return log_control_refuse_file();
 }
 
 void http_logging_post(struct http_call *call) {

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* What the core knows of itself and of its models: its JSON is the body of the answer. */
+#include "base/buf.h"
+#include "control/model_query.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
 #include "http/http_handlers.h"
-#include "http/http_survey.h"
 
-#include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
-void http_call_reply_message(struct http_call *call, struct TRITONSERVER_Error *failure,
-                             struct TRITONSERVER_Message *message) {
-        struct error *err = core_error_take(failure);
-        const char   *json = NULL;
-        size_t        len = 0;
+#include <string.h>
+
+/* Takes the error; the message is deleted. */
+static void reply_message(struct http_call *call, struct error *err,
+                          struct TRITONSERVER_Message *message) {
+        const char *json = NULL;
+        size_t      len = 0;
 
         if (!err)
                 err = core_error_take(TRITONSERVER_MessageSerializeToJson(message, &json, &len));
@@ -25,90 +28,100 @@ void http_call_reply_message(struct http_call *call, struct TRITONSERVER_Error *
 
 void http_metadata_server(struct http_call *call) {
         struct TRITONSERVER_Message *message = NULL;
-        struct TRITONSERVER_Error   *err = TRITONSERVER_ServerMetadata(call->core, &message);
+        struct error *err = core_error_take(TRITONSERVER_ServerMetadata(call->core, &message));
 
-        http_call_reply_message(call, err, message);
+        reply_message(call, err, message);
 }
 
-/* The three questions about one model differ in the function asked. */
-typedef struct TRITONSERVER_Error *(*ask_fn)(struct http_call *call, const char *model,
-                                             int64_t version, struct TRITONSERVER_Message **ret);
+/* ---- one model ---- */
 
-static void reply_about_model(struct http_call *call, ask_fn ask) {
+static void reply_about_model(struct http_call *call, enum model_query_kind kind) {
+        struct model_query           query = { .kind = kind, .model = http_call_model(call) };
         struct TRITONSERVER_Message *message = NULL;
-        struct TRITONSERVER_Error   *failure;
-        int64_t                      version;
-        struct error                *err = model_version_read(call->version, &version);
+        struct error                *err = model_version_read(call->version, &query.version);
 
-        if (err) {
-                http_call_reply_error(call, err, HTTP_JSON);
-                return;
-        }
-        failure = ask(call, http_call_model(call), version, &message);
-        http_call_reply_message(call, failure, message);
-}
-
-static struct TRITONSERVER_Error *ask_metadata(struct http_call *call, const char *model,
-                                               int64_t version, struct TRITONSERVER_Message **ret) {
-        return TRITONSERVER_ServerModelMetadata(call->core, model, version, ret);
-}
-
-static struct TRITONSERVER_Error *ask_config(struct http_call *call, const char *model,
-                                             int64_t version, struct TRITONSERVER_Message **ret) {
-        return TRITONSERVER_ServerModelConfig(call->core, model, version, 1, ret);
-}
-
-static struct TRITONSERVER_Error *ask_statistics(struct http_call *call, const char *model,
-                                                 int64_t                       version,
-                                                 struct TRITONSERVER_Message **ret) {
-        return TRITONSERVER_ServerModelStatistics(call->core, model, version, ret);
-}
-
-static struct TRITONSERVER_Error *ask_sequences(struct http_call *call, const char *model,
-                                                int64_t                       version,
-                                                struct TRITONSERVER_Message **ret) {
-        return NESO_ServerModelSequences(call->core, model, version, ret);
+        if (!err)
+                err = model_query_ask(&query, call->core, &message);
+        reply_message(call, err, message);
 }
 
 void http_metadata_sequences(struct http_call *call) {
-        reply_about_model(call, ask_sequences);
-}
-
-static struct TRITONSERVER_Error *ask_chain(struct http_call *call, const char *model,
-                                            int64_t version, struct TRITONSERVER_Message **ret) {
-        return NESO_ServerModelChain(call->core, model, version, ret);
+        reply_about_model(call, MODEL_QUERY_SEQUENCES);
 }
 
 void http_metadata_chain(struct http_call *call) {
-        reply_about_model(call, ask_chain);
+        reply_about_model(call, MODEL_QUERY_CHAIN);
 }
 
 void http_metadata_model(struct http_call *call) {
-        reply_about_model(call, ask_metadata);
+        reply_about_model(call, MODEL_QUERY_METADATA);
 }
 
 void http_metadata_config(struct http_call *call) {
-        reply_about_model(call, ask_config);
+        reply_about_model(call, MODEL_QUERY_CONFIG);
 }
 
-static struct TRITONSERVER_Error *ask_all_statistics(struct TRITONSERVER_Server   *core,
-                                                     const struct http_question   *question,
-                                                     struct TRITONSERVER_Message **ret) {
-        return TRITONSERVER_ServerModelStatistics(core, "", question->version, ret);
+/* ---- all models ---- */
+
+/* In the call's arena. */
+struct bulk {
+        struct bulk_query query;
+        struct http_call *call; /* borrowed: holds this */
+        struct buf       *json; /* ref */
+};
+
+/* A copy, so that the answer is held until it is written. */
+static struct error *encode(struct bulk_query *query, struct TRITONSERVER_Message *message) {
+        struct bulk *b = CONTAINER_OF(query, struct bulk, query);
+        const char  *json;
+        size_t       len;
+
+        TRY(core_error_take(TRITONSERVER_MessageSerializeToJson(message, &json, &len)));
+        b->json = buf_new(NULL, len + 1);
+        if (!b->json)
+                return error_new(ERR_UNAVAILABLE, "out of memory for the response of %zu bytes",
+                                 len);
+        memcpy(b->json->bytes, json, len);
+        b->json->len = len;
+        return NULL;
+}
+
+static void on_done(struct loop_work *w) {
+        struct bulk *b = CONTAINER_OF(w, struct bulk, query.work);
+
+        if (b->query.failure) {
+                http_call_reply_error(b->call, b->query.failure, HTTP_JSON);
+                return;
+        }
+
+        const struct http_part part = { b->json->bytes, b->json->len, b->json };
+
+        http_call_reply(b->call, &(struct http_reply){ .status = 200,
+                                                       .content_type = HTTP_JSON,
+                                                       .parts = &part,
+                                                       .n_parts = 1 });
+}
+
+void http_metadata_reply_bulk(struct http_call *call, const struct model_query *query) {
+        struct bulk *b = ARENA_NEW(&call->arena, struct bulk);
+
+        bulk_query_init(&b->query, call->core, query, encode, on_done);
+        b->call = call;
+        http_call_offload(call, &b->query.work);
 }
 
 /* Without a model in the path: of all. */
 void http_metadata_statistics(struct http_call *call) {
-        struct http_question question = { .ask = ask_all_statistics };
-        struct error        *err;
+        struct model_query query = { .kind = MODEL_QUERY_STATISTICS, .model = "" };
+        struct error      *err;
 
         if (call->model.len > 0) {
-                reply_about_model(call, ask_statistics);
+                reply_about_model(call, MODEL_QUERY_STATISTICS);
                 return;
         }
-        err = model_version_read(call->version, &question.version);
+        err = model_version_read(call->version, &query.version);
         if (err)
                 http_call_reply_error(call, err, HTTP_JSON);
         else
-                http_survey_start(call, &question);
+                http_metadata_reply_bulk(call, &query);
 }

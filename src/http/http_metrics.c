@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "control/memory_metrics.h"
+#include "control/service.h"
 #include "core_api/core_error.h"
 #include "http/http_handlers.h"
 #include "http/http_server.h"
-#include "http/http_service.h"
 
 #include "triton/core/tritonserver.h"
 

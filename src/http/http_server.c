@@ -10,7 +10,7 @@
 #include "net/net_server.h"
 
 void http_server_options_init(struct http_server_options *o) {
-        *o = (struct http_server_options){ .name = "http" };
+        *o = (struct http_server_options){ .net.name = "http" };
         http_limits_init(&o->limits);
 }
 
@@ -82,26 +82,16 @@ static const struct net_server_ops server_ops = {
 };
 
 struct error *http_server_new(const struct http_server_options *o, struct http_server **ret) {
-        struct http_server             *s = mem_zalloc(sizeof(*s));
-        const struct net_server_options net = {
-                .name = o->name,
-                .address = o->address,
-                .port = o->port,
-                .reuse_port = o->reuse_port,
-                .n_threads = o->n_threads,
-                .max_connections = o->limits.connections,
-                .max_connections_per_address = o->limits.connections_per_address,
-                .owner = s,
-                .tls = o->tls,
-                .budget = o->budget,
-                .handshake_time_ns = o->limits.header_time_ns,
-                .on_rejected = o->on_rejected,
-                .rejected_owner = o->owner,
-        };
-        struct error *err;
+        struct http_server      *s = mem_zalloc(sizeof(*s));
+        struct net_server_options net = o->net;
+        struct error             *err;
 
+        net.max_connections = o->limits.connections;
+        net.max_connections_per_address = o->limits.connections_per_address;
+        net.handshake_time_ns = o->limits.header_time_ns;
+        net.owner = s;
         s->options = *o;
-        s->options.address = NULL;
+        s->options.net.address = NULL;
         err = http_route_check(&o->routes);
         if (!err)
                 err = net_server_new(&net, &server_ops, &s->net);
@@ -113,16 +103,8 @@ struct error *http_server_new(const struct http_server_options *o, struct http_s
         return NULL;
 }
 
-void http_server_start(struct http_server *s) {
-        net_server_start(s->net);
-}
-
-void http_server_stop(struct http_server *s) {
-        net_server_stop(s->net);
-}
-
-size_t http_server_wait(struct http_server *s, uint64_t deadline_ns) {
-        return net_server_wait(s->net, deadline_ns);
+struct net_server *http_server_net(struct http_server *s) {
+        return s ? s->net : NULL;
 }
 
 void http_server_free(struct http_server *s) {
@@ -130,12 +112,4 @@ void http_server_free(struct http_server *s) {
                 return;
         net_server_free(s->net);
         free(s);
-}
-
-uint16_t http_server_port(const struct http_server *s) {
-        return net_server_port(s->net);
-}
-
-size_t http_server_n_connections(struct http_server *s) {
-        return net_server_n_connections(s->net);
 }

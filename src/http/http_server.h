@@ -4,7 +4,7 @@
  * The same machinery carries the inference API (http_api_routes()) and the metrics page
  * (http_metrics_routes()), each as a server of its own.
  *
- *     http_server_new -> start -> ... -> stop -> wait (as often as wanted) -> free
+ *     http_server_new -> net_server_start -> ... -> net_server_stop, net_server_wait -> free
  *
  * stop() ends accepting, closes connections that wait for a request, and lets the others finish
  * their request, which is answered with "Connection: close". wait() sleeps until the last
@@ -18,16 +18,14 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "control/service.h"
 #include "http/http_limits.h"
 #include "http/http_route.h"
-#include "http/http_service.h"
+#include "net/net_server.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-struct byte_budget;
-struct tls_context;
 
 /* One finished request, for the access log. Ranges hold during the call. */
 struct http_access {
@@ -42,21 +40,14 @@ struct http_access {
 };
 
 struct http_server_options {
-        const char *name;       /* of the threads; static */
-        const char *address;    /* NULL = 0.0.0.0; borrowed for the call */
-        uint16_t    port;       /* 0 = any free one */
-        bool        reuse_port;
-        size_t      n_threads;  /* 0 = one per core */
-        struct tls_context *tls; /* borrowed; NULL = plain */
-        struct byte_budget *budget; /* borrowed; NULL = memory is not counted */
+        struct net_server_options net; /* but what follows from `limits`, and its owner */
         struct http_limits      limits;
         struct http_route_table routes;  /* rows borrowed: static */
-        struct http_service     service;
+        struct service     service;
 
-        /* NULL = nobody counts, nobody logs. Must not block. */
-        void (*on_rejected)(void *owner, const char *limit);
+        /* NULL = requests are not logged. Must not block. */
         void (*on_access)(void *owner, const struct http_access *access);
-        void  *owner; /* borrowed: the callbacks' */
+        void *owner; /* borrowed: of on_access() */
 };
 
 struct http_server;
@@ -67,14 +58,10 @@ void http_server_options_init(struct http_server_options *o);
 /* Binds and listens, so that the port is known; accepts nothing yet. */
 struct error *http_server_new(const struct http_server_options *o,
                               struct http_server **ret) NODISCARD;
-void          http_server_start(struct http_server *s);
-void          http_server_stop(struct http_server *s);
-/* The number of connections left: 0 = all gone before the deadline (monotonic ns). */
-size_t        http_server_wait(struct http_server *s, uint64_t deadline_ns);
 void          http_server_free(struct http_server *s); /* NULL is fine; stops when needed */
 
-uint16_t http_server_port(const struct http_server *s);
-size_t   http_server_n_connections(struct http_server *s);
+/* Starts, stops and asks the server: borrowed. NULL for NULL. */
+struct net_server *http_server_net(struct http_server *s);
 
 /* The KServe v2 API and Triton's extensions (http_api.c). */
 struct http_route_table http_api_routes(void);

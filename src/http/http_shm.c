@@ -2,8 +2,8 @@
 /* The shared memory extensions: shm/shared_memory.h. */
 #include "base/strbuf.h"
 #include "codec/json_writer.h"
+#include "control/service.h"
 #include "http/http_handlers.h"
-#include "http/http_service.h"
 #include "http/http_shm_decode.h"
 #include "shm/shared_memory.h"
 
@@ -77,17 +77,6 @@ static struct error *register_cuda(struct http_call *call) {
         return shared_memory_refuse_cuda(arena_str(&call->arena, call->region));
 }
 
-static struct error *unregister(struct http_call *call, enum shared_memory_kind kind) {
-        struct shared_memory *m = call->service->shared_memory;
-
-        TRY(shared_memory_check_change(m));
-        if (call->region.len > 0)
-                shared_memory_unregister(m, kind, call->region);
-        else
-                shared_memory_unregister_all(m, kind);
-        return NULL;
-}
-
 static void reply(struct http_call *call, struct error *err) {
         if (err)
                 http_call_reply_error(call, err, HTTP_JSON);
@@ -104,9 +93,11 @@ void http_shm_cuda_register(struct http_call *call) {
 }
 
 void http_shm_system_unregister(struct http_call *call) {
-        reply(call, unregister(call, SHARED_MEMORY_SYSTEM));
+        reply(call, shared_memory_drop(call->service->shared_memory, SHARED_MEMORY_SYSTEM,
+                                       call->region));
 }
 
 void http_shm_cuda_unregister(struct http_call *call) {
-        reply(call, unregister(call, SHARED_MEMORY_CUDA));
+        reply(call, shared_memory_drop(call->service->shared_memory, SHARED_MEMORY_CUDA,
+                                       call->region));
 }

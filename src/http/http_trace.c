@@ -6,9 +6,9 @@
 #include "base/strbuf.h"
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
+#include "control/service.h"
 #include "http/http_handlers.h"
 #include "http/http_members.h"
-#include "http/http_service.h"
 #include "trace/tracer.h"
 
 #include "triton/core/tritonserver.h"

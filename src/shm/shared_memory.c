@@ -142,6 +142,16 @@ void shared_memory_unregister_all(struct shared_memory *m, enum shared_memory_ki
         map_done(&all);
 }
 
+struct error *shared_memory_drop(struct shared_memory *m, enum shared_memory_kind kind,
+                                 struct str name) {
+        TRY(shared_memory_check_change(m));
+        if (name.len > 0)
+                shared_memory_unregister(m, kind, name);
+        else
+                shared_memory_unregister_all(m, kind);
+        return NULL;
+}
+
 /* ---- questions ---- */
 
 static struct shm_region *take_ref(struct shared_memory *m, struct str name) {

@@ -40,7 +40,11 @@ void          shared_memory_free(struct shared_memory *m); /* NULL is fine; no r
 /* UNSUPPORTED unless clients may register regions. */
 struct error *shared_memory_check_change(const struct shared_memory *m) NODISCARD;
 
-/* These three are allowed only after the check. */
+/* UNSUPPORTED as above; otherwise the region of that name goes, or with "" all of the kind. */
+struct error *shared_memory_drop(struct shared_memory *m, enum shared_memory_kind kind,
+                                 struct str name) NODISCARD;
+
+/* These are allowed only after the check. */
 struct error *shared_memory_register(struct shared_memory   *m,
                                      const struct shm_place *place) NODISCARD;
 /* Nothing when there is none of that kind and name. */

@@ -250,7 +250,7 @@ static void open_fixture(struct fixture *f, fake_run_fn run, infer_call_response
         f->pool = buf_pool_new(1 << 20);
         options.pool = f->pool;
         infer_request_init(&f->request);
-        assert_null(infer_core_init(&f->core, NULL, NULL));
+        assert_null(infer_core_init(&f->core, &(struct infer_core_options){ 0 }));
         infer_call_init(&f->call, &options);
 }
 

@@ -65,7 +65,7 @@ static void test_rows_without_group(void **state UNUSED) {
         struct error                   *err;
 
         http_server_options_init(&http);
-        http.address = "127.0.0.1";
+        http.net.address = "127.0.0.1";
         http.routes = (struct http_route_table){ .rows = &row, .n_rows = 1 };
         err = http_server_new(&http, &http_server);
         assert_string_equal(err->message, "the route '/open' is in no group of endpoints");
@@ -76,7 +76,7 @@ static void test_rows_without_group(void **state UNUSED) {
         assert_string_equal(err->message, "the route of unknown paths is in no group of endpoints");
         error_free(err);
         grpc_server_options_init(&grpc);
-        grpc.address = "127.0.0.1";
+        grpc.net.address = "127.0.0.1";
         grpc.methods = (struct grpc_method_table){ .rows = &method, .n_rows = 1 };
         err = grpc_server_new(&grpc, &grpc_server);
         assert_string_equal(err->message,

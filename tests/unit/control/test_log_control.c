@@ -134,9 +134,23 @@ static void test_file(void **state) {
         error_free(err);
 }
 
+/* Every switch is its own member of the settings. */
+static void test_rows(void **state) {
+        struct log_settings s = { 0 };
+
+        (void)state;
+        for (size_t i = 0; i < LOG_N_ROWS; i++)
+                assert_ptr_equal(log_row_find(str_of(log_rows[i].name)), &log_rows[i]);
+        assert_null(log_row_find(STR_LIT("log")));
+        assert_ptr_equal(log_row_switch(log_row_find(STR_LIT("log_info")), &s), &s.info);
+        assert_ptr_equal(log_row_switch(log_row_find(STR_LIT("log_warning")), &s), &s.warning);
+        assert_ptr_equal(log_row_switch(log_row_find(STR_LIT("log_error")), &s), &s.error);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_formats),
+                cmocka_unit_test(test_rows),
                 cmocka_unit_test(test_apply),
                 cmocka_unit_test(test_refused_by_the_core),
                 cmocka_unit_test(test_file),

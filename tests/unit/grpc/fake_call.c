@@ -101,6 +101,7 @@ void fake_call_init(void) {
         memset(&fake_call, 0, sizeof(fake_call));
         arena_init(&fake_call.call.arena, NULL, 0, 0);
         fake_call.call.service = &fake_call.service;
+        fake_call.service.infer = &fake_call.core;
         strbuf_init(&fake_call.text, 0);
         for (size_t i = 0; i < ARRAY_LEN(fake_call.messages); i++)
                 strbuf_init(&fake_call.messages[i], 0);

@@ -8,7 +8,8 @@
 
 #include "base/strbuf.h"
 #include "grpc/grpc_call.h"
-#include "grpc/grpc_service.h"
+#include "call/infer_call.h"
+#include "control/service.h"
 #include "net/loop_timer.h"
 
 #include <stdbool.h>
@@ -16,7 +17,8 @@
 
 struct fake_call {
         struct grpc_call    call;
-        struct grpc_service service;
+        struct service      service;
+        struct infer_core   core; /* the test opens and closes it; zero = no inference */
         struct strbuf       messages[64]; /* what was sent */
         size_t              n_messages;
         bool                is_concluded; /* the client has its status, the call goes on */

@@ -174,11 +174,12 @@ void fixture_init(struct fixture *f) {
         seen_init(&f->seen);
         endpoint_policy_init(&f->policy);
         grpc_server_options_init(&f->options);
-        f->options.address = "127.0.0.1";
-        f->options.n_threads = 2;
+        f->options.net.address = "127.0.0.1";
+        f->options.net.n_threads = 2;
         f->options.methods = (struct grpc_method_table){ rows, ARRAY_LEN(rows) };
         f->options.service.policy = &f->policy;
-        f->options.on_rejected = seen_rejected;
+        f->options.net.on_rejected = seen_rejected;
+        f->options.net.rejected_owner = &f->seen;
         f->options.on_access = on_access;
         f->options.owner = &f->seen;
         current = f;
@@ -186,7 +187,7 @@ void fixture_init(struct fixture *f) {
 
 void fixture_start(struct fixture *f) {
         assert_null(grpc_server_new(&f->options, &f->server));
-        grpc_server_start(f->server);
+        net_server_start(grpc_server_net(f->server));
 }
 
 void fixture_done(struct fixture *f) {
@@ -377,7 +378,7 @@ static void greet(struct client *c) {
 void client_open(struct client *c, const struct fixture *f, bool greets) {
         nghttp2_hd_inflater *inflater;
 
-        *c = (struct client){ .fd = seen_connect(grpc_server_port(f->server), 0) };
+        *c = (struct client){ .fd = seen_connect(net_server_port(grpc_server_net(f->server)), 0) };
         strbuf_init(&c->out, 0);
         assert_int_equal(nghttp2_hd_inflate_new(&inflater), 0);
         c->inflater = inflater;

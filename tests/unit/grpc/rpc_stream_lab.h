@@ -179,13 +179,13 @@ static inline int setup(void **state) {
         fake.run = on_run;
         fake.find_model = find_model;
         fake_call_init();
-        assert_null(rpc_infer_new(&(struct rpc_infer_options){ 0 }, &fake_call.service.infer));
+        assert_null(infer_core_init(&fake_call.core, &(struct infer_core_options){ 0 }));
         return 0;
 }
 
 static inline int teardown(void **state) {
         (void)state;
-        rpc_infer_free(fake_call.service.infer);
+        infer_core_done(&fake_call.core);
         fake_call_done();
         strbuf_done(&fake.calls);
         assert_int_equal(fake.n_requests, 0);

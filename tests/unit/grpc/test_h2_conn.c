@@ -622,7 +622,7 @@ static void test_drain(void **state UNUSED) {
         client_message(&busy, 1, END_STREAM, "", 0);
         client_flush(&busy);
         seen_wait(&f.seen, &f.seen.n_held, 1);
-        grpc_server_stop(f.server);
+        net_server_stop(grpc_server_net(f.server));
         assert_int_equal(client_read_goaway(&idle, &text), 0);
         client_close(&idle);
 
@@ -633,14 +633,14 @@ static void test_drain(void **state UNUSED) {
         assert_string_equal(strbuf_cstr(&a.text), "GRPC server is shutting down and has stopped "
                                                   "accepting new requests.");
         answer_done(&a);
-        assert_int_not_equal(grpc_server_wait(f.server, clock_now_ns()), 0);
+        assert_int_not_equal(net_server_wait(grpc_server_net(f.server), clock_now_ns()), 0);
         fixture_answer_held(&f);
         client_answer(&busy, 1, &a);
         assert_int_equal(a.code, 0);
         answer_done(&a);
         assert_int_equal(client_read_goaway(&busy, &text), 0);
         client_close(&busy);
-        assert_int_equal(grpc_server_wait(f.server, CLOCK_NEVER), 0);
+        assert_int_equal(net_server_wait(grpc_server_net(f.server), CLOCK_NEVER), 0);
         fixture_done(&f);
 }
 
@@ -688,7 +688,7 @@ static void test_no_memory(void **state UNUSED) {
         memset(value, 'v', sizeof(value) - 1);
         value[sizeof(value) - 1] = '\0';
         fixture_init(&f);
-        f.options.n_threads = 1;
+        f.options.net.n_threads = 1;
         fixture_start(&f);
         for (unsigned n = 1; n < 60; n++) {
                 snprintf(text, sizeof(text), "%u", n);

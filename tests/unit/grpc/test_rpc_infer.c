@@ -59,15 +59,15 @@ static int setup(void **state) {
         strbuf_init(&fake.calls, 0);
         fake.run = on_run;
         fake_call_init();
-        assert_null(rpc_infer_new(&(struct rpc_infer_options){ .header_forward_pattern =
-                                                                       "^x-|^timeout$" },
-                                  &fake_call.service.infer));
+        assert_null(infer_core_init(
+                &fake_call.core,
+                &(struct infer_core_options){ .header_forward_pattern = "^x-|^timeout$" }));
         return 0;
 }
 
 static int teardown(void **state) {
         (void)state;
-        rpc_infer_free(fake_call.service.infer);
+        infer_core_done(&fake_call.core);
         fake_call_done();
         strbuf_done(&fake.calls);
         assert_int_equal(fake.n_requests, 0);
@@ -230,10 +230,9 @@ static void reserved_metadata(void **state) {
 }
 
 static void bad_pattern(void **state) {
-        struct grpc_infer *unused;
-        struct error      *err =
-                rpc_infer_new(&(struct rpc_infer_options){ .header_forward_pattern = "(" },
-                              &unused);
+        struct infer_core unused;
+        struct error     *err = infer_core_init(
+                &unused, &(struct infer_core_options){ .header_forward_pattern = "(" });
 
         (void)state;
         assert_non_null(err);

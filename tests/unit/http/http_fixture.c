@@ -220,12 +220,13 @@ void fixture_init(struct fixture *f) {
         seen_init(&f->seen);
         endpoint_policy_init(&f->policy);
         http_server_options_init(&f->options);
-        f->options.address = "127.0.0.1";
-        f->options.n_threads = 2;
+        f->options.net.address = "127.0.0.1";
+        f->options.net.n_threads = 2;
         f->options.routes = (struct http_route_table){ .rows = rows, .n_rows = ARRAY_LEN(rows) };
         f->options.service.policy = &f->policy;
         f->options.service.max_input_bytes = f->options.limits.input_bytes;
-        f->options.on_rejected = seen_rejected;
+        f->options.net.on_rejected = seen_rejected;
+        f->options.net.rejected_owner = &f->seen;
         f->options.on_access = on_access;
         f->options.owner = &f->seen;
         current = f;
@@ -233,7 +234,7 @@ void fixture_init(struct fixture *f) {
 
 void fixture_start(struct fixture *f) {
         assert_null(http_server_new(&f->options, &f->server));
-        http_server_start(f->server);
+        net_server_start(http_server_net(f->server));
 }
 
 void fixture_done(struct fixture *f) {
@@ -274,7 +275,7 @@ void fixture_let_loop_go(struct fixture *f) {
 }
 
 int client_open(const struct fixture *f) {
-        return seen_connect(http_server_port(f->server), 0);
+        return seen_connect(net_server_port(http_server_net(f->server)), 0);
 }
 
 void client_send(int fd, const char *bytes, size_t len) {

@@ -105,12 +105,12 @@ static void test_client_gone_before_the_answer(void **state UNUSED) {
         fd = client_open(&f);
         client_say(fd, "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
         fixture_wait_held(&f);
-        assert_int_equal(http_server_n_connections(f.server), 1);
+        assert_int_equal(net_server_n_connections(http_server_net(f.server)), 1);
         close(fd);
         seen_wait(&f.seen, &f.seen.n_aborted, 1);
         fixture_answer_held(&f);
-        http_server_stop(f.server);
-        assert_int_equal(http_server_wait(f.server, SOON), 0);
+        net_server_stop(http_server_net(f.server));
+        assert_int_equal(net_server_wait(http_server_net(f.server), SOON), 0);
         assert_int_equal(f.seen.n_aborted, 1);
         assert_int_equal(f.seen.n_sent, 1);
         fixture_done(&f);
@@ -156,8 +156,8 @@ static void test_idle(void **state UNUSED) {
         start = clock_now_ns();
         expect_end_after(client_open(&f), "", "");
         assert_true(clock_now_ns() - start >= 100 * NS_PER_MS);
-        http_server_stop(f.server);
-        assert_int_equal(http_server_wait(f.server, SOON), 0);
+        net_server_stop(http_server_net(f.server));
+        assert_int_equal(net_server_wait(http_server_net(f.server), SOON), 0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected), "");
         fixture_done(&f);
 }
@@ -181,8 +181,8 @@ static void test_too_slow(void **state UNUSED) {
                          "POST /echo HTTP/1.1\r\nHost: a\r\n"
                          "Transfer-Encoding: chunked\r\n\r\n3\r\nabc",
                          "HTTP/1.1 408 Request Timeout\r\n");
-        http_server_stop(f.server);
-        assert_int_equal(http_server_wait(f.server, SOON), 0);
+        net_server_stop(http_server_net(f.server));
+        assert_int_equal(net_server_wait(http_server_net(f.server), SOON), 0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected),
                             "header_time header_time body_rate body_rate body_rate ");
         fixture_done(&f);
@@ -199,8 +199,8 @@ static void test_stalled_reader(void **state UNUSED) {
         fd = client_open(&f);
         client_say(fd, "GET /big HTTP/1.1\r\nHost: a\r\n\r\n");
         seen_wait(&f.seen, &f.seen.n_access, 1); /* nothing is read meanwhile */
-        http_server_stop(f.server);
-        assert_int_equal(http_server_wait(f.server, SOON), 0);
+        net_server_stop(http_server_net(f.server));
+        assert_int_equal(net_server_wait(http_server_net(f.server), SOON), 0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected), "write_stall ");
         close(fd);
         fixture_done(&f);
@@ -224,13 +224,13 @@ static void test_slow_reader(void **state UNUSED) {
         fixture_start(&f);
         /* With a small receive buffer the peer acknowledges every few bytes that are read, so progress shows
          * however rarely this thread runs. */
-        fd = seen_connect(http_server_port(f.server), 4096);
+        fd = seen_connect(net_server_port(http_server_net(f.server)), 4096);
         client_say(fd, "GET /big HTTP/1.1\r\nHost: a\r\n\r\n");
         do
                 assert_int_equal(recv(fd, &c, 1, 0), 1);
         while (!was_rejected(&f));
-        http_server_stop(f.server);
-        assert_int_equal(http_server_wait(f.server, SOON), 0);
+        net_server_stop(http_server_net(f.server));
+        assert_int_equal(net_server_wait(http_server_net(f.server), SOON), 0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected), "write_rate ");
         close(fd);
         fixture_done(&f);
@@ -247,8 +247,8 @@ static void test_stalled_reader_of_chunks(void **state UNUSED) {
         fd = client_open(&f);
         client_say(fd, "GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
         seen_wait(&f.seen, &f.seen.n_access, 1); /* nothing is read meanwhile */
-        http_server_stop(f.server);
-        assert_int_equal(http_server_wait(f.server, SOON), 0);
+        net_server_stop(http_server_net(f.server));
+        assert_int_equal(net_server_wait(http_server_net(f.server), SOON), 0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected), "write_stall ");
         close(fd);
         fixture_done(&f);
@@ -272,8 +272,8 @@ static void test_too_many_connections(void **state UNUSED) {
         close(third);
         close(fds[0]);
         close(fds[1]);
-        http_server_stop(f.server);
-        assert_int_equal(http_server_wait(f.server, SOON), 0);
+        net_server_stop(http_server_net(f.server));
+        assert_int_equal(net_server_wait(http_server_net(f.server), SOON), 0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected), "connections ");
         fixture_done(&f);
 }
@@ -284,7 +284,7 @@ static void expect_left(struct fixture *f, unsigned n) {
         size_t   n_left;
 
         do
-                n_left = http_server_wait(f->server, clock_now_ns() + 50 * NS_PER_MS);
+                n_left = net_server_wait(http_server_net(f->server), clock_now_ns() + 50 * NS_PER_MS);
         while (n_left > n && clock_now_ns() < deadline_ns);
         assert_int_equal(n_left, n);
 }
@@ -308,7 +308,7 @@ static void test_drain(void **state UNUSED) {
         client_say(busy, "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
         fixture_wait_held(&f);
 
-        http_server_stop(f.server);
+        net_server_stop(http_server_net(f.server));
         client_expect_end(idle);
         expect_left(&f, 2);
         client_say(halfway, "hi");
@@ -320,7 +320,7 @@ static void test_drain(void **state UNUSED) {
         client_expect(busy, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
                             "Connection: close\r\nContent-Length: 4\r\n\r\nlate");
         client_expect_end(busy);
-        assert_int_equal(http_server_wait(f.server, SOON), 0);
+        assert_int_equal(net_server_wait(http_server_net(f.server), SOON), 0);
         close(idle);
         close(busy);
         close(halfway);
@@ -340,7 +340,7 @@ static void test_request_on_its_way(void **state UNUSED) {
         fd = client_open(&f);
         client_say(fd, INFER);
         client_expect_answer(fd, 200, "m -1 ");
-        http_server_stop(f.server);
+        net_server_stop(http_server_net(f.server));
         client_say(fd, INFER);
         client_expect(fd, LAST("application/json") "Content-Length: 5\r\n\r\nm -1 ");
         client_expect_end(fd);
@@ -351,7 +351,7 @@ static void test_request_on_its_way(void **state UNUSED) {
 static void *stop(void *arg) {
         struct fixture *f = arg;
 
-        http_server_stop(f->server);
+        net_server_stop(http_server_net(f->server));
         return NULL;
 }
 
@@ -362,7 +362,7 @@ static void test_request_in_the_backlog(void **state UNUSED) {
         int            holder, fd;
 
         fixture_init(&f);
-        f.options.n_threads = 1;
+        f.options.net.n_threads = 1;
         fixture_start(&f);
         holder = client_open(&f);
         client_say(holder, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -410,7 +410,7 @@ static void expect_answer_behind(const char *what) {
         int           *fds[] = { &asks, &first, &holder };
 
         fixture_init(&f);
-        f.options.n_threads = 1;
+        f.options.net.n_threads = 1;
         fixture_start(&f);
         for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
                 *fds[i] = client_open(&f);

@@ -15,7 +15,7 @@
 
 #include "base/mem.h"
 #include "call/fake_core.h"
-#include "http/http_infer.h"
+#include "call/infer_call.h"
 #include "http_fixture.h"
 
 #include "triton/core/tritonserver.h"
@@ -29,6 +29,7 @@ static const struct http_route rows[] = {
 
 static struct {
         struct fixture                        f;
+        struct infer_core                     core;
         struct TRITONSERVER_InferenceRequest *request; /* guarded by f.seen.lock */
         int                                   fd;
 } t;
@@ -89,8 +90,6 @@ static void release(void) {
 /* ---- the client ---- */
 
 static void open_all(void) {
-        struct http_infer_options options = { .core = NULL };
-
         memset(&fake, 0, sizeof(fake));
         strbuf_init(&fake.calls, 0);
         fake.run = on_run;
@@ -98,7 +97,8 @@ static void open_all(void) {
         fixture_init(&t.f);
         t.f.options.routes = (struct http_route_table){ .rows = rows,
                                                             .n_rows = ARRAY_LEN(rows) };
-        assert_null(http_infer_new(&options, &t.f.options.service.infer));
+        assert_null(infer_core_init(&t.core, &(struct infer_core_options){ 0 }));
+        t.f.options.service.infer = &t.core;
         t.request = NULL;
 }
 
@@ -118,7 +118,7 @@ static int teardown(void **state) {
         (void)state;
         close(t.fd);
         fixture_done(&t.f);
-        http_infer_free(t.f.options.service.infer);
+        infer_core_done(&t.core);
         strbuf_done(&fake.calls);
         assert_int_equal(fake.n_requests, 0);
         assert_int_equal(fake.n_responses, 0);

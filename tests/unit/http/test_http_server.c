@@ -296,8 +296,10 @@ static void test_refusals_close(void **state UNUSED) {
                        "HTTP/1.1 400 Bad Request\r\n");
         expect_refusal(&f, "GET /later HTTP/1.1\r\n\r\n" INFER "\r\n",
                        "HTTP/1.1 400 Bad Request\r\n");
-        http_server_stop(f.server);
-        assert_int_equal(http_server_wait(f.server, clock_now_ns() + 20 * NS_PER_S), 0);
+        net_server_stop(http_server_net(f.server));
+        assert_int_equal(net_server_wait(http_server_net(f.server),
+                                         clock_now_ns() + 20 * NS_PER_S),
+                         0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected),
                             "header_fields header_bytes body_bytes body_bytes ");
         fixture_done(&f);
@@ -339,7 +341,7 @@ static void test_out_of_memory(void **state UNUSED) {
         int            fds[4];
 
         fixture_init(&f);
-        f.options.n_threads = 1;
+        f.options.net.n_threads = 1;
         fixture_start(&f);
         for (size_t i = 0; i < ARRAY_LEN(fds); i++) { /* leaves four read buffers to the loop */
                 fds[i] = client_open(&f);
@@ -360,8 +362,10 @@ static void test_out_of_memory(void **state UNUSED) {
         client_expect_answer(fds[1], 200, "m -1 ");
         for (size_t i = 0; i < ARRAY_LEN(fds); i++)
                 close(fds[i]);
-        http_server_stop(f.server);
-        assert_int_equal(http_server_wait(f.server, clock_now_ns() + 20 * NS_PER_S), 0);
+        net_server_stop(http_server_net(f.server));
+        assert_int_equal(net_server_wait(http_server_net(f.server),
+                                         clock_now_ns() + 20 * NS_PER_S),
+                         0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected), "memory memory ");
         fixture_done(&f);
 }
@@ -372,7 +376,7 @@ static void test_no_read_buffer(void **state UNUSED) {
         int            first, second;
 
         fixture_init(&f);
-        f.options.n_threads = 1;
+        f.options.net.n_threads = 1;
         fixture_start(&f);
         first = client_open(&f);
         client_say(first, "GET /starve HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -384,8 +388,10 @@ static void test_no_read_buffer(void **state UNUSED) {
         client_end_moment(first);
         close(first);
         close(second);
-        http_server_stop(f.server);
-        assert_int_equal(http_server_wait(f.server, clock_now_ns() + 20 * NS_PER_S), 0);
+        net_server_stop(http_server_net(f.server));
+        assert_int_equal(net_server_wait(http_server_net(f.server),
+                                         clock_now_ns() + 20 * NS_PER_S),
+                         0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected), "memory ");
         fixture_done(&f);
 }
@@ -398,7 +404,7 @@ static void test_no_memory_for_a_chunk(void **state UNUSED) {
 
         strbuf_init(&got, 0);
         fixture_init(&f);
-        f.options.n_threads = 1;
+        f.options.net.n_threads = 1;
         fixture_start(&f);
         fd = client_open(&f);
         client_say(fd, "GET /piece HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -413,8 +419,10 @@ static void test_no_memory_for_a_chunk(void **state UNUSED) {
         client_read_all(fd, &got);
         assert_null(strstr(strbuf_cstr(&got), "first"));
         close(fd);
-        http_server_stop(f.server);
-        assert_int_equal(http_server_wait(f.server, clock_now_ns() + 20 * NS_PER_S), 0);
+        net_server_stop(http_server_net(f.server));
+        assert_int_equal(net_server_wait(http_server_net(f.server),
+                                         clock_now_ns() + 20 * NS_PER_S),
+                         0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected), "memory ");
         fixture_done(&f);
 }

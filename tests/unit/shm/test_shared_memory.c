@@ -103,6 +103,9 @@ static void test_disabled(void **state) {
         assert_refused(shared_memory_check_change(NULL), ERR_UNSUPPORTED,
                        "Client shared memory is disabled. Start the server with "
                        "'--allow-client-shm=true' to enable.");
+        assert_refused(shared_memory_drop(NULL, SHARED_MEMORY_SYSTEM, STR_LIT("")), ERR_UNSUPPORTED,
+                       "Client shared memory is disabled. Start the server with "
+                       "'--allow-client-shm=true' to enable.");
         assert_null(list(&f, SHARED_MEMORY_SYSTEM, ""));
         assert_null(list(&f, SHARED_MEMORY_CUDA, ""));
         assert_refused(list(&f, SHARED_MEMORY_SYSTEM, "r"), ERR_NOT_FOUND,
@@ -297,12 +300,12 @@ static void test_names(void **state) {
         assert_refused(shared_memory_take(NULL, name, &r), ERR_INVALID_ARG, TOO_LONG);
         assert_refused(shared_memory_refuse_cuda(name), ERR_INVALID_ARG, TOO_LONG);
 
-        shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("nobody"));
-        shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("a"));
+        assert_null(shared_memory_drop(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("nobody")));
+        assert_null(shared_memory_drop(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("a")));
         assert_refused(list(&f, SHARED_MEMORY_SYSTEM, "a"), ERR_NOT_FOUND,
                        "Unable to find system shared memory region: 'a'");
         assert_list(&f, "b", "b 4096 1");
-        shared_memory_unregister_all(f.memory, SHARED_MEMORY_SYSTEM);
+        assert_null(shared_memory_drop(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("")));
         assert_list(&f, "", "");
         assert_int_equal(shm_count_mappings(), 0);
         close_fixture(&f);

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "control/repository_order.h"
+
+#include "base/compiler.h"
+#include "core_api/core_error.h"
+
+#include "triton/core/tritonserver.h"
+
+/* Override files of one load; a model has a handful. */
+#define MAX_PARAMETERS 1024
+
+enum load_parameter_kind load_parameter_kind(struct str name) {
+        static const char *const of_chains[] = { "next", "next_map", "chain_batching",
+                                                 "chain_allow_end", "chain_autoload" };
+
+        if (str_is(name, "config"))
+                return LOAD_PARAMETER_TEXT;
+        for (size_t i = 0; i < ARRAY_LEN(of_chains); i++)
+                if (str_is(name, of_chains[i]))
+                        return LOAD_PARAMETER_TEXT_OR_BOOL;
+        return str_starts(name, STR_LIT("file:")) ? LOAD_PARAMETER_FILE : LOAD_PARAMETER_UNKNOWN;
+}
+
+static void run_load(struct loop_work *w) {
+        struct repository_order *o = CONTAINER_OF(w, struct repository_order, work);
+
+        o->failure = TRITONSERVER_ServerLoadModelWithParameters(
+                o->core, o->model, (const struct TRITONSERVER_Parameter **)o->parameters,
+                o->n_parameters);
+}
+
+static void run_unload(struct loop_work *w) {
+        struct repository_order *o = CONTAINER_OF(w, struct repository_order, work);
+
+        o->failure = o->with_dependents
+                             ? TRITONSERVER_ServerUnloadModelAndDependents(o->core, o->model)
+                             : TRITONSERVER_ServerUnloadModel(o->core, o->model);
+}
+
+void repository_order_init(struct repository_order *o, enum repository_order_kind kind,
+                           struct TRITONSERVER_Server *core, const char *model, loop_work_fn done) {
+        *o = (struct repository_order){
+                .work = { .run = kind == REPOSITORY_LOAD ? run_load : run_unload,
+                          .done = done,
+                          .gives_way = true },
+                .core = core,
+                .model = model,
+        };
+}
+
+static struct error *make_room(struct repository_order *o, struct arena *arena) {
+        if (o->n_parameters == MAX_PARAMETERS)
+                return error_new(ERR_INVALID_ARG, "more than %d load parameters", MAX_PARAMETERS);
+        if (!o->parameters)
+                o->parameters = arena_alloc(arena, MAX_PARAMETERS * sizeof(o->parameters[0]));
+        return NULL;
+}
+
+struct error *repository_order_add_text(struct repository_order *o, struct arena *arena,
+                                        const char *name, const char *value) {
+        TRY(make_room(o, arena));
+        o->parameters[o->n_parameters++] =
+                TRITONSERVER_ParameterNew(name, TRITONSERVER_PARAMETER_STRING, value);
+        return NULL;
+}
+
+struct error *repository_order_add_file(struct repository_order *o, struct arena *arena,
+                                        const char *name, struct str bytes) {
+        TRY(make_room(o, arena));
+        o->parameters[o->n_parameters++] =
+                TRITONSERVER_ParameterBytesNew(name, bytes.ptr, bytes.len);
+        return NULL;
+}
+
+struct error *repository_order_end(struct repository_order *o) {
+        for (size_t i = 0; i < o->n_parameters; i++)
+                TRITONSERVER_ParameterDelete(o->parameters[i]);
+        o->n_parameters = 0;
+        return core_error_take(STEAL(o->failure));
+}
+
+struct error *repository_order_refuse_name(void) {
+        return error_new_text(ERR_UNSUPPORTED, "'repository_name' specification is not supported");
+}
