@@ -30,7 +30,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) $(2); fi
 
-.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-python hostile format install clean setup
+.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile format install clean setup
 
 # What users get, and nothing else.
 all: $(BUILD)/build.ninja
@@ -91,6 +91,9 @@ soak-streams: all
 soak-sequences: all
 	@$(PYTHON) tests/stress/sequences.py --build=$(BUILD) --seconds=$(SOAK_SECONDS)
 	@$(PYTHON) tests/stress/sequences.py --build=$(BUILD) --seconds=$(SOAK_SECONDS) --oldest
+
+soak-pipelines: all
+	@$(PYTHON) tests/stress/pipelines.py --build=$(BUILD) --seconds=$(SOAK_SECONDS)
 
 hostile: all
 	@$(PYTHON) tests/stress/hostile.py --build=$(BUILD)
