@@ -57,16 +57,34 @@ static bool run_tasks(struct list *tasks) {
         return !is_empty;
 }
 
+static void deliver_all(struct mailbox *box);
+
+/* Delivers, once in a round, the mail that this thread has posted: it needs no wake-up. Mail that is
+ * posted after that wakes the loop, so that a mail that posts another one does not keep the loop from
+ * its sockets. True when there was some. */
+static bool deliver_own_mail(struct loop *l) {
+        if (!l->has_own_mail)
+                return false;
+        l->has_own_mail = false;
+        l->wakes_itself = true;
+        deliver_all(&l->mailbox);
+        return true;
+}
+
 /* The reading is done: libuv runs this before each wait. */
 static void on_prepare(uv_prepare_t *prepare) {
         struct loop *l = CONTAINER_OF(prepare, struct loop, prepare);
+        bool         has_more;
 
         l->n_rounds++;
         do {
                 run_tasks(&l->tasks[LOOP_HANDLE]);
                 if (l->waker)
                         l->waker();
-        } while (run_tasks(&l->tasks[LOOP_WRITE])); /* the end of a write may submit a request */
+                has_more = deliver_own_mail(l);
+                has_more = run_tasks(&l->tasks[LOOP_WRITE]) || has_more;
+        } while (has_more); /* a delivery and the end of a write may submit requests */
+        l->wakes_itself = false;
 }
 
 void loop_defer(struct loop *l, enum loop_phase phase, struct loop_task *t) {
@@ -208,8 +226,8 @@ static struct error *mailbox_init(struct mailbox *box, uv_loop_t *uv) {
         return error_new(ERR_INTERNAL, "unable to watch an event descriptor: %s", uv_strerror(rc));
 }
 
-/* On the loop, when nobody posts any more. No thread is between filling the box and its write to the
- * descriptor: the box is emptied only after that write, and it is empty. */
+/* On the loop, when nobody posts any more. No other thread is between filling the box and its write to
+ * the descriptor: the box is emptied only after that write, and it is empty. */
 static void mailbox_close(struct mailbox *box) {
         uv_close((uv_handle_t *)&box->poll, NULL);
         assert(!atomic_load_explicit(&box->newest, memory_order_relaxed));
@@ -228,8 +246,14 @@ bool mailbox_post_quietly(struct mailbox *box, struct mail *m) {
 }
 
 void mailbox_wake(struct mailbox *box) {
-        int rc = eventfd_write(box->wake_fd, 1);
+        struct loop *l = CONTAINER_OF(box, struct loop, mailbox);
+        int          rc;
 
+        if (l == current_loop && !l->wakes_itself) {
+                l->has_own_mail = true;
+                return;
+        }
+        rc = eventfd_write(box->wake_fd, 1);
         assert(rc == 0);
         (void)rc;
 }

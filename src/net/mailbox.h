@@ -4,7 +4,7 @@
  * A mail is embedded in whatever has something to say to the loop. mailbox_post() links it into a
  * lock-free stack and wakes the loop only when the stack was empty: a batch of completions costs
  * one wake-up, not one each. The loop takes the whole stack at once and delivers it in the order
- * of posting.
+ * of posting. What the loop's own thread posts is delivered at the end of the round, without a wake-up.
  *
  * Ownership.  A mail is its owner's again as soon as its `deliver` is called; until then it must
  * stay where it is and may not be posted again.

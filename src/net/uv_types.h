@@ -56,11 +56,13 @@ struct loop {
         struct work_pool *workers;  /* borrowed: the group's; for loop_compute() */
         struct list       tasks[N_LOOP_PHASES]; /* struct loop_task, in the order of loop_defer() */
         void (*waker)(void);                    /* NULL until loop_set_waker() */
-        uv_timer_t      alarm;                  /* at the first of `timers`, or before it */
-        uint64_t        alarm_ns;               /* CLOCK_NEVER = not set */
-        uint64_t        firing_ns;              /* 0 = not in the alarm's callback */
-        struct due_heap timers;                 /* struct loop_timer */
-        struct list     conns;                  /* struct conn */
+        bool has_own_mail; /* this thread has filled the mailbox, without a wake-up */
+        bool wakes_itself; /* its own mail was delivered in this round: more of it wakes the loop */
+        uv_timer_t      alarm;     /* at the first of `timers`, or before it */
+        uint64_t        alarm_ns;  /* CLOCK_NEVER = not set */
+        uint64_t        firing_ns; /* 0 = not in the alarm's callback */
+        struct due_heap timers;    /* struct loop_timer */
+        struct list     conns;     /* struct conn */
         const struct loop_conn_ops
                 *conn_ops;    /* borrowed: static; NULL before the first connection */
         bool     is_batching; /* several mails are being delivered: see conn_write_soon() */

@@ -213,6 +213,64 @@ static void test_posted_again_from_the_loop(void **state UNUSED) {
         tally_done(&tally);
 }
 
+/* The loop's own mail needs no wake-up, and that of other threads comes beside it. */
+static void test_own_mail_beside_that_of_others(void **state UNUSED) {
+        struct loop_group *g;
+        struct tally       tally;
+        struct poster     *p = mem_zalloc(sizeof(*p));
+        struct again       a = { .mail.deliver = deliver_again, .tally = &tally, .n_left = N_MAILS };
+
+        tally_init(&tally, 2 * N_MAILS);
+        assert_null(loop_group_new("test", 1, &g));
+        a.loop = loop_group_get(g, 0);
+        fill(p, a.loop, &tally);
+        mailbox_post(loop_mailbox(a.loop), &a.mail);
+        assert_null(thread_start(&p->thread, "poster", post_all, p));
+        tally_wait(&tally);
+        thread_join(&p->thread);
+        loop_group_free(g);
+        assert_int_equal(p->n_delivered, N_MAILS);
+        assert_int_equal(p->n_disordered, 0);
+        assert_int_equal(a.n_left, 0);
+        tally_done(&tally);
+        free(p);
+}
+
+static struct again *at_end_of_round; /* the loop's, while it is not posted; NULL: nothing */
+
+static void post_at_end_of_round(void) {
+        struct again *a = STEAL(at_end_of_round);
+
+        if (a)
+                mailbox_post(loop_mailbox(a->loop), &a->mail);
+}
+
+static void deliver_once_a_round(struct mail *m) {
+        struct again *a = CONTAINER_OF(m, struct again, mail);
+        bool          is_set = loop_set_waker(post_at_end_of_round);
+
+        if (is_set && --a->n_left > 0)
+                at_end_of_round = a;
+        tally_count(a->tally);
+}
+
+/* Each end of a round posts, also the one that follows the delivery of such a mail: none is left lying
+ * when the loop waits. */
+static void test_posted_at_the_end_of_a_round(void **state UNUSED) {
+        struct loop_group *g;
+        struct tally       tally;
+        struct again a = { .mail.deliver = deliver_once_a_round, .tally = &tally, .n_left = 100 };
+
+        tally_init(&tally, 100);
+        assert_null(loop_group_new("test", 1, &g));
+        a.loop = loop_group_get(g, 0);
+        mailbox_post(loop_mailbox(a.loop), &a.mail);
+        tally_wait(&tally);
+        loop_group_free(g);
+        assert_int_equal(a.n_left, 0);
+        tally_done(&tally);
+}
+
 /* Work beside the loop ends on the loop. */
 struct job {
         struct loop_work work;
@@ -323,6 +381,8 @@ int main(void) {
                 cmocka_unit_test(test_quiet_mail),
                 cmocka_unit_test(test_end_right_behind_the_last_mail),
                 cmocka_unit_test(test_posted_again_from_the_loop),
+                cmocka_unit_test(test_own_mail_beside_that_of_others),
+                cmocka_unit_test(test_posted_at_the_end_of_a_round),
                 cmocka_unit_test(test_offload),
                 cmocka_unit_test(test_offload_of_many_loops),
         };
