@@ -14,10 +14,10 @@
 
 DEFINE_API_TYPE(TRITONSERVER_Server, server)
 DEFINE_API_TYPE(TRITONSERVER_ServerOptions, server_options)
-DEFINE_API_TYPE(NESO_ReadyWatch, notice_watch)
+DEFINE_API_TYPE(NESO_ReadyWatch, subscription)
 DEFINE_API_TYPE(TRITONSERVER_InferenceRequest, request)
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerNew(struct TRITONSERVER_Server **server,
+struct TRITONSERVER_Error *TRITONSERVER_ServerNew(struct TRITONSERVER_Server       **server,
                                                   struct TRITONSERVER_ServerOptions *options) {
         struct server *s;
 
@@ -47,7 +47,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerStop(struct TRITONSERVER_Server *s
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerSetExitTimeout(struct TRITONSERVER_Server *server,
-                                                             unsigned int timeout) {
+                                                             unsigned int                timeout) {
         API_NEEDS(server);
         atomic_store(&server_from_api(server)->exit_timeout_s, timeout);
         return NULL;
@@ -60,7 +60,7 @@ static struct error *check_exiting(const struct server *s) {
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerIsLive(struct TRITONSERVER_Server *server,
-                                                     bool *live) {
+                                                     bool                       *live) {
         API_NEEDS(server);
         API_NEEDS(live);
         *live = false;
@@ -70,7 +70,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerIsLive(struct TRITONSERVER_Server 
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerIsReady(struct TRITONSERVER_Server *server,
-                                                      bool *ready) {
+                                                      bool                       *ready) {
         API_NEEDS(server);
         API_NEEDS(ready);
         *ready = false;
@@ -80,9 +80,9 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerIsReady(struct TRITONSERVER_Server
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerModelIsReady(struct TRITONSERVER_Server *server,
-                                                           const char *model_name,
+                                                           const char                 *model_name,
                                                            const int64_t model_version,
-                                                           bool *ready) {
+                                                           bool         *ready) {
         struct server *s = server_from_api(server);
 
         API_NEEDS(server);
@@ -150,8 +150,8 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelMetadata(
         API_NEEDS(server);
         API_NEEDS(model_name);
         API_NEEDS(model_metadata);
-        GIVE_MESSAGE(model_metadata, server_model_metadata(server_from_api(server), model_name,
-                                                           model_version, &m));
+        GIVE_MESSAGE(model_metadata,
+                     server_model_metadata(server_from_api(server), model_name, model_version, &m));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerModelStatistics(
@@ -205,8 +205,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(
-        struct TRITONSERVER_Server *server,
-        struct TRITONSERVER_InferenceRequest *inference_request,
+        struct TRITONSERVER_Server *server, struct TRITONSERVER_InferenceRequest *inference_request,
         struct TRITONSERVER_InferenceTrace *trace) {
         API_NEEDS(server);
         API_NEEDS(inference_request);
@@ -236,8 +235,7 @@ struct TRITONSERVER_Error *NESO_InferenceRequestLimitResponses(
         if (max_responses == 0 || max_bytes == 0)
                 return error_to_api(error_new(ERR_INVALID_ARG,
                                               "the limits of responses must be greater than 0"));
-        return error_to_api(
-                request_limit_responses(request_from_api(inference_request), &limits));
+        return error_to_api(request_limit_responses(request_from_api(inference_request), &limits));
 }
 
 struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
@@ -249,7 +247,7 @@ struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
 
 struct TRITONSERVER_Error *NESO_ThreadAllowInlineExecution(bool allow) {
         submitter_allow_inline(allow);
-        response_flow_allow_wait(!allow);
+        response_stream_allow_wait(!allow);
         return NULL;
 }
 
@@ -282,18 +280,18 @@ struct TRITONSERVER_Error *NESO_ReadyWatchNew(struct NESO_ReadyWatch    **watch,
         API_NEEDS(watch);
         API_NEEDS(server);
         API_NEEDS(changed);
-        *watch = notice_watch_to_api(
-                notice_watch_new(&server_from_api(server)->ready, changed, userp));
+        *watch = subscription_to_api(
+                event_source_subscribe(&server_from_api(server)->ready, changed, userp));
         return NULL;
 }
 
 struct TRITONSERVER_Error *NESO_ReadyWatchDelete(struct NESO_ReadyWatch *watch) {
-        notice_watch_free(notice_watch_from_api(watch));
+        subscription_free(subscription_from_api(watch));
         return NULL;
 }
 
 struct TRITONSERVER_Error *NESO_ServerObserveRejected(struct TRITONSERVER_Server *server,
-                                                      const char *limit) {
+                                                      const char                 *limit) {
         API_NEEDS(server);
         API_NEEDS(limit);
         return error_to_api(core_metrics_count_rejected(server_from_api(server)->core, limit));

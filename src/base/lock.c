@@ -21,7 +21,7 @@ static const char *rank_name(enum lock_rank rank) {
         case LOCK_SERVER: return "server";
         case LOCK_REPO: return "repo";
         case LOCK_MODEL: return "model";
-        case LOCK_LINE: return "line";
+        case LOCK_GENERATIONS: return "line";
         case LOCK_RATE_LIMITER: return "rate limiter";
         case LOCK_SEQUENCE: return "sequence";
         case LOCK_QUEUE: return "queue";

@@ -17,7 +17,7 @@ enum lock_rank {
         LOCK_SERVER = 10,
         LOCK_REPO = 20,
         LOCK_MODEL = 30,
-        LOCK_LINE = 40,
+        LOCK_GENERATIONS = 40,
         LOCK_SEQUENCE = 50,
         LOCK_QUEUE = 60,
         LOCK_RATE_LIMITER = 61,
@@ -70,5 +70,5 @@ static inline struct mutex *mutex_guard_begin_(struct mutex *m) {
 
 /* Holds the mutex until the end of the scope. */
 #define MUTEX_GUARD(mutex_pointer)                                                                 \
-        UNUSED CLEANUP(mutex_guard_end_) struct mutex *LOCK_PASTE_(guard_, __LINE__) =             \
-                mutex_guard_begin_(mutex_pointer)
+        UNUSED        CLEANUP(mutex_guard_end_)                                                    \
+        struct mutex *LOCK_PASTE_(guard_, __LINE__) = mutex_guard_begin_(mutex_pointer)

@@ -12,7 +12,7 @@
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/response.h"
-#include "infer/response_keeper.h"
+#include "infer/response_tap.h"
 #include "infer/response_order.h"
 
 struct response_cache {
@@ -22,7 +22,7 @@ struct response_cache {
 
 /* What is still to be done for a request whose answer was not there. */
 struct cache_miss {
-        struct response_keeper base;
+        struct response_tap    base;
         struct response_cache *cache; /* borrowed: outlives the request */
         uint64_t               lookup_ns;
         struct cache_key       key;
@@ -80,7 +80,7 @@ static struct error *insert(struct cache_miss *miss, const struct response *r, s
         return err;
 }
 
-static void on_answer(struct response_keeper *k, const struct response *r, uint32_t flags) {
+static void on_answer(struct response_tap *k, const struct response *r, uint32_t flags) {
         struct cache_miss *miss = CONTAINER_OF(k, struct cache_miss, base);
         uint64_t           start_ns = clock_now_ns();
         AUTO_ERROR         err = NULL;
@@ -100,7 +100,7 @@ static void on_answer(struct response_keeper *k, const struct response *r, uint3
         free(miss);
 }
 
-static void on_dropped(struct response_keeper *k) {
+static void on_dropped(struct response_tap *k) {
         free(CONTAINER_OF(k, struct cache_miss, base));
 }
 
@@ -115,12 +115,12 @@ static void expect_answer(struct response_cache *c, struct request *req,
                                              .lookup_ns =
                                                      clock_now_ns() - req->times.request_start_ns,
                                              .key = keys->is_some ? keys->some : keys->all };
-        response_flow_set_keeper(req->flow, miss != NULL ? &miss->base : NULL);
+        response_stream_set_tap(req->flow, miss != NULL ? &miss->base : NULL);
 }
 
 void response_cache_forget(struct request *req) {
-        response_flow_set_keeper(req->flow, NULL);
-        response_slot_unref(STEAL(req->slot));
+        response_stream_set_tap(req->flow, NULL);
+        response_ticket_unref(STEAL(req->slot));
 }
 
 /* ---- before the execution -------------------------------------------------------------------- */
@@ -168,7 +168,7 @@ bool response_cache_answer(struct response_cache *c, struct request *req, struct
 
         /* Answers that need no execution keep their place among those that do. */
         if (req->model->scheduler->order != NULL)
-                req->slot = response_slot_new(req->model->scheduler->order);
+                req->slot = response_ticket_new(req->model->scheduler->order);
         if (request_is_cancelled(req) || !cache_keys_make(req, &c->secret, &keys))
                 return false;
         r = look_up(c, req, &keys.all);

@@ -159,8 +159,7 @@ void grpc_stream_refuse(struct grpc_stream *st, enum grpc_code code, const char 
 void grpc_stream_refuse_http(struct grpc_stream *st, unsigned status, const char *text) {
         if (st->is_answered)
                 return;
-        settle(st, GRPC_UNKNOWN, str_of(text),
-               str_of(arena_printf(&st->call.arena, "%u", status)));
+        settle(st, GRPC_UNKNOWN, str_of(text), str_of(arena_printf(&st->call.arena, "%u", status)));
         h2_conn_flush_soon(st->conn, false);
 }
 
@@ -506,8 +505,8 @@ struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call) {
         return call->stream->conn->home->pool;
 }
 
-void grpc_call_offload(struct grpc_call *call, struct loop_work *work) {
-        loop_offload(call->stream->conn->home->net.loop, work);
+void grpc_call_start_work_thread(struct grpc_call *call, struct loop_work *work) {
+        loop_start_work_thread(call->stream->conn->home->net.loop, work);
 }
 
 void grpc_call_compute(struct grpc_call *call, struct loop_work *work) {

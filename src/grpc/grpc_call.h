@@ -58,7 +58,7 @@ struct grpc_method {
         bool                is_client_stream;
         bool                is_server_stream;
         bool                is_compressible; /* answers follow the server's compression level */
-        grpc_call_fn        on_open; /* headers are there and accepted; NULL: nobody asks */
+        grpc_call_fn        on_open;         /* headers are there and accepted; NULL: nobody asks */
         grpc_message_fn     on_message;
         grpc_call_fn        on_half_close; /* client streams only: no message follows */
         grpc_call_fn        on_abort;      /* cancel the work, then finish; NULL: just finish */
@@ -90,7 +90,7 @@ struct grpc_call {
         size_t                      n_metadata;
 
         struct arena                arena;   /* reset when the call has ended */
-        const struct service  *service; /* borrowed: the server's */
+        const struct service       *service; /* borrowed: the server's */
         struct TRITONSERVER_Server *core;    /* borrowed; NULL in tests without a core */
 
         uint64_t recv_start_ns; /* headers seen (monotonic) */
@@ -104,11 +104,11 @@ struct grpc_call {
         grpc_call_fn     on_written; /* some of what was sent has gone to the socket; or NULL */
         /* For traces: called on the loop once the end is written or given up; the call may be
          * looked at, nothing else. NULL at the start of each call. */
-        grpc_call_fn     on_sent;
+        grpc_call_fn         on_sent;
         struct trace_record *trace; /* ref, on_sent's; see grpc_trace.h; NULL = not traced */
-        enum grpc_abort  abort_reason;
+        enum grpc_abort      abort_reason;
 
-        struct access    access; /* checked before a handler sees the call */
+        struct access access; /* checked before a handler sees the call */
 
         /* Private to grpc_call.c and grpc_stream.c. */
         struct grpc_stream *stream;
@@ -135,7 +135,7 @@ void grpc_call_add_trailing(struct grpc_call *call, struct str name, struct str 
 /* One message. Takes the `buf` of every part, whatever happens; does nothing else once the call is
  * aborted. A message beyond 2^31 - 1 bytes ends the call with INVALID_ARGUMENT "Response has byte
  * size <n> which exceeds gRPC's byte size limit 2147483647." and the abort reason OVERFLOW. */
-void   grpc_call_send(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts);
+void grpc_call_send(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts);
 /* Of all messages sent, what is not with the socket. */
 size_t grpc_call_unsent_bytes(const struct grpc_call *call);
 /* Of all messages sent, what is with the socket. */
@@ -172,16 +172,16 @@ bool grpc_call_is_aborted(const struct grpc_call *call);
 const char *grpc_call_peer(const struct grpc_call *call);
 
 /* Runs fn(call) on the call's loop. At most one post may be under way per call. */
-void             grpc_call_post(struct grpc_call *call, grpc_call_fn fn);
+void grpc_call_post(struct grpc_call *call, grpc_call_fn fn);
 /* For several under way: mails of the handler's own. */
-struct mailbox  *grpc_call_mailbox(const struct grpc_call *call);
-struct loop     *grpc_call_loop(const struct grpc_call *call); /* for timers */
-bool             grpc_call_is_on_loop(const struct grpc_call *call);
+struct mailbox *grpc_call_mailbox(const struct grpc_call *call);
+struct loop    *grpc_call_loop(const struct grpc_call *call); /* for timers */
+bool            grpc_call_is_on_loop(const struct grpc_call *call);
 /* Runs work that blocks (a model load) beside the loop, then `done` on it. */
-void             grpc_call_offload(struct grpc_call *call, struct loop_work *work);
+void grpc_call_start_work_thread(struct grpc_call *call, struct loop_work *work);
 /* Runs work that computes for long beside the loop, see loop_compute(), then `done` on it. The call
  * stays the loop's: what the work needs of it does not change, and its arena is none of that. */
-void             grpc_call_compute(struct grpc_call *call, struct loop_work *work);
-void             grpc_call_compute_cancel(struct grpc_call *call, struct loop_work *work);
+void grpc_call_compute(struct grpc_call *call, struct loop_work *work);
+void grpc_call_compute_cancel(struct grpc_call *call, struct loop_work *work);
 /* The pool of the call's loop, for buffers of the answer. */
 struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call);

@@ -15,7 +15,7 @@
 /* A client that does not answer the ping of a notice is told the final word all the same. */
 #define NOTICE_NS NS_PER_S
 
-static const char notice_ping[H2_PING_BYTES] = "goodbye";
+static const char event_source_ping[H2_PING_BYTES] = "goodbye";
 static const char keepalive_ping[H2_PING_BYTES] = "alive?";
 
 const struct grpc_limits *h2_conn_limits(const struct h2_conn *c) {
@@ -252,8 +252,8 @@ static void on_flush(struct loop_task *task) {
         struct h2_loop *home = CONTAINER_OF(task, struct h2_loop, flush);
 
         while (!list_is_empty(&home->unflushed)) {
-                struct h2_conn *c = LIST_ENTRY(list_first(&home->unflushed), struct h2_conn,
-                                               unflushed_node);
+                struct h2_conn *c =
+                        LIST_ENTRY(list_first(&home->unflushed), struct h2_conn, unflushed_node);
 
                 list_remove(&c->unflushed_node);
                 flush(c);
@@ -413,11 +413,12 @@ static void leave(struct h2_conn *c) {
         c->leaving = H2_LEAVING_NOTICE;
         c->leave_ns = c->now_ns;
         h2_session_announce_goaway(c);
-        h2_session_ping(c, notice_ping);
+        h2_session_ping(c, event_source_ping);
 }
 
 void h2_conn_on_ping_ack(struct h2_conn *c, const char opaque[8]) {
-        if (memcmp(opaque, notice_ping, sizeof(notice_ping)) == 0 && c->leaving != H2_STAYING)
+        if (memcmp(opaque, event_source_ping, sizeof(event_source_ping)) == 0 &&
+            c->leaving != H2_STAYING)
                 say_final(c);
         else if (memcmp(opaque, keepalive_ping, sizeof(keepalive_ping)) == 0)
                 h2_pings_on_ack(&c->pings);
@@ -496,8 +497,7 @@ static bool check_write(struct h2_conn *c) {
                 c->write_ns = 0;
         if (!c->writing || (c->write_ns > 0 && c->now_ns - c->write_ns < l->write_stall_ns))
                 return true;
-        taken = c->written_bytes - conn_unwritten_bytes(c->net) -
-                conn_unacknowledged_bytes(c->net);
+        taken = c->written_bytes - conn_unwritten_bytes(c->net) - conn_unacknowledged_bytes(c->net);
         gained = (int64_t)(taken - c->write_bytes);
         if (c->write_ns == 0 || gained >= (int64_t)MAX(l->write_window_bytes, 1)) {
                 c->write_ns = c->now_ns;
@@ -523,14 +523,9 @@ static struct grpc_stream *find_stalled(struct h2_conn *c, enum grpc_limit *ret_
 
 static void check_pings(struct h2_conn *c) {
         switch (h2_pings_check(&c->pings, h2_conn_limits(c), c->n_open > 0, c->now_ns)) {
-        case H2_PINGS_QUIET:
-                break;
-        case H2_PINGS_SEND:
-                h2_session_ping(c, keepalive_ping);
-                break;
-        case H2_PINGS_DEAD:
-                h2_conn_kill(c);
-                break;
+        case H2_PINGS_QUIET: break;
+        case H2_PINGS_SEND: h2_session_ping(c, keepalive_ping); break;
+        case H2_PINGS_DEAD: h2_conn_kill(c); break;
         }
 }
 

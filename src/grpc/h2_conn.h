@@ -27,7 +27,7 @@
 #include "grpc/grpc_stream.h"
 #include "grpc/h2_blocks.h"
 #include "grpc/h2_fields.h"
-#include "grpc/h2_flood.h"
+#include "grpc/h2_rate_limit.h"
 #include "net/conn.h"
 #include "net/loop.h"
 #include "net/mailbox.h"
@@ -54,19 +54,19 @@ struct nghttp2_session;
 
 /* What one server has on one loop. */
 struct h2_loop {
-        struct net_home   net;     /* first; lists struct h2_conn; zero in tests without sockets */
+        struct net_home net; /* first; lists struct h2_conn; zero in tests without sockets */
         const struct grpc_server_options *options; /* borrowed: the server's */
-        const struct str *paths;   /* borrowed: of options->methods, same order */
-        struct buf_pool  *pool;    /* borrowed: the loop's */
-        struct mailbox   *mailbox; /* borrowed: the loop's */
-        struct buf       *in;      /* ref; NULL until needed */
-        size_t            in_len;  /* of it in use by messages */
-        struct h2_out    *out;     /* owned; NULL until needed */
-        struct list       spares;  /* struct grpc_stream */
-        size_t            n_spares;
-        struct list       unflushed; /* struct h2_conn: `flush` will see to them */
-        struct loop_task  flush;
-        struct h2_blocks  blocks;    /* memory of the sessions */
+        const struct str                 *paths;   /* borrowed: of options->methods, same order */
+        struct buf_pool                  *pool;    /* borrowed: the loop's */
+        struct mailbox                   *mailbox; /* borrowed: the loop's */
+        struct buf                       *in;      /* ref; NULL until needed */
+        size_t                            in_len;  /* of it in use by messages */
+        struct h2_out                    *out;     /* owned; NULL until needed */
+        struct list                       spares;  /* struct grpc_stream */
+        size_t                            n_spares;
+        struct list                       unflushed; /* struct h2_conn: `flush` will see to them */
+        struct loop_task                  flush;
+        struct h2_blocks                  blocks; /* memory of the sessions */
 };
 
 enum h2_leaving {
@@ -76,32 +76,32 @@ enum h2_leaving {
 };
 
 struct h2_conn {
-        struct conn            *net;     /* NULL once the socket is closed, and in tests */
-        struct h2_loop         *home;    /* borrowed */
-        struct list_node        node;    /* in home->net.conns */
+        struct conn            *net;  /* NULL once the socket is closed, and in tests */
+        struct h2_loop         *home; /* borrowed */
+        struct list_node        node; /* in home->net.conns */
         struct list_node        unflushed_node;
         struct nghttp2_session *session; /* owned; see h2_session.c */
         struct list             streams; /* struct grpc_stream, those of handlers alone included */
         size_t                  n_streams;
-        size_t                  n_open;  /* of these not closed */
+        size_t                  n_open; /* of these not closed */
 
         bool is_lingering;
-        bool is_busy;       /* inside callbacks of the session or of methods: a flush follows */
+        bool is_busy; /* inside callbacks of the session or of methods: a flush follows */
         bool is_flushing;
-        bool wants_flush;   /* asked for meanwhile */
-        bool has_due;       /* a stream is_due */
-        bool is_condemned;  /* nothing more is fed */
-        bool is_ending;     /* the socket is gone, the calls are being told */
-        bool has_settings;  /* preface and first frame are there */
+        bool wants_flush;        /* asked for meanwhile */
+        bool has_due;            /* a stream is_due */
+        bool is_condemned;       /* nothing more is fed */
+        bool is_ending;          /* the socket is gone, the calls are being told */
+        bool has_settings;       /* preface and first frame are there */
         bool has_told_encodings; /* an answer had grpc-accept-encoding */
 
-        uint64_t now_ns;      /* when the last bytes came, or the tick */
-        uint64_t opened_ns;
-        uint64_t head_ns;     /* a header block began; 0 = none is open */
-        uint64_t linger_ns;   /* when it began */
-        uint64_t leave_ns;    /* when the notice went out */
-        uint64_t age_ns;      /* at which it is to leave; CLOCK_NEVER */
-        uint64_t grace_end_ns; /* and by when it must be gone */
+        uint64_t        now_ns; /* when the last bytes came, or the tick */
+        uint64_t        opened_ns;
+        uint64_t        head_ns;      /* a header block began; 0 = none is open */
+        uint64_t        linger_ns;    /* when it began */
+        uint64_t        leave_ns;     /* when the notice went out */
+        uint64_t        age_ns;       /* at which it is to leave; CLOCK_NEVER */
+        uint64_t        grace_end_ns; /* and by when it must be gone */
         enum h2_leaving leaving;
 
         /* h2_session.c: the frame that is arriving. */
@@ -116,21 +116,21 @@ struct h2_conn {
         struct h2_out      *gathering;  /* borrowed: NULL outside h2_session_gather() */
         bool                is_full;    /* `gathering` had no room for a frame */
 
-        char               *read_at;    /* borrowed: where the next bytes are read to */
-        bool                is_direct;  /* that is the message they belong to */
+        char *read_at;   /* borrowed: where the next bytes are read to */
+        bool  is_direct; /* that is the message they belong to */
 
         struct h2_pings     pings;
         struct h2_allowance resets, control_frames;
-        size_t              stashed_bytes;   /* of paused streams */
-        size_t              given_bytes;     /* of unary calls that are with their handlers */
-        size_t              unsent_bytes;    /* of all calls, not yet with the socket */
-        size_t              withheld_bytes;  /* of the connection's window, because of those */
-        uint64_t            pace_ns;         /* start of the window of `pace_bytes` */
-        uint64_t            pace_bytes;      /* of messages, in this window */
-        struct h2_out      *writing;         /* owned: of a pending write */
-        uint64_t            written_bytes;   /* given to the socket, ever */
-        uint64_t            write_ns;        /* start of the window of `write_bytes`; 0 = none */
-        uint64_t            write_bytes;     /* that the client had taken then */
+        size_t              stashed_bytes;  /* of paused streams */
+        size_t              given_bytes;    /* of unary calls that are with their handlers */
+        size_t              unsent_bytes;   /* of all calls, not yet with the socket */
+        size_t              withheld_bytes; /* of the connection's window, because of those */
+        uint64_t            pace_ns;        /* start of the window of `pace_bytes` */
+        uint64_t            pace_bytes;     /* of messages, in this window */
+        struct h2_out      *writing;        /* owned: of a pending write */
+        uint64_t            written_bytes;  /* given to the socket, ever */
+        uint64_t            write_ns;       /* start of the window of `write_bytes`; 0 = none */
+        uint64_t            write_bytes;    /* that the client had taken then */
 };
 
 /* In zeroed memory whose `net` may be set up already. */
@@ -158,8 +158,8 @@ bool h2_conn_holds_much(const struct h2_conn *c);
 void h2_conn_release_window(struct h2_conn *c);
 void h2_conn_flush_soon(struct h2_conn *c, bool is_alone);
 /* The stream has neither the connection nor a handler any more. */
-void h2_conn_recycle(struct grpc_stream *st);
-void h2_conn_count_rejected(struct h2_conn *c, enum grpc_limit limit);
+void                      h2_conn_recycle(struct grpc_stream *st);
+void                      h2_conn_count_rejected(struct h2_conn *c, enum grpc_limit limit);
 const struct grpc_limits *h2_conn_limits(const struct h2_conn *c);
 
 /* For the session. NULL: the stream is to be refused. */

@@ -30,9 +30,8 @@ struct error *rpc_server_metadata(struct grpc_call *call, const ProtobufCMessage
 /* ---- one model ---- */
 
 static struct error *answer_about_model(struct grpc_call *call, struct model_query *query,
-                                        const char                       *version,
-                                        const ProtobufCMessageDescriptor *type,
-                                        ProtobufCMessage                **ret_answer) {
+                                        const char *version, const ProtobufCMessageDescriptor *type,
+                                        ProtobufCMessage **ret_answer) {
         struct TRITONSERVER_Message *json;
 
         TRY(model_version_read(str_of(version), &query->version));
@@ -99,7 +98,7 @@ void rpc_control_reply_bulk(struct grpc_call *call, const struct model_query *qu
         b->call = call;
         b->type = type;
         arena_init(&b->scratch, NULL, 0, 0);
-        grpc_call_offload(call, &b->query.work);
+        grpc_call_start_work_thread(call, &b->query.work);
 }
 
 /* Without a name: all models. */

@@ -5,7 +5,7 @@
  * later (rpc_map_reply, grpc_call_fail). An error ends the call with its code and text.
  *
  * Ownership.  Requests and answers are in the call's arena.
- * Threads.  The call's loop; what blocks goes through grpc_call_offload().
+ * Threads.  The call's loop; what blocks goes through grpc_call_start_work_thread().
  */
 #pragma once
 

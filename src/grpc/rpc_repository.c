@@ -41,7 +41,7 @@ static struct error *start_order(struct order *o, struct error *err) {
         if (err)
                 error_free(repository_order_end(&o->order)); /* nothing was ordered */
         else
-                grpc_call_offload(o->call, &o->order.work);
+                grpc_call_start_work_thread(o->call, &o->order.work);
         return err;
 }
 
@@ -98,9 +98,9 @@ static struct error *add_parameter(struct order *o, const char *name,
         if (p->parameter_choice_case !=
             INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_BYTES_PARAM)
                 return refuse_load_type(name, "bytes_param");
-        return repository_order_add_file(
-                &o->order, &o->call->arena, name,
-                str_range((const char *)p->bytes_param.data, p->bytes_param.len));
+        return repository_order_add_file(&o->order, &o->call->arena, name,
+                                         str_range((const char *)p->bytes_param.data,
+                                                   p->bytes_param.len));
 }
 
 static const Inference__ModelRepositoryParameter *value_of(
@@ -112,8 +112,8 @@ static const Inference__ModelRepositoryParameter *value_of(
 }
 
 static struct error *read_load(const Inference__RepositoryModelLoadRequest *q, struct order *o) {
-        TRY(pb_message_new(&inference__repository_model_load_response__descriptor,
-                           &o->call->arena, &o->answer));
+        TRY(pb_message_new(&inference__repository_model_load_response__descriptor, &o->call->arena,
+                           &o->answer));
         for (size_t i = 0; i < q->n_parameters; i++)
                 TRY(add_parameter(o, q->parameters[i]->key, value_of(q->parameters[i]->value)));
         return NULL;

@@ -124,8 +124,8 @@ struct buf_pool *http_call_buf_pool(const struct http_call *call) {
         return loop_buf_pool(call->conn->home->net.loop);
 }
 
-void http_call_offload(struct http_call *call, struct loop_work *work) {
-        loop_offload(call->conn->home->net.loop, work);
+void http_call_start_work_thread(struct http_call *call, struct loop_work *work) {
+        loop_start_work_thread(call->conn->home->net.loop, work);
 }
 
 void http_call_compute(struct http_call *call, struct loop_work *work) {

@@ -80,7 +80,7 @@ struct http_call {
         struct buf *body_buf; /* ref: the call's; NULL when there is no body */
 
         const struct http_route    *route;   /* borrowed: static table; NULL when none matched */
-        const struct service  *service; /* borrowed: the server's */
+        const struct service       *service; /* borrowed: the server's */
         struct TRITONSERVER_Server *core;    /* borrowed; NULL in tests without a core */
         struct arena                arena;   /* reset after the answer is written */
 
@@ -102,14 +102,14 @@ struct http_call {
         http_call_fn on_written;
         /* For traces: called on the loop once the answer is written or given up (send end); the
          * call may be looked at, not answered. NULL at the start of each call. */
-        http_call_fn on_sent;
+        http_call_fn         on_sent;
         struct trace_record *trace; /* ref, on_sent's; see http_trace.h; NULL = not traced */
 
-        struct str    region;      /* shared memory region; empty = not given */
-        struct access access;      /* checked before a handler sees the call */
+        struct str    region; /* shared memory region; empty = not given */
+        struct access access; /* checked before a handler sees the call */
 
-        struct list_node node;   /* the handler's, as above */
-        struct mail      mail;   /* private to http_conn.c, as above */
+        struct list_node node; /* the handler's, as above */
+        struct mail      mail; /* private to http_conn.c, as above */
         http_call_fn     posted;
 };
 
@@ -133,14 +133,14 @@ struct http_reply {
         bool                      is_brief; /* parts without `buf` hold during the call only: they
                                              * are copied when they are not sent by then */
         bool                      is_compressible; /* Accept-Encoding is honoured */
-        const char               *packed_as;  /* static: the parts are compressed already, by
+        const char               *packed_as;       /* static: the parts are compressed already, by
                                                * http_call_pack(); NULL = they are not */
-        bool                      is_chunked; /* a body as one chunk; not when compressed */
+        bool                      is_chunked;      /* a body as one chunk; not when compressed */
         bool                      close;           /* end the connection after this answer */
 };
 
 /* The value of the first field of that name; ptr NULL when absent. */
-struct str                http_call_find(const struct http_call *call, enum http_name name);
+struct str http_call_find(const struct http_call *call, enum http_name name);
 /* All call->n_headers fields, in the order sent and names in the case sent. */
 const struct http_header *http_call_headers(struct http_call *call);
 /* The same as http_call_find() for any name (ASCII case ignored); ptr NULL when absent. */
@@ -149,7 +149,7 @@ struct str http_call_header(struct http_call *call, const char *name);
 struct str http_call_header_nth(struct http_call *call, const char *name, size_t n);
 
 /* The captured model name, NUL-terminated, in the arena. */
-const char   *http_call_model(struct http_call *call);
+const char *http_call_model(struct http_call *call);
 
 /* Ends the call: afterwards it belongs to the connection. Takes the `buf` of every part. */
 void http_call_reply(struct http_call *call, const struct http_reply *reply);
@@ -167,7 +167,8 @@ void http_call_reply_refusal(struct http_call *call, unsigned status, const char
 void http_call_reply_wrong_method(struct http_call *call, struct str allowed,
                                   const char *content_type);
 /* Any other answer with {"error":"<message>"}: the rest is as in `reply`, which has no parts. */
-void http_call_reply_with_error(struct http_call *call, struct http_reply reply, const char *message);
+void http_call_reply_with_error(struct http_call *call, struct http_reply reply,
+                                const char *message);
 
 #define HTTP_JSON "application/json"
 
@@ -190,19 +191,19 @@ uint64_t http_call_chunks_sent(const struct http_call *call);
 uint64_t http_call_chunks_written(const struct http_call *call);
 
 /* Runs fn(call) on the call's loop. At most one post may be under way per call. */
-void            http_call_post(struct http_call *call, http_call_fn fn);
+void http_call_post(struct http_call *call, http_call_fn fn);
 /* For several under way: mails of the handler's own. */
 struct mailbox *http_call_mailbox(const struct http_call *call);
 /* The memory of the call's connection that every answer reads and writes. */
-struct str      http_call_state(const struct http_call *call);
-bool            http_call_is_on_loop(const struct http_call *call);
+struct str http_call_state(const struct http_call *call);
+bool       http_call_is_on_loop(const struct http_call *call);
 /* Runs work that blocks (a model load) beside the loop, then `done` on it; the call waits as for
  * any later answer. */
 struct loop_work;
-void            http_call_offload(struct http_call *call, struct loop_work *work);
+void http_call_start_work_thread(struct http_call *call, struct loop_work *work);
 /* Runs work that computes for long beside the loop, see loop_compute(), then `done` on it. Meanwhile
  * the call and its arena are the work's. */
-void            http_call_compute(struct http_call *call, struct loop_work *work);
+void http_call_compute(struct http_call *call, struct loop_work *work);
 /* The pool of the call's loop, for buffers of the answer. */
 struct buf_pool *http_call_buf_pool(const struct http_call *call);
 

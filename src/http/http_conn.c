@@ -47,7 +47,7 @@ static struct buf_pool *pool_of(const struct http_conn *c) {
 static void enter(struct http_conn *c, enum http_conn_state state, enum http_phase phase,
                   uint64_t now_ns) {
         c->state = state;
-        http_pace_enter(&c->pace, phase, now_ns);
+        http_rate_watch_enter(&c->pace, phase, now_ns);
 }
 
 static void count_rejected(struct http_conn *c, enum http_limit limit) {
@@ -610,7 +610,7 @@ static void watch_reader(struct http_conn *c) {
         enum http_phase phase = conn_is_writing(c->net) ? HTTP_PHASE_WRITE : HTTP_PHASE_HANDLER;
 
         if (c->state == HTTP_CONN_CALL && c->pace.phase != phase)
-                http_pace_enter(&c->pace, phase, clock_now_ns());
+                http_rate_watch_enter(&c->pace, phase, clock_now_ns());
 }
 
 /* Sends queued chunks while no write is pending. */
@@ -973,7 +973,7 @@ static bool take_head(struct http_conn *c) {
                 return false;
         }
         if (c->pace.phase == HTTP_PHASE_IDLE) {
-                http_pace_enter(&c->pace, HTTP_PHASE_HEAD, c->now_ns);
+                http_rate_watch_enter(&c->pace, HTTP_PHASE_HEAD, c->now_ns);
                 c->call.recv_start_ns = c->now_ns;
         }
         verdict = http_message_parse_head(c->message,
@@ -1212,7 +1212,7 @@ static void on_tick(struct conn *net, uint64_t now_ns) {
 
         if (has_unseen(c))
                 return;
-        limit = http_pace_check(&c->pace, &c->server->options.limits, now_ns, moved_bytes(c));
+        limit = http_rate_watch_check(&c->pace, &c->server->options.limits, now_ns, moved_bytes(c));
         switch (limit) {
         case HTTP_LIMIT_NONE: break;
         case HTTP_LIMIT_HEADER_TIME:

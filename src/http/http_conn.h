@@ -66,12 +66,12 @@ struct loop;
 
 /* What one server has on one loop. */
 struct http_loop {
-        struct net_home     net;    /* first; lists struct http_conn */
-        struct http_server *server; /* borrowed: outlives its loops */
+        struct net_home     net;                    /* first; lists struct http_conn */
+        struct http_server *server;                 /* borrowed: outlives its loops */
         struct buf         *spare[HTTP_SPARE_BUFS]; /* ref */
         size_t              n_spare;
-        struct loop_timer leave;      /* armed while the server stops */
-        bool              is_leaving; /* idle connections end */
+        struct loop_timer   leave;      /* armed while the server stops */
+        bool                is_leaving; /* idle connections end */
 };
 
 enum http_conn_state {
@@ -93,54 +93,55 @@ struct http_out {
         uint64_t     n_chunks_sent;
         uint64_t     n_chunks_written;
 
-        size_t       n_held;
-        uint64_t     bytes;                /* written or queued so far */
-        unsigned     status;
-        bool         close;                /* the connection ends after this answer */
-        bool         in_chunks;            /* between begin and end */
-        bool         is_http10;            /* chunks without framing; keep-alive is told */
-        bool         is_last_queued;       /* the end was asked for */
-        bool         is_last_sent;         /* and is written or pending */
+        size_t   n_held;
+        uint64_t bytes; /* written or queued so far */
+        unsigned status;
+        bool     close;          /* the connection ends after this answer */
+        bool     in_chunks;      /* between begin and end */
+        bool     is_http10;      /* chunks without framing; keep-alive is told */
+        bool     is_last_queued; /* the end was asked for */
+        bool     is_last_sent;   /* and is written or pending */
 };
 
 /* A model that runs between two requests of a connection leaves nothing of it in the caches. So what
  * each request needs lies side by side: from the end of `out` over what follows it to the middle
  * of `call`, and the memory of its arena behind that. */
 struct http_conn {
-        char                *peer;   /* owned; for the access log, which outlives the socket */
-        struct list_node     node;   /* in home->net.conns */
-        struct buf          *body_buf; /* ref: a large body's own; NULL = in place or chunked */
-        size_t               body_got; /* of body_buf */
-        struct http_out      out;
+        char            *peer;     /* owned; for the access log, which outlives the socket */
+        struct list_node node;     /* in home->net.conns */
+        struct buf      *body_buf; /* ref: a large body's own; NULL = in place or chunked */
+        size_t           body_got; /* of body_buf */
+        struct http_out  out;
 
         struct conn         *net;    /* NULL once the socket is closed */
         struct http_server  *server; /* borrowed */
         struct http_loop    *home;   /* borrowed */
         enum http_conn_state state;
-        bool                 is_running;   /* inside run(): no nesting */
-        bool                 has_ended;    /* the peer sends no more */
-        bool                 must_linger;  /* a part of the request was not read */
+        bool                 is_running;     /* inside run(): no nesting */
+        bool                 has_ended;      /* the peer sends no more */
+        bool                 must_linger;    /* a part of the request was not read */
         bool                 was_handed_out; /* the current call reached a handler */
-        uint64_t             now_ns;       /* when the last bytes came */
-        uint64_t             bytes_in;     /* of the current request: head and body */
+        uint64_t             now_ns;         /* when the last bytes came */
+        uint64_t             bytes_in;       /* of the current request: head and body */
 
-        struct buf          *in;     /* ref; NULL while idle */
-        size_t               in_at;  /* first byte of the current request */
-        size_t               in_len; /* end of what was read */
-        size_t               next_at; /* end of the current request, once handed out */
-        struct http_message *message; /* owned */
-        struct loop_task     intake; /* deferred while bytes that were read are not parsed */
-        struct http_pace     pace;
+        struct buf            *in;      /* ref; NULL while idle */
+        size_t                 in_at;   /* first byte of the current request */
+        size_t                 in_len;  /* end of what was read */
+        size_t                 next_at; /* end of the current request, once handed out */
+        struct http_message   *message; /* owned */
+        struct loop_task       intake;  /* deferred while bytes that were read are not parsed */
+        struct http_rate_watch pace;
 
-        struct http_call     call;
-        _Alignas(16) char    arena_bytes[HTTP_ARENA_BYTES];
+        struct http_call call;
+        _Alignas(16) char arena_bytes[HTTP_ARENA_BYTES];
 };
 
 /* From here to there is what each request touches: whole lines. */
 #define HTTP_CONN_BUSY_AT offsetof(struct http_conn, out.n_held)
 #define HTTP_CONN_BUSY_END (offsetof(struct http_conn, call.access) + sizeof(void *))
 _Static_assert(HTTP_CONN_BUSY_AT % CACHE_LINE_BYTES == 0, "it begins a line");
-_Static_assert(HTTP_CONN_BUSY_END - HTTP_CONN_BUSY_AT <= 7 * CACHE_LINE_BYTES, "and is few of them");
+_Static_assert(HTTP_CONN_BUSY_END - HTTP_CONN_BUSY_AT <= 7 * CACHE_LINE_BYTES,
+               "and is few of them");
 
 /* Takes the socket. */
 void http_conn_open(struct http_loop *home, int fd);

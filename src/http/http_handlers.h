@@ -2,7 +2,7 @@
 /* The handlers of the route tables, except inference (http_infer.h): each answers one call from
  * what the C API says.
  *
- * Threads.  The call's loop; what blocks goes through http_call_offload().
+ * Threads.  The call's loop; what blocks goes through http_call_start_work_thread().
  */
 #pragma once
 

@@ -48,7 +48,7 @@ const char *http_limit_name(enum http_limit limit) {
         return names[limit];
 }
 
-void http_pace_enter(struct http_pace *p, enum http_phase phase, uint64_t now_ns) {
+void http_rate_watch_enter(struct http_rate_watch *p, enum http_phase phase, uint64_t now_ns) {
         p->phase = phase;
         p->since_ns = now_ns;
         p->bytes = 0;
@@ -56,7 +56,7 @@ void http_pace_enter(struct http_pace *p, enum http_phase phase, uint64_t now_ns
 }
 
 /* At least `bytes` more than when the window began, once in each window. */
-static bool is_moving(struct http_pace *p, uint64_t now_ns, uint64_t moved, uint64_t bytes) {
+static bool is_moving(struct http_rate_watch *p, uint64_t now_ns, uint64_t moved, uint64_t bytes) {
         uint64_t gained = moved - p->bytes;
 
         p->since_ns = now_ns;
@@ -66,7 +66,7 @@ static bool is_moving(struct http_pace *p, uint64_t now_ns, uint64_t moved, uint
 
 /* What is with the socket from earlier answers is taken first, so `moved` begins where it is found.
  * It may go back by a little: records of TLS are larger than what is in them. */
-static enum http_limit check_write(struct http_pace *p, const struct http_limits *l,
+static enum http_limit check_write(struct http_rate_watch *p, const struct http_limits *l,
                                    uint64_t now_ns, uint64_t age_ns, uint64_t moved) {
         int64_t gained = (int64_t)(moved - p->bytes);
 
@@ -86,8 +86,8 @@ static enum http_limit check_write(struct http_pace *p, const struct http_limits
         return HTTP_LIMIT_NONE;
 }
 
-enum http_limit http_pace_check(struct http_pace *p, const struct http_limits *l, uint64_t now_ns,
-                                uint64_t moved) {
+enum http_limit http_rate_watch_check(struct http_rate_watch *p, const struct http_limits *l,
+                                      uint64_t now_ns, uint64_t moved) {
         uint64_t age_ns = now_ns > p->since_ns ? now_ns - p->since_ns : 0;
 
         switch (p->phase) {
@@ -96,16 +96,13 @@ enum http_limit http_pace_check(struct http_pace *p, const struct http_limits *l
         case HTTP_PHASE_HEAD:
                 return age_ns >= l->header_time_ns ? HTTP_LIMIT_HEADER_TIME : HTTP_LIMIT_NONE;
         case HTTP_PHASE_BODY:
-                if (age_ns < l->body_window_ns ||
-                    is_moving(p, now_ns, moved, l->body_window_bytes))
+                if (age_ns < l->body_window_ns || is_moving(p, now_ns, moved, l->body_window_bytes))
                         return HTTP_LIMIT_NONE;
                 return HTTP_LIMIT_BODY_RATE;
-        case HTTP_PHASE_WRITE:
-                return check_write(p, l, now_ns, age_ns, moved);
+        case HTTP_PHASE_WRITE: return check_write(p, l, now_ns, age_ns, moved);
         case HTTP_PHASE_LINGER:
                 return age_ns >= l->linger_ns ? HTTP_LIMIT_IDLE_TIME : HTTP_LIMIT_NONE;
-        case HTTP_PHASE_HANDLER:
-                break;
+        case HTTP_PHASE_HANDLER: break;
         }
         return HTTP_LIMIT_NONE;
 }

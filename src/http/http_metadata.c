@@ -107,7 +107,7 @@ void http_metadata_reply_bulk(struct http_call *call, const struct model_query *
 
         bulk_query_init(&b->query, call->core, query, encode, on_done);
         b->call = call;
-        http_call_offload(call, &b->query.work);
+        http_call_start_work_thread(call, &b->query.work);
 }
 
 /* Without a model in the path: of all. */

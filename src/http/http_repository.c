@@ -39,7 +39,7 @@ static struct order *new_order(struct http_call *call, enum repository_order_kin
 /* Answers at once what could not be read; takes the error. */
 static void start_order(struct order *o, struct error *err) {
         if (!err) {
-                http_call_offload(o->call, &o->order.work);
+                http_call_start_work_thread(o->call, &o->order.work);
                 return;
         }
         error_free(repository_order_end(&o->order)); /* nothing was ordered */

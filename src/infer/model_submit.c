@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "infer/model.h"
-#include "infer/model_line.h"
+#include "infer/model_generations.h"
 #include "infer/request.h"
 #include "infer/request_check.h"
 #include "infer/trace.h"
@@ -25,7 +25,7 @@ static struct error *begin_flow(struct request *req) {
         if (atomic_load_explicit(&req->state, memory_order_relaxed) == REQUEST_RELEASED) {
                 TRY(request_renew_flow(req));
                 if (was_cancelled)
-                        response_flow_cancel(req->flow);
+                        response_stream_cancel(req->flow);
         }
         req->flow->start_ns = req->times.request_start_ns;
         return NULL;
@@ -66,7 +66,7 @@ static struct error *submit_prepared(struct request *req) {
 
 /* The model was replaced between the look-up and the submission. */
 static COLD struct error *submit_elsewhere(struct request *req) {
-        TRY(model_line_route(req));
+        TRY(model_generations_route(req));
         TRY(request_prepare(req));
         return submit_prepared(req);
 }
@@ -82,10 +82,10 @@ struct error *model_submit(struct request *req) {
         if (UNLIKELY(request_is_in_use(req)))
                 return model_submit_in_use();
         if (UNLIKELY(is_routed(req->model)))
-                TRY(model_line_route(req));
+                TRY(model_generations_route(req));
         TRY(prepare(req));
         err = submit_prepared(req);
-        if (UNLIKELY(err != NULL) && err == model_line_retired())
+        if (UNLIKELY(err != NULL) && err == model_generations_retired())
                 err = submit_elsewhere(req);
         return err;
 }

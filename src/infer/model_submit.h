@@ -16,8 +16,8 @@
 
 struct request;
 
-/* To the load of the model that the request is for, see infer/model_line.h. Errors of
- * request_prepare(), of the scheduler and of model_line_route(); "the request is in use ...". */
+/* To the load of the model that the request is for, see infer/model_generations.h. Errors of
+ * request_prepare(), of the scheduler and of model_generations_route(); "the request is in use ...". */
 struct error *model_submit(struct request *req) NODISCARD;
 
 /* Several for one model, which a batcher finds together. ret_errors has one for each. */

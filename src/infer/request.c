@@ -25,8 +25,8 @@ struct request *request_new(struct model *model) {
                    REQUEST_MAX_ARENA_BYTES);
         req->id = "";
         req->queued.due.due_ns = CLOCK_NEVER;
-        response_flow_init(&req->own_flow, memory, request_memory_give);
-        response_flow_lend(&req->own_flow, &memory->response);
+        response_stream_init(&req->own_flow, memory, request_memory_give);
+        response_stream_lend(&req->own_flow, &memory->response);
         req->flow = &req->own_flow;
         model_ref(model);
         req->model = model;
@@ -36,16 +36,17 @@ struct request *request_new(struct model *model) {
 void request_free(struct request *req) {
         if (req == NULL)
                 return;
-        response_slot_unref(req->slot);
+        response_ticket_unref(req->slot);
         model_unref(req->model);
         arena_done(&req->arena);
         if (req->flow != &req->own_flow)
-                response_flow_unref(req->flow);
-        response_flow_unref(&req->own_flow); /* frees the request, unless responses are left */
+                response_stream_unref(req->flow);
+        response_stream_unref(&req->own_flow); /* frees the request, unless responses are left */
 }
 
 static struct error *out_of_memory(const struct request *req) {
-        return request_error(req, ERR_UNAVAILABLE, "out of memory, or the request is larger than %zu bytes",
+        return request_error(req, ERR_UNAVAILABLE,
+                             "out of memory, or the request is larger than %zu bytes",
                              REQUEST_MAX_ARENA_BYTES);
 }
 
@@ -210,18 +211,18 @@ struct error *request_error(const struct request *req, enum error_code code, con
 }
 
 struct error *request_renew_flow(struct request *req) {
-        struct response_flow *flow = response_flow_renew(req->flow);
+        struct response_stream *flow = response_stream_renew(req->flow);
 
         if (flow == NULL)
                 return request_error(req, ERR_UNAVAILABLE, "out of memory");
         if (flow != req->flow && req->flow != &req->own_flow)
-                response_flow_unref(req->flow);
+                response_stream_unref(req->flow);
         req->flow = flow;
         return NULL;
 }
 
 struct error *request_limit_responses(struct request *req, const struct response_limits *limits) {
-        if (!response_flow_limit(req->flow, limits))
+        if (!response_stream_limit(req->flow, limits))
                 return request_error(req, ERR_UNAVAILABLE, "out of memory");
         return NULL;
 }
@@ -229,13 +230,13 @@ struct error *request_limit_responses(struct request *req, const struct response
 void request_cancel(struct request *req) {
         /* Both sequentially consistent: a scheduler that is just taking the request writes the
          * state, then reads the flag. Until then the request may be bound to another model. */
-        response_flow_cancel(req->flow);
+        response_stream_cancel(req->flow);
         if (atomic_load(&req->state) == REQUEST_PENDING)
                 req->model->scheduler->ops->cancel(req->model->scheduler, req);
 }
 
 bool request_is_cancelled(const struct request *req) {
-        return response_flow_is_cancelled(req->flow);
+        return response_stream_is_cancelled(req->flow);
 }
 
 void request_release(struct request *req, uint32_t flags) {
@@ -244,7 +245,7 @@ void request_release(struct request *req, uint32_t flags) {
 
         if (UNLIKELY(s != NULL && s->ops->released != NULL) && s->ops->released(s, req, flags))
                 return;
-        response_slot_unref(STEAL(req->slot));
+        response_ticket_unref(STEAL(req->slot));
         if (UNLIKELY(req->trace != NULL)) {
                 trace_report(req->trace, TRACE_REQUEST_END, clock_now_ns());
                 trace_unref(STEAL(req->trace));

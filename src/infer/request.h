@@ -13,7 +13,7 @@
  * to the front end through its callback; request_free() ends it. Input bytes are borrowed from
  * the front end until the release. It holds a reference to its model.
  * Threads.  The owner's; only request_cancel() and request_is_cancelled() are for any thread, and
- * what its responses share (response_flow.h), which outlives it.
+ * what its responses share (response_stream.h), which outlives it.
  */
 #pragma once
 
@@ -25,7 +25,7 @@
 #include "infer/buffer_attributes.h"
 #include "infer/parameter.h"
 #include "infer/response_allocator.h"
-#include "infer/response_flow.h"
+#include "infer/response_stream.h"
 #include "observe/model_stats.h"
 
 #include <stdatomic.h>
@@ -38,7 +38,7 @@ struct request;
 struct request_split;
 struct response;
 struct implicit_states;
-struct response_slot;
+struct response_ticket;
 struct sequence;
 struct step_models;
 struct trace;
@@ -66,7 +66,7 @@ enum request_state {
 
 /* One contiguous piece of an input's bytes. */
 struct input_chunk {
-        const void              *base; /* borrowed: the front end, until the release */
+        const void              *base;        /* borrowed: the front end, until the release */
         const char              *host_policy; /* NULL = for all; in policy_room */
         struct buffer_attributes attributes;
         struct input_chunk      *next;
@@ -81,30 +81,30 @@ struct input_rooms {
 /* TRITONBACKEND_Input. */
 struct request_input {
         /* A cache line of what backends read, and one of where the bytes are. */
-        const char            *name;        /* the model's where it knows it, else in rooms */
-        const int64_t         *shape;       /* as the backend sees it: batch first, reshaped */
+        const char            *name;  /* the model's where it knows it, else in rooms */
+        const int64_t         *shape; /* as the backend sees it: batch first, reshaped */
         enum data_type         type;
         uint32_t               n_dims;
-        uint64_t               byte_size;   /* of all chunks without a host policy */
+        uint64_t               byte_size; /* of all chunks without a host policy */
         uint32_t               n_chunks;
-        uint32_t               n_plain;     /* of them, those without a host policy */
+        uint32_t               n_plain; /* of them, those without a host policy */
         struct input_chunk    *first_chunk;
         struct request_input  *next;
-        const struct model_io *io;          /* borrowed: the model's of that name; NULL: none */
-        struct input_chunk     only_chunk;  /* the first one, without allocating */
+        const struct model_io *io;         /* borrowed: the model's of that name; NULL: none */
+        struct input_chunk     only_chunk; /* the first one, without allocating */
 
         /* What the check of the request reads. */
-        const int64_t         *given_shape; /* as the front end gave it */
-        uint32_t               n_given_dims;
-        bool                   is_raw;      /* shape and type follow from the configuration */
-        bool                   has_rooms;
-        struct input_chunk    *last_chunk;
-        struct arena_room      shape_room;  /* at first few_dims */
-        int64_t                few_dims[REQUEST_FEW_DIMS];
+        const int64_t      *given_shape; /* as the front end gave it */
+        uint32_t            n_given_dims;
+        bool                is_raw; /* shape and type follow from the configuration */
+        bool                has_rooms;
+        struct input_chunk *last_chunk;
+        struct arena_room   shape_room; /* at first few_dims */
+        int64_t             few_dims[REQUEST_FEW_DIMS];
 
         /* Seldom used, and not cleared. */
-        uint32_t               raw_length;  /* the bytes before those of a raw BYTES element */
-        struct input_rooms     rooms;       /* valid with has_rooms, see input_rooms() */
+        uint32_t           raw_length; /* the bytes before those of a raw BYTES element */
+        struct input_rooms rooms;      /* valid with has_rooms, see input_rooms() */
 };
 
 /* Empty at first. */
@@ -146,8 +146,8 @@ struct request_spares {
 struct request {
         /* Of the responses (response_source_of() copies this, in this order). */
         struct model                    *model; /* ref */
-        struct response_flow            *flow;  /* ref: of this use of the request */
-        struct response_slot            *slot;  /* ref; NULL unless the model preserves ordering */
+        struct response_stream          *flow;  /* ref: of this use of the request */
+        struct response_ticket          *slot;  /* ref; NULL unless the model preserves ordering */
         struct trace                    *trace; /* ref; NULL unless this inference is traced */
         const struct response_allocator *allocator; /* borrowed: the front end */
         void                            *allocator_userp;
@@ -170,9 +170,9 @@ struct request {
                 uint64_t queue_start_ns;
         } times;
         struct {
-                struct list_node node;  /* in a level's waiting or delayed list */
-                struct request  *next;  /* in a batch or a list of refused ones */
-                struct due       due;   /* CLOCK_NEVER = no timeout */
+                struct list_node node; /* in a level's waiting or delayed list */
+                struct request  *next; /* in a batch or a list of refused ones */
+                struct due       due;  /* CLOCK_NEVER = no timeout */
                 union {
                         uint64_t level; /* priority level in force */
                         void    *run;   /* of a scheduler of other models */
@@ -180,19 +180,19 @@ struct request {
         } queued; /* the scheduler's, valid while PENDING */
 
         /* The first flow; its reference is that of the request's memory. */
-        struct response_flow own_flow;
+        struct response_stream own_flow;
 
         struct arena             arena;
         uint32_t                 n_outputs;
         bool                     has_spares;
         bool                     is_not_kept : 1; /* see NESO_InferenceRequestSetCacheable() */
         bool                     has_states : 1;
-        bool                     is_inner;    /* made by the server: see infer/inner_request.h */
+        bool                     is_inner; /* made by the server: see infer/inner_request.h */
         bool                     has_sequence : 1; /* bits: a plain request has six lines */
         bool                     has_version : 1;  /* the client asked for this one, not for any */
         bool                     is_split : 1;     /* runs in parts: see infer/request_split.h */
         bool                     is_part : 1;      /* is one of them */
-        struct requested_output *first_output; /* none = all of the model's */
+        struct requested_output *first_output;     /* none = all of the model's */
         struct parameter_list    parameters;
         struct correlation_id    correlation;
         uint64_t                 priority; /* as given; 0 = the default */
@@ -214,7 +214,7 @@ struct request {
          * with has_states: during an execution. */
         struct implicit_states *states;
         /* Borrowed: of the request that this one is a step of; NULL: of none. Valid with is_inner. */
-        struct compute_sums *sums;
+        struct compute_sums  *sums;
         struct request_split *split; /* owned: ends with the release; valid with is_split */
         /* Those of one number were a batch in the stage before, and are to be one again; 0: no matter.
          * Valid with is_inner. */
@@ -247,13 +247,13 @@ struct error *request_remove_input(struct request *req, const char *name);
 void          request_remove_all_inputs(struct request *req);
 struct error *request_append_bytes(struct request *req, const char *input, const void *base,
                                    const struct buffer_attributes *attributes,
-                                   const char *host_policy);
+                                   const char                     *host_policy);
 struct error *request_remove_bytes(struct request *req, const char *input);
 /* Before the others; `chunk` is the caller's to fill in, NULL when memory is short. */
 struct input_chunk *request_prepend_chunk(struct request *req, struct request_input *in);
-struct error *request_add_output(struct request *req, const char *name);
-struct error *request_remove_output(struct request *req, const char *name);
-void          request_remove_all_outputs(struct request *req);
+struct error       *request_add_output(struct request *req, const char *name);
+struct error       *request_remove_output(struct request *req, const char *name);
+void                request_remove_all_outputs(struct request *req);
 /* Replaces the one of that name. */
 struct error *request_add_parameter(struct request *req, const struct parameter *p);
 
@@ -270,8 +270,8 @@ struct request_input *request_find_input(const struct request *req, const char *
 struct request_input *request_input_at(const struct request *req, uint32_t index);
 
 /* "[request id: <id>] ", with <id_unknown> for an empty one: what error texts start with. */
-struct error *request_error(const struct request *req, enum error_code code, const char *format, ...)
-        PRINTF_LIKE(3, 4) COLD;
+struct error *request_error(const struct request *req, enum error_code code, const char *format,
+                            ...) PRINTF_LIKE(3, 4) COLD;
 
 /* For the next inference with this request, which is not in use: what is left of the last one, be
  * it cancelled or still answering, is no concern of the new one. */

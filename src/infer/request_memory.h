@@ -28,7 +28,7 @@
 /* Each begins with a cache line of its own. */
 struct request_memory {
         _Alignas(CACHE_LINE_BYTES) struct request request;
-        /* Lent by the request's own flow, see response_flow.h. */
+        /* Lent by the request's own flow, see response_stream.h. */
         _Alignas(CACHE_LINE_BYTES) struct response response;
 };
 

@@ -7,7 +7,7 @@
 #include "config/shape.h"
 #include "infer/model.h"
 #include "infer/output_shape.h"
-#include "infer/response_keeper.h"
+#include "infer/response_tap.h"
 #include "infer/response_order.h"
 #include "infer/trace.h"
 
@@ -45,13 +45,13 @@ struct error *response_new_from(const struct response_source *source, struct res
 
         /* What waits for the responses of earlier requests is not written meanwhile, and those
          * may be the same backend's to make: with a slot nobody waits for room. */
-        response_flow_enter(source->flow, sizeof(*r), source->slot == NULL);
-        r = LIKELY(!mem_may_fail()) ? response_flow_borrow(source->flow) : NULL;
+        response_stream_enter(source->flow, sizeof(*r), source->slot == NULL);
+        r = LIKELY(!mem_may_fail()) ? response_stream_borrow(source->flow) : NULL;
         is_lent = r != NULL;
         if (!is_lent)
                 r = try_alloc(sizeof(*r));
         if (r == NULL) {
-                response_flow_leave(source->flow, sizeof(*r));
+                response_stream_leave(source->flow, sizeof(*r));
                 return out_of_memory();
         }
         r->source = *source;
@@ -62,9 +62,9 @@ struct error *response_new_from(const struct response_source *source, struct res
         r->is_lent = is_lent;
         arena_init(&r->arena, r->first_memory, sizeof(r->first_memory), RESPONSE_MAX_ARENA_BYTES);
         model_ref(r->source.model);
-        response_flow_ref(r->source.flow);
+        response_stream_ref(r->source.flow);
         if (r->source.slot != NULL)
-                response_slot_ref(r->source.slot);
+                response_ticket_ref(r->source.slot);
         if (UNLIKELY(r->source.trace != NULL))
                 trace_ref(r->source.trace);
         if (!copy_id(r, source->id)) {
@@ -97,9 +97,9 @@ static uint64_t release_buffer(struct response *r, struct response_output *o) {
 }
 
 void response_free(struct response *r) {
-        struct response_flow *flow;
-        struct model         *model;
-        uint64_t              n_bytes = sizeof(*r);
+        struct response_stream *flow;
+        struct model           *model;
+        uint64_t                n_bytes = sizeof(*r);
 
         if (r == NULL)
                 return;
@@ -110,15 +110,15 @@ void response_free(struct response *r) {
                 labels_free(o->labels);
         }
         error_free(r->error);
-        response_slot_unref(r->source.slot);
+        response_ticket_unref(r->source.slot);
         trace_unref(r->source.trace);
-        response_flow_leave(flow, n_bytes);
+        response_stream_leave(flow, n_bytes);
         arena_done(&r->arena);
         if (r->is_lent)
-                response_flow_lend(flow, r);
+                response_stream_lend(flow, r);
         else
                 free(r);
-        response_flow_unref(flow); /* not before: it may keep the memory of this response */
+        response_stream_unref(flow); /* not before: it may keep the memory of this response */
         model_unref(model);
 }
 
@@ -217,7 +217,7 @@ struct error *response_output_buffer(struct response_output *o, uint64_t byte_si
                 return error_new(ERR_UNAVAILABLE, "no memory was given for output '%s'", o->name);
         o->has_buffer = true;
         o->byte_size = byte_size;
-        response_flow_add_bytes(r->source.flow, byte_size);
+        response_stream_add_bytes(r->source.flow, byte_size);
         o->attributes = (struct buffer_attributes){ .memory_type = actual_type,
                                                     .memory_id = actual_id,
                                                     .byte_size = byte_size };
@@ -240,8 +240,8 @@ struct error *response_take_buffer(struct response_output *to, struct response_o
         to->userp = userp;
         to->has_buffer = true;
         from->has_buffer = false;
-        response_flow_add_bytes(from->response->source.flow, -(uint64_t)from->byte_size);
-        response_flow_add_bytes(to->response->source.flow, to->byte_size);
+        response_stream_add_bytes(from->response->source.flow, -(uint64_t)from->byte_size);
+        response_stream_add_bytes(to->response->source.flow, to->byte_size);
         if (a->attributes == NULL)
                 return NULL;
         return a->attributes((struct response_allocator *)a, to->name, &to->attributes,
@@ -281,9 +281,9 @@ static void count_first(const struct response_source *s) {
 
 struct error *response_send(struct response *r, uint32_t flags, const struct error *why) {
         const struct response_source *s = &r->source;
-        struct response_keeper       *keeper;
+        struct response_tap          *keeper;
 
-        if (UNLIKELY(!response_flow_may_send(s->flow, (flags & RESPONSE_FINAL) != 0))) {
+        if (UNLIKELY(!response_stream_may_send(s->flow, (flags & RESPONSE_FINAL) != 0))) {
                 struct error *err = sent_after_final(s);
 
                 response_free(r);
@@ -293,7 +293,7 @@ struct error *response_send(struct response *r, uint32_t flags, const struct err
                 error_free(r->error);
                 r->error = error_copy(why);
         }
-        keeper = response_flow_take_keeper(s->flow);
+        keeper = response_stream_take_tap(s->flow);
         if (UNLIKELY(keeper != NULL))
                 keeper->keep(keeper, r, flags);
         if (UNLIKELY(s->trace != NULL)) {
@@ -303,17 +303,17 @@ struct error *response_send(struct response *r, uint32_t flags, const struct err
         if (s->model->is_decoupled)
                 count_first(s);
         if (s->slot != NULL)
-                response_slot_send(s->slot, r, flags);
+                response_ticket_send(s->slot, r, flags);
         else
                 s->on_response(r, flags, s->on_response_userp);
         return NULL;
 }
 
 struct error *response_source_send_flags(const struct response_source *s, uint32_t flags) {
-        if (UNLIKELY(!response_flow_may_send(s->flow, (flags & RESPONSE_FINAL) != 0)))
+        if (UNLIKELY(!response_stream_may_send(s->flow, (flags & RESPONSE_FINAL) != 0)))
                 return sent_after_final(s);
         if (s->slot != NULL)
-                response_slot_send_flags(s->slot, s, flags);
+                response_ticket_send_flags(s->slot, s, flags);
         else
                 s->on_response(NULL, flags, s->on_response_userp);
         return NULL;

@@ -24,7 +24,7 @@ struct response_output {
         enum data_type           type;
         const int64_t           *shape; /* batch first, as the client sees it */
         uint32_t                 n_dims;
-        void                    *base;  /* from the allocator */
+        void                    *base; /* from the allocator */
         size_t                   byte_size;
         void                    *userp; /* the allocator's */
         bool                     has_buffer;
@@ -39,8 +39,8 @@ struct response_output {
 /* Where the responses of one request belong. A request is one, a factory has a copy. */
 struct response_source {
         struct model                    *model;
-        struct response_flow            *flow;
-        struct response_slot            *slot; /* NULL unless the model preserves ordering */
+        struct response_stream          *flow;
+        struct response_ticket          *slot;  /* NULL unless the model preserves ordering */
         struct trace                    *trace; /* NULL unless the inference is traced */
         const struct response_allocator *allocator;
         void                            *allocator_userp;
@@ -79,7 +79,7 @@ static inline struct response_source response_source_of(const struct request *re
         };
 }
 
-/* Takes references and copies of its own. May wait for room, see response_flow.h. An error of the
+/* Takes references and copies of its own. May wait for room, see response_stream.h. An error of the
  * allocator's start function becomes the response's: it gets no buffers and is sent with it. */
 struct error *response_new_from(const struct response_source *source, struct response **ret);
 struct error *response_new(const struct request *req, struct response **ret);

@@ -27,9 +27,9 @@ void          response_factory_free(struct response_factory *factory); /* NULL i
 struct error *response_factory_respond(struct response_factory *factory, struct response **ret)
         NODISCARD;
 /* Flags without a response. An error after FINAL. */
-struct error *response_factory_send_flags(struct response_factory *factory,
-                                          uint32_t                 flags) NODISCARD;
+struct error *response_factory_send_flags(struct response_factory *factory, uint32_t flags)
+        NODISCARD;
 
 static inline bool response_factory_is_cancelled(const struct response_factory *factory) {
-        return response_flow_is_cancelled(factory->source.flow);
+        return response_stream_is_cancelled(factory->source.flow);
 }

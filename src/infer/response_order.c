@@ -10,27 +10,27 @@
 struct response_order {
         struct ref   ref;
         struct mutex lock;          /* rank LOCK_ORDER; guards everything below */
-        struct list  slots;         /* struct response_slot, oldest first */
+        struct list  slots;         /* struct response_ticket, oldest first */
         bool         is_delivering; /* a thread is handing out responses */
 };
 
 /* What leaves: a response, or flags alone. */
 struct departure {
-        response_complete_fn  on_response; /* NULL: nothing leaves */
-        void                 *userp;
-        struct response      *response;
-        uint32_t              flags;
-        struct response_slot *slot; /* ref, of flags alone: a response holds its slot itself */
+        response_complete_fn    on_response; /* NULL: nothing leaves */
+        void                   *userp;
+        struct response        *response;
+        uint32_t                flags;
+        struct response_ticket *slot; /* ref, of flags alone: a response holds its slot itself */
 };
 
-struct response_slot {
+struct response_ticket {
         struct ref             ref;
         struct response_order *order; /* ref */
         struct list_node       node;  /* in order->slots until it ended */
         struct response       *first; /* waiting, owned */
         struct response       *last;
         struct departure       final_flags; /* waiting behind the responses */
-        bool                   has_ended; /* FINAL was sent, or nobody can send any more */
+        bool                   has_ended;   /* FINAL was sent, or nobody can send any more */
 };
 
 struct response_order *response_order_new(void) {
@@ -49,8 +49,8 @@ void response_order_unref(struct response_order *order) {
         free(order);
 }
 
-struct response_slot *response_slot_new(struct response_order *order) {
-        struct response_slot *slot = mem_zalloc(sizeof(*slot));
+struct response_ticket *response_ticket_new(struct response_order *order) {
+        struct response_ticket *slot = mem_zalloc(sizeof(*slot));
 
         ref_init(&slot->ref);
         ref_get(&order->ref);
@@ -60,7 +60,7 @@ struct response_slot *response_slot_new(struct response_order *order) {
         return slot;
 }
 
-void response_slot_ref(struct response_slot *slot) {
+void response_ticket_ref(struct response_ticket *slot) {
         ref_get(&slot->ref);
 }
 
@@ -69,7 +69,7 @@ static bool take_locked(struct response_order *order, struct departure *ret) {
         struct list_node *node;
 
         while ((node = list_first(&order->slots)) != NULL) {
-                struct response_slot *slot = LIST_ENTRY(node, struct response_slot, node);
+                struct response_ticket *slot = LIST_ENTRY(node, struct response_ticket, node);
 
                 if (slot->first != NULL) {
                         struct response *r = slot->first;
@@ -79,8 +79,8 @@ static bool take_locked(struct response_order *order, struct departure *ret) {
                                 slot->last = NULL;
                         r->next = NULL;
                         *ret = (struct departure){ r->source.on_response,
-                                                   r->source.on_response_userp, r,
-                                                   r->send_flags, NULL };
+                                                   r->source.on_response_userp, r, r->send_flags,
+                                                   NULL };
                         return true;
                 }
                 if (!slot->has_ended)
@@ -104,7 +104,7 @@ static void deliver(struct response_order *order) {
                 while (take_locked(order, &d)) {
                         mutex_unlock(&order->lock);
                         d.on_response(d.response, d.flags, d.userp);
-                        response_slot_unref(d.slot);
+                        response_ticket_unref(d.slot);
                         mutex_lock(&order->lock);
                 }
                 order->is_delivering = false;
@@ -112,7 +112,7 @@ static void deliver(struct response_order *order) {
         mutex_unlock(&order->lock);
 }
 
-void response_slot_unref(struct response_slot *slot) {
+void response_ticket_unref(struct response_ticket *slot) {
         if (slot == NULL || !ref_put(&slot->ref))
                 return;
 
@@ -128,7 +128,7 @@ void response_slot_unref(struct response_slot *slot) {
         response_order_unref(order);
 }
 
-void response_slot_send(struct response_slot *slot, struct response *response, uint32_t flags) {
+void response_ticket_send(struct response_ticket *slot, struct response *response, uint32_t flags) {
         struct response_order *order = slot->order;
 
         mutex_lock(&order->lock);
@@ -152,8 +152,8 @@ void response_slot_send(struct response_slot *slot, struct response *response, u
         response_order_unref(order);
 }
 
-void response_slot_send_flags(struct response_slot *slot, const struct response_source *s,
-                              uint32_t flags) {
+void response_ticket_send_flags(struct response_ticket *slot, const struct response_source *s,
+                                uint32_t flags) {
         struct response_order *order = slot->order;
 
         if ((flags & RESPONSE_FINAL) == 0) {
@@ -166,9 +166,9 @@ void response_slot_send_flags(struct response_slot *slot, const struct response_
                 return;
         }
         ref_get(&order->ref);
-        response_slot_ref(slot);
-        slot->final_flags = (struct departure){ s->on_response, s->on_response_userp, NULL, flags,
-                                                slot };
+        response_ticket_ref(slot);
+        slot->final_flags =
+                (struct departure){ s->on_response, s->on_response_userp, NULL, flags, slot };
         slot->has_ended = true;
         mutex_unlock(&order->lock);
         deliver(order);

@@ -14,19 +14,19 @@
 
 struct response;
 struct response_order;
-struct response_slot;
+struct response_ticket;
 struct response_source;
 
 struct response_order *response_order_new(void);
 void                   response_order_unref(struct response_order *order);
 
-struct response_slot *response_slot_new(struct response_order *order);
-void                  response_slot_ref(struct response_slot *slot);
-void                  response_slot_unref(struct response_slot *slot); /* NULL is fine */
+struct response_ticket *response_ticket_new(struct response_order *order);
+void                    response_ticket_ref(struct response_ticket *slot);
+void                    response_ticket_unref(struct response_ticket *slot); /* NULL is fine */
 
 /* Takes the response. */
-void response_slot_send(struct response_slot *slot, struct response *response, uint32_t flags);
+void response_ticket_send(struct response_ticket *slot, struct response *response, uint32_t flags);
 /* Flags without a response, for the completion of the slot's request. FINAL comes after all that waits in
  * the slot; other flags alone say nothing and come at once. */
-void response_slot_send_flags(struct response_slot *slot, const struct response_source *source,
-                              uint32_t flags);
+void response_ticket_send_flags(struct response_ticket *slot, const struct response_source *source,
+                                uint32_t flags);

@@ -61,8 +61,8 @@ struct sequence_ops {
         bool (*knows)(struct scheduler *s, const struct request *req);
         /* That sequence, if there is one, has no more requests: its id begins another one elsewhere. */
         void (*forget)(struct scheduler *s, const struct request *req);
-        /* From now on submit() answers model_line_retired() to what would begin a sequence. Calls
-         * model_line_leave() once when the last sequence has ended, now or later. */
+        /* From now on submit() answers model_generations_retired() to what would begin a sequence. Calls
+         * model_generations_leave() once when the last sequence has ended, now or later. */
         void (*retire)(struct scheduler *s);
         /* From now on a sequence without requests ends, however short it has been idle. */
         void (*hurry)(struct scheduler *s);
@@ -76,7 +76,7 @@ struct sequence_ops {
 struct scheduler {
         const struct scheduler_ops *ops;
         const struct sequence_ops  *sequences; /* NULL: it has none */
-        struct response_order      *order; /* the scheduler's; NULL unless preserve_ordering */
+        struct response_order      *order;     /* the scheduler's; NULL unless preserve_ordering */
         bool                        may_reschedule; /* released() takes RESCHEDULE */
-        bool                        may_split; /* requests may run in parts: request_split.h */
+        bool                        may_split;      /* requests may run in parts: request_split.h */
 };

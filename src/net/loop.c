@@ -26,9 +26,9 @@
 /* Ticks without a connection after which the timer stops: the pool has been halved to nothing. */
 #define MAX_IDLE_TICKS 16
 
-/* More threads of loop_offload() than this at a time wait for one of libuv's pool: peers choose how many
- * there are. */
-#define MAX_OFFLOAD_THREADS 64
+/* Work beyond this number of threads waits for one of libuv's pool, since peers choose how much work
+ * there is. */
+#define MAX_WORK_THREADS 64
 /* Bytes of large blocks that a round gives back to the system: a few tenths of a millisecond. */
 #define DISCARD_SLICE_BYTES ((size_t)2 << 20)
 /* Blocks beyond this are freed at once, so that what waits is bounded. */
@@ -403,7 +403,7 @@ static void loop_discard_close(struct loop *l) {
 /* Each piece of work has a thread of its own, and not one of the work pool: a look at the index must
  * not wait for models that take minutes to load, and a thread that has given way cannot take that
  * back. */
-struct offload {
+struct work_thread {
         uv_work_t         native;
         struct loop_work *work; /* borrowed: its owner's */
         struct loop      *loop; /* borrowed */
@@ -412,15 +412,15 @@ struct offload {
         struct list_node  node; /* in loop->leaving: only its thread is left of it */
 };
 
-static _Atomic unsigned n_offload_threads; /* at work; ended ones may wait long to be joined */
+static _Atomic unsigned n_work_threads; /* at work; ended ones may wait long to be joined */
 
 static void end_work(struct loop_work *w) {
         w->native = NULL;
         w->done(w);
 }
 
-static void offload_main(void *arg) {
-        struct offload *o = arg;
+static void work_thread_main(void *arg) {
+        struct work_thread *o = arg;
 
         if (o->work->gives_way)
                 thread_give_way();
@@ -428,10 +428,10 @@ static void offload_main(void *arg) {
                 thread_step_back();
         o->work->run(o->work);
         mailbox_post(loop_mailbox(o->loop), &o->done);
-        atomic_fetch_sub_explicit(&n_offload_threads, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&n_work_threads, 1, memory_order_relaxed);
 }
 
-static void forget_offload(struct offload *o) {
+static void forget_work_thread(struct work_thread *o) {
         list_remove(&o->node);
         free(o);
 }
@@ -439,68 +439,69 @@ static void forget_offload(struct offload *o) {
 /* A thread that has posted its result may wait long for a CPU to end on: the loop does not wait. */
 static void join_ended(struct loop *l) {
         LIST_FOR_EACH(&l->leaving, node) {
-                struct offload *o = LIST_ENTRY(node, struct offload, node);
+                struct work_thread *o = LIST_ENTRY(node, struct work_thread, node);
 
                 if (thread_try_join(&o->thread))
-                        forget_offload(o);
+                        forget_work_thread(o);
         }
 }
 
-static void loop_offload_done(struct loop *l) {
+static void join_work_threads(struct loop *l) {
         while (!list_is_empty(&l->leaving)) {
-                struct offload *o = LIST_ENTRY(list_first(&l->leaving), struct offload, node);
+                struct work_thread *o =
+                        LIST_ENTRY(list_first(&l->leaving), struct work_thread, node);
 
                 thread_join(&o->thread);
-                forget_offload(o);
+                forget_work_thread(o);
         }
 }
 
 static void on_thread_done(struct mail *m) {
-        struct offload *o = CONTAINER_OF(m, struct offload, done);
+        struct work_thread *o = CONTAINER_OF(m, struct work_thread, done);
 
         join_ended(o->loop);
         list_append(&o->loop->leaving, &o->node);
         end_work(o->work);
 }
 
-static bool start_offload(struct offload *o) {
+static bool start_thread(struct work_thread *o) {
         struct error *err;
 
-        if (atomic_fetch_add_explicit(&n_offload_threads, 1, memory_order_relaxed) <
-            MAX_OFFLOAD_THREADS) {
-                err = thread_start(&o->thread, "neso-offload", offload_main, o);
+        if (atomic_fetch_add_explicit(&n_work_threads, 1, memory_order_relaxed) <
+            MAX_WORK_THREADS) {
+                err = thread_start(&o->thread, "neso-work", work_thread_main, o);
                 if (err == NULL)
                         return true;
                 error_free(err);
         }
-        atomic_fetch_sub_explicit(&n_offload_threads, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&n_work_threads, 1, memory_order_relaxed);
         return false;
 }
 
 static void on_run(uv_work_t *native) {
-        struct offload *o = CONTAINER_OF(native, struct offload, native);
+        struct work_thread *o = CONTAINER_OF(native, struct work_thread, native);
 
         o->work->run(o->work);
 }
 
 /* Nothing is ever cancelled, so the status is always success. */
 static void on_done(uv_work_t *native, int status UNUSED) {
-        struct offload   *o = CONTAINER_OF(native, struct offload, native);
-        struct loop_work *w = o->work;
+        struct work_thread *o = CONTAINER_OF(native, struct work_thread, native);
+        struct loop_work   *w = o->work;
 
         free(o);
         end_work(w);
 }
 
-void loop_offload(struct loop *l, struct loop_work *w) {
-        struct offload *o = mem_zalloc(sizeof(*o));
+void loop_start_work_thread(struct loop *l, struct loop_work *w) {
+        struct work_thread *o = mem_zalloc(sizeof(*o));
 
         join_ended(l);
         o->work = w;
         o->loop = l;
         o->done.deliver = on_thread_done;
         w->native = o;
-        if (!start_offload(o))
+        if (!start_thread(o))
                 uv_queue_work(&l->uv, &o->native, on_run, on_done);
 }
 
@@ -631,7 +632,7 @@ static void loop_init(struct loop *l, const char *name, size_t index, struct ope
 
 /* Its thread has ended, or never began. */
 static void loop_done(struct loop *l) {
-        loop_offload_done(l);
+        join_work_threads(l);
         loop_timers_done(l);
         buf_pool_unref(l->pool);
         if (l->tls)

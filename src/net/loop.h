@@ -103,7 +103,7 @@ struct loop_work {
         bool         is_cancelled; /* in `done`: it was never run */
 };
 
-void loop_offload(struct loop *l, struct loop_work *w);
+void loop_start_work_thread(struct loop *l, struct loop_work *w);
 
 /* Runs CPU-bound work that takes milliseconds or seconds (decompressing, decoding or printing large
  * bodies) on a worker thread. The loops of a group share a pool of at most one thread for each two

@@ -52,7 +52,7 @@ struct loop {
         unsigned          n_rounds; /* times that it woke, since memory was last looked after */
         bool              was_busy; /* when memory was last looked after */
         uv_prepare_t      prepare;  /* before each wait: runs the phases */
-        struct list       leaving;  /* struct offload: threads whose work is done */
+        struct list       leaving;  /* struct work_thread: threads whose work is done */
         struct work_pool *workers;  /* borrowed: the group's; for loop_compute() */
         struct list       tasks[N_LOOP_PHASES]; /* struct loop_task, in the order of loop_defer() */
         void (*waker)(void);                    /* NULL until loop_set_waker() */

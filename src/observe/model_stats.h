@@ -5,7 +5,7 @@
  * (rank LOCK_METRIC); readers add the shards up. From the same numbers come the statistics
  * extension (JSON), the nv_inference_* families and the neso_* histograms.
  *
- * Ownership.  Owned by the model; a stats_board lists those whose metrics are printed.
+ * Ownership.  Owned by the model; a model_metrics lists those whose metrics are printed.
  * Threads.  Any.
  */
 #pragma once
@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 /* All model statistics of a server, in order of loading; prints their families. */
-struct stats_board;
+struct model_metrics;
 struct batch_counts;
 struct model_stats;
 
@@ -46,13 +46,13 @@ void compute_sums_add(struct compute_sums *sums, const struct request_times *t);
 void compute_sums_tell(struct compute_sums *sums, uint64_t start_ns, struct request_times *t);
 
 struct model_stats_options {
-        const char                *model;
-        const char                *namespace; /* NULL or "": no label */
+        const char *model;
+        const char *namespace; /* NULL or "": no label */
         int64_t                    version;
         const struct metric_label *tags; /* metric_tags of the configuration, without the "_" */
         size_t                     n_tags;
-        bool                       has_cache;    /* cache families are printed */
-        bool                       is_decoupled; /* response_stats, first-response histogram */
+        bool                       has_cache;     /* cache families are printed */
+        bool                       is_decoupled;  /* response_stats, first-response histogram */
         bool                       has_sequences; /* families of sequences are printed */
         bool                       has_batches;   /* families of batching are printed */
         /* Bounds in ms of nv_inference_first_response_histogram_ms (model configuration:
@@ -62,16 +62,18 @@ struct model_stats_options {
 };
 
 /* What --metrics-config and --allow-metrics ask for. */
-struct stats_board_options {
+struct model_metrics_options {
         bool counter_latencies; /* default true */
         bool summary_latencies; /* not supported yet */
         bool histogram_latencies;
 };
 
-struct stats_board *stats_board_new(struct metric_registry *r, const struct stats_board_options *o);
-void                stats_board_free(struct stats_board *board);
+struct model_metrics *model_metrics_new(struct metric_registry             *r,
+                                        const struct model_metrics_options *o);
+void                  model_metrics_free(struct model_metrics *board);
 
-struct model_stats *model_stats_new(struct stats_board *board, const struct model_stats_options *o);
+struct model_stats *model_stats_new(struct model_metrics             *board,
+                                    const struct model_stats_options *o);
 void                model_stats_free(struct model_stats *s);
 /* Puts its metrics on the board or takes them off (a loaded model is shown, an unloaded not). */
 void model_stats_show(struct model_stats *s, double load_secs);
@@ -83,7 +85,8 @@ void model_stats_success(struct model_stats *s, const struct request_times *t, u
 void model_stats_failure(struct model_stats *s, enum failure_reason why, uint64_t duration_ns);
 /* One execution of `batch` inferences. At most 4096 different sizes are told apart. */
 void model_stats_execution(struct model_stats *s, uint64_t batch, const struct request_times *t);
-void model_stats_cache_hit(struct model_stats *s, const struct request_times *t, uint64_t lookup_ns);
+void model_stats_cache_hit(struct model_stats *s, const struct request_times *t,
+                           uint64_t lookup_ns);
 void model_stats_cache_miss(struct model_stats *s, uint64_t lookup_insert_ns);
 /* A request entered (+1) or left (-1) the queue of pending ones. */
 void model_stats_pending(struct model_stats *s, int change);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What model_stats.c and the stats_board files share: the numbers behind model_stats.h.
+/* What model_stats.c and the model_metrics files share: the numbers behind model_stats.h.
  *
  * Ownership.  A model_stats owns its shards and texts; a board lists those it shows.
  * Threads.  Each struct says what guards it. Locks in order: the registry's (printing), the
@@ -79,19 +79,19 @@ struct stats_responses {
 };
 
 struct model_stats {
-        struct list_node    node;  /* in the board, while shown */
-        struct stats_board *board; /* borrowed: outlives its models */
-        bool                has_cache;
-        bool                is_decoupled;
-        double              load_secs; /* guarded by the board's lock */
-        char               *labels;    /* owned, as the next ones; `{model="m",version="1"}` */
-        char               *failure_labels[4]; /* with reason="…" */
-        char               *path_labels[2];    /* with path="…": inline, queued */
+        struct list_node      node;  /* in the board, while shown */
+        struct model_metrics *board; /* borrowed: outlives its models */
+        bool                  has_cache;
+        bool                  is_decoupled;
+        double                load_secs; /* guarded by the board's lock */
+        char                 *labels;    /* owned, as the next ones; `{model="m",version="1"}` */
+        char                 *failure_labels[4]; /* with reason="…" */
+        char                 *path_labels[2];    /* with path="…": inline, queued */
 
-        struct batch_counts    *batching;       /* owned; NULL: the model has no batches */
-        struct sequence_counts *sequences;      /* owned; NULL: the model has none */
+        struct batch_counts    *batching;  /* owned; NULL: the model has no batches */
+        struct sequence_counts *sequences; /* owned; NULL: the model has none */
         char                   *ended_labels[N_SEQUENCE_REASONS]; /* with reason="…" */
-        char                   *slot_labels[2]; /* with state="…": used, free */
+        char                   *slot_labels[2];                   /* with state="…": used, free */
 
         struct stats_slot     *slots;        /* N_SHARDS, aligned within slots_memory */
         void                  *slots_memory; /* owned */
@@ -105,12 +105,12 @@ struct model_stats {
 
 static_assert(sizeof(struct stats_slot) % CACHE_LINE_BYTES == 0, "slots keep the alignment");
 
-struct stats_board {
-        struct stats_board_options options;
-        struct metric_registry    *registry;  /* borrowed */
-        struct metric_collector   *collector; /* owned */
-        struct mutex               lock;      /* rank LOCK_BOARD; guards shown */
-        struct list                shown;     /* struct model_stats, in order of loading */
+struct model_metrics {
+        struct model_metrics_options options;
+        struct metric_registry      *registry;  /* borrowed */
+        struct metric_collector     *collector; /* owned */
+        struct mutex                 lock;      /* rank LOCK_BOARD; guards shown */
+        struct list                  shown;     /* struct model_stats, in order of loading */
 };
 
 /* Adds up all shards. */
@@ -118,5 +118,5 @@ void     model_stats_sum(struct model_stats *s, struct stats_sums *ret);
 uint64_t model_stats_get_pending(struct model_stats *s);
 uint64_t model_stats_get_path(struct model_stats *s, bool was_inline);
 
-/* A metric_collect_fn: writes the families of all models shown by the stats_board `owner`. */
-void stats_board_print(void *owner, struct strbuf *out);
+/* A metric_collect_fn: writes the families of all models shown by the model_metrics `owner`. */
+void model_metrics_print(void *owner, struct strbuf *out);

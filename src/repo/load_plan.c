@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "infer/model.h"
-#include "repo/model_mark.h"
+#include "repo/dir_fingerprint.h"
 #include "repo/repo_change.h"
 #include "repo/repo_compose.h"
 
@@ -71,10 +71,10 @@ static const struct found_model *find_need(struct load_plan *p, const struct fou
 /* A configuration that came with an earlier load holds until its file is another one. */
 static struct error *read_needs(struct load_plan *p, const struct found_model *found,
                                 const char *config_json, struct model_needs *ret) {
-        AUTO_CHARS         kept = NULL;
-        struct model_mark *mark = NULL;
-        uint64_t           kept_over = 0;
-        struct repo_entry *e;
+        AUTO_CHARS              kept = NULL;
+        struct dir_fingerprint *mark = NULL;
+        uint64_t                kept_over = 0;
+        struct repo_entry      *e;
 
         mutex_lock(&p->repo->table.lock);
         e = repo_table_find_locked(&p->repo->table, &found->key);
@@ -84,10 +84,10 @@ static struct error *read_needs(struct load_plan *p, const struct found_model *f
         }
         mutex_unlock(&p->repo->table.lock);
         if (kept != NULL) {
-                error_free(model_mark_read(found->directory, &mark));
+                error_free(dir_fingerprint_read(found->directory, &mark));
                 if (mark == NULL || mark->config != kept_over)
                         free(STEAL(kept));
-                model_mark_free(mark);
+                dir_fingerprint_free(mark);
         }
         return model_needs_peek(&p->repo->parts, found->key.name, found->directory,
                                 config_json != NULL ? config_json : kept, ret);
@@ -256,7 +256,7 @@ static void run(struct work *job) {
 /* Those that wait for nothing first: nobody waits while there is something to do. */
 void load_plan_run(struct load_plan *p) {
         struct work **jobs = mem_zalloc((p->n_items + 1) * sizeof(struct work *));
-        size_t              n = 0;
+        size_t        n = 0;
 
         for (int waits = 0; waits < 2; waits++)
                 for (size_t i = 0; i < p->n_items; i++) {

@@ -30,35 +30,35 @@ struct group_config {
 };
 
 struct loaded_instance {
-        struct backend_instance *backend; /* owned */
-        struct group_config     *config;  /* ref: its group lives there; NULL: in the model's */
-        size_t                   group;   /* index there */
-        uint32_t                 index;   /* in the group: the number in its name */
+        struct backend_instance *backend;  /* owned */
+        struct group_config     *config;   /* ref: its group lives there; NULL: in the model's */
+        size_t                   group;    /* index there */
+        uint32_t                 index;    /* in the group: the number in its name */
         size_t                   n_checks; /* threads that ask whether it is ready */
 };
 
 struct loaded_model {
-        struct model             model;
-        const struct model_runner_ops *runner;  /* what runs it */
-        const struct repo_parts *parts;     /* borrowed: the server */
-        char                    *name;      /* owned */
-        char                    *namespace; /* owned */
-        char                    *label;     /* owned */
-        char                    *directory; /* owned */
-        struct agent_list       *agents;    /* ref; NULL: it has none */
-        struct override_files   *override;  /* ref; NULL unless files were sent for it */
-        char                    *settled;   /* owned; its complete configuration, see model_files.h */
-        struct backend_model     backend;
-        struct batch_strategy   *strategy;  /* owned; NULL: batches as the configuration says */
-        struct composed_model   *composed;  /* owned; NULL: it needs no other models */
-        double                   load_seconds;
-        struct reaper_item       reaping;
+        struct model                   model;
+        const struct model_runner_ops *runner; /* what runs it */
+        const struct repo_parts       *parts;  /* borrowed: the server */
+        char                          *name;   /* owned */
+        char *namespace;                       /* owned */
+        char                  *label;          /* owned */
+        char                  *directory;      /* owned */
+        struct agent_list     *agents;         /* ref; NULL: it has none */
+        struct override_files *override;       /* ref; NULL unless files were sent for it */
+        char *effective_config; /* owned; its complete configuration, see model_files.h */
+        struct backend_model   backend;
+        struct batch_strategy *strategy; /* owned; NULL: batches as the configuration says */
+        struct composed_model *composed; /* owned; NULL: it needs no other models */
+        double                 load_seconds;
+        struct reaper_item     reaping;
 
-        struct mutex             lock; /* rank LOCK_MODEL; guards everything below */
-        struct cond              checked; /* an instance has one check fewer */
+        struct mutex             lock;      /* rank LOCK_MODEL; guards everything below */
+        struct cond              checked;   /* an instance has one check fewer */
         struct loaded_instance **instances; /* owned, and each */
         size_t                   n_instances;
-        struct group_config     *groups;   /* ref; NULL: as in model.config */
+        struct group_config     *groups; /* ref; NULL: as in model.config */
 };
 
 static inline struct loaded_model *loaded_model_of(struct model *model) {
@@ -66,13 +66,13 @@ static inline struct loaded_model *loaded_model_of(struct model *model) {
 }
 
 /* The configuration that the instance was made with. */
-static inline const struct model_config *
-loaded_instance_config(const struct loaded_model *l, const struct loaded_instance *in) {
+static inline const struct model_config *loaded_instance_config(const struct loaded_model    *l,
+                                                                const struct loaded_instance *in) {
         return in->config != NULL ? in->config->shown : l->model.config;
 }
 
 /* Of that configuration. */
-static inline const Inference__ModelInstanceGroup *
-loaded_instance_group(const struct loaded_model *l, const struct loaded_instance *in) {
+static inline const Inference__ModelInstanceGroup *loaded_instance_group(
+        const struct loaded_model *l, const struct loaded_instance *in) {
         return loaded_instance_config(l, in)->pb->instance_group[in->group];
 }

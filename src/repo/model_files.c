@@ -10,7 +10,7 @@
 #include "config/config_normalize.h"
 #include "repo/agent_list.h"
 #include "repo/override.h"
-#include "repo/sent_code.h"
+#include "repo/uploaded_code.h"
 #include "repo/repo_parts.h"
 
 #include <string.h>
@@ -59,7 +59,7 @@ static struct error *read_config(const struct repo_parts *parts, const struct mo
                        "Invalid config override"));
         if (parts->allows_sent_code)
                 return NULL;
-        return sent_code_check_config(*ret, source->key.name, source->directory);
+        return uploaded_code_check_config(*ret, source->key.name, source->directory);
 }
 
 /* One agent's turn. What it put in the model's place is what is read from now on. */
@@ -97,7 +97,7 @@ static struct error *run_agents(const struct repo_parts *parts, const struct mod
         return NULL;
 }
 
-struct error *model_files_print_essence(const struct model_config *config, char **ret) {
+struct error *model_files_print_given_config(const struct model_config *config, char **ret) {
         AUTO_MODEL_CONFIG bare = NULL;
         AUTO_STRBUF       text = { 0 };
 
@@ -132,17 +132,17 @@ struct error *model_files_fill(struct model_config *config, const char *name,
                         entries[i] = (struct config_place_entry){
                                 list.names[i], is_directory(first_path, list.names[i])
                         };
-                err = model_config_fill(config, &(struct config_place){ .model_name = name,
-                                                                        .entries = entries,
-                                                                        .n_entries = list.n_names });
+                err = model_config_fill(config,
+                                        &(struct config_place){ .model_name = name,
+                                                                .entries = entries,
+                                                                .n_entries = list.n_names });
         }
         free(entries);
         dir_list_done(&list);
         return err;
 }
 
-struct error *model_files_scan(const char *directory, struct version_scan *scan,
-                               char **ret_first) {
+struct error *model_files_scan(const char *directory, struct version_scan *scan, char **ret_first) {
         struct dir_list list;
 
         TRY(dir_list_read(directory, &list));
@@ -164,13 +164,14 @@ static struct error *read_all(const struct repo_parts *parts, const struct model
         TRY(read_config(parts, source, &f->config));
         TRY(run_agents(parts, source, f));
         TRY(model_files_scan(f->directory, scan, &first));
-        TRY(model_files_print_essence(f->config, &f->essence));
+        TRY(model_files_print_given_config(f->config, &f->given_config));
         TRY(model_files_fill(f->config, f->name, first));
         TRY(model_config_normalize(f->config));
         TRY(model_config_check(f->config));
         TRY(model_config_check_name(f->config, f->name));
-        TRY(model_files_print_essence(f->config, &f->settled));
-        if (!parts->auto_complete && !chain_line_is_platform(f->config)) /* its stages complete it */
+        TRY(model_files_print_given_config(f->config, &f->effective_config));
+        if (!parts->auto_complete &&
+            !chain_line_is_platform(f->config)) /* its stages complete it */
                 TRY(model_config_check_io(f->config));
         f->no_version = version_policy_pick(f->config, scan, &f->versions);
         return NULL;
@@ -204,8 +205,8 @@ void model_files_done(struct model_files *f) {
         model_config_free(f->config);
         agent_list_unref(f->agents);
         override_files_unref(f->override);
-        free(f->essence);
-        free(f->settled);
+        free(f->given_config);
+        free(f->effective_config);
         free(f->directory);
         free(f->namespace);
         free(f->name);

@@ -18,27 +18,27 @@ struct repo_parts;
 /* Where to look. */
 struct model_source {
         struct model_key       key;
-        const char            *repository;  /* its path; "" when files were sent */
-        const char            *directory;   /* of the model there, or where the override is */
-        const char            *config_json; /* instead of the file's; NULL: the file's */
-        uint64_t               config_mark; /* with it: of the file, see struct model_mark */
-        struct override_files *override;    /* borrowed: what was sent; NULL when nothing was */
+        const char            *repository;    /* its path; "" when files were sent */
+        const char            *directory;     /* of the model there, or where the override is */
+        const char            *config_json;   /* instead of the file's; NULL: the file's */
+        uint64_t               config_mark;   /* with it: of the file, see struct dir_fingerprint */
+        struct override_files *override;      /* borrowed: what was sent; NULL when nothing was */
         bool                   must_be_still; /* what serves is not replaced when files changed
                                                  while they were read: it may be half of them */
 };
 
 /* What a directory says before any backend is asked. */
 struct model_files {
-        char                *name;      /* owned */
-        char                *namespace; /* owned */
-        char                *directory; /* owned; the source's, or where an agent put the model */
-        struct override_files *override; /* ref; NULL unless files were sent */
-        struct agent_list   *agents;    /* ref; NULL: the model has none */
-        char                *essence; /* owned; the configuration as given, as JSON, without what
+        char *name;                       /* owned */
+        char *namespace;                  /* owned */
+        char                  *directory; /* owned; the source's, or where an agent put the model */
+        struct override_files *override;  /* ref; NULL unless files were sent */
+        struct agent_list     *agents;    /* ref; NULL: the model has none */
+        char *given_config;              /* owned; the configuration as given, as JSON, without what
                                        * can be changed while the model serves */
-        char                *settled; /* owned; the same once it is filled and normalised */
-        struct model_config *config;    /* owned; filled, normalised, checked */
-        struct version_pick  versions;  /* owned; under the version policy */
+        char *effective_config;          /* owned; the same once it is filled and normalised */
+        struct model_config *config;     /* owned; filled, normalised, checked */
+        struct version_pick  versions;   /* owned; under the version policy */
         struct error        *no_version; /* owned; why there is none; NULL: there are */
 };
 
@@ -51,7 +51,8 @@ void          model_files_done(struct model_files *f);
 
 /* `config` without its instance groups and its version policy, as JSON that the caller owns. What
  * is the same here need not be loaded again. */
-struct error *model_files_print_essence(const struct model_config *config, char **ret) NODISCARD;
+struct error *model_files_print_given_config(const struct model_config *config, char **ret)
+        NODISCARD;
 
 /* The steps, for who wants to know of every mistake instead of the first. */
 

@@ -10,7 +10,7 @@
 #include "config/config_normalize.h"
 #include "config/labels.h"
 #include "config/state_plan.h"
-#include "infer/model_line.h"
+#include "infer/model_generations.h"
 #include "infer/request_shape.h"
 #include "repo/agent_list.h"
 #include "repo/composed_model.h"
@@ -41,8 +41,8 @@ static void end_parts(struct loaded_model *l) {
         model_config_free(m->config);
         agent_list_unref(l->agents);
         override_files_unref(l->override);
-        model_line_unref(m->line);
-        free(l->settled);
+        model_generations_unref(m->line);
+        free(l->effective_config);
         cond_done(&l->checked);
         mutex_done(&l->lock);
         free(l->directory);
@@ -64,8 +64,7 @@ static void reap(struct reaper_item *item) {
         struct loaded_model *l = CONTAINER_OF(item, struct loaded_model, reaping);
 
         end_parts(l);
-        log_info("successfully unloaded '%s' version %lld", l->label,
-                 (long long)l->model.version);
+        log_info("successfully unloaded '%s' version %lld", l->label, (long long)l->model.version);
         if (l->parts->on_ended != NULL)
                 l->parts->on_ended(l->parts->owner, &l->model);
         free_names(l);
@@ -93,24 +92,25 @@ static struct error *check_completed(struct loaded_model *l) {
 /* Makes the statistics, with the configuration's metric tags as labels. */
 static void make_stats(struct loaded_model *l) {
         const Inference__ModelConfig *pb = l->model.config->pb;
-        struct metric_label *tags = mem_zalloc((pb->n_metric_tags + 1) * sizeof(*tags));
-        bool                 has_sequences = pb->scheduling_choice_case ==
+        struct metric_label          *tags = mem_zalloc((pb->n_metric_tags + 1) * sizeof(*tags));
+        bool                          has_sequences = pb->scheduling_choice_case ==
                              INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING;
 
         for (size_t i = 0; i < pb->n_metric_tags; i++)
-                tags[i] = (struct metric_label){ pb->metric_tags[i]->key,
-                                                 pb->metric_tags[i]->value };
-        l->model.stats = model_stats_new(
-                l->parts->board,
-                &(struct model_stats_options){ .model = l->name,
-                                               .namespace = l->namespace,
-                                               .version = l->model.version,
-                                               .tags = tags,
-                                               .n_tags = pb->n_metric_tags,
-                                               .has_cache = l->model.cache != NULL,
-                                               .is_decoupled = l->model.is_decoupled,
-                                               .has_sequences = has_sequences,
-                                               .has_batches = sched_has_batches(l->model.config) });
+                tags[i] =
+                        (struct metric_label){ pb->metric_tags[i]->key, pb->metric_tags[i]->value };
+        l->model.stats =
+                model_stats_new(l->parts->board,
+                                &(struct model_stats_options){
+                                        .model = l->name,
+                                        .namespace = l->namespace,
+                                        .version = l->model.version,
+                                        .tags = tags,
+                                        .n_tags = pb->n_metric_tags,
+                                        .has_cache = l->model.cache != NULL,
+                                        .is_decoupled = l->model.is_decoupled,
+                                        .has_sequences = has_sequences,
+                                        .has_batches = sched_has_batches(l->model.config) });
         l->backend.stats = l->model.stats;
         free(tags);
 }
@@ -150,7 +150,7 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
                 TRY(sched_options_check(l->name, m->config));
         TRY(l->runner->open(l));
         TRY(check_completed(l));
-        TRY(model_files_print_essence(m->config, &l->settled));
+        TRY(model_files_print_given_config(m->config, &l->effective_config));
         TRY(labels_read(m->config, l->directory, &m->labels));
         TRY(state_plan_new(m->config, l->directory, &m->states));
         TRY(model_io_set_new(m->config, &m->io));

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/work_pool.h"
 #include "infer/model.h"
-#include "infer/model_line.h"
+#include "infer/model_generations.h"
 #include "repo/model_graph.h"
 #include "repo/model_runner.h"
 #include "repo/override.h"
@@ -266,7 +266,7 @@ size_t repo_ready_models(struct repo *r, const char *name, struct model ***ret) 
 /* All loads, those that have retired included. */
 static void add_line(struct model_refs *to, const struct repo_entry *e) {
         struct model **models;
-        size_t         n = model_line_list(e->line, &models);
+        size_t         n = model_generations_list(e->line, &models);
 
         to->models = mem_realloc(to->models, (to->n_models + n + 1) * sizeof(struct model *));
         memcpy(to->models + to->n_models, models, n * sizeof(struct model *));

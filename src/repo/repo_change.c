@@ -5,14 +5,14 @@
 #include "base/mem.h"
 #include "base/work_pool.h"
 #include "infer/model.h"
-#include "infer/model_line.h"
+#include "infer/model_generations.h"
 #include "repo/agent_list.h"
 #include "repo/loaded_model.h"
 #include "repo/model_files.h"
 #include "repo/model_instances.h"
 #include "repo/model_load.h"
 #include "repo/model_runner.h"
-#include "repo/model_mark.h"
+#include "repo/dir_fingerprint.h"
 #include "repo/model_needs.h"
 #include "repo/repo_compose.h"
 
@@ -34,7 +34,7 @@ struct change {
         struct repo          *repo;
         struct repo_entry    *entry;
         struct model_files    files;
-        struct version_load  *loads;   /* owned */
+        struct version_load  *loads; /* owned */
         size_t                n_loads;
         struct model_update **updates; /* owned; of versions that stay */
         size_t                n_updates;
@@ -130,20 +130,21 @@ static void add_load(struct change *c, int64_t version) {
  * clients that ask for the configuration, change the groups and send it back come with. Not beside
  * agents: what these have prepared or checked is for one load. */
 static bool may_stay_locked(const struct change *c, const struct repo_version *v,
-                            const struct model_mark *mark) {
+                            const struct dir_fingerprint *mark) {
         const struct repo_entry *e = c->entry;
 
         if (e->agents != NULL || c->files.agents != NULL)
                 return false;
         return v->state == VERSION_READY && mark != NULL && e->mark != NULL &&
                strcmp(e->directory, c->files.directory) == 0 && e->mark->rest == mark->rest &&
-               model_mark_version_equal(e->mark, mark, v->number) &&
-               (strcmp(e->essence, c->files.essence) == 0 ||
-                strcmp(loaded_model_of(v->model)->settled, c->files.settled) == 0);
+               dir_fingerprint_version_equal(e->mark, mark, v->number) &&
+               (strcmp(e->given_config, c->files.given_config) == 0 ||
+                strcmp(loaded_model_of(v->model)->effective_config, c->files.effective_config) ==
+                        0);
 }
 
 /* Sorts the picked versions into those that stay and those to be loaded; new ones are LOADING. */
-static void plan(struct change *c, const struct model_mark *mark) {
+static void plan(struct change *c, const struct dir_fingerprint *mark) {
         const struct version_pick *pick = &c->files.versions;
         struct repo_entry         *e = c->entry;
 
@@ -265,8 +266,8 @@ static struct model **swap_locked(struct change *c, size_t *ret_n) {
 
         for (size_t i = 0; i < c->n_loads; i++) {
                 struct repo_version *v = repo_entry_find_version_locked(e, c->loads[i].version);
-                struct model        *replaced = repo_version_set_locked(v, VERSION_READY, NULL,
-                                                                        c->loads[i].model);
+                struct model        *replaced =
+                        repo_version_set_locked(v, VERSION_READY, NULL, c->loads[i].model);
 
                 if (replaced != NULL)
                         old[n++] = replaced;
@@ -285,25 +286,25 @@ static struct model **swap_locked(struct change *c, size_t *ret_n) {
 
 /* From now on requests get the new models. Takes the mark. */
 static void take_over(struct change *c, const struct model_source *source,
-                      struct model_mark *mark) {
+                      struct dir_fingerprint *mark) {
         struct repo_entry *e = c->entry;
         struct agent_list *old_agents;
         struct model     **old;
         size_t             n_old;
 
         for (size_t i = 0; i < c->n_loads; i++)
-                model_line_join(e->line, c->loads[i].model);
+                model_generations_join(e->line, c->loads[i].model);
         mutex_lock(&c->repo->table.lock);
         old = swap_locked(c, &n_old);
         old_agents = e->agents;
         e->agents = agent_list_ref(c->files.agents);
-        free(e->essence);
-        e->essence = STEAL(c->files.essence);
+        free(e->given_config);
+        e->given_config = STEAL(c->files.given_config);
         free(e->directory);
         e->directory = mem_strdup(c->files.directory);
         free(e->repository);
         e->repository = mem_strdup(source->repository);
-        model_mark_free(e->mark);
+        dir_fingerprint_free(e->mark);
         e->mark = mark;
         free(e->sent_config);
         e->sent_config = mem_strdup(source->config_json);
@@ -311,7 +312,7 @@ static void take_over(struct change *c, const struct model_source *source,
         mutex_unlock(&c->repo->table.lock);
         repo_compose_rebind(c->repo, e);
         for (size_t i = 0; i < n_old; i++) {
-                model_line_retire(old[i]);
+                model_generations_retire(old[i]);
                 model_hide(old[i]);
         }
         for (size_t i = 0; i < c->n_loads; i++)
@@ -343,12 +344,13 @@ static bool is_serving(struct change *c) {
         return repo_entry_latest_locked(c->entry) != NULL;
 }
 
-static struct error *check_still(const struct model_source *source, const struct model_mark *mark) {
-        struct model_mark *now = NULL;
-        AUTO_ERROR         err = model_mark_read(source->directory, &now);
-        bool               is_still = err == NULL && model_mark_equal(mark, now);
+static struct error *check_still(const struct model_source    *source,
+                                 const struct dir_fingerprint *mark) {
+        struct dir_fingerprint *now = NULL;
+        AUTO_ERROR              err = dir_fingerprint_read(source->directory, &now);
+        bool                    is_still = err == NULL && dir_fingerprint_equal(mark, now);
 
-        model_mark_free(now);
+        dir_fingerprint_free(now);
         return is_still ? NULL
                         : error_new_text(ERR_UNAVAILABLE,
                                          "the files changed while they were being loaded");
@@ -365,7 +367,7 @@ static struct error *check_needs(struct change *c) {
 }
 
 static struct error *run(struct change *c, const struct model_source *source,
-                         const struct model_mark *mark) {
+                         const struct dir_fingerprint *mark) {
         TRY(check_needs(c));
         plan(c, mark);
         repo_tell_changed(c->repo);
@@ -387,7 +389,7 @@ static struct error *refuse_without_version(struct change *c) {
 }
 
 struct error *repo_change_load(struct repo *r, struct repo_entry *e,
-                               const struct model_source *source, struct model_mark *mark) {
+                               const struct model_source *source, struct dir_fingerprint *mark) {
         struct change c = { .repo = r, .entry = e };
         struct error *err = model_files_read(&r->parts, source, &c.files);
 
@@ -413,11 +415,11 @@ void repo_change_unload(struct repo *r, struct repo_entry *e) {
         old = mem_zalloc((e->n_versions + 1) * sizeof(struct model *));
         for (size_t i = 0; i < e->n_versions; i++)
                 if (e->versions[i].state == VERSION_READY)
-                        old[n++] = repo_version_set_locked(&e->versions[i], VERSION_UNLOADING,
-                                                           NULL, NULL);
-        free(e->essence);
-        e->essence = NULL;
-        model_mark_free(e->mark);
+                        old[n++] = repo_version_set_locked(&e->versions[i], VERSION_UNLOADING, NULL,
+                                                           NULL);
+        free(e->given_config);
+        e->given_config = NULL;
+        dir_fingerprint_free(e->mark);
         e->mark = NULL;
         free(e->sent_config);
         e->sent_config = NULL;
@@ -431,7 +433,7 @@ void repo_change_unload(struct repo *r, struct repo_entry *e) {
         agent_list_unload(agents);
         for (size_t i = 0; i < n; i++) {
                 log_info("unloading: %s:%lld", e->label, (long long)old[i]->version);
-                model_line_retire(old[i]);
+                model_generations_retire(old[i]);
                 model_hide(old[i]);
                 model_unref(old[i]);
         }
@@ -448,13 +450,14 @@ static bool all_ready_locked(const struct repo_entry *e) {
         return e->n_versions > 0;
 }
 
-bool repo_entry_is_current(struct repo *r, struct repo_entry *e, const struct model_mark *mark) {
+bool repo_entry_is_current(struct repo *r, struct repo_entry *e,
+                           const struct dir_fingerprint *mark) {
         MUTEX_GUARD(&r->table.lock);
-        return e->mark != NULL && model_mark_equal(e->mark, mark) && all_ready_locked(e);
+        return e->mark != NULL && dir_fingerprint_equal(e->mark, mark) && all_ready_locked(e);
 }
 
 char *repo_entry_copy_kept_config(struct repo *r, struct repo_entry *e,
-                                  const struct model_mark *mark) {
+                                  const struct dir_fingerprint *mark) {
         MUTEX_GUARD(&r->table.lock);
         return e->sent_over == mark->config ? mem_strdup(e->sent_config) : NULL;
 }

@@ -8,7 +8,7 @@
 #include "repo/composed_model.h"
 #include "repo/loaded_model.h"
 #include "repo/model_graph.h"
-#include "repo/model_mark.h"
+#include "repo/dir_fingerprint.h"
 
 #include <string.h>
 
@@ -340,7 +340,7 @@ static void retry_locked(struct repo *r, const struct label_list *labels) {
 
                 if (e == NULL || serves_locked(e))
                         continue;
-                model_mark_free(e->tried);
+                dir_fingerprint_free(e->tried);
                 e->tried = NULL;
         }
 }

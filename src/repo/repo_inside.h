@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "base/notice.h"
+#include "base/event_source.h"
 #include "repo/repo_table.h"
 
 struct work_pool;
@@ -66,5 +66,5 @@ struct error *repo_unload_one(struct repo *r, const struct model_key *key) NODIS
 /* Behind each change of versions' states; the table's lock is free. */
 static inline void repo_tell_changed(struct repo *r) {
         if (r->parts.ready != NULL)
-                notice_announce(r->parts.ready);
+                event_source_publish(r->parts.ready);
 }

@@ -9,12 +9,12 @@
 #include "repo/load_plan.h"
 #include "repo/model_files.h"
 #include "repo/model_load.h"
-#include "repo/model_mark.h"
+#include "repo/dir_fingerprint.h"
 #include "repo/override.h"
 #include "repo/repo_change.h"
 #include "repo/repo_compose.h"
 #include "repo/repo_scan.h"
-#include "repo/sent_code.h"
+#include "repo/uploaded_code.h"
 
 #include <string.h>
 
@@ -30,8 +30,7 @@ static struct error *not_polled(const char *name) {
 }
 
 /* Takes `why`, which is in the log. */
-static struct error *not_polled_because(const struct repo *r, const char *name,
-                                        struct error *why) {
+static struct error *not_polled_because(const struct repo *r, const char *name, struct error *why) {
         if (r->tells_reasons)
                 return error_wrap(error_recode(why, ERR_INTERNAL),
                                   "failed to load '%s', failed to poll from model repository",
@@ -62,9 +61,8 @@ static const struct error *find_obstacle(struct repo *r, const struct repo_scan 
 
 static struct error *check_found(struct repo *r, const struct repo_scan *scan) {
         if (scan->n_models == 0)
-                return scan->n_failures > 0
-                               ? error_copy(scan->failures[0].error)
-                               : error_new_text(ERR_NOT_FOUND, NOT_FOUND_TEXT);
+                return scan->n_failures > 0 ? error_copy(scan->failures[0].error)
+                                            : error_new_text(ERR_NOT_FOUND, NOT_FOUND_TEXT);
         for (size_t i = 0; i < scan->n_models; i++) {
                 const struct error *obstacle = find_obstacle(r, scan, &scan->models[i]);
 
@@ -81,8 +79,7 @@ static bool is_of_versions(const struct error *err) {
 }
 
 /* Versions that failed have an error of their own form; anything else is a failure to poll. */
-static struct error *tell(const struct repo *r, const struct model_key *key,
-                          struct error *err) {
+static struct error *tell(const struct repo *r, const struct model_key *key, struct error *err) {
         AUTO_CHARS label = NULL;
 
         if (err == NULL || is_of_versions(err))
@@ -94,7 +91,7 @@ static struct error *tell(const struct repo *r, const struct model_key *key,
 
 /* Takes *mark on success. */
 static struct error *load_marked(struct repo *r, struct repo_entry *e,
-                                 const struct model_source *source, struct model_mark **mark) {
+                                 const struct model_source *source, struct dir_fingerprint **mark) {
         TRY(repo_change_load(r, e, source, *mark));
         *mark = NULL;
         return NULL;
@@ -102,7 +99,8 @@ static struct error *load_marked(struct repo *r, struct repo_entry *e,
 
 /* With the configuration that an earlier load came with, as long as that one holds. */
 static struct error *load_changed(struct repo *r, struct repo_entry *e,
-                                  const struct model_source *source, struct model_mark **mark) {
+                                  const struct model_source *source,
+                                  struct dir_fingerprint   **mark) {
         AUTO_CHARS          kept = repo_entry_copy_kept_config(r, e, *mark);
         struct model_source with = *source;
 
@@ -112,34 +110,34 @@ static struct error *load_changed(struct repo *r, struct repo_entry *e,
 }
 
 static struct error *load_from_files(struct repo *r, const struct model_source *source) {
-        struct model_mark *mark = NULL;
-        struct repo_entry *e;
-        struct error      *err;
+        struct dir_fingerprint *mark = NULL;
+        struct repo_entry      *e;
+        struct error           *err;
 
         TRY(repo_change_begin(r, source, &e));
-        err = model_mark_read(source->directory, &mark);
+        err = dir_fingerprint_read(source->directory, &mark);
         if (err == NULL && !repo_entry_is_current(r, e, mark))
                 err = load_changed(r, e, source, &mark);
-        model_mark_free(mark);
+        dir_fingerprint_free(mark);
         repo_change_end(r, e);
         return tell(r, &source->key, err);
 }
 
 /* One with a configuration that came along. */
 static struct error *load_source(struct repo *r, const struct model_source *source) {
-        struct model_source with = *source;
-        struct model_mark  *mark = NULL;
-        struct repo_entry  *e;
-        struct error       *err = NULL;
+        struct model_source     with = *source;
+        struct dir_fingerprint *mark = NULL;
+        struct repo_entry      *e;
+        struct error           *err = NULL;
 
         TRY(repo_change_begin(r, source, &e));
         if (source->override == NULL)
-                err = model_mark_read(source->directory, &mark);
+                err = dir_fingerprint_read(source->directory, &mark);
         if (mark != NULL)
                 with.config_mark = mark->config;
         if (err == NULL)
                 err = load_marked(r, e, &with, &mark);
-        model_mark_free(mark);
+        dir_fingerprint_free(mark);
         repo_change_end(r, e);
         return tell(r, &source->key, err);
 }
@@ -179,24 +177,24 @@ static struct error *choose_namespace(struct repo *r, const char *name, char **r
 static uint64_t read_config_mark(struct repo *r, const struct model_key *key) {
         struct repo_scan          scan;
         const struct found_model *found;
-        struct model_mark        *mark = NULL;
-        uint64_t                  config = MODEL_MARK_NO_CONFIG;
+        struct dir_fingerprint   *mark = NULL;
+        uint64_t                  config = DIR_FINGERPRINT_NO_CONFIG;
         AUTO_ERROR                err = NULL;
 
         repo_scan_read_one(r, key->name, &scan);
         found = repo_scan_find(&scan, key);
         if (found != NULL)
-                err = model_mark_read(found->directory, &mark);
+                err = dir_fingerprint_read(found->directory, &mark);
         if (mark != NULL)
                 config = mark->config;
-        model_mark_free(mark);
+        dir_fingerprint_free(mark);
         repo_scan_done(&scan);
         return config;
 }
 
 static struct error *load_sent_files(struct repo *r, const char *name,
                                      const struct repo_override *o) {
-        AUTO_CHARS             namespace = NULL;
+        AUTO_CHARS namespace = NULL;
         struct model_source    source = { .repository = "", .config_json = o->config_json };
         struct override_files *files;
         struct error          *err;
@@ -207,7 +205,7 @@ static struct error *load_sent_files(struct repo *r, const char *name,
                                                      "Load parameter 'config' must be specified "
                                                      "for model file override"));
         if (!r->parts.allows_sent_code)
-                TRY(sent_code_check_files(name, o->files, o->n_files));
+                TRY(uploaded_code_check_files(name, o->files, o->n_files));
         TRY(choose_namespace(r, name, &namespace));
         TRY(override_files_write(r->overrides, o->files, o->n_files, &files));
         source.key = (struct model_key){ namespace, name };
@@ -468,8 +466,9 @@ struct error *repo_unload_with_needs(struct repo *r, const char *name) {
 static void add_entries(struct repo *r, const struct found_model *const *found, size_t n) {
         MUTEX_GUARD(&r->table.lock);
         for (size_t i = 0; i < n; i++) {
-                struct repo_entry *e = repo_table_add_locked(
-                        &r->table, &found[i]->key, found[i]->directory, found[i]->repository);
+                struct repo_entry *e =
+                        repo_table_add_locked(&r->table, &found[i]->key, found[i]->directory,
+                                              found[i]->repository);
 
                 repo_entry_set_duplicate_locked(e, found[i]->is_duplicate);
                 repo_entry_set_wanted_locked(e, true);

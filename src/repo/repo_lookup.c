@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "infer/model.h"
-#include "infer/model_line.h"
+#include "infer/model_generations.h"
 #include "repo/model_runner.h"
 #include "repo/repo_inside.h"
 
@@ -49,7 +49,7 @@ static size_t count_identified_locked(struct repo *r, const char *name, struct r
 }
 
 static struct error *resolve_among_namespaces(struct repo *r, const char *name,
-                                                   struct repo_entry **ret) {
+                                              struct repo_entry **ret) {
         size_t n = count_identified_locked(r, name, ret);
 
         if (n == 1)
@@ -104,10 +104,9 @@ static COLD struct error *no_such_version(struct repo_entry *e, int64_t version)
 }
 
 /* The READY version asked for. */
-static struct error *get_version_locked(struct repo_entry *e, int64_t version,
-                                        struct model **ret) {
+static struct error *get_version_locked(struct repo_entry *e, int64_t version, struct model **ret) {
         struct repo_version *v = version == -1 ? repo_entry_latest_locked(e)
-                                             : repo_entry_find_version_locked(e, version);
+                                               : repo_entry_find_version_locked(e, version);
 
         if (v == NULL || !repo_version_is_found(v))
                 return no_such_version(e, version);
@@ -134,7 +133,7 @@ struct error *repo_get_for_request(struct repo *r, const char *name, int64_t ver
         mutex_lock(&r->table.lock);
         for (struct repo_entry *e = repo_table_first_locked(&r->table, name);
              e != NULL && retired == NULL; e = e->next)
-                retired = model_line_find_retired(e->line, version);
+                retired = model_generations_find_retired(e->line, version);
         mutex_unlock(&r->table.lock);
         if (retired == NULL)
                 return err;

@@ -14,33 +14,33 @@ struct metric_registry;
 struct model;
 struct model_key;
 struct model_need;
-struct notice;
+struct event_source;
 struct override_store;
 struct rate_limiter;
 struct reaper;
 struct response_cache;
-struct stats_board;
+struct model_metrics;
 struct timer_thread;
 
 struct repo_parts {
         struct backend_registry *backends;
         struct agent_registry   *agents;
-        struct stats_board      *board;
-        struct metric_registry  *metrics; /* of chains and scheduler libraries; NULL: nobody looks */
-        struct timer_thread     *timers;
-        struct reaper           *reaper;
-        struct response_cache   *cache;             /* NULL = none */
-        struct host_policies    *policies;          /* NULL = none */
-        struct rate_limiter     *limiter;           /* NULL: executions are not limited */
-        enum adaptive_mode       adaptive;          /* of models that do not say */
-        const char              *scheduler;         /* likewise; "" = default */
-        const char              *scheduler_directory; /* "" = none */
-        struct notice           *ready;             /* told of changed states; NULL = nobody cares */
-        void                    *server;            /* TRITONSERVER_Server, for backends */
-        bool                     auto_complete;     /* configurations may be absent or partial */
-        bool                     allows_sent_code;  /* what a load brings along may be executed */
-        struct override_store   *places;            /* set by the repository: for agents */
-        const char              *config_name;       /* --model-config-name; "" = config.pbtxt */
+        struct model_metrics    *board;
+        struct metric_registry *metrics; /* of chains and scheduler libraries; NULL: nobody looks */
+        struct timer_thread    *timers;
+        struct reaper          *reaper;
+        struct response_cache  *cache;               /* NULL = none */
+        struct host_policies   *policies;            /* NULL = none */
+        struct rate_limiter    *limiter;             /* NULL: executions are not limited */
+        enum adaptive_mode      adaptive;            /* of models that do not say */
+        const char             *scheduler;           /* likewise; "" = default */
+        const char             *scheduler_directory; /* "" = none */
+        struct event_source    *ready;            /* told of changed states; NULL = nobody cares */
+        void                   *server;           /* TRITONSERVER_Server, for backends */
+        bool                    auto_complete;    /* configurations may be absent or partial */
+        bool                    allows_sent_code; /* what a load brings along may be executed */
+        struct override_store  *places;           /* set by the repository: for agents */
+        const char             *config_name;      /* --model-config-name; "" = config.pbtxt */
         /* A model has ended, only its name, version and address are left; on the reaper's thread.
          * May be NULL. */
         void (*on_ended)(void *owner, const struct model *model);

@@ -6,18 +6,18 @@
 #include "base/work_pool.h"
 #include "repo/listed_model.h"
 #include "repo/model_files.h"
-#include "repo/model_mark.h"
+#include "repo/dir_fingerprint.h"
 #include "repo/repo_change.h"
 #include "repo/repo_scan.h"
 
 /* One model that is to be loaded again, or unloaded. It ends with its run. */
 struct step {
-        struct work        job;
-        struct repo       *repo;
-        struct model_key   key;        /* its texts are owned */
-        char              *repository; /* owned; NULL: the model is gone */
-        char              *directory;  /* owned; the same */
-        struct model_mark *mark;       /* owned until it is loaded */
+        struct work             job;
+        struct repo            *repo;
+        struct model_key        key;        /* its texts are owned */
+        char                   *repository; /* owned; NULL: the model is gone */
+        char                   *directory;  /* owned; the same */
+        struct dir_fingerprint *mark;       /* owned until it is loaded */
 };
 
 struct steps {
@@ -39,10 +39,10 @@ static struct step *add_step(struct steps *steps, struct repo *r, struct repo_en
         return s;
 }
 
-static struct model_mark *mark_of(const char *directory) {
-        struct model_mark *mark = NULL;
+static struct dir_fingerprint *mark_of(const char *directory) {
+        struct dir_fingerprint *mark = NULL;
 
-        error_free(model_mark_read(directory, &mark)); /* it goes away at this moment */
+        error_free(dir_fingerprint_read(directory, &mark)); /* it goes away at this moment */
         return mark;
 }
 
@@ -52,7 +52,7 @@ static struct error *load_marked(struct step *s, const struct model_source *sour
         struct error *err = repo_change_load(s->repo, e, source, s->mark);
 
         mutex_lock(&s->repo->table.lock);
-        model_mark_free(e->tried);
+        dir_fingerprint_free(e->tried);
         e->tried = err != NULL ? s->mark : NULL;
         mutex_unlock(&s->repo->table.lock);
         s->mark = NULL; /* one of the two has it */
@@ -61,10 +61,10 @@ static struct error *load_marked(struct step *s, const struct model_source *sour
 
 /* Has waited for its turn: what has changed meanwhile is for the next look. */
 static bool is_as_seen(const struct step *s) {
-        struct model_mark *now = mark_of(s->directory);
-        bool               is_same = model_mark_equal(s->mark, now);
+        struct dir_fingerprint *now = mark_of(s->directory);
+        bool                    is_same = dir_fingerprint_equal(s->mark, now);
 
-        model_mark_free(now);
+        dir_fingerprint_free(now);
         return is_same;
 }
 
@@ -99,7 +99,7 @@ static void end_plan(struct step *s) {
 }
 
 static void step_free(struct step *s) {
-        model_mark_free(s->mark);
+        dir_fingerprint_free(s->mark);
         free((char *)(uintptr_t)s->key.namespace);
         free((char *)(uintptr_t)s->key.name);
         free(s->repository);
@@ -128,18 +128,18 @@ static bool is_held(const struct repo_entry *e, const struct repo_scan *scan) {
  * taken for the model. */
 static void look_at(struct repo *r, const struct repo_scan *scan, const struct found_model *found,
                     struct steps *steps) {
-        struct model_mark *mark = mark_of(found->directory);
-        struct repo_entry *e;
-        bool               is_still, is_due;
+        struct dir_fingerprint *mark = mark_of(found->directory);
+        struct repo_entry      *e;
+        bool                    is_still, is_due;
 
         if (mark == NULL)
                 return;
         MUTEX_GUARD(&r->table.lock);
         e = repo_table_add_locked(&r->table, &found->key, found->directory, found->repository);
         repo_entry_note_twins_locked(e, scan, found);
-        is_still = model_mark_equal(e->seen, mark);
+        is_still = dir_fingerprint_equal(e->seen, mark);
         is_due = !e->is_busy && !e->is_planned && !e->is_duplicate && !is_held(e, scan) &&
-                 !model_mark_equal(e->mark, mark) && !model_mark_equal(e->tried, mark);
+                 !dir_fingerprint_equal(e->mark, mark) && !dir_fingerprint_equal(e->tried, mark);
         if (is_still && is_due) {
                 struct step *s = add_step(steps, r, e);
 
@@ -147,15 +147,15 @@ static void look_at(struct repo *r, const struct repo_scan *scan, const struct f
                 s->directory = mem_strdup(found->directory);
                 s->mark = mark;
         } else {
-                model_mark_free(e->seen);
+                dir_fingerprint_free(e->seen);
                 e->seen = mark;
         }
 }
 
 /* One without a directory that does not serve. */
 static void forget_locked(struct repo *r, struct repo_entry *e) {
-        model_mark_free(e->seen);
-        model_mark_free(e->tried);
+        dir_fingerprint_free(e->seen);
+        dir_fingerprint_free(e->tried);
         e->seen = e->tried = NULL;
         repo_entry_set_wanted_locked(e, false);
         repo_entry_set_versionless_locked(e, false);
@@ -172,7 +172,7 @@ static void miss_locked(struct repo *r, struct repo_entry *e, struct steps *step
         }
         if (e->seen == NULL && e->mark != NULL && !is_changing)
                 add_step(steps, r, e);
-        model_mark_free(e->seen);
+        dir_fingerprint_free(e->seen);
         e->seen = NULL;
 }
 
@@ -217,7 +217,7 @@ static struct steps look(struct repo *r) {
 }
 
 void repo_poll(struct repo *r) {
-        struct steps        steps = look(r);
+        struct steps  steps = look(r);
         struct work **jobs = mem_zalloc((steps.n_items + 1) * sizeof(struct work *));
 
         for (size_t i = 0; i < steps.n_items; i++)

@@ -3,10 +3,10 @@
 
 #include "base/mem.h"
 #include "infer/model.h"
-#include "infer/model_line.h"
+#include "infer/model_generations.h"
 #include "repo/agent_list.h"
 #include "repo/listed_model.h"
-#include "repo/model_mark.h"
+#include "repo/dir_fingerprint.h"
 
 #include <assert.h>
 #include <string.h>
@@ -73,13 +73,13 @@ static void entry_free(struct repo_entry *e) {
                 free(e->versions[i].blocked);
         }
         free(e->versions);
-        free(e->essence);
+        free(e->given_config);
         free(e->sent_config);
         agent_list_unref(e->agents);
-        model_line_unref(e->line);
-        model_mark_free(e->mark);
-        model_mark_free(e->seen);
-        model_mark_free(e->tried);
+        model_generations_unref(e->line);
+        dir_fingerprint_free(e->mark);
+        dir_fingerprint_free(e->seen);
+        dir_fingerprint_free(e->tried);
         free(e->directory);
         free(e->repository);
         free(e->label);
@@ -119,7 +119,7 @@ static struct repo_entry *entry_new(const struct model_key *key, const char *dir
         e->label = model_key_label(key);
         e->directory = mem_strdup(directory);
         e->repository = mem_strdup(repository);
-        e->line = model_line_new();
+        e->line = model_generations_new();
         return e;
 }
 

@@ -19,15 +19,15 @@
 #include "repo/repo.h"
 
 struct listed_model;
-struct model_line;
+struct model_generations;
 struct repo_table;
 
 struct repo_version {
-        struct repo_entry *entry;  /* borrowed: it holds this */
-        int64_t            number;
-        enum version_state state;
-        char              *reason; /* owned; NULL = none */
-        struct model      *model;  /* ref; READY only */
+        struct repo_entry  *entry; /* borrowed: it holds this */
+        int64_t             number;
+        enum version_state  state;
+        char               *reason;  /* owned; NULL = none */
+        struct model       *model;   /* ref; READY only */
         const struct model *leaving; /* only compared: whose end is awaited while UNLOADING */
         char               *blocked; /* owned; READY, but a model that it needs is not: why, as the
                                       * index says it; NULL = it serves */
@@ -36,33 +36,33 @@ struct repo_version {
 };
 
 struct repo_entry {
-        struct repo_table   *table;     /* borrowed: it holds this */
-        struct repo_entry   *next;      /* the same name in another namespace */
-        char                *name;      /* owned */
-        char                *namespace; /* owned; see model_key.h */
-        char                *label;     /* owned; for texts: "<namespace>::<name>", or the name */
-        char                *directory; /* owned */
-        char                *repository; /* owned; where it was found; "" of sent files */
-        bool                 is_duplicate; /* two repositories have it; set by the function below */
-        bool                 is_busy;   /* it is being loaded or unloaded: one such step at a time */
-        bool                 is_planned; /* a poll has found something to do about it */
-        char                *sent_config; /* owned; came with a load, later ones keep it; NULL: the
+        struct repo_table *table; /* borrowed: it holds this */
+        struct repo_entry *next;  /* the same name in another namespace */
+        char              *name;  /* owned */
+        char *namespace;          /* owned; see model_key.h */
+        char    *label;           /* owned; for texts: "<namespace>::<name>", or the name */
+        char    *directory;       /* owned */
+        char    *repository;      /* owned; where it was found; "" of sent files */
+        bool     is_duplicate;    /* two repositories have it; set by the function below */
+        bool     is_busy;         /* it is being loaded or unloaded: one such step at a time */
+        bool     is_planned;      /* a poll has found something to do about it */
+        char    *sent_config;     /* owned; came with a load, later ones keep it; NULL: the
                                            * file's serves */
-        uint64_t             sent_over; /* the file whose place it took: struct model_mark's config */
-        bool                 is_wanted;   /* since the start: the server is not ready without it;
+        uint64_t sent_over;      /* the file whose place it took: struct dir_fingerprint's config */
+        bool     is_wanted;      /* since the start: the server is not ready without it;
                                            * set by the function below */
-        bool                 is_versionless; /* there was no version of it to load: it is known, the
+        bool     is_versionless; /* there was no version of it to load: it is known, the
                                               * index leaves it out; set by the function below */
-        bool                 is_asked;    /* somebody asked for it, not only a model that needs it */
-        unsigned             n_waiting;   /* for their turn, while it is busy */
-        char                *essence;   /* owned; of what serves, see model_files.h; NULL = nothing */
-        struct agent_list   *agents;    /* ref; of what serves; NULL: it has none */
-        struct model_mark   *mark;      /* owned; of the files that serve; NULL = none */
-        struct model_mark   *seen;      /* owned; by the last poll; NULL = no directory */
-        struct model_mark   *tried;     /* owned; that failed to load; NULL = none did */
-        struct model_line   *line;      /* ref; of all its loads that sequences may belong to */
-        struct repo_version *versions;  /* owned; ascending */
-        size_t               n_versions;
+        bool     is_asked;       /* somebody asked for it, not only a model that needs it */
+        unsigned n_waiting;      /* for their turn, while it is busy */
+        char    *given_config;   /* owned; of what serves, see model_files.h; NULL = nothing */
+        struct agent_list        *agents;   /* ref; of what serves; NULL: it has none */
+        struct dir_fingerprint   *mark;     /* owned; of the files that serve; NULL = none */
+        struct dir_fingerprint   *seen;     /* owned; by the last poll; NULL = no directory */
+        struct dir_fingerprint   *tried;    /* owned; that failed to load; NULL = none did */
+        struct model_generations *line;     /* ref; of all its loads that sequences may belong to */
+        struct repo_version      *versions; /* owned; ascending */
+        size_t                    n_versions;
 
         /* Made of the above by each of the functions below that changes it. */
         struct listed_model *listed;     /* ref */
@@ -71,14 +71,14 @@ struct repo_entry {
 };
 
 struct repo_table {
-        struct mutex lock; /* rank LOCK_MODEL; guards everything below */
-        struct cond  changed; /* an entry is not busy any more, or all is stopping */
-        struct map   by_name; /* struct repo_entry, owned: the first of each name */
-        struct repo_entry **sorted; /* owned array; by name, then namespace */
-        size_t       n_entries;
-        size_t       cap_entries;
-        size_t       n_unready;  /* entries that make the server not ready */
-        size_t       n_doubtful; /* READY versions whose instances may say that they cannot serve */
+        struct mutex        lock;    /* rank LOCK_MODEL; guards everything below */
+        struct cond         changed; /* an entry is not busy any more, or all is stopping */
+        struct map          by_name; /* struct repo_entry, owned: the first of each name */
+        struct repo_entry **sorted;  /* owned array; by name, then namespace */
+        size_t              n_entries;
+        size_t              cap_entries;
+        size_t              n_unready; /* entries that make the server not ready */
+        size_t n_doubtful; /* READY versions whose instances may say that they cannot serve */
 };
 
 void repo_table_init(struct repo_table *t);

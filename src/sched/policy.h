@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 struct batch_filter;
-struct batch_policy;
+struct batching_config;
 struct instance;
 struct policy;
 struct request;
@@ -43,10 +43,10 @@ static inline enum dispatch_reason adaptive_reason(const struct adaptive *a) {
 
 struct dispatch {
         enum batch_verdict   verdict;
-        struct instance     *on;            /* RUN: which idle instance; NULL when none is idle. With a
+        struct instance     *on;         /* RUN: which idle instance; NULL when none is idle. With a
                                              * rate limiter its choice goes before the policy's,
                                              * unless the policy picks. */
-        uint32_t             n_requests;    /* RUN: the first n in the queue's order, 1 at least */
+        uint32_t             n_requests; /* RUN: the first n in the queue's order, 1 at least */
         uint64_t             wait_until_ns; /* WAIT */
         enum dispatch_reason reason;
 
@@ -107,12 +107,12 @@ struct refusal {
  * batch (policy_assign()); decide() then says RUN on that instance. It may do so in any of its
  * functions that are not const to the queue. */
 struct policy {
-        const struct policy_ops   *ops;
-        const struct batch_policy *limits; /* of the queue: levels, sizes, timeouts, ordering */
-        bool                       picks;  /* instances differ, and requests are chosen */
-        uint64_t                   due_ns; /* 0: never; else due() is called then */
-        uint32_t                   n_assigned; /* instances with an assigned batch */
-        struct refusal            *refused; /* out of the queue; the engine takes and answers them */
+        const struct policy_ops      *ops;
+        const struct batching_config *limits; /* of the queue: levels, sizes, timeouts, ordering */
+        bool                          picks;  /* instances differ, and requests are chosen */
+        uint64_t                      due_ns; /* 0: never; else due() is called then */
+        uint32_t                      n_assigned; /* instances with an assigned batch */
+        struct refusal *refused; /* out of the queue; the engine takes and answers them */
 };
 
 static inline void policy_free(struct policy *p) {
@@ -138,31 +138,31 @@ struct instance *sched_view_first_idle(const struct sched_view *view);
 struct policy *policy_single_new(void);
 
 struct policy_dynamic_options {
-        struct batch_policy *batching;     /* taken: moved out of */
-        struct batch_filter *filter;       /* borrowed: outlives it; NULL: no custom batching */
-        bool                 equal_shapes; /* check request_same_shape() */
-        uint64_t             n_delayed;    /* nothing runs before so many are queued, once */
-        enum adaptive_mode   adaptive;     /* OFF: exactly the reference server's times */
+        struct batching_config *batching;     /* taken: moved out of */
+        struct batch_filter    *filter;       /* borrowed: outlives it; NULL: no custom batching */
+        bool                    equal_shapes; /* check request_same_shape() */
+        uint64_t                n_delayed;    /* nothing runs before so many are queued, once */
+        enum adaptive_mode      adaptive;     /* OFF: exactly the reference server's times */
 };
 
 /* policy_dynamic.c: the reference server's dynamic batcher. */
 struct policy *policy_dynamic_new(const struct policy_dynamic_options *options);
 
 struct policy_composite_options {
-        struct batch_policy      *batching; /* taken: moved out of */
-        const struct row_range   *ranges;   /* of the instances; borrowed for the call */
-        size_t                    n_ranges;
-        bool                      may_wait, may_split, is_exclusive; /* config/batch_members.h */
-        bool                      equal_shapes; /* check request_same_shape() */
-        bool                      is_greedy;    /* row_plan_make_greedy() */
-        uint64_t                  n_delayed;    /* nothing runs before so many are queued, once */
-        enum adaptive_mode        adaptive;
+        struct batching_config *batching; /* taken: moved out of */
+        const struct row_range *ranges;   /* of the instances; borrowed for the call */
+        size_t                  n_ranges;
+        bool                    may_wait, may_split, is_exclusive; /* config/batch_members.h */
+        bool                    equal_shapes;                      /* check request_same_shape() */
+        bool                    is_greedy;                         /* row_plan_make_greedy() */
+        uint64_t                n_delayed; /* nothing runs before so many are queued, once */
+        enum adaptive_mode      adaptive;
 };
 
 /* policy_composite.c: instances that take certain batch sizes. Errors of row_plan_init(); then the
  * options are as they were. */
 struct error *policy_composite_new(const struct policy_composite_options *options,
-                                   struct policy **ret) NODISCARD;
+                                   struct policy                        **ret) NODISCARD;
 
 struct policy_slots_options {
         uint32_t           n_slots;         /* of the instance */

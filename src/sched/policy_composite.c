@@ -15,7 +15,7 @@
  */
 #include "base/clock.h"
 #include "base/mem.h"
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 #include "infer/request_shape.h"
 #include "sched/instance.h"
 #include "sched/policy.h"
@@ -27,16 +27,16 @@
 #define MAX_LOOKED_AT 4096
 
 struct policy_composite {
-        struct policy       base;
-        struct batch_policy batching;
-        struct row_plan     plan;
-        struct adaptive     adaptive;
-        bool                may_wait;
-        bool                may_split;
-        bool                is_exclusive;
-        bool                equal_shapes;
-        bool                is_greedy;
-        uint64_t            n_delayed; /* nothing runs before so many are queued; 0 from then on */
+        struct policy          base;
+        struct batching_config batching;
+        struct row_plan        plan;
+        struct adaptive        adaptive;
+        bool                   may_wait;
+        bool                   may_split;
+        bool                   is_exclusive;
+        bool                   equal_shapes;
+        bool                   is_greedy;
+        uint64_t n_delayed; /* nothing runs before so many are queued; 0 from then on */
 };
 
 /* The waiting requests of one shape. */
@@ -352,7 +352,7 @@ static void changed(struct policy *p, const struct sched_view *view) {
 static void free_composite(struct policy *p) {
         struct policy_composite *c = CONTAINER_OF(p, struct policy_composite, base);
 
-        batch_policy_done(&c->batching);
+        batching_config_done(&c->batching);
         row_plan_done(&c->plan);
         free(c);
 }
@@ -383,7 +383,7 @@ struct error *policy_composite_new(const struct policy_composite_options *o, str
                 .is_greedy = o->is_greedy,
                 .n_delayed = o->n_delayed,
         };
-        *o->batching = (struct batch_policy){ 0 };
+        *o->batching = (struct batching_config){ 0 };
         *ret = &c->base;
         return NULL;
 }

@@ -19,18 +19,18 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 #include "infer/batch_filter.h"
 #include "infer/request_shape.h"
 #include "sched/instance.h"
 
 struct policy_dynamic {
-        struct policy        base;
-        struct batch_policy  batching;
-        struct batch_filter *filter; /* borrowed; NULL: no custom batching */
-        struct adaptive      adaptive;
-        bool                 equal_shapes;
-        uint64_t             n_delayed; /* nothing runs before so many are queued; 0 from then on */
+        struct policy          base;
+        struct batching_config batching;
+        struct batch_filter   *filter; /* borrowed; NULL: no custom batching */
+        struct adaptive        adaptive;
+        bool                   equal_shapes;
+        uint64_t n_delayed; /* nothing runs before so many are queued; 0 from then on */
 };
 
 /* What the first requests of the queue would make as a batch (rules 1 to 4). */
@@ -47,7 +47,7 @@ static uint64_t group_of(const struct request *req) {
         return UNLIKELY(req->is_inner) ? req->group : 0;
 }
 
-static bool is_preferred(const struct batch_policy *policy, uint64_t rows) {
+static bool is_preferred(const struct batching_config *policy, uint64_t rows) {
         for (size_t i = 0; i < policy->n_preferred_sizes; i++)
                 if (policy->preferred_sizes[i] == rows)
                         return true;
@@ -60,12 +60,12 @@ static bool is_admitted(struct batch_filter *filter, struct request *req, const 
 }
 
 static struct forming form_filtered(const struct policy_dynamic *d, struct request_queue *q) {
-        const struct batch_policy *batching = &d->batching;
-        uint64_t                   largest = batch_policy_largest_preferred(batching);
-        struct forming             f = { .oldest_ns = CLOCK_NEVER };
-        struct queue_walk          w = queue_walk_begin(q);
-        const struct request      *first = NULL;
-        struct request            *req;
+        const struct batching_config *batching = &d->batching;
+        uint64_t                      largest = batching_config_largest_preferred(batching);
+        struct forming                f = { .oldest_ns = CLOCK_NEVER };
+        struct queue_walk             w = queue_walk_begin(q);
+        const struct request         *first = NULL;
+        struct request               *req;
 
         while ((req = queue_walk_next(&w)) != NULL) {
                 uint64_t rows = MAX(req->batch_size, 1);
@@ -163,10 +163,10 @@ static struct dispatch wait_for_more(const struct policy_dynamic *d, const struc
 }
 
 static struct dispatch decide(struct policy *p, const struct sched_view *view, uint64_t now_ns) {
-        struct policy_dynamic     *d = CONTAINER_OF(p, struct policy_dynamic, base);
-        const struct batch_policy *batching = &d->batching;
-        uint64_t                   delay_ns = batching->max_queue_delay_ns;
-        struct request_queue      *q = view->queue;
+        struct policy_dynamic        *d = CONTAINER_OF(p, struct policy_dynamic, base);
+        const struct batching_config *batching = &d->batching;
+        uint64_t                      delay_ns = batching->max_queue_delay_ns;
+        struct request_queue         *q = view->queue;
 
         if (q->n_waiting == 0 || is_held_back(d, q))
                 return (struct dispatch){ .verdict = BATCH_NOTHING };
@@ -178,7 +178,7 @@ static struct dispatch decide(struct policy *p, const struct sched_view *view, u
 
         if (f.n_preferred > 0 && !is_late)
                 return run(view, f.n_preferred, DISPATCH_FULL);
-        if (f.cannot_grow || f.rows >= batch_policy_largest_preferred(batching))
+        if (f.cannot_grow || f.rows >= batching_config_largest_preferred(batching))
                 return run(view, f.n, DISPATCH_FULL);
         if (delay_ns == 0)
                 return run(view, f.n, DISPATCH_DUE);
@@ -206,17 +206,16 @@ static void executed(struct policy *p, const struct execution *done) {
 static void free_dynamic(struct policy *p) {
         struct policy_dynamic *d = CONTAINER_OF(p, struct policy_dynamic, base);
 
-        batch_policy_done(&d->batching);
+        batching_config_done(&d->batching);
         free(d);
 }
 
 struct policy *policy_dynamic_new(const struct policy_dynamic_options *options) {
         static const struct policy_ops plain = { .decide = decide, .free = free_dynamic };
-        static const struct policy_ops adaptive = { .decide = decide,
-                                                    .arrived = arrived,
-                                                    .executed = executed,
-                                                    .free = free_dynamic };
-        struct policy_dynamic         *d = mem_zalloc(sizeof(*d));
+        static const struct policy_ops adaptive = {
+                .decide = decide, .arrived = arrived, .executed = executed, .free = free_dynamic
+        };
+        struct policy_dynamic *d = mem_zalloc(sizeof(*d));
 
         *d = (struct policy_dynamic){
                 .base = { .ops = options->adaptive == ADAPTIVE_OFF ? &plain : &adaptive,
@@ -228,6 +227,6 @@ struct policy *policy_dynamic_new(const struct policy_dynamic_options *options) 
                 .equal_shapes = options->equal_shapes,
                 .n_delayed = options->n_delayed,
         };
-        *options->batching = (struct batch_policy){ 0 };
+        *options->batching = (struct batching_config){ 0 };
         return &d->base;
 }

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/plugin_call.h"
 #include "base/siphash.h"
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 #include "infer/executor.h"
 #include "infer/model.h"
 #include "infer/request_shape.h"
@@ -27,7 +27,7 @@ struct place {
 
 struct sched_host {
         struct policy          base;
-        struct batch_policy    batching;
+        struct batching_config batching;
         struct policy         *builtin;     /* owned */
         const struct model    *model;       /* borrowed */
         struct dl             *library;     /* owned; may be NULL */
@@ -656,7 +656,7 @@ static void free_plugin(struct policy *p) {
         plugin_items_done(&h->items);
         policy_plugin_members_free(h->members, h->n_members);
         free(h->places);
-        batch_policy_done(&h->batching);
+        batching_config_done(&h->batching);
         free(h->config_json);
         free(h);
 }
@@ -680,7 +680,7 @@ struct error *policy_plugin_new(const struct policy_plugin_options *o, struct po
 
         h->base = (struct policy){ .ops = &plugin_ops, .limits = &h->batching };
         h->batching = *o->batching;
-        *o->batching = (struct batch_policy){ 0 };
+        *o->batching = (struct batching_config){ 0 };
         h->builtin = o->builtin;
         h->model = o->model;
         h->library = o->library;

@@ -33,7 +33,7 @@ struct policy_plugin_options {
         const struct model     *model;     /* borrowed: outlives the policy */
         struct executor       **executors; /* borrowed for the call; passive ones are no members */
         uint32_t                n_executors;
-        struct batch_policy    *batching;  /* taken: moved out of */
+        struct batching_config *batching;  /* taken: moved out of */
         struct policy          *builtin;   /* taken, also on error */
         struct metric_registry *metrics;   /* borrowed; NULL: nothing is counted */
         struct dl              *library;   /* taken, also on error; NULL: it is the test's */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sched/policy.h"
 
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 #include "sched/instance.h"
 
 struct instance *sched_view_first_idle(const struct sched_view *view) {
@@ -25,9 +25,9 @@ static void free_nothing(struct policy *p) {
 }
 
 struct policy *policy_single_new(void) {
-        static const struct policy_ops   ops = { .decide = decide, .free = free_nothing };
-        static const struct batch_policy none = { 0 };
-        static struct policy             single = { .ops = &ops, .limits = &none }; /* no state */
+        static const struct policy_ops      ops = { .decide = decide, .free = free_nothing };
+        static const struct batching_config none = { 0 };
+        static struct policy single = { .ops = &ops, .limits = &none }; /* no state */
 
         return &single;
 }

@@ -7,11 +7,11 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 
 struct policy_slots {
         struct policy               base;
-        struct batch_policy         limits; /* all zero: no levels, no timeouts */
+        struct batching_config      limits; /* all zero: no levels, no timeouts */
         struct policy_slots_options options;
 };
 

@@ -131,7 +131,7 @@ static void take_batch_locked(struct pull_engine *e, struct event *ev, struct in
                 ev->rows += MAX(req->batch_size, 1);
                 if (UNLIKELY(e->base.order != NULL) && req->slot == NULL)
                         req->slot =
-                                response_slot_new(e->base.order); /* a cache may have given one */
+                                response_ticket_new(e->base.order); /* a cache may have given one */
         }
         e->rows_running += ev->rows;
         if (ev->self == in)

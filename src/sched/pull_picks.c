@@ -13,7 +13,7 @@
 static void use_slots_locked(const struct pull_engine *e, const struct dispatch *d) {
         for (struct request *req = d->picked; req != NULL; req = req->queued.next)
                 if (req->slot == NULL)
-                        req->slot = response_slot_new(e->base.order);
+                        req->slot = response_ticket_new(e->base.order);
 }
 
 static void count_locked(const struct pull_engine *e, const struct instance *in,

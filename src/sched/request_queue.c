@@ -16,7 +16,7 @@ struct queue_level {
         struct list_node           node;
 };
 
-void request_queue_init(struct request_queue *q, const struct batch_policy *limits) {
+void request_queue_init(struct request_queue *q, const struct batching_config *limits) {
         *q = (struct request_queue){ .limits = limits };
         list_init(&q->levels);
         due_heap_init(&q->dues);
@@ -61,8 +61,9 @@ static struct queue_level *find_level(struct request_queue *q, uint64_t number) 
 }
 
 static struct error *queue_full(const struct request *req) {
-        static struct error nameless = ERROR_STATIC(
-                ERR_UNAVAILABLE, "[request id: <id_unknown>] Exceeds maximum queue size");
+        static struct error nameless =
+                ERROR_STATIC(ERR_UNAVAILABLE,
+                             "[request id: <id_unknown>] Exceeds maximum queue size");
 
         if (*req->id == '\0')
                 return &nameless;
@@ -73,7 +74,7 @@ struct error *request_queue_push(struct request_queue *q, struct request *req, u
         struct queue_level *level;
         uint64_t            timeout_ns;
 
-        req->queued.level = batch_policy_level(q->limits, req->priority);
+        req->queued.level = batching_config_level(q->limits, req->priority);
         level = find_level(q, req->queued.level);
         if (level == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory");
@@ -93,7 +94,8 @@ struct error *request_queue_push(struct request_queue *q, struct request *req, u
         return NULL;
 }
 
-static void unlink_request(struct request_queue *q, struct queue_level *level, struct request *req) {
+static void unlink_request(struct request_queue *q, struct queue_level *level,
+                           struct request *req) {
         list_remove(&req->queued.node);
         if (req->queued.due.due_ns != CLOCK_NEVER)
                 due_heap_remove(&q->dues, &req->queued.due);

@@ -15,22 +15,23 @@
 #include "base/due_heap.h"
 #include "base/error.h"
 #include "base/list.h"
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 #include "infer/request.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct request_queue {
-        const struct batch_policy *limits;    /* borrowed: levels, sizes and timeouts of the queue */
-        struct list                levels;    /* struct queue_level, ascending; made on demand */
-        uint32_t                   n_levels;
-        uint64_t                   n_waiting; /* requests, delayed ones included */
-        uint64_t                   n_rows;    /* of all of them */
-        struct due_heap            dues;
+        const struct batching_config
+                       *limits; /* borrowed: levels, sizes and timeouts of the queue */
+        struct list     levels; /* struct queue_level, ascending; made on demand */
+        uint32_t        n_levels;
+        uint64_t        n_waiting; /* requests, delayed ones included */
+        uint64_t        n_rows;    /* of all of them */
+        struct due_heap dues;
 };
 
-void request_queue_init(struct request_queue *q, const struct batch_policy *limits);
+void request_queue_init(struct request_queue *q, const struct batching_config *limits);
 void request_queue_done(struct request_queue *q); /* must be empty */
 
 /* Refusals: UNAVAILABLE "[request id: <id>] Exceeds maximum queue size". */

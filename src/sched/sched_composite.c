@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/mem.h"
 #include "config/batch_members.h"
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 #include "infer/model.h"
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
@@ -44,11 +44,11 @@ static struct row_range *list_ranges(const struct sched_setup *setup, size_t *re
 /* A configuration that does not batch, or batches by no rule of its own, has no delay. */
 static struct error *make_policy(const struct sched_setup        *setup,
                                  struct policy_composite_options *o, struct policy **ret) {
-        struct batch_policy batching;
-        struct row_range   *ranges;
-        struct error       *err;
+        struct batching_config batching;
+        struct row_range      *ranges;
+        struct error          *err;
 
-        TRY(batch_policy_init(&batching, setup->model->config));
+        TRY(batching_config_init(&batching, setup->model->config));
         ranges = list_ranges(setup, &o->n_ranges);
         o->ranges = ranges;
         o->batching = &batching;
@@ -58,7 +58,7 @@ static struct error *make_policy(const struct sched_setup        *setup,
         else
                 err = policy_composite_new(o, ret);
         free(ranges);
-        batch_policy_done(&batching);
+        batching_config_done(&batching);
         return err;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sched/sched_setup.h"
 
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 #include "infer/model.h"
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
@@ -9,7 +9,7 @@
 
 struct error *sched_dynamic_policy(const struct sched_setup *setup, struct policy **ret) {
         const struct model           *model = setup->model;
-        struct batch_policy           batching;
+        struct batching_config        batching;
         struct policy_dynamic_options rules = {
                 .batching = &batching,
                 .filter = setup->filter,
@@ -18,7 +18,7 @@ struct error *sched_dynamic_policy(const struct sched_setup *setup, struct polic
 
         TRY(sched_options_read_delay(&rules.n_delayed));
         TRY(sched_options_read_adaptive(setup, ADAPTIVE_OFF, &rules.adaptive));
-        TRY(batch_policy_init(&batching, model->config));
+        TRY(batching_config_init(&batching, model->config));
         *ret = policy_dynamic_new(&rules);
         return NULL;
 }

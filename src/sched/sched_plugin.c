@@ -3,7 +3,7 @@
 
 #include "base/dl.h"
 #include "base/strbuf.h"
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 #include "config/model_config.h"
 #include "infer/model.h"
 #include "sched/plugin_library.h"
@@ -25,7 +25,7 @@ static struct error *make_builtin(const struct sched_setup *setup, struct policy
 static struct error *make_policy(const struct sched_setup *setup, const char *name,
                                  const struct plugin_init *init, struct policy **ret) {
         const struct model          *model = setup->model;
-        struct batch_policy          batching;
+        struct batching_config       batching;
         struct policy_plugin_options options = { .model = model,
                                                  .executors = setup->executors,
                                                  .n_executors = setup->n_executors,
@@ -45,7 +45,7 @@ static struct error *make_policy(const struct sched_setup *setup, const char *na
                                 &options.library, &options.functions));
         err = make_builtin(setup, &options.builtin);
         if (err == NULL)
-                err = batch_policy_init(&batching, model->config);
+                err = batching_config_init(&batching, model->config);
         if (err != NULL) {
                 policy_free(options.builtin);
                 dl_close(options.library);

@@ -5,11 +5,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/timer.h"
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 #include "config/model_config.h"
 #include "infer/implicit_state.h"
 #include "infer/model.h"
-#include "infer/model_line.h"
+#include "infer/model_generations.h"
 #include "infer/request.h"
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
@@ -48,8 +48,8 @@ struct sequence_scheduler {
         unsigned                   n_leaving;
         uint64_t                   timer_due_ns;
         bool                       is_draining;
-        bool                       has_retired; /* begins no sequences; see infer/model_line.h */
-        bool                       has_left;    /* the last one has ended since */
+        bool has_retired; /* begins no sequences; see infer/model_generations.h */
+        bool has_left;    /* the last one has ended since */
 };
 
 _Static_assert((int)N_SEQUENCE_ENDS == (int)N_SEQUENCE_REASONS, "each reason has a counter");
@@ -145,7 +145,7 @@ static void leave_and_follow(struct sequence_scheduler *s, struct sequence_outco
         leave_locked(s);
         follow(s, out);
         if (UNLIKELY(leaves))
-                model_line_leave(s->model);
+                model_generations_leave(s->model);
 }
 
 static void on_timer(struct timer *t) {
@@ -193,7 +193,7 @@ static struct error *check_draining_locked(const struct sequence_scheduler *s,
         if (origin == SEQUENCE_OF_CLIENT && (req->flags & REQUEST_SEQUENCE_START) == 0)
                 return NULL;
         if (s->has_retired)
-                return model_line_retired();
+                return model_generations_retired();
         if (req->is_inner)
                 return NULL;
         return error_new(ERR_UNAVAILABLE, "Server is stopping, scheduler for model has stopped "
@@ -311,7 +311,7 @@ static bool sequence_released(struct scheduler *base, struct request *req, uint3
         bool                       was_run;
 
         if (!req->has_sequence || req->sequence == NULL)
-                return false; /* none that waits for its end */
+                return false;        /* none that waits for its end */
         implicit_states_detach(req); /* they were attached last */
         sequence_controls_detach(s->controls, req->sequence->slot->room, req);
         if ((flags & REQUEST_RELEASE_RESCHEDULE) != 0 && run_again(s, req))
@@ -329,7 +329,7 @@ static bool sequence_released(struct scheduler *base, struct request *req, uint3
 static struct policy *make_policy(struct sequence_scheduler *s, struct error **ret_error) {
         const Inference__ModelSequenceBatching *pb = s->model->config->pb->sequence_batching;
         struct policy_slots_options slots = { .n_slots = s->table.n_slots, .is_held = &s->is_held };
-        struct batch_policy         batching;
+        struct batching_config      batching;
 
         if (s->is_oldest) {
                 struct policy_dynamic_options rules = {
@@ -338,7 +338,7 @@ static struct policy *make_policy(struct sequence_scheduler *s, struct error **r
                         .n_delayed = s->hold_requests,
                 };
 
-                *ret_error = batch_policy_init(&batching, s->model->config);
+                *ret_error = batching_config_init(&batching, s->model->config);
                 return *ret_error == NULL ? policy_dynamic_new(&rules) : NULL;
         }
         if (pb->strategy_choice_case ==

@@ -69,9 +69,9 @@ static void make_metrics(struct server *s, const struct server_options *o) {
         const struct option_settings *m = &o->metrics_settings;
 
         s->metrics = metric_registry_new();
-        s->board = stats_board_new(
+        s->board = model_metrics_new(
                 s->metrics,
-                &(struct stats_board_options){
+                &(struct model_metrics_options){
                         .counter_latencies =
                                 !is_false(option_settings_find(m, "", "counter_latencies")),
                         .summary_latencies =
@@ -193,7 +193,7 @@ struct error *server_new(const struct server_options *o, struct server **ret) {
 
         reserve_open();
         atomic_init(&s->state, SERVER_INITIALIZING);
-        notice_init(&s->ready);
+        event_source_init(&s->ready);
         s->id = mem_strdup(o->id);
         s->scheduler = mem_strdup(o->scheduler);
         s->scheduler_directory = mem_strdup(o->scheduler_directory);
@@ -213,7 +213,7 @@ struct error *server_new(const struct server_options *o, struct server **ret) {
         }
         error_free(err);
         atomic_store(&s->state, state_after_start(s));
-        notice_announce(&s->ready);
+        event_source_publish(&s->ready);
         *ret = s;
         return NULL;
 }
@@ -270,7 +270,7 @@ struct error *server_stop(struct server *s) {
         if (atomic_exchange(&s->state, SERVER_EXITING) == SERVER_EXITING &&
             reaper_wait(s->reaper, 0) == 0)
                 return NULL; /* stopped before */
-        notice_announce(&s->ready);
+        event_source_publish(&s->ready);
         log_info("Waiting for in-flight requests to complete.");
         TRY(stop_changes(s, deadline_ns, hurry_ns));
         repo_stop_all(s->repo);
@@ -295,10 +295,10 @@ void server_free(struct server *s) {
         if (s->core != NULL)
                 core_metrics_free(s->core);
         if (s->board != NULL)
-                stats_board_free(s->board);
+                model_metrics_free(s->board);
         if (s->metrics != NULL)
                 metric_registry_free(s->metrics);
-        notice_done(&s->ready);
+        event_source_done(&s->ready);
         free(s->scheduler);
         free(s->scheduler_directory);
         free(s->id);

@@ -13,7 +13,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/notice.h"
+#include "base/event_source.h"
 #include "infer/message.h"
 #include "server/server_options.h"
 
@@ -34,7 +34,7 @@ struct repo_name;
 struct repo_override;
 struct request;
 struct response_cache;
-struct stats_board;
+struct model_metrics;
 struct timer_thread;
 struct trace;
 
@@ -46,20 +46,20 @@ struct server {
         bool                     strict_readiness;
         enum model_control_mode  control_mode;
         _Atomic uint32_t         exit_timeout_s;
-        struct notice            ready; /* told when server, model or version changed its state */
-        struct metric_registry  *metrics;  /* owned */
-        struct core_metrics     *core;     /* owned; CPU, memory pool, refusals */
-        struct stats_board      *board;    /* owned */
-        struct timer_thread     *timers;   /* owned */
-        struct response_cache   *cache;    /* owned; NULL = none */
-        struct rate_limiter     *limiter;  /* owned; NULL: executions are not limited */
-        struct backend_registry *backends; /* owned */
-        struct host_policies    *policies; /* owned; NULL = none */
-        struct agent_registry   *agents;   /* owned; of repositories */
+        struct event_source      ready;   /* told when server, model or version changed its state */
+        struct metric_registry  *metrics; /* owned */
+        struct core_metrics     *core;    /* owned; CPU, memory pool, refusals */
+        struct model_metrics    *board;   /* owned */
+        struct timer_thread     *timers;  /* owned */
+        struct response_cache   *cache;   /* owned; NULL = none */
+        struct rate_limiter     *limiter; /* owned; NULL: executions are not limited */
+        struct backend_registry *backends;            /* owned */
+        struct host_policies    *policies;            /* owned; NULL = none */
+        struct agent_registry   *agents;              /* owned; of repositories */
         char                    *scheduler;           /* owned; of models that do not say */
         char                    *scheduler_directory; /* owned */
-        struct reaper           *reaper;   /* owned */
-        struct repo             *repo;     /* owned */
+        struct reaper           *reaper;              /* owned */
+        struct repo             *repo;                /* owned */
 };
 
 /* Blocks until the models are loaded. With exit_on_error, a model that failed is an error: INTERNAL

@@ -2,7 +2,7 @@
 #include "server/server.h"
 
 #include "infer/model.h"
-#include "infer/model_line.h"
+#include "infer/model_generations.h"
 #include "infer/model_submit.h"
 #include "infer/request.h"
 #include "infer/trace.h"
@@ -13,7 +13,8 @@ static bool is_welcome(const struct server *s, struct request *req) {
         int state = atomic_load_explicit(&s->state, memory_order_relaxed);
 
         return LIKELY(state == SERVER_READY) ||
-               (state == SERVER_EXITING && !request_is_in_use(req) && model_line_continues(req));
+               (state == SERVER_EXITING && !request_is_in_use(req) &&
+                model_generations_continues(req));
 }
 
 /* Its model was unloaded, and the request is not the next one of a live sequence: the answer is that
@@ -26,7 +27,7 @@ static COLD struct error *unloaded(struct server *s, const struct request *req) 
         if (err != NULL)
                 return err;
         model_unref(model); /* loaded again, right now */
-        return model_line_retired();
+        return model_generations_retired();
 }
 
 struct error *server_infer(struct server *s, struct request *req) {
@@ -38,7 +39,7 @@ struct error *server_infer(struct server *s, struct request *req) {
                 return request_error(req, ERR_INVALID_ARG,
                                      "release and response callbacks must be set before inference");
         err = model_submit(req);
-        if (UNLIKELY(err != NULL) && err == model_line_retired())
+        if (UNLIKELY(err != NULL) && err == model_generations_retired())
                 err = unloaded(s, req);
         return err;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "codec/pb_text_recover.h"
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 #include "config/config_check.h"
 #include "config/config_complete.h"
 #include "config/config_fill.h"
@@ -78,16 +78,16 @@ static void pick_versions(const struct model_config *c) {
 
 /* What a checked configuration is compiled to. */
 static void compile(const struct model_config *c) {
-        struct model_io_set *io = NULL;
-        struct batch_policy  policy;
+        struct model_io_set   *io = NULL;
+        struct batching_config policy;
 
         if (is_fine(model_io_set_new(c, &io)) && io->n_required_inputs > io->n_inputs)
                 abort();
         model_io_set_free(io);
-        if (is_fine(batch_policy_init(&policy, c))) {
-                if (batch_policy_largest_preferred(&policy) > policy.max_batch_size)
+        if (is_fine(batching_config_init(&policy, c))) {
+                if (batching_config_largest_preferred(&policy) > policy.max_batch_size)
                         abort();
-                batch_policy_done(&policy);
+                batching_config_done(&policy);
         }
         pick_versions(c);
 }

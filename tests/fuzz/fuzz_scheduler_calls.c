@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/ref.h"
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 #include "infer/executor.h"
 #include "infer/model.h"
 #include "infer/request.h"
@@ -319,7 +319,7 @@ static void open_policy(void) {
         static const sched_vtbl  functions = { init,      on_enqueue, on_member, on_other,
                                                on_cancel, on_other,   on_other };
         const struct plugin_init start = { .config_json = "{}", .max_batch = 4 };
-        struct batch_policy      batching = { .max_batch_size = 4,
+        struct batching_config   batching = { .max_batch_size = 4,
                                               .default_policy = { .default_timeout_ns = NS_PER_S,
                                                                   .allow_override = true } };
 

@@ -240,14 +240,14 @@ struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call UNUSED) {
         return NULL;
 }
 
-void grpc_call_offload(struct grpc_call *call UNUSED, struct loop_work *work) {
+void grpc_call_start_work_thread(struct grpc_call *call UNUSED, struct loop_work *work) {
         assert_null(fake_call.work);
         work->is_cancelled = false;
         fake_call.work = work;
 }
 
 void grpc_call_compute(struct grpc_call *call, struct loop_work *work) {
-        grpc_call_offload(call, work);
+        grpc_call_start_work_thread(call, work);
 }
 
 void grpc_call_compute_cancel(struct grpc_call *call UNUSED, struct loop_work *work) {

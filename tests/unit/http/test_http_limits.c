@@ -19,15 +19,15 @@ struct pace_row {
 };
 
 static void check(enum http_phase phase, const struct pace_row *rows, size_t n_rows) {
-        struct http_limits l;
-        struct http_pace   p;
+        struct http_limits     l;
+        struct http_rate_watch p;
 
         http_limits_init(&l);
-        http_pace_enter(&p, phase, START);
+        http_rate_watch_enter(&p, phase, START);
         for (size_t i = 0; i < n_rows; i++)
-                assert_int_equal(
-                        http_pace_check(&p, &l, START + rows[i].at_s * NS_PER_S, rows[i].moved),
-                        rows[i].want);
+                assert_int_equal(http_rate_watch_check(&p, &l, START + rows[i].at_s * NS_PER_S,
+                                                       rows[i].moved),
+                                 rows[i].want);
 }
 
 static void test_idle(void **state UNUSED) {
@@ -41,26 +41,23 @@ static void test_idle(void **state UNUSED) {
 }
 
 static void test_head(void **state UNUSED) {
-        static const struct pace_row rows[] = {
-                { 9, 0, HTTP_LIMIT_NONE }, { 10, 30000, HTTP_LIMIT_HEADER_TIME }
-        };
+        static const struct pace_row rows[] = { { 9, 0, HTTP_LIMIT_NONE },
+                                                { 10, 30000, HTTP_LIMIT_HEADER_TIME } };
 
         check(HTTP_PHASE_HEAD, rows, ARRAY_LEN(rows));
 }
 
 /* 1 KiB/s averaged over 10 s: fast bytes of one window are no credit for the next. */
 static void test_body(void **state UNUSED) {
-        static const struct pace_row slow[] = {
-                { 9, 0, HTTP_LIMIT_NONE }, { 10, 10239, HTTP_LIMIT_BODY_RATE }
-        };
+        static const struct pace_row slow[] = { { 9, 0, HTTP_LIMIT_NONE },
+                                                { 10, 10239, HTTP_LIMIT_BODY_RATE } };
         static const struct pace_row steady[] = {
-                { 5, 100, HTTP_LIMIT_NONE },    { 10, 10240, HTTP_LIMIT_NONE },
-                { 19, 10240, HTTP_LIMIT_NONE }, { 20, 20480, HTTP_LIMIT_NONE },
+                { 5, 100, HTTP_LIMIT_NONE },         { 10, 10240, HTTP_LIMIT_NONE },
+                { 19, 10240, HTTP_LIMIT_NONE },      { 20, 20480, HTTP_LIMIT_NONE },
                 { 30, 30719, HTTP_LIMIT_BODY_RATE },
         };
-        static const struct pace_row stops[] = {
-                { 10, 50000000, HTTP_LIMIT_NONE }, { 20, 50000000, HTTP_LIMIT_BODY_RATE }
-        };
+        static const struct pace_row stops[] = { { 10, 50000000, HTTP_LIMIT_NONE },
+                                                 { 20, 50000000, HTTP_LIMIT_BODY_RATE } };
 
         check(HTTP_PHASE_BODY, slow, ARRAY_LEN(slow));
         check(HTTP_PHASE_BODY, steady, ARRAY_LEN(steady));
@@ -71,20 +68,24 @@ static void test_body(void **state UNUSED) {
  * when the phase began does not matter, and the count may wrap. */
 static void test_write(void **state UNUSED) {
         static const struct pace_row stops[] = {
-                { 0, 5, HTTP_LIMIT_NONE },   { 75, 76805, HTTP_LIMIT_NONE },
-                { 149, 76805, HTTP_LIMIT_NONE }, { 150, 76805, HTTP_LIMIT_WRITE_STALL },
+                { 0, 5, HTTP_LIMIT_NONE },
+                { 75, 76805, HTTP_LIMIT_NONE },
+                { 149, 76805, HTTP_LIMIT_NONE },
+                { 150, 76805, HTTP_LIMIT_WRITE_STALL },
         };
         static const struct pace_row crawls[] = {
-                { 0, 0, HTTP_LIMIT_NONE }, { 74, 76799, HTTP_LIMIT_NONE },
+                { 0, 0, HTTP_LIMIT_NONE },
+                { 74, 76799, HTTP_LIMIT_NONE },
                 { 75, 76799, HTTP_LIMIT_WRITE_RATE },
         };
         static const struct pace_row steady[] = {
-                { 0, 1000000, HTTP_LIMIT_NONE },  { 75, 1076800, HTTP_LIMIT_NONE },
-                { 76, 1076800, HTTP_LIMIT_NONE }, { 150, 1153600, HTTP_LIMIT_NONE },
+                { 0, 1000000, HTTP_LIMIT_NONE },         { 75, 1076800, HTTP_LIMIT_NONE },
+                { 76, 1076800, HTTP_LIMIT_NONE },        { 150, 1153600, HTTP_LIMIT_NONE },
                 { 225, 1153601, HTTP_LIMIT_WRITE_RATE },
         };
         static const struct pace_row wraps[] = {
-                { 0, UINT64_MAX - 9, HTTP_LIMIT_NONE },  { 75, 76790, HTTP_LIMIT_NONE },
+                { 0, UINT64_MAX - 9, HTTP_LIMIT_NONE },
+                { 75, 76790, HTTP_LIMIT_NONE },
                 { 150, 76700, HTTP_LIMIT_WRITE_STALL },
         };
 
@@ -96,15 +97,15 @@ static void test_write(void **state UNUSED) {
 
 /* Without a rate one byte is enough. */
 static void test_write_without_a_rate(void **state UNUSED) {
-        struct http_limits l;
-        struct http_pace   p;
+        struct http_limits     l;
+        struct http_rate_watch p;
 
         http_limits_init(&l);
         l.write_window_bytes = 0;
-        http_pace_enter(&p, HTTP_PHASE_WRITE, START);
-        assert_int_equal(http_pace_check(&p, &l, START, 7), HTTP_LIMIT_NONE);
-        assert_int_equal(http_pace_check(&p, &l, START + 75 * NS_PER_S, 8), HTTP_LIMIT_NONE);
-        assert_int_equal(http_pace_check(&p, &l, START + 150 * NS_PER_S, 8),
+        http_rate_watch_enter(&p, HTTP_PHASE_WRITE, START);
+        assert_int_equal(http_rate_watch_check(&p, &l, START, 7), HTTP_LIMIT_NONE);
+        assert_int_equal(http_rate_watch_check(&p, &l, START + 75 * NS_PER_S, 8), HTTP_LIMIT_NONE);
+        assert_int_equal(http_rate_watch_check(&p, &l, START + 150 * NS_PER_S, 8),
                          HTTP_LIMIT_WRITE_STALL);
 }
 
@@ -116,12 +117,12 @@ static void test_handler_has_no_limit(void **state UNUSED) {
 
 /* The loop's clock may be read before the phase began. */
 static void test_clock_behind(void **state UNUSED) {
-        struct http_limits l;
-        struct http_pace   p;
+        struct http_limits     l;
+        struct http_rate_watch p;
 
         http_limits_init(&l);
-        http_pace_enter(&p, HTTP_PHASE_HEAD, START);
-        assert_int_equal(http_pace_check(&p, &l, START - NS_PER_S, 0), HTTP_LIMIT_NONE);
+        http_rate_watch_enter(&p, HTTP_PHASE_HEAD, START);
+        assert_int_equal(http_rate_watch_check(&p, &l, START - NS_PER_S, 0), HTTP_LIMIT_NONE);
 }
 
 static void test_defaults_and_names(void **state UNUSED) {

@@ -21,7 +21,7 @@
 struct fake_model {
         struct model            model;
         struct metric_registry *registry;
-        struct stats_board     *board;
+        struct model_metrics   *board;
         unsigned                n_unused; /* calls of on_unused */
 };
 
@@ -51,9 +51,9 @@ static inline void assert_out_of_memory(struct error *err) {
 }
 
 static inline struct fake_model *fake_model_new(const char *config) {
-        struct fake_model         *f = calloc(1, sizeof(*f));
-        struct stats_board_options board = { .counter_latencies = true };
-        struct model_stats_options stats = { .model = "m", .version = 1 };
+        struct fake_model           *f = calloc(1, sizeof(*f));
+        struct model_metrics_options board = { .counter_latencies = true };
+        struct model_stats_options   stats = { .model = "m", .version = 1 };
 
         assert_non_null(f);
         ref_init(&f->model.ref);
@@ -67,7 +67,7 @@ static inline struct fake_model *fake_model_new(const char *config) {
         f->model.needs_equal_shapes = model_io_needs_equal_shapes(f->model.io);
         f->model.is_decoupled = model_config_is_decoupled(f->model.config);
         f->registry = metric_registry_new();
-        f->board = stats_board_new(f->registry, &board);
+        f->board = model_metrics_new(f->registry, &board);
         f->model.stats = model_stats_new(f->board, &stats);
         return f;
 }
@@ -81,7 +81,7 @@ static inline void fake_model_free(struct fake_model *f) {
         if (f->n_unused != 1)
                 fail_msg("the model is still held");
         model_stats_free(f->model.stats);
-        stats_board_free(f->board);
+        model_metrics_free(f->board);
         metric_registry_free(f->registry);
         state_plan_free(f->model.states);
         model_io_set_free(f->model.io);

@@ -444,7 +444,7 @@ static void test_release(void **state) {
         (void)state;
         note_into(o.req, &notes);
         atomic_store(&o.fake->model.n_in_flight, 3);
-        o.req->slot = response_slot_new(order);
+        o.req->slot = response_ticket_new(order);
         request_release(o.req, REQUEST_RELEASE_ALL);
         assert_int_equal(notes.n_releases, 1);
         assert_int_equal(notes.release_flags, REQUEST_RELEASE_ALL);

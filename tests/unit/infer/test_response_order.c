@@ -69,7 +69,7 @@ static void on_response(struct response *r, uint32_t flags, void *userp) {
 
 /* What a backend does at the end. */
 static void let_slot_go(struct request *req) {
-        response_slot_unref(STEAL(req->slot));
+        response_ticket_unref(STEAL(req->slot));
 }
 
 static void open_desk(struct desk *d) {
@@ -83,7 +83,7 @@ static void open_desk(struct desk *d) {
                 assert_ok(request_set_id(d->requests[i], names[i]), names[i]);
                 d->requests[i]->on_response = on_response;
                 d->requests[i]->on_response_userp = (void *)names[i];
-                d->requests[i]->slot = response_slot_new(d->order);
+                d->requests[i]->slot = response_ticket_new(d->order);
         }
 }
 
@@ -116,9 +116,7 @@ static void play(const char *story) {
                         struct request *req = d.requests[(*at | 32) - 'a'];
 
                         switch (at[1]) {
-                        case '!':
-                                note_refusal(request_send_flags(req, RESPONSE_FINAL));
-                                break;
+                        case '!': note_refusal(request_send_flags(req, RESPONSE_FINAL)); break;
                         case '.': note_refusal(request_send_flags(req, 0)); break;
                         case '-': let_slot_go(req); break;
                         default: send(req, *at < 'a' ? RESPONSE_FINAL : 0); break;
@@ -213,7 +211,7 @@ static void test_order_outlives_its_owner(void **state) {
         assert_string_equal(d.arrived, "ABD");
         close_desk(&d);
         response_order_unref(NULL);
-        response_slot_unref(NULL);
+        response_ticket_unref(NULL);
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -284,7 +282,7 @@ static void test_threads(void **state) {
                 c->requests[i] = fake_request(c->fake);
                 c->requests[i]->on_response = on_crowd_response;
                 c->requests[i]->on_response_userp = &c->numbers[i];
-                c->requests[i]->slot = response_slot_new(order);
+                c->requests[i]->slot = response_ticket_new(order);
                 n_expected += i % 3 + 1 + (i % 5 == 3);
                 n_finals += i % 5 < 4;
         }

@@ -80,9 +80,8 @@ static void fill(struct poster *p, struct loop *l, struct tally *t) {
         p->loop = l;
         p->tally = t;
         for (unsigned i = 0; i < N_MAILS; i++)
-                p->mails[i] = (struct numbered){ .mail.deliver = deliver,
-                                                 .poster = p,
-                                                 .number = i };
+                p->mails[i] =
+                        (struct numbered){ .mail.deliver = deliver, .poster = p, .number = i };
 }
 
 /* Every third wakes the loop only after its next is on its way too. */
@@ -104,7 +103,8 @@ static void post_twenty(void *arg) {
         struct poster *p = arg;
 
         for (unsigned i = 0; i < 20; i++) {
-                p->mails[i] = (struct numbered){ .mail.deliver = deliver, .poster = p, .number = i };
+                p->mails[i] =
+                        (struct numbered){ .mail.deliver = deliver, .poster = p, .number = i };
                 mailbox_post(loop_mailbox(p->loop), &p->mails[i].mail);
         }
 }
@@ -167,8 +167,8 @@ static void test_end_right_behind_the_last_mail(void **state UNUSED) {
                 tally_init(&tally, N_POSTERS * 20);
                 assert_null(loop_group_new("test", 1, &g));
                 for (int i = 0; i < N_POSTERS; i++) {
-                        posters[i] = (struct poster){ .loop = loop_group_get(g, 0),
-                                                      .tally = &tally };
+                        posters[i] =
+                                (struct poster){ .loop = loop_group_get(g, 0), .tally = &tally };
                         assert_null(thread_start(&posters[i].thread, "poster", post_twenty,
                                                  &posters[i]));
                 }
@@ -218,7 +218,7 @@ static void test_own_mail_beside_that_of_others(void **state UNUSED) {
         struct loop_group *g;
         struct tally       tally;
         struct poster     *p = mem_zalloc(sizeof(*p));
-        struct again       a = { .mail.deliver = deliver_again, .tally = &tally, .n_left = N_MAILS };
+        struct again a = { .mail.deliver = deliver_again, .tally = &tally, .n_left = N_MAILS };
 
         tally_init(&tally, 2 * N_MAILS);
         assert_null(loop_group_new("test", 1, &g));
@@ -296,7 +296,7 @@ static void job_done(struct loop_work *w) {
 static void begin_job(struct mail *m) {
         struct job *j = CONTAINER_OF(m, struct job, mail);
 
-        loop_offload(j->loop, &j->work);
+        loop_start_work_thread(j->loop, &j->work);
 }
 
 static void test_offload(void **state UNUSED) {

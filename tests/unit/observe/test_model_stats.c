@@ -16,7 +16,7 @@
 #define N_UPDATES 100000
 
 static struct metric_registry *registry;
-static struct stats_board     *board;
+static struct model_metrics   *board;
 static struct model_stats     *stats;
 
 /* Durations: request 70 000, queue 3 000, input 5 000, infer 30 000, output 9 000 ns. */
@@ -33,8 +33,8 @@ static const struct request_times times = {
 static int set_up(void **state) {
         (void)state;
         registry = metric_registry_new();
-        board = stats_board_new(registry,
-                                &(struct stats_board_options){ .counter_latencies = true });
+        board = model_metrics_new(registry,
+                                  &(struct model_metrics_options){ .counter_latencies = true });
         stats = model_stats_new(board, &(struct model_stats_options){ .model = "m", .version = 3 });
         return 0;
 }
@@ -42,7 +42,7 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
         (void)state;
         model_stats_free(stats);
-        stats_board_free(board);
+        model_metrics_free(board);
         metric_registry_free(registry);
         return 0;
 }

@@ -19,9 +19,9 @@
 #include "repo/reaper.h"
 
 void repo_place_begin(struct repo_place *p) {
-        struct stats_board_options board = { .counter_latencies = true };
-        AUTO_CHARS                 backends = NULL;
-        AUTO_CHARS                 agents = NULL;
+        struct model_metrics_options board = { .counter_latencies = true };
+        AUTO_CHARS                   backends = NULL;
+        AUTO_CHARS                   agents = NULL;
 
         fake_host_reset();
         *p = (struct repo_place){ .tree = temp_tree_make() };
@@ -30,13 +30,13 @@ void repo_place_begin(struct repo_place *p) {
         backends = temp_tree_path(&p->tree, "backends");
         agents = temp_tree_path(&p->tree, "agents");
         p->metrics = metric_registry_new();
-        p->parts.board = stats_board_new(p->metrics, &board);
+        p->parts.board = model_metrics_new(p->metrics, &board);
         p->parts.backends = backend_registry_new(
                 &(struct backend_registry_options){ .directory = backends, .auto_complete = true });
         p->parts.agents = agent_registry_new(agents);
         p->parts.auto_complete = true;
         p->parts.config_name = "";
-        notice_init(&p->ready);
+        event_source_init(&p->ready);
         p->parts.ready = &p->ready;
         assert_ok(timer_thread_new(&p->parts.timers), "timers");
         assert_ok(reaper_new(&p->parts.reaper), "reaper");
@@ -49,11 +49,11 @@ void repo_place_end(struct repo_place *p) {
         agent_registry_free(p->parts.agents);
         backend_registry_free(p->parts.backends);
         timer_thread_free(p->parts.timers);
-        stats_board_free(p->parts.board);
+        model_metrics_free(p->parts.board);
         metric_registry_free(p->metrics);
         /* Whatever began has ended. */
         assert_int_equal(fake_host_count(FAKE_FINALIZE), fake_host_count(FAKE_INITIALIZE));
-        notice_done(&p->ready);
+        event_source_done(&p->ready);
         fake_library_close(&p->library);
         temp_tree_remove(&p->tree);
 }
@@ -129,7 +129,7 @@ static void on_change(void *userp) {
 
 void repo_place_await_index(struct repo_place *p, const char *expected) {
         struct waiter        w = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 };
-        struct notice_watch *watch = notice_watch_new(&p->ready, on_change, &w);
+        struct subscription *watch = event_source_subscribe(&p->ready, on_change, &w);
         char                *index = repo_place_index(p);
         struct timespec      until;
         unsigned             n_seen = 0;
@@ -146,7 +146,7 @@ void repo_place_await_index(struct repo_place *p, const char *expected) {
                 pthread_mutex_unlock(&w.lock);
                 index = repo_place_index(p);
         }
-        notice_watch_free(watch);
+        subscription_free(watch);
         assert_string_equal(index, expected);
         free(index);
 }

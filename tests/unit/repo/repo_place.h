@@ -8,7 +8,7 @@
 
 #include "backend/fake_host.h"
 #include "backend/temp_tree.h"
-#include "base/notice.h"
+#include "base/event_source.h"
 #include "repo/repo.h"
 
 #include <stddef.h>
@@ -19,7 +19,7 @@ struct repo_place {
         struct metric_registry *metrics;
         struct repo_parts       parts;
         struct repo            *repo;
-        struct notice           ready;
+        struct event_source     ready;
         bool                    is_followed; /* these three before repo_place_open() */
         bool                    has_namespaces;
         unsigned                n_load_retries;

@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 #include "infer/executor.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
@@ -125,13 +125,13 @@ static inline struct sched_view plugin_view(struct plugin_lab *lab) {
 }
 
 static inline struct error *plugin_lab_make(struct plugin_lab *lab) {
-        struct batch_policy      batching;
+        struct batching_config   batching;
         struct executor         *executors[PLUGIN_MAX_MEMBERS];
         const struct plugin_init init = { .config_json = "{}", .max_batch = 8 };
 
         for (unsigned i = 0; i < lab->n_instances; i++)
                 executors[i] = &lab->executors[i];
-        assert_ok(batch_policy_init(&batching, lab->fake->model.config), "batching");
+        assert_ok(batching_config_init(&batching, lab->fake->model.config), "batching");
         return policy_plugin_new(&(struct policy_plugin_options){ .model = &lab->fake->model,
                                                                   .executors = executors,
                                                                   .n_executors = lab->n_instances,

@@ -40,8 +40,8 @@ struct queue_row {
         const char *rule;
         const char *batching; /* of dynamic_batching { }; NULL: the default scheduler */
         const char *steps;
-        const char *inputs;    /* NULL: one input X of fixed size */
-        int         max_batch; /* 0: 8; -1: the model does not batch */
+        const char *inputs;     /* NULL: one input X of fixed size */
+        int         max_batch;  /* 0: 8; -1: the model does not batch */
         uint64_t    max_weight; /* the rows that a filter admits to a batch; 0: no filter */
         uint64_t    n_delayed;  /* no batch before so many are queued */
 };
@@ -57,7 +57,7 @@ struct queue_script {
         struct request         *requests[SCRIPT_MAX_REQUESTS];
         unsigned                n_requests;
         struct batch_filter     filter;
-        uint64_t                weight;   /* of the batch that is formed */
+        uint64_t                weight; /* of the batch that is formed */
         char                    asked[256];
         int32_t                 contents[SCRIPT_MAX_REQUESTS][SCRIPT_MAX_CONTENTS];
 };
@@ -267,7 +267,7 @@ static inline void script_decide(struct queue_script *s, char **words) {
 
 static inline void script_step(struct queue_script *s, char **words) {
         struct request_queue *q = &s->queue;
-        const char         *verb = words[0];
+        const char           *verb = words[0];
 
         if (strcmp(verb, "at") == 0)
                 s->now_ns = script_time(words[1]);
@@ -296,11 +296,11 @@ static inline void script_step(struct queue_script *s, char **words) {
 }
 
 static inline struct policy *script_policy(struct queue_script *s, const struct queue_row *row) {
-        struct batch_policy batching;
+        struct batching_config batching;
 
         if (row->batching == NULL)
                 return policy_single_new();
-        assert_ok(batch_policy_init(&batching, s->model->model.config), row->batching);
+        assert_ok(batching_config_init(&batching, s->model->model.config), row->batching);
         return policy_dynamic_new(&(struct policy_dynamic_options){
                 .batching = &batching,
                 .filter = row->max_weight > 0 ? &s->filter : NULL,

@@ -33,8 +33,8 @@ static uint64_t linear_cost(uint64_t rows) {
 }
 
 static struct policy *make_policy(enum adaptive_mode mode, uint64_t delay_us) {
-        struct batch_policy batching = { .max_batch_size = MAX_ROWS,
-                                         .max_queue_delay_ns = delay_us * NS_PER_US };
+        struct batching_config batching = { .max_batch_size = MAX_ROWS,
+                                            .max_queue_delay_ns = delay_us * NS_PER_US };
 
         batching.preferred_sizes = calloc(1, sizeof(*batching.preferred_sizes));
         assert_non_null(batching.preferred_sizes);

@@ -46,9 +46,9 @@ struct setting {
 static const uint32_t three[][2] = { { 1, 1 }, { 4, 4 }, { 8, 8 } };
 
 static struct policy *make_policy(const struct setting *o) {
-        struct batch_policy batching = { .max_queue_delay_ns = o->delay_us * NS_PER_US };
-        struct row_range    ranges[MAX_MEMBERS];
-        struct policy      *policy;
+        struct batching_config batching = { .max_queue_delay_ns = o->delay_us * NS_PER_US };
+        struct row_range       ranges[MAX_MEMBERS];
+        struct policy         *policy;
 
         for (unsigned i = 0; i < o->n; i++) {
                 ranges[i] = (struct row_range){ o->ranges[i][0], o->ranges[i][1] };

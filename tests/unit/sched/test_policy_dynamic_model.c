@@ -33,20 +33,20 @@ struct waiting {
 };
 
 struct story {
-        uint64_t            random;
-        struct fake_model  *fake;
-        struct batch_policy policy;
-        uint32_t            sizes[3];
-        struct level_policy levels[N_LEVELS];
-        struct policy      *rules;
-        struct request_queue queue;
-        struct list         idle; /* nobody: the rules do not look at it */
-        bool                equal_shapes;
-        uint64_t            now_ns;
-        uint64_t            n_pushes;
-        struct request     *requests[N_REQUESTS];
-        struct waiting      waiting[N_REQUESTS];
-        size_t              n_waiting;
+        uint64_t               random;
+        struct fake_model     *fake;
+        struct batching_config policy;
+        uint32_t               sizes[3];
+        struct level_policy    levels[N_LEVELS];
+        struct policy         *rules;
+        struct request_queue   queue;
+        struct list            idle; /* nobody: the rules do not look at it */
+        bool                   equal_shapes;
+        uint64_t               now_ns;
+        uint64_t               n_pushes;
+        struct request        *requests[N_REQUESTS];
+        struct waiting         waiting[N_REQUESTS];
+        size_t                 n_waiting;
 };
 
 static uint64_t draw(struct story *s, uint64_t below) {
@@ -178,7 +178,8 @@ static struct dispatch expected_decision(struct story *s) {
         is_late = delay_ns > 0 && s->now_ns >= oldest_ns + delay_ns;
         n_preferred = preferred_prefix(s, n_fitting, largest);
         if (n_preferred > 0 && !is_late)
-                return (struct dispatch){ .verdict = BATCH_RUN, .n_requests = (uint32_t)n_preferred };
+                return (struct dispatch){ .verdict = BATCH_RUN,
+                                          .n_requests = (uint32_t)n_preferred };
         if (is_late || delay_ns == 0 || n_fitting < s->n_waiting ||
             rows_of(s, n_fitting) >= largest)
                 return (struct dispatch){ .verdict = BATCH_RUN, .n_requests = (uint32_t)n_fitting };
@@ -341,7 +342,7 @@ static void open_story(struct story *s) {
         s->n_pushes = 0;
         s->n_waiting = 0;
         s->equal_shapes = draw(s, 2);
-        s->policy = (struct batch_policy){
+        s->policy = (struct batching_config){
                 .max_batch_size = MAX_BATCH,
                 .max_queue_delay_ns = draw(s, 2) ? (1 + draw(s, 600)) * NS_PER_US : 0,
                 .priority_levels = draw(s, 2) ? N_LEVELS : 0,
@@ -355,7 +356,7 @@ static void open_story(struct story *s) {
                                 (struct level_policy){ level, random_policy(s) };
         s->policy.level_policies = s->levels;
 
-        struct batch_policy copy = s->policy;
+        struct batching_config copy = s->policy;
 
         copy.preferred_sizes = copy_of(s->sizes, sizeof(s->sizes));
         copy.level_policies = copy_of(s->levels, sizeof(s->levels));

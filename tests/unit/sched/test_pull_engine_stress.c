@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 #include "infer/submitter.h"
 #include "sched/instance.h"
 #include "sched/policy.h"
@@ -334,9 +334,9 @@ static void test_continuations(void **state) {
 /* ---- a policy that decides at random --------------------------------------------------------- */
 
 struct random_policy {
-        struct policy       base;
-        struct batch_policy limits;
-        uint64_t            state;
+        struct policy          base;
+        struct batching_config limits;
+        uint64_t               state;
 };
 
 static uint64_t draw(struct random_policy *r, uint64_t n) {
@@ -376,7 +376,7 @@ static struct dispatch decide_at_random(struct policy *p, const struct sched_vie
 static void free_random(struct policy *p) {
         struct random_policy *r = CONTAINER_OF(p, struct random_policy, base);
 
-        batch_policy_done(&r->limits);
+        batching_config_done(&r->limits);
         free(r);
 }
 
@@ -386,7 +386,7 @@ static struct error *make_random(const struct sched_setup *setup, struct schedul
         struct pull_options            options = { .policy = &r->base };
 
         assert_non_null(r);
-        assert_ok(batch_policy_init(&r->limits, setup->model->config), "limits");
+        assert_ok(batching_config_init(&r->limits, setup->model->config), "limits");
         r->base = (struct policy){ .ops = &ops, .limits = &r->limits };
         assert_ok(sched_options_read(setup, &options), "options");
         return pull_engine_new(&options, ret);
@@ -530,7 +530,7 @@ static struct error *make_plugin(const struct sched_setup *setup, struct schedul
                                                    random_timer, random_cancel,  random_drain,
                                                    random_fini };
         const struct plugin_init     init = { .config_json = "{}", .max_batch = 8 };
-        struct batch_policy          batching;
+        struct batching_config       batching;
         struct policy_plugin_options o = { .model = setup->model,
                                            .executors = setup->executors,
                                            .n_executors = setup->n_executors,
@@ -542,7 +542,7 @@ static struct error *make_plugin(const struct sched_setup *setup, struct schedul
 
         for (uint32_t i = 0; i < setup->n_executors; i++)
                 setup->executors[i]->max_rows = 8;
-        assert_ok(batch_policy_init(&batching, setup->model->config), "limits");
+        assert_ok(batching_config_init(&batching, setup->model->config), "limits");
         assert_ok(policy_plugin_new(&o, &options.policy), "plug-in");
         assert_ok(sched_options_read(setup, &options), "options");
         return pull_engine_new(&options, ret);

@@ -6,7 +6,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "infer/model_line.h"
+#include "infer/model_generations.h"
 #include "sched/scheduler_lab.h"
 
 #define DIRECT(batch, more)                                                                        \
@@ -50,24 +50,24 @@ static struct lab *open_lab(const char *config, unsigned n_executors) {
 #define NEVER_IDLE "max_sequence_idle_microseconds: 3600000000 "
 
 /* The model of the lab as one that serves; returns the line. */
-static struct model_line *serve(struct lab *lab) {
-        struct model_line *line = model_line_new();
+static struct model_generations *serve(struct lab *lab) {
+        struct model_generations *line = model_generations_new();
 
-        model_line_join(line, &lab->fake->model);
+        model_generations_join(line, &lab->fake->model);
         return line;
 }
 
-static bool is_kept(struct model_line *line) {
-        struct model *model = model_line_find_retired(line, -1);
+static bool is_kept(struct model_generations *line) {
+        struct model *model = model_generations_find_retired(line, -1);
 
         model_unref(model);
         return model != NULL;
 }
 
-static void serve_end(struct lab *lab, struct model_line *line) {
+static void serve_end(struct lab *lab, struct model_generations *line) {
         assert_false(is_kept(line));
-        model_line_unref(STEAL(lab->fake->model.line));
-        model_line_unref(line);
+        model_generations_unref(STEAL(lab->fake->model.line));
+        model_generations_unref(line);
         lab_close(lab);
 }
 
@@ -80,21 +80,21 @@ static uint64_t count_live(struct lab *lab) {
 static void refuse_start(struct lab *lab, uint64_t id) {
         struct ticket *t = ticket_new(lab, "x", id, S);
 
-        assert_ptr_equal(ticket_try_submit(t), model_line_retired());
+        assert_ptr_equal(ticket_try_submit(t), model_generations_retired());
         request_free(t->req);
         free(t);
 }
 
 /* A model that was replaced: its sequences go on, those of the backlog as well, and keep it. */
 static void test_retired(void **state) {
-        struct lab        *lab = open_lab(DIRECT(1, NEVER_IDLE), 1);
-        struct model_line *line = serve(lab);
-        struct ticket     *b;
+        struct lab               *lab = open_lab(DIRECT(1, NEVER_IDLE), 1);
+        struct model_generations *line = serve(lab);
+        struct ticket            *b;
 
         (void)state;
         run_one(lab, "a1", 1, S);
         b = submit(lab, "b1", 2, S);
-        model_line_retire(&lab->fake->model);
+        model_generations_retire(&lab->fake->model);
         refuse_start(lab, 3);
         refuse_start(lab, 1);
         assert_int_equal(count_live(lab), 2);
@@ -107,12 +107,12 @@ static void test_retired(void **state) {
 }
 
 static void test_retired_without_sequences(void **state) {
-        struct lab        *lab = open_lab(DIRECT(1, NEVER_IDLE), 1);
-        struct model_line *line = serve(lab);
+        struct lab               *lab = open_lab(DIRECT(1, NEVER_IDLE), 1);
+        struct model_generations *line = serve(lab);
 
         (void)state;
         run_one(lab, "a1", 1, S | E);
-        model_line_retire(&lab->fake->model);
+        model_generations_retire(&lab->fake->model);
         assert_false(is_kept(line));
         refuse_start(lab, 3);
         serve_end(lab, line);
@@ -120,14 +120,14 @@ static void test_retired_without_sequences(void **state) {
 
 /* Its last sequence ends by the timer: so does the hold on the model. */
 static void test_retired_and_idle(void **state) {
-        struct lab        *lab = open_lab(DIRECT(1, "max_sequence_idle_microseconds: 2000 "), 1);
-        struct model_line *line = serve(lab);
-        struct ticket     *b;
+        struct lab *lab = open_lab(DIRECT(1, "max_sequence_idle_microseconds: 2000 "), 1);
+        struct model_generations *line = serve(lab);
+        struct ticket            *b;
 
         (void)state;
         run_one(lab, "a1", 1, S);
         b = submit(lab, "b1", 2, S | E);
-        model_line_retire(&lab->fake->model);
+        model_generations_retire(&lab->fake->model);
         end_ticket(b);
         serve_end(lab, line);
 }

@@ -15,7 +15,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
 #include "sched/policy.h"
@@ -104,7 +104,7 @@ struct story {
         struct sequence_place *places[MAX_INSTANCES];
         struct request_queue   queues[MAX_INSTANCES];
         struct policy         *policies[MAX_INSTANCES];
-        struct batch_policy    no_limits;
+        struct batching_config no_limits;
         atomic_bool            is_held;
         uint64_t               n_batches, n_nulls, n_refused;
 };
@@ -562,7 +562,7 @@ static void event_time(struct story *s) {
 }
 
 static struct policy *make_policy(struct story *s) {
-        struct batch_policy batching;
+        struct batching_config batching;
 
         if (s->layout->config == NULL)
                 return policy_slots_new(&(struct policy_slots_options){
@@ -571,7 +571,7 @@ static struct policy *make_policy(struct story *s) {
                         .max_delay_ns = s->layout->delay_ns,
                         .is_held = &s->is_held,
                 });
-        assert_ok(batch_policy_init(&batching, s->fake->model.config), "policy");
+        assert_ok(batching_config_init(&batching, s->fake->model.config), "policy");
         assert_int_equal(batching.max_queue_delay_ns, s->layout->delay_ns);
         return policy_dynamic_new(&(struct policy_dynamic_options){ .batching = &batching });
 }

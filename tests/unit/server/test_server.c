@@ -70,7 +70,7 @@ static void on_change(void *userp) {
 static void test_changes_are_told(void **state) {
         struct server_place  p;
         struct seen          seen = { .was_live = true };
-        struct notice_watch *watch;
+        struct subscription *watch;
 
         (void)state;
         server_place_begin(&p);
@@ -78,13 +78,13 @@ static void test_changes_are_told(void **state) {
         log_lines_begin();
         server_place_start(&p);
         seen.server = p.server;
-        watch = notice_watch_new(&p.server->ready, on_change, &seen);
+        watch = event_source_subscribe(&p.server->ready, on_change, &seen);
         assert_int_equal(seen.n_calls, 0);
         assert_ok(server_stop(p.server), "stop");
         assert_int_equal(seen.n_calls, 3); /* exiting, unloading, ended */
         assert_false(seen.was_live);
         assert_false(seen.was_model_ready);
-        notice_watch_free(watch);
+        subscription_free(watch);
         log_lines_end();
         server_place_end(&p);
 }

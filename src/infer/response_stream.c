@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "infer/response_flow.h"
+#include "infer/response_stream.h"
 
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
 #include "infer/submitter.h"
-#include "infer/response_keeper.h"
+#include "infer/response_tap.h"
 
 struct response_window {
         struct response_limits limits; /* never changes */
@@ -18,11 +18,11 @@ struct response_window {
 
 static _Thread_local bool may_not_wait;
 
-void response_flow_allow_wait(bool allow) {
+void response_stream_allow_wait(bool allow) {
         may_not_wait = !allow;
 }
 
-void response_flow_init(struct response_flow *f, void *memory, void (*release)(void *memory)) {
+void response_stream_init(struct response_stream *f, void *memory, void (*release)(void *memory)) {
         ref_init(&f->ref);
         atomic_init(&f->is_cancelled, false);
         atomic_init(&f->has_ended, false);
@@ -36,8 +36,8 @@ void response_flow_init(struct response_flow *f, void *memory, void (*release)(v
         f->release = release;
 }
 
-void response_flow_set_keeper(struct response_flow *f, struct response_keeper *keeper) {
-        struct response_keeper *old = atomic_exchange(&f->keeper, keeper);
+void response_stream_set_tap(struct response_stream *f, struct response_tap *keeper) {
+        struct response_tap *old = atomic_exchange(&f->keeper, keeper);
 
         if (old != NULL)
                 old->drop(old);
@@ -51,7 +51,7 @@ static void window_free(struct response_window *w) {
         free(w);
 }
 
-bool response_flow_limit(struct response_flow *f, const struct response_limits *limits) {
+bool response_stream_limit(struct response_stream *f, const struct response_limits *limits) {
         struct response_window *w = f->window;
 
         if (w == NULL) {
@@ -69,8 +69,8 @@ bool response_flow_limit(struct response_flow *f, const struct response_limits *
         return true;
 }
 
-struct response_flow *response_flow_renew(struct response_flow *f) {
-        struct response_flow *other;
+struct response_stream *response_stream_renew(struct response_stream *f) {
+        struct response_stream *other;
 
         /* Whoever else held it is done with it for good: nobody but the request gives it out. */
         if (atomic_load_explicit(&f->ref.count, memory_order_acquire) == 1) {
@@ -78,24 +78,24 @@ struct response_flow *response_flow_renew(struct response_flow *f) {
                 atomic_store(&f->has_ended, false);
                 atomic_store(&f->n_sent, 0);
                 atomic_store(&f->n_reported, 0);
-                response_flow_set_keeper(f, NULL);
+                response_stream_set_tap(f, NULL);
                 return f;
         }
         other = try_alloc(sizeof(*other));
         if (other == NULL)
                 return NULL;
-        response_flow_init(other, other, free);
-        if (f->window != NULL && !response_flow_limit(other, &f->window->limits)) {
-                response_flow_unref(other);
+        response_stream_init(other, other, free);
+        if (f->window != NULL && !response_stream_limit(other, &f->window->limits)) {
+                response_stream_unref(other);
                 return NULL;
         }
         return other;
 }
 
-void response_flow_unref(struct response_flow *f) {
+void response_stream_unref(struct response_stream *f) {
         if (f == NULL || !ref_put(&f->ref))
                 return;
-        response_flow_set_keeper(f, NULL);
+        response_stream_set_tap(f, NULL);
         window_free(f->window);
         f->release(f->memory);
 }
@@ -105,7 +105,7 @@ static void wake(struct response_window *w) {
         cond_broadcast(&w->room);
 }
 
-void response_flow_cancel(struct response_flow *f) {
+void response_stream_cancel(struct response_stream *f) {
         atomic_store(&f->is_cancelled, true);
         if (f->window != NULL)
                 wake(f->window);
@@ -118,7 +118,7 @@ static bool has_room(const struct response_window *w) {
                (n < w->limits.max_responses && atomic_load(&w->n_bytes) < w->limits.max_bytes);
 }
 
-static void wait_for_room_locked(struct response_window *w, struct response_flow *f) {
+static void wait_for_room_locked(struct response_window *w, struct response_stream *f) {
         uint64_t max_ns = w->limits.max_wait_ns;
         uint64_t until_ns = CLOCK_NEVER;
         bool     is_in_time = true;
@@ -129,7 +129,7 @@ static void wait_for_room_locked(struct response_window *w, struct response_flow
                 is_in_time = cond_wait_until(&w->room, &w->lock, until_ns);
 }
 
-void response_flow_enter(struct response_flow *f, uint64_t n_bytes, bool may_wait) {
+void response_stream_enter(struct response_stream *f, uint64_t n_bytes, bool may_wait) {
         struct response_window *w = f->window;
 
         if (LIKELY(w == NULL))
@@ -147,12 +147,12 @@ void response_flow_enter(struct response_flow *f, uint64_t n_bytes, bool may_wai
         atomic_fetch_add(&w->n_bytes, n_bytes);
 }
 
-void response_flow_add_bytes(struct response_flow *f, uint64_t n_bytes) {
+void response_stream_add_bytes(struct response_stream *f, uint64_t n_bytes) {
         if (f->window != NULL)
                 atomic_fetch_add(&f->window->n_bytes, n_bytes);
 }
 
-void response_flow_leave(struct response_flow *f, uint64_t n_bytes) {
+void response_stream_leave(struct response_stream *f, uint64_t n_bytes) {
         struct response_window *w = f->window;
 
         if (LIKELY(w == NULL))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "infer/model_line.h"
+#include "infer/model_generations.h"
 
 #include "base/lock.h"
 #include "base/mem.h"
@@ -15,29 +15,29 @@ struct line_member {
         bool          has_retired;
 };
 
-struct model_line {
+struct model_generations {
         struct ref ref;
 
-        struct mutex        lock;    /* rank LOCK_LINE; guards everything below */
+        struct mutex        lock;    /* rank LOCK_GENERATIONS; guards everything below */
         struct line_member *members; /* owned; in order of joining */
         size_t              n_members;
         uint64_t            n_joined;
 };
 
-struct model_line *model_line_new(void) {
-        struct model_line *line = mem_zalloc(sizeof(*line));
+struct model_generations *model_generations_new(void) {
+        struct model_generations *line = mem_zalloc(sizeof(*line));
 
         ref_init(&line->ref);
-        mutex_init(&line->lock, LOCK_LINE);
+        mutex_init(&line->lock, LOCK_GENERATIONS);
         return line;
 }
 
-struct model_line *model_line_ref(struct model_line *line) {
+struct model_generations *model_generations_ref(struct model_generations *line) {
         ref_get(&line->ref);
         return line;
 }
 
-void model_line_unref(struct model_line *line) {
+void model_generations_unref(struct model_generations *line) {
         if (line == NULL || !ref_put(&line->ref))
                 return;
         free(line->members);
@@ -45,7 +45,7 @@ void model_line_unref(struct model_line *line) {
         free(line);
 }
 
-struct error *model_line_retired(void) {
+struct error *model_generations_retired(void) {
         static struct error retired =
                 ERROR_STATIC(ERR_UNAVAILABLE, "the model is being unloaded and begins no more "
                                               "sequences");
@@ -56,7 +56,7 @@ struct error *model_line_retired(void) {
 /* ---- members --------------------------------------------------------------------------------- */
 
 /* Which of them have to look around at each request: all, when there are several and sequences. */
-static void set_flags_locked(struct model_line *line) {
+static void set_flags_locked(struct model_generations *line) {
         bool any = false;
 
         for (size_t i = 0; i < line->n_members; i++)
@@ -68,37 +68,37 @@ static void set_flags_locked(struct model_line *line) {
         }
 }
 
-static struct line_member *find_locked(struct model_line *line, const struct model *model) {
+static struct line_member *find_locked(struct model_generations *line, const struct model *model) {
         for (size_t i = 0; i < line->n_members; i++)
                 if (line->members[i].model == model)
                         return &line->members[i];
         return NULL;
 }
 
-static void remove_locked(struct model_line *line, struct line_member *m) {
+static void remove_locked(struct model_generations *line, struct line_member *m) {
         memmove(m, m + 1, (size_t)(&line->members[line->n_members] - (m + 1)) * sizeof(*m));
         line->n_members--;
         set_flags_locked(line);
 }
 
-void model_line_join(struct model_line *line, struct model *model) {
+void model_generations_join(struct model_generations *line, struct model *model) {
         MUTEX_GUARD(&line->lock);
-        model->line = model_line_ref(line);
+        model->line = model_generations_ref(line);
         line->members = mem_realloc(line->members, (line->n_members + 1) * sizeof(*line->members));
         line->members[line->n_members++] =
                 (struct line_member){ .model = model, .serial = ++line->n_joined };
         set_flags_locked(line);
 }
 
-void model_line_retire(struct model *model) {
-        struct model_line  *line = model->line;
-        struct line_member *m;
-        bool                keeps = model_has_sequences(model);
+void model_generations_retire(struct model *model) {
+        struct model_generations *line = model->line;
+        struct line_member       *m;
+        bool                      keeps = model_has_sequences(model);
 
         mutex_lock(&line->lock);
         m = find_locked(line, model);
         if (keeps) {
-                model_ref(model); /* until model_line_leave() */
+                model_ref(model); /* until model_generations_leave() */
                 m->has_retired = true;
                 atomic_store(&model->has_retired, true);
                 set_flags_locked(line);
@@ -110,8 +110,8 @@ void model_line_retire(struct model *model) {
                 model->scheduler->sequences->retire(model->scheduler);
 }
 
-void model_line_leave(struct model *model) {
-        struct model_line *line = model->line;
+void model_generations_leave(struct model *model) {
+        struct model_generations *line = model->line;
 
         mutex_lock(&line->lock);
         remove_locked(line, find_locked(line, model));
@@ -119,7 +119,7 @@ void model_line_leave(struct model *model) {
         model_unref(model);
 }
 
-struct model *model_line_find_retired(struct model_line *line, int64_t version) {
+struct model *model_generations_find_retired(struct model_generations *line, int64_t version) {
         MUTEX_GUARD(&line->lock);
         for (size_t i = line->n_members; i > 0; i--) {
                 struct line_member *m = &line->members[i - 1];
@@ -132,7 +132,7 @@ struct model *model_line_find_retired(struct model_line *line, int64_t version) 
         return NULL;
 }
 
-size_t model_line_list(struct model_line *line, struct model ***ret) {
+size_t model_generations_list(struct model_generations *line, struct model ***ret) {
         MUTEX_GUARD(&line->lock);
         *ret = mem_zalloc((line->n_members + 1) * sizeof(struct model *));
         for (size_t i = 0; i < line->n_members; i++) {
@@ -161,7 +161,7 @@ static bool model_knows(struct model *model, const struct request *req) {
 /* The member that joined last before *at, of the version that the request asks for, if it asks for
  * one. A new reference; NULL: none. The members may change between two calls. */
 static struct model *next_older(const struct request *req, bool only_retired, uint64_t *at) {
-        struct model_line *line = req->model->line;
+        struct model_generations *line = req->model->line;
 
         MUTEX_GUARD(&line->lock);
         for (size_t i = line->n_members; i > 0; i--) {
@@ -192,8 +192,8 @@ static struct model *find_knowing(const struct request *req) {
 
 /* The load that serves: the highest version, of one version there is one. A new reference. */
 static struct model *find_serving(const struct request *req) {
-        struct model_line *line = req->model->line;
-        struct model      *best = NULL;
+        struct model_generations *line = req->model->line;
+        struct model             *best = NULL;
 
         MUTEX_GUARD(&line->lock);
         for (size_t i = 0; i < line->n_members; i++) {
@@ -229,7 +229,7 @@ static struct error *bind(struct request *req, struct model *model) {
         return err;
 }
 
-struct error *model_line_route(struct request *req) {
+struct error *model_generations_route(struct request *req) {
         bool          has_retired = atomic_load(&req->model->has_retired);
         struct model *to = NULL;
 
@@ -246,11 +246,11 @@ struct error *model_line_route(struct request *req) {
         if (to == NULL && has_retired)
                 to = find_serving(req);
         if (to == NULL)
-                return has_retired ? model_line_retired() : NULL;
+                return has_retired ? model_generations_retired() : NULL;
         return bind(req, to);
 }
 
-bool model_line_continues(struct request *req) {
+bool model_generations_continues(struct request *req) {
         struct model *model;
 
         if (begins_sequence(req))

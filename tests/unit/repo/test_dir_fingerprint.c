@@ -5,7 +5,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "repo/model_mark.h"
+#include "repo/dir_fingerprint.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,12 +23,12 @@
 enum part { CONFIG = 1, REST = 2, ONE = 4, TWO = 8 };
 
 enum change_kind {
-        WRITE,      /* the file, with other text of another length */
-        REWRITE,    /* the same length, later */
-        REPLACE,    /* by rename: the same text, length and time, another file */
-        TOUCH,      /* its time alone */
-        REMOVE,     /* the file */
-        MAKE,       /* a folder */
+        WRITE,   /* the file, with other text of another length */
+        REWRITE, /* the same length, later */
+        REPLACE, /* by rename: the same text, length and time, another file */
+        TOUCH,   /* its time alone */
+        REMOVE,  /* the file */
+        MAKE,    /* a folder */
 };
 
 static const struct mark_row {
@@ -84,11 +84,11 @@ static struct temp_tree make_model(void) {
         return t;
 }
 
-static struct model_mark *read_mark(const struct temp_tree *t) {
-        AUTO_CHARS         path = temp_tree_path(t, "m");
-        struct model_mark *mark;
+static struct dir_fingerprint *read_mark(const struct temp_tree *t) {
+        AUTO_CHARS              path = temp_tree_path(t, "m");
+        struct dir_fingerprint *mark;
 
-        assert_ok(model_mark_read(path, &mark), path);
+        assert_ok(dir_fingerprint_read(path, &mark), path);
         return mark;
 }
 
@@ -131,32 +131,32 @@ static void make_change(const struct temp_tree *t, const struct mark_row *row) {
 static void test_changes(void **state) {
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-                const struct mark_row *row = &rows[i];
-                struct temp_tree       t = make_model();
-                struct model_mark     *before = read_mark(&t), *same = read_mark(&t), *after;
+                const struct mark_row  *row = &rows[i];
+                struct temp_tree        t = make_model();
+                struct dir_fingerprint *before = read_mark(&t), *same = read_mark(&t), *after;
 
                 print_message("%d %s\n", row->kind, row->path);
-                assert_true(model_mark_equal(before, same));
+                assert_true(dir_fingerprint_equal(before, same));
                 make_change(&t, row);
                 after = read_mark(&t);
                 assert_int_equal(after->n_versions, 2);
                 assert_int_equal(before->config != after->config, (row->differs & CONFIG) != 0);
                 assert_int_equal(before->rest != after->rest, (row->differs & REST) != 0);
-                assert_int_equal(!model_mark_version_equal(before, after, 1),
+                assert_int_equal(!dir_fingerprint_version_equal(before, after, 1),
                                  (row->differs & ONE) != 0);
-                assert_int_equal(!model_mark_version_equal(before, after, 2),
+                assert_int_equal(!dir_fingerprint_version_equal(before, after, 2),
                                  (row->differs & TWO) != 0);
-                assert_int_equal(!model_mark_equal(before, after), row->differs != 0);
-                model_mark_free(before);
-                model_mark_free(same);
-                model_mark_free(after);
+                assert_int_equal(!dir_fingerprint_equal(before, after), row->differs != 0);
+                dir_fingerprint_free(before);
+                dir_fingerprint_free(same);
+                dir_fingerprint_free(after);
                 temp_tree_remove(&t);
         }
 }
 
 static void test_versions_come_and_go(void **state) {
-        struct temp_tree   t = make_model();
-        struct model_mark *before = read_mark(&t), *after;
+        struct temp_tree        t = make_model();
+        struct dir_fingerprint *before = read_mark(&t), *after;
 
         (void)state;
         temp_tree_folder(&t, "m/10");
@@ -165,38 +165,38 @@ static void test_versions_come_and_go(void **state) {
         assert_int_equal(after->n_versions, 4);
         assert_int_equal(after->versions[2].number, 3);
         assert_int_equal(after->versions[3].number, 10);
-        assert_false(model_mark_equal(before, after));
-        assert_true(model_mark_version_equal(before, after, 1));
-        assert_false(model_mark_version_equal(before, after, 3));
-        assert_false(model_mark_version_equal(after, before, 10));
-        assert_false(model_mark_version_equal(before, after, 77)); /* neither has it */
-        model_mark_free(before);
-        model_mark_free(after);
+        assert_false(dir_fingerprint_equal(before, after));
+        assert_true(dir_fingerprint_version_equal(before, after, 1));
+        assert_false(dir_fingerprint_version_equal(before, after, 3));
+        assert_false(dir_fingerprint_version_equal(after, before, 10));
+        assert_false(dir_fingerprint_version_equal(before, after, 77)); /* neither has it */
+        dir_fingerprint_free(before);
+        dir_fingerprint_free(after);
         temp_tree_remove(&t);
 }
 
 static void test_links_in_circles(void **state) {
-        struct temp_tree   t = make_model();
-        AUTO_CHARS         link = temp_tree_path(&t, "m/1/again");
-        AUTO_CHARS         folder = temp_tree_path(&t, "m/1");
-        struct model_mark *mark;
+        struct temp_tree        t = make_model();
+        AUTO_CHARS              link = temp_tree_path(&t, "m/1/again");
+        AUTO_CHARS              folder = temp_tree_path(&t, "m/1");
+        struct dir_fingerprint *mark;
 
         (void)state;
         assert_int_equal(symlink(folder, link), 0);
         mark = read_mark(&t); /* it ends */
         assert_int_equal(mark->n_versions, 2);
-        model_mark_free(mark);
+        dir_fingerprint_free(mark);
         temp_tree_remove(&t);
 }
 
 /* As volumes of container platforms do it: all files are links through a hidden folder. */
 static void test_links_are_followed(void **state) {
-        struct temp_tree   t = temp_tree_make();
-        AUTO_CHARS         link = temp_tree_path(&t, "m/config.pbtxt");
-        AUTO_CHARS         a = temp_tree_path(&t, "m/.a");
-        AUTO_CHARS         b = temp_tree_path(&t, "m/.b");
-        AUTO_CHARS         current = temp_tree_path(&t, "m/.current");
-        struct model_mark *before, *after;
+        struct temp_tree        t = temp_tree_make();
+        AUTO_CHARS              link = temp_tree_path(&t, "m/config.pbtxt");
+        AUTO_CHARS              a = temp_tree_path(&t, "m/.a");
+        AUTO_CHARS              b = temp_tree_path(&t, "m/.b");
+        AUTO_CHARS              current = temp_tree_path(&t, "m/.current");
+        struct dir_fingerprint *before, *after;
 
         (void)state;
         temp_tree_write(&t, "m/.a/config.pbtxt", "one");
@@ -208,40 +208,40 @@ static void test_links_are_followed(void **state) {
         assert_int_equal(symlink(b, current), 0);
         after = read_mark(&t);
         assert_int_not_equal(before->config, after->config);
-        model_mark_free(before);
-        model_mark_free(after);
+        dir_fingerprint_free(before);
+        dir_fingerprint_free(after);
         temp_tree_remove(&t);
 }
 
 /* Who uses a pipe changes its time; the model is the same. */
 static void test_pipes_in_use(void **state) {
-        struct temp_tree   t = make_model();
-        AUTO_CHARS         path = temp_tree_path(&t, "m/pipe");
-        struct timespec    past = { .tv_sec = 1000 };
-        struct model_mark *before, *after;
+        struct temp_tree        t = make_model();
+        AUTO_CHARS              path = temp_tree_path(&t, "m/pipe");
+        struct timespec         past = { .tv_sec = 1000 };
+        struct dir_fingerprint *before, *after;
 
         (void)state;
         assert_int_equal(mkfifo(path, 0600), 0);
         before = read_mark(&t);
         move_time(path, 0, &past);
         after = read_mark(&t);
-        assert_true(model_mark_equal(before, after));
-        model_mark_free(before);
-        model_mark_free(after);
+        assert_true(dir_fingerprint_equal(before, after));
+        dir_fingerprint_free(before);
+        dir_fingerprint_free(after);
         temp_tree_remove(&t);
 }
 
 static void test_no_directory(void **state) {
-        struct temp_tree   t = temp_tree_make();
-        AUTO_CHARS         path = temp_tree_path(&t, "nowhere");
-        struct model_mark *mark = NULL;
-        AUTO_ERROR         err = model_mark_read(path, &mark);
+        struct temp_tree        t = temp_tree_make();
+        AUTO_CHARS              path = temp_tree_path(&t, "nowhere");
+        struct dir_fingerprint *mark = NULL;
+        AUTO_ERROR              err = dir_fingerprint_read(path, &mark);
 
         (void)state;
         assert_non_null(err);
         assert_null(mark);
-        assert_true(model_mark_equal(NULL, NULL));
-        model_mark_free(NULL);
+        assert_true(dir_fingerprint_equal(NULL, NULL));
+        dir_fingerprint_free(NULL);
         temp_tree_remove(&t);
 }
 

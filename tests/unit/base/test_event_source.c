@@ -7,7 +7,7 @@
 
 #include "base/compiler.h"
 #include "base/mem.h"
-#include "base/notice.h"
+#include "base/event_source.h"
 #include "base/thread.h"
 
 #include <stdatomic.h>
@@ -17,33 +17,33 @@ static void count(void *userp) {
 }
 
 static void test_all_are_told_once(void **state UNUSED) {
-        struct notice        n;
-        struct notice_watch *w[3];
+        struct event_source  n;
+        struct subscription *w[3];
         _Atomic unsigned     calls[3] = { 0 };
 
-        notice_init(&n);
-        notice_announce(&n); /* to nobody */
+        event_source_init(&n);
+        event_source_publish(&n); /* to nobody */
         for (int i = 0; i < 3; i++)
-                w[i] = notice_watch_new(&n, count, &calls[i]);
-        notice_announce(&n);
-        notice_watch_free(w[1]);
-        notice_announce(&n);
-        notice_announce(&n);
+                w[i] = event_source_subscribe(&n, count, &calls[i]);
+        event_source_publish(&n);
+        subscription_free(w[1]);
+        event_source_publish(&n);
+        event_source_publish(&n);
         assert_int_equal(calls[0], 3);
         assert_int_equal(calls[1], 1);
         assert_int_equal(calls[2], 3);
-        notice_watch_free(w[0]);
-        notice_watch_free(w[2]);
-        notice_watch_free(NULL);
-        notice_announce(&n);
+        subscription_free(w[0]);
+        subscription_free(w[2]);
+        subscription_free(NULL);
+        event_source_publish(&n);
         assert_int_equal(calls[0], 3);
-        notice_done(&n);
+        event_source_done(&n);
 }
 
 /* A callback announces, makes a watch, and frees another one. */
 struct busy {
-        struct notice       *notice;
-        struct notice_watch *other, *made;
+        struct event_source *notice;
+        struct subscription *other, *made;
         _Atomic unsigned     n_calls, n_others, n_made;
 };
 
@@ -52,32 +52,32 @@ static void change_everything(void *userp) {
 
         if (atomic_fetch_add(&b->n_calls, 1) > 0)
                 return;
-        notice_watch_free(STEAL(b->other));
-        b->made = notice_watch_new(b->notice, count, &b->n_made);
-        notice_announce(b->notice);
+        subscription_free(STEAL(b->other));
+        b->made = event_source_subscribe(b->notice, count, &b->n_made);
+        event_source_publish(b->notice);
 }
 
 static void test_changes_from_a_callback(void **state UNUSED) {
-        struct notice        n;
+        struct event_source  n;
         struct busy          b = { .notice = &n };
-        struct notice_watch *w;
+        struct subscription *w;
 
-        notice_init(&n);
-        w = notice_watch_new(&n, change_everything, &b);
-        b.other = notice_watch_new(&n, count, &b.n_others);
-        notice_announce(&n);
+        event_source_init(&n);
+        w = event_source_subscribe(&n, change_everything, &b);
+        b.other = event_source_subscribe(&n, count, &b.n_others);
+        event_source_publish(&n);
         assert_int_equal(b.n_calls, 2);
         assert_int_equal(b.n_others, 0);
         assert_int_equal(b.n_made, 1);
-        notice_watch_free(w);
-        notice_watch_free(b.made);
-        notice_done(&n);
+        subscription_free(w);
+        subscription_free(b.made);
+        event_source_done(&n);
 }
 
 /* One thread is inside the callback when another frees the watch. */
 struct held {
-        struct notice        notice;
-        struct notice_watch *watch;
+        struct event_source  notice;
+        struct subscription *watch;
         struct thread        announcer, freer;
         struct mutex         lock; /* rank LOCK_MODEL; guards what follows */
         struct cond          changed;
@@ -97,18 +97,18 @@ static void stay(void *userp) {
 }
 
 static void announce(void *arg) {
-        notice_announce(&((struct held *)arg)->notice);
+        event_source_publish(&((struct held *)arg)->notice);
 }
 
 static void free_watch(void *arg) {
         struct held *h = arg;
 
-        notice_watch_free(h->watch);
+        subscription_free(h->watch);
         MUTEX_GUARD(&h->lock);
         h->was_freed_inside = !h->has_left;
 }
 
-static bool is_unlinked(struct notice *n) {
+static bool is_unlinked(struct event_source *n) {
         MUTEX_GUARD(&n->lock);
 
         return list_is_empty(&n->watches);
@@ -117,10 +117,10 @@ static bool is_unlinked(struct notice *n) {
 static void test_free_waits_for_the_callback(void **state UNUSED) {
         struct held *h = mem_zalloc(sizeof(*h));
 
-        notice_init(&h->notice);
+        event_source_init(&h->notice);
         mutex_init(&h->lock, LOCK_MODEL);
         cond_init(&h->changed);
-        h->watch = notice_watch_new(&h->notice, stay, h);
+        h->watch = event_source_subscribe(&h->notice, stay, h);
         assert_null(thread_start(&h->announcer, "announcer", announce, h));
         mutex_lock(&h->lock);
         while (!h->is_inside)
@@ -136,7 +136,7 @@ static void test_free_waits_for_the_callback(void **state UNUSED) {
         thread_join(&h->announcer);
         thread_join(&h->freer);
         assert_false(h->was_freed_inside);
-        notice_done(&h->notice);
+        event_source_done(&h->notice);
         cond_done(&h->changed);
         mutex_done(&h->lock);
         free(h);
@@ -147,31 +147,31 @@ static void test_free_waits_for_the_callback(void **state UNUSED) {
 
 static void announce_often(void *arg) {
         for (int i = 0; i < N_ROUNDS; i++)
-                notice_announce(arg);
+                event_source_publish(arg);
 }
 
 static void test_threads(void **state UNUSED) {
-        struct notice        n;
+        struct event_source  n;
         struct thread        announcers[3] = { 0 };
         _Atomic unsigned     calls = 0, passing = 0;
-        struct notice_watch *w;
+        struct subscription *w;
 
-        notice_init(&n);
-        w = notice_watch_new(&n, count, &calls);
+        event_source_init(&n);
+        w = event_source_subscribe(&n, count, &calls);
         for (size_t i = 0; i < ARRAY_LEN(announcers); i++)
                 assert_null(thread_start(&announcers[i], "announcer", announce_often, &n));
         for (int i = 0; i < N_ROUNDS; i++)
-                notice_watch_free(notice_watch_new(&n, count, &passing));
+                subscription_free(event_source_subscribe(&n, count, &passing));
         for (size_t i = 0; i < ARRAY_LEN(announcers); i++)
                 thread_join(&announcers[i]);
         /* Changes that come while it is told of one may be told together. */
         assert_in_range(calls, 1, 3 * N_ROUNDS);
         unsigned before = calls;
 
-        notice_announce(&n);
+        event_source_publish(&n);
         assert_int_equal(calls, before + 1);
-        notice_watch_free(w);
-        notice_done(&n);
+        subscription_free(w);
+        event_source_done(&n);
 }
 
 int main(void) {

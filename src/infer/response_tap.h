@@ -12,8 +12,8 @@
 
 struct response;
 
-struct response_keeper {
+struct response_tap {
         /* The response is borrowed; flags: RESPONSE_FINAL. */
-        void (*keep)(struct response_keeper *k, const struct response *r, uint32_t flags);
-        void (*drop)(struct response_keeper *k);
+        void (*keep)(struct response_tap *k, const struct response *r, uint32_t flags);
+        void (*drop)(struct response_tap *k);
 };

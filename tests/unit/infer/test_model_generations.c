@@ -8,7 +8,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "infer/model_line.h"
+#include "infer/model_generations.h"
 
 #include "infer/fake_model.h"
 #include "infer/model_submit.h"
@@ -37,11 +37,11 @@ static struct error *submit(struct scheduler *s, struct request *req) {
         struct load *l = load_of(s);
 
         if (l->has_retired && (req->flags & START) != 0)
-                return model_line_retired();
+                return model_generations_retired();
         if (l->refuses_once) {
                 l->refuses_once = false;
-                model_line_retire(&l->fake->model);
-                return model_line_retired();
+                model_generations_retire(&l->fake->model);
+                return model_generations_retired();
         }
         l->n_submitted++;
         l->last = req->model;
@@ -69,7 +69,7 @@ static bool is_empty(const struct load *l) {
 
 static void leave_when_empty(struct load *l) {
         if (l->has_retired && is_empty(l))
-                model_line_leave(&l->fake->model);
+                model_generations_leave(&l->fake->model);
 }
 
 static void forget(struct scheduler *s, const struct request *req) {
@@ -89,7 +89,8 @@ static void retire(struct scheduler *s) {
 static const struct scheduler_ops ops = { .submit = submit };
 static const struct sequence_ops sequences = { .knows = knows, .forget = forget, .retire = retire };
 
-static struct load *load_begin(struct model_line *line, int64_t version, const char *config) {
+static struct load *load_begin(struct model_generations *line, int64_t version,
+                               const char *config) {
         struct load *l = calloc(1, sizeof(*l));
 
         assert_non_null(l);
@@ -97,12 +98,12 @@ static struct load *load_begin(struct model_line *line, int64_t version, const c
         l->fake->model.version = version;
         l->fake->model.scheduler = &l->scheduler;
         l->scheduler = (struct scheduler){ .ops = &ops, .sequences = &sequences };
-        model_line_join(line, &l->fake->model);
+        model_generations_join(line, &l->fake->model);
         return l;
 }
 
 static void load_end(struct load *l) {
-        model_line_unref(l->fake->model.line);
+        model_generations_unref(l->fake->model.line);
         fake_model_free(l->fake);
         free(l);
 }
@@ -119,10 +120,10 @@ static struct request *ask(struct load *l, uint64_t id, uint32_t flags) {
 /* Routes a request for `from`; it must end at `to`, NULL: be refused. */
 static void assert_route(struct load *from, uint64_t id, uint32_t flags, struct load *to) {
         struct request *req = ask(from, id, flags);
-        struct error   *err = model_line_route(req);
+        struct error   *err = model_generations_route(req);
 
         if (to == NULL)
-                assert_ptr_equal(err, model_line_retired());
+                assert_ptr_equal(err, model_generations_retired());
         else
                 assert_null(err);
         assert_ptr_equal(req->model, &(to != NULL ? to : from)->fake->model);
@@ -134,22 +135,22 @@ static bool is_routed(struct load *l) {
 }
 
 static void test_one_load_is_not_routed(void **state) {
-        struct model_line *line = model_line_new();
-        struct load       *a = load_begin(line, 1, CONFIG("A"));
+        struct model_generations *line = model_generations_new();
+        struct load              *a = load_begin(line, 1, CONFIG("A"));
 
         (void)state;
         assert_false(is_routed(a));
-        model_line_retire(&a->fake->model);
-        assert_null(model_line_find_retired(line, -1));
+        model_generations_retire(&a->fake->model);
+        assert_null(model_generations_find_retired(line, -1));
         load_end(a);
-        model_line_unref(line);
+        model_generations_unref(line);
 }
 
 static void test_a_replaced_load_keeps_its_sequences(void **state) {
-        struct model_line *line = model_line_new();
-        struct load       *a = load_begin(line, 1, CONFIG("A"));
-        struct load       *b;
-        struct model      *retired;
+        struct model_generations *line = model_generations_new();
+        struct load              *a = load_begin(line, 1, CONFIG("A"));
+        struct load              *b;
+        struct model             *retired;
 
         (void)state;
         a->ids[0] = 7;
@@ -157,11 +158,11 @@ static void test_a_replaced_load_keeps_its_sequences(void **state) {
         assert_true(is_routed(a) && is_routed(b));
         assert_route(b, 7, 0, a); /* joined, not yet in its place */
         assert_route(a, 8, START, a);
-        model_line_retire(&a->fake->model);
-        retired = model_line_find_retired(line, 1);
+        model_generations_retire(&a->fake->model);
+        retired = model_generations_find_retired(line, 1);
         assert_ptr_equal(retired, &a->fake->model);
         model_unref(retired);
-        assert_null(model_line_find_retired(line, 2));
+        assert_null(model_generations_find_retired(line, 2));
         assert_route(b, 7, 0, a);
         assert_route(a, 7, 0, a);
         assert_route(b, 8, 0, b); /* unknown: refused where new ones begin */
@@ -174,22 +175,22 @@ static void test_a_replaced_load_keeps_its_sequences(void **state) {
         /* Begun again: the old one ends, and its load with it. */
         assert_route(b, 7, START, b);
         assert_true(is_empty(a));
-        assert_null(model_line_find_retired(line, -1));
+        assert_null(model_generations_find_retired(line, -1));
         assert_false(is_routed(b));
         load_end(a);
-        model_line_retire(&b->fake->model);
+        model_generations_retire(&b->fake->model);
         load_end(b);
-        model_line_unref(line);
+        model_generations_unref(line);
 }
 
 static void test_an_unloaded_load(void **state) {
-        struct model_line *line = model_line_new();
-        struct load       *a = load_begin(line, 1, CONFIG("A"));
+        struct model_generations *line = model_generations_new();
+        struct load              *a = load_begin(line, 1, CONFIG("A"));
 
         (void)state;
         a->ids[0] = 7;
         a->ids[1] = 8;
-        model_line_retire(&a->fake->model);
+        model_generations_retire(&a->fake->model);
         assert_route(a, 7, 0, a);
         assert_route(a, 9, 0, NULL);
         assert_route(a, 9, START, NULL);
@@ -199,14 +200,14 @@ static void test_an_unloaded_load(void **state) {
         a->ids[1] = 0;
         leave_when_empty(a);
         load_end(a);
-        model_line_unref(line);
+        model_generations_unref(line);
 }
 
 static void test_versions(void **state) {
-        struct model_line *line = model_line_new();
-        struct load       *a = load_begin(line, 1, CONFIG("A"));
-        struct load       *b = load_begin(line, 2, CONFIG("A"));
-        struct request    *req;
+        struct model_generations *line = model_generations_new();
+        struct load              *a = load_begin(line, 1, CONFIG("A"));
+        struct load              *b = load_begin(line, 2, CONFIG("A"));
+        struct request           *req;
 
         (void)state;
         a->ids[0] = 7;
@@ -215,48 +216,48 @@ static void test_versions(void **state) {
         assert_non_null(find(a, 7));
         req = ask(b, 7, 0);
         req->has_version = true; /* version 2 and no other */
-        assert_null(model_line_route(req));
+        assert_null(model_generations_route(req));
         assert_ptr_equal(req->model, &b->fake->model);
         request_free(req);
-        model_line_retire(&a->fake->model);
+        model_generations_retire(&a->fake->model);
         req = ask(a, 9, START);
         req->has_version = true;
-        assert_ptr_equal(model_line_route(req), model_line_retired());
+        assert_ptr_equal(model_generations_route(req), model_generations_retired());
         request_free(req);
         assert_route(a, 9, START, b);
         assert_route(b, 7, START, b);
-        model_line_retire(&b->fake->model);
+        model_generations_retire(&b->fake->model);
         load_end(a);
         load_end(b);
-        model_line_unref(line);
+        model_generations_unref(line);
 }
 
 /* A load without sequences takes what the ones before it do not know. */
 static void test_a_load_without_sequences(void **state) {
-        struct model_line *line = model_line_new();
-        struct load       *a = load_begin(line, 1, CONFIG("A"));
-        struct load       *b;
+        struct model_generations *line = model_generations_new();
+        struct load              *a = load_begin(line, 1, CONFIG("A"));
+        struct load              *b;
 
         (void)state;
         a->ids[0] = 7;
         b = load_begin(line, 1, CONFIG("A"));
         b->scheduler.sequences = NULL;
-        model_line_retire(&a->fake->model);
+        model_generations_retire(&a->fake->model);
         assert_route(b, 7, 0, a);
         assert_route(b, 8, 0, b);
         assert_route(b, 0, 0, b);
         assert_route(b, 7, START, b);
         assert_false(is_routed(b));
-        model_line_retire(&b->fake->model);
+        model_generations_retire(&b->fake->model);
         load_end(a);
         load_end(b);
-        model_line_unref(line);
+        model_generations_unref(line);
 }
 
 static void test_continues(void **state) {
-        struct model_line *line = model_line_new();
-        struct load       *a = load_begin(line, 1, CONFIG("A"));
-        struct load       *b;
+        struct model_generations *line = model_generations_new();
+        struct load              *a = load_begin(line, 1, CONFIG("A"));
+        struct load              *b;
         static const struct {
                 uint64_t id;
                 uint32_t flags;
@@ -270,17 +271,17 @@ static void test_continues(void **state) {
                 struct request *to_a = ask(a, rows[i].id, rows[i].flags);
                 struct request *to_b = ask(b, rows[i].id, rows[i].flags);
 
-                assert_int_equal(model_line_continues(to_a), rows[i].continues);
-                assert_int_equal(model_line_continues(to_b), rows[i].continues);
+                assert_int_equal(model_generations_continues(to_a), rows[i].continues);
+                assert_int_equal(model_generations_continues(to_b), rows[i].continues);
                 request_free(to_a);
                 request_free(to_b);
         }
         a->ids[0] = 0;
-        model_line_retire(&a->fake->model);
-        model_line_retire(&b->fake->model);
+        model_generations_retire(&a->fake->model);
+        model_generations_retire(&b->fake->model);
         load_end(a);
         load_end(b);
-        model_line_unref(line);
+        model_generations_unref(line);
 }
 
 /* What a request has of one model it has of the other afterwards, whatever becomes of the first. */
@@ -309,10 +310,10 @@ static void test_rebind(void **state) {
 
 /* Replaced between the look-up and the scheduler: nothing is lost, and the new one checks it. */
 static void test_submit_to_a_load_that_has_just_retired(void **state) {
-        struct model_line *line = model_line_new();
-        struct load       *a = load_begin(line, 1, CONFIG("A"));
-        struct load       *b = load_begin(line, 1, CONFIG("A"));
-        struct request    *req = ask(a, 7, START);
+        struct model_generations *line = model_generations_new();
+        struct load              *a = load_begin(line, 1, CONFIG("A"));
+        struct load              *b = load_begin(line, 1, CONFIG("A"));
+        struct request           *req = ask(a, 7, START);
 
         (void)state;
         a->refuses_once = true;
@@ -326,12 +327,12 @@ static void test_submit_to_a_load_that_has_just_retired(void **state) {
         /* Now without one that serves. */
         req = ask(b, 7, START);
         b->refuses_once = true;
-        assert_ptr_equal(model_submit(req), model_line_retired());
+        assert_ptr_equal(model_submit(req), model_generations_retired());
         assert_int_equal(atomic_load(&b->fake->model.n_in_flight), 0);
         request_free(req);
         load_end(a);
         load_end(b);
-        model_line_unref(line);
+        model_generations_unref(line);
 }
 
 int main(void) {

@@ -18,9 +18,9 @@
 struct override_file;
 
 /* UNSUPPORTED, naming the model and the first file that is code. */
-struct error *sent_code_check_files(const char *model, const struct override_file *files,
-                                    size_t n_files) NODISCARD;
+struct error *uploaded_code_check_files(const char *model, const struct override_file *files,
+                                        size_t n_files) NODISCARD;
 /* A configuration that was sent names only libraries that lie in the model's directory: else
  * UNSUPPORTED. */
-struct error *sent_code_check_config(const struct model_config *config, const char *model,
-                                     const char *directory) NODISCARD;
+struct error *uploaded_code_check_config(const struct model_config *config, const char *model,
+                                         const char *directory) NODISCARD;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -36,7 +36,8 @@ static int compare_levels(const void *a, const void *b) {
         return (left > right) - (left < right);
 }
 
-static struct error *compile_sizes(struct batch_policy *p, const int32_t *sizes, size_t n_sizes) {
+static struct error *compile_sizes(struct batching_config *p, const int32_t *sizes,
+                                   size_t n_sizes) {
         size_t n = 0;
 
         if (n_sizes == 0)
@@ -55,7 +56,7 @@ static struct error *compile_sizes(struct batch_policy *p, const int32_t *sizes,
         return NULL;
 }
 
-static struct error *compile_levels(struct batch_policy                   *p,
+static struct error *compile_levels(struct batching_config                *p,
                                     const Inference__ModelDynamicBatching *pb) {
         size_t n = pb->n_priority_queue_policy;
 
@@ -75,10 +76,9 @@ static struct error *compile_levels(struct batch_policy                   *p,
 }
 
 /* Each instance batches the oldest of its sequences as dynamic_batching would. */
-static struct error *compile_oldest(struct batch_policy *p,
+static struct error *compile_oldest(struct batching_config                 *p,
                                     const Inference__ModelSequenceBatching *pb) {
-        if (pb->strategy_choice_case !=
-            INFERENCE__MODEL_SEQUENCE_BATCHING__STRATEGY_CHOICE_OLDEST)
+        if (pb->strategy_choice_case != INFERENCE__MODEL_SEQUENCE_BATCHING__STRATEGY_CHOICE_OLDEST)
                 return NULL;
         p->max_queue_delay_ns = ns_from_us(pb->oldest->max_queue_delay_microseconds);
         p->preserve_ordering = pb->oldest->preserve_ordering;
@@ -86,7 +86,7 @@ static struct error *compile_oldest(struct batch_policy *p,
                              pb->oldest->n_preferred_batch_size);
 }
 
-static struct error *compile(struct batch_policy *p, const struct model_config *c) {
+static struct error *compile(struct batching_config *p, const struct model_config *c) {
         const Inference__ModelDynamicBatching *pb;
 
         p->max_batch_size = (uint32_t)MAX(c->pb->max_batch_size, 0);
@@ -106,23 +106,23 @@ static struct error *compile(struct batch_policy *p, const struct model_config *
         return compile_levels(p, pb);
 }
 
-struct error *batch_policy_init(struct batch_policy *p, const struct model_config *c) {
+struct error *batching_config_init(struct batching_config *p, const struct model_config *c) {
         struct error *err;
 
-        *p = (struct batch_policy){ 0 };
+        *p = (struct batching_config){ 0 };
         err = compile(p, c);
         if (err != NULL)
-                batch_policy_done(p);
+                batching_config_done(p);
         return err;
 }
 
-void batch_policy_done(struct batch_policy *p) {
+void batching_config_done(struct batching_config *p) {
         free(p->preferred_sizes);
         free(p->level_policies);
-        *p = (struct batch_policy){ 0 };
+        *p = (struct batching_config){ 0 };
 }
 
-const struct queue_policy *queue_policy_for_level(const struct batch_policy *p, uint64_t level) {
+const struct queue_policy *queue_policy_for_level(const struct batching_config *p, uint64_t level) {
         struct level_policy  wanted = { .level = level };
         struct level_policy *found = NULL;
 
@@ -132,7 +132,7 @@ const struct queue_policy *queue_policy_for_level(const struct batch_policy *p, 
         return found != NULL ? &found->policy : &p->default_policy;
 }
 
-uint64_t batch_policy_level(const struct batch_policy *p, uint64_t request_priority) {
+uint64_t batching_config_level(const struct batching_config *p, uint64_t request_priority) {
         if (p->priority_levels == 0)
                 return 0;
         if (request_priority == 0 || request_priority > p->priority_levels)
@@ -149,6 +149,6 @@ uint64_t queue_policy_timeout_ns(const struct queue_policy *p, uint64_t request_
         return p->default_timeout_ns;
 }
 
-uint32_t batch_policy_largest_preferred(const struct batch_policy *p) {
+uint32_t batching_config_largest_preferred(const struct batching_config *p) {
         return p->n_preferred_sizes > 0 ? p->preferred_sizes[p->n_preferred_sizes - 1] : 0;
 }

@@ -12,15 +12,15 @@
 #include <string.h>
 
 static struct metric_registry *registry;
-static struct stats_board     *board;
+static struct model_metrics   *board;
 
-static void open_board(struct stats_board_options options) {
+static void open_board(struct model_metrics_options options) {
         registry = metric_registry_new();
-        board = stats_board_new(registry, &options);
+        board = model_metrics_new(registry, &options);
 }
 
 static void close_board(void) {
-        stats_board_free(board);
+        model_metrics_free(board);
         metric_registry_free(registry);
 }
 
@@ -289,7 +289,7 @@ static void test_whole_text_of_one_model(void **state) {
         struct model_stats               *s;
 
         (void)state;
-        open_board((struct stats_board_options){ .counter_latencies = true });
+        open_board((struct model_metrics_options){ .counter_latencies = true });
         s = open_model("w", 1);
         expect_text("");
         model_stats_show(s, 0.001726159);
@@ -317,7 +317,7 @@ static void test_order_of_models(void **state) {
         struct model_stats *b, *a;
 
         (void)state;
-        open_board((struct stats_board_options){ .counter_latencies = true });
+        open_board((struct model_metrics_options){ .counter_latencies = true });
         b = open_model("b", 2);
         a = open_model("a", 1);
         model_stats_show(b, 1);
@@ -344,7 +344,7 @@ static void test_reloaded_version_is_printed_once(void **state) {
         struct model_stats *before, *after;
 
         (void)state;
-        open_board((struct stats_board_options){ .counter_latencies = true });
+        open_board((struct model_metrics_options){ .counter_latencies = true });
         before = open_model("m", 1);
         after = open_model("m", 1);
         model_stats_show(before, 1);
@@ -368,7 +368,7 @@ static void test_tags_are_labels(void **state) {
         struct model_stats *s;
 
         (void)state;
-        open_board((struct stats_board_options){ .counter_latencies = true });
+        open_board((struct model_metrics_options){ .counter_latencies = true });
         s = model_stats_new(board, &(struct model_stats_options){
                                            .model = "m", .version = 1, .tags = tags, .n_tags = 3 });
         model_stats_show(s, 1);
@@ -388,7 +388,7 @@ static void test_cache_families(void **state) {
         struct model_stats               *plain, *cached;
 
         (void)state;
-        open_board((struct stats_board_options){ .counter_latencies = true });
+        open_board((struct model_metrics_options){ .counter_latencies = true });
         plain = open_model("plain", 1);
         model_stats_show(plain, 1);
         expect_part("nv_cache", false);
@@ -425,7 +425,7 @@ static void test_without_counter_latencies(void **state) {
         struct model_stats               *s;
 
         (void)state;
-        open_board((struct stats_board_options){ .counter_latencies = false });
+        open_board((struct model_metrics_options){ .counter_latencies = false });
         s = model_stats_new(board, &(struct model_stats_options){
                                            .model = "m", .version = 1, .has_cache = true });
         model_stats_show(s, 1);
@@ -454,8 +454,8 @@ static void test_first_response_histogram(void **state) {
         struct model_stats *plain, *stream, *custom;
 
         (void)state;
-        open_board((struct stats_board_options){ .counter_latencies = true,
-                                                 .histogram_latencies = true });
+        open_board((struct model_metrics_options){ .counter_latencies = true,
+                                                   .histogram_latencies = true });
         plain = open_model("plain", 1);
         model_stats_show(plain, 1);
         expect_part("nv_inference_first_response_histogram_ms", false);
@@ -510,7 +510,7 @@ static void test_edges_of_latency_buckets(void **state) {
                 struct model_stats *s;
                 AUTO_STRBUF         line;
 
-                open_board((struct stats_board_options){ .counter_latencies = true });
+                open_board((struct model_metrics_options){ .counter_latencies = true });
                 s = open_model("m", 1);
                 model_stats_show(s, 1);
                 model_stats_success(s, &(struct request_times){ .request_end_ns = bound_ns }, 1);
@@ -541,7 +541,7 @@ static void test_edges_of_batch_buckets(void **state) {
         struct model_stats               *s;
 
         (void)state;
-        open_board((struct stats_board_options){ .counter_latencies = true });
+        open_board((struct model_metrics_options){ .counter_latencies = true });
         s = open_model("m", 1);
         model_stats_show(s, 1);
         for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
@@ -568,7 +568,7 @@ static void test_pending_is_never_negative(void **state) {
         struct model_stats *s;
 
         (void)state;
-        open_board((struct stats_board_options){ .counter_latencies = true });
+        open_board((struct model_metrics_options){ .counter_latencies = true });
         s = open_model("m", 1);
         model_stats_show(s, 1);
         model_stats_pending(s, -4);

@@ -1,39 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/notice.h"
+#include "base/event_source.h"
 
 #include "base/mem.h"
 
 #include <assert.h>
 
-struct notice_watch {
-        struct notice   *notice; /* borrowed: outlives its watches */
-        notice_fn        on_change;
-        void            *userp; /* borrowed */
-        struct list_node node;
-        uint64_t         n_told;    /* changes that it knows of */
-        unsigned         n_running; /* its callbacks */
+struct subscription {
+        struct event_source *notice; /* borrowed: outlives its watches */
+        event_fn             on_change;
+        void                *userp; /* borrowed */
+        struct list_node     node;
+        uint64_t             n_told;    /* changes that it knows of */
+        unsigned             n_running; /* its callbacks */
 };
 
-void notice_init(struct notice *n) {
+void event_source_init(struct event_source *n) {
         mutex_init(&n->lock, LOCK_MAILBOX);
         cond_init(&n->ended);
         list_init(&n->watches);
         n->n_changes = 0;
 }
 
-void notice_done(struct notice *n) {
+void event_source_done(struct event_source *n) {
         assert(list_is_empty(&n->watches));
         cond_done(&n->ended);
         mutex_done(&n->lock);
 }
 
 /* The first that has not heard of the change, as one that now has; NULL when all have. */
-static struct notice_watch *take_locked(struct notice *n, uint64_t change) {
-        struct notice_watch *w;
+static struct subscription *take_locked(struct event_source *n, uint64_t change) {
+        struct subscription *w;
 
         if (list_is_empty(&n->watches))
                 return NULL;
-        w = LIST_ENTRY(list_first(&n->watches), struct notice_watch, node);
+        w = LIST_ENTRY(list_first(&n->watches), struct subscription, node);
         if (w->n_told >= change)
                 return NULL;
         w->n_told = n->n_changes;
@@ -42,8 +42,8 @@ static struct notice_watch *take_locked(struct notice *n, uint64_t change) {
         return w;
 }
 
-void notice_announce(struct notice *n) {
-        struct notice_watch *w;
+void event_source_publish(struct event_source *n) {
+        struct subscription *w;
         uint64_t             change;
         MUTEX_GUARD(&n->lock);
 
@@ -58,8 +58,9 @@ void notice_announce(struct notice *n) {
         }
 }
 
-struct notice_watch *notice_watch_new(struct notice *n, notice_fn on_change, void *userp) {
-        struct notice_watch *w = mem_zalloc(sizeof(*w));
+struct subscription *event_source_subscribe(struct event_source *n, event_fn on_change,
+                                            void *userp) {
+        struct subscription *w = mem_zalloc(sizeof(*w));
 
         w->notice = n;
         w->on_change = on_change;
@@ -71,8 +72,8 @@ struct notice_watch *notice_watch_new(struct notice *n, notice_fn on_change, voi
         return w;
 }
 
-void notice_watch_free(struct notice_watch *w) {
-        struct notice *n;
+void subscription_free(struct subscription *w) {
+        struct event_source *n;
 
         if (!w)
                 return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "grpc/h2_flood.h"
+#include "grpc/h2_rate_limit.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"

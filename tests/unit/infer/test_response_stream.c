@@ -9,71 +9,71 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "infer/submitter.h"
-#include "infer/response_flow.h"
+#include "infer/response_stream.h"
 
-static struct response_flow *flow_new(const struct response_limits *limits) {
-        struct response_flow *f = mem_alloc(sizeof(*f));
+static struct response_stream *flow_new(const struct response_limits *limits) {
+        struct response_stream *f = mem_alloc(sizeof(*f));
 
-        response_flow_init(f, f, free);
+        response_stream_init(f, f, free);
         if (limits != NULL)
-                assert_true(response_flow_limit(f, limits));
+                assert_true(response_stream_limit(f, limits));
         return f;
 }
 
 static void test_nothing_after_final(void **state) {
-        struct response_flow *f = flow_new(NULL);
+        struct response_stream *f = flow_new(NULL);
 
         (void)state;
-        assert_true(response_flow_may_send(f, false));
-        assert_true(response_flow_may_send(f, false));
-        assert_true(response_flow_may_send(f, true));
-        assert_false(response_flow_may_send(f, false));
-        assert_false(response_flow_may_send(f, true));
-        response_flow_unref(f);
-        response_flow_unref(NULL);
+        assert_true(response_stream_may_send(f, false));
+        assert_true(response_stream_may_send(f, false));
+        assert_true(response_stream_may_send(f, true));
+        assert_false(response_stream_may_send(f, false));
+        assert_false(response_stream_may_send(f, true));
+        response_stream_unref(f);
+        response_stream_unref(NULL);
 }
 
 static void test_renew(void **state) {
-        struct response_flow *f = flow_new(&(struct response_limits){ 3, 100, 0 });
-        struct response_flow *other;
+        struct response_stream *f = flow_new(&(struct response_limits){ 3, 100, 0 });
+        struct response_stream *other;
 
         (void)state;
         /* Nobody else has it: it begins anew. */
-        assert_true(response_flow_may_send(f, true));
-        response_flow_cancel(f);
-        assert_ptr_equal(response_flow_renew(f), f);
-        assert_false(response_flow_is_cancelled(f));
-        assert_true(response_flow_may_send(f, false));
+        assert_true(response_stream_may_send(f, true));
+        response_stream_cancel(f);
+        assert_ptr_equal(response_stream_renew(f), f);
+        assert_false(response_stream_is_cancelled(f));
+        assert_true(response_stream_may_send(f, false));
 
         /* Somebody has: theirs stays as it is. */
-        response_flow_ref(f);
-        response_flow_cancel(f);
-        assert_true(response_flow_may_send(f, true));
-        other = response_flow_renew(f);
+        response_stream_ref(f);
+        response_stream_cancel(f);
+        assert_true(response_stream_may_send(f, true));
+        other = response_stream_renew(f);
         assert_ptr_not_equal(other, f);
         assert_non_null(other->window); /* the same limits */
-        assert_false(response_flow_is_cancelled(other));
-        assert_true(response_flow_is_cancelled(f));
-        assert_true(response_flow_may_send(other, true));
-        response_flow_unref(other);
+        assert_false(response_stream_is_cancelled(other));
+        assert_true(response_stream_is_cancelled(f));
+        assert_true(response_stream_may_send(other, true));
+        response_stream_unref(other);
         for (unsigned n = 1; n <= 2; n++) {
                 mem_fail_after(n);
-                assert_null(response_flow_renew(f));
+                assert_null(response_stream_renew(f));
                 mem_fail_after(0);
         }
-        response_flow_unref(f);
-        response_flow_unref(f);
+        response_stream_unref(f);
+        response_stream_unref(f);
 }
 
 static void test_short_memory(void **state) {
-        struct response_flow *f = flow_new(NULL);
+        struct response_stream *f = flow_new(NULL);
 
         (void)state;
         mem_fail_after(1);
-        assert_false(response_flow_limit(f, &(struct response_limits){ 1, 1, 0 }));
+        assert_false(response_stream_limit(f, &(struct response_limits){ 1, 1, 0 }));
         mem_fail_after(0);
         assert_null(f->window);
-        response_flow_unref(f);
+        response_stream_unref(f);
 }
 
 /* ---- the window: a maker and a reader ---- */
@@ -82,16 +82,16 @@ static void test_short_memory(void **state) {
 #define RESPONSE_BYTES 10
 
 static struct {
-        struct response_flow *flow;
-        struct mutex          lock; /* rank LOCK_SERVER; guards all below */
-        struct cond           changed;
-        unsigned              n_made, n_deleted, most;
+        struct response_stream *flow;
+        struct mutex            lock; /* rank LOCK_SERVER; guards all below */
+        struct cond             changed;
+        unsigned                n_made, n_deleted, most;
 } desk;
 
 static void make(void *arg) {
         (void)arg;
         for (unsigned i = 0; i < N_RESPONSES; i++) {
-                response_flow_enter(desk.flow, RESPONSE_BYTES, true);
+                response_stream_enter(desk.flow, RESPONSE_BYTES, true);
                 MUTEX_GUARD(&desk.lock);
                 desk.n_made++;
                 if (desk.n_made - desk.n_deleted > desk.most)
@@ -110,7 +110,7 @@ static void delete_one(uint64_t n_bytes) {
         mutex_lock(&desk.lock);
         desk.n_deleted++;
         mutex_unlock(&desk.lock);
-        response_flow_leave(desk.flow, n_bytes);
+        response_stream_leave(desk.flow, n_bytes);
 }
 
 static void open_desk(struct response_limits limits, struct thread *maker) {
@@ -124,7 +124,7 @@ static void open_desk(struct response_limits limits, struct thread *maker) {
 static void close_desk(struct thread *maker) {
         thread_join(maker);
         assert_int_equal(desk.n_made, N_RESPONSES);
-        response_flow_unref(desk.flow);
+        response_stream_unref(desk.flow);
         cond_done(&desk.changed);
         mutex_done(&desk.lock);
 }
@@ -158,7 +158,7 @@ static void test_outputs_count(void **state) {
         (void)state;
         open_desk((struct response_limits){ UINT32_MAX, 2 * RESPONSE_BYTES, 0 }, &maker);
         await_made(2);
-        response_flow_add_bytes(desk.flow, 5); /* of the second one */
+        response_stream_add_bytes(desk.flow, 5); /* of the second one */
         delete_one(RESPONSE_BYTES);
         await_made(3); /* 15 bytes were left */
         delete_one(RESPONSE_BYTES + 5);
@@ -179,52 +179,52 @@ static void test_cancel_ends_waiting(void **state) {
         open_desk((struct response_limits){ 2, UINT64_MAX, 0 }, &maker);
         await_made(2);
         assert_int_equal(desk.most, 2);
-        response_flow_cancel(desk.flow);
+        response_stream_cancel(desk.flow);
         close_desk(&maker);
         assert_int_equal(desk.most, N_RESPONSES);
 }
 
 /* The reader is woken behind the row: who waits for it in the midst of one wakes it first. */
 static void read_one(void *flow) {
-        response_flow_leave(flow, 1);
+        response_stream_leave(flow, 1);
 }
 
 static void test_no_wait_for_who_was_not_woken(void **state) {
-        struct response_flow *f = flow_new(&(struct response_limits){ 1, UINT64_MAX, 0 });
+        struct response_stream *f = flow_new(&(struct response_limits){ 1, UINT64_MAX, 0 });
 
         (void)state;
-        response_flow_enter(f, 1, true);
+        response_stream_enter(f, 1, true);
         submitter_begin_row();
         assert_true(submitter_call_after_row(read_one, f));
-        response_flow_enter(f, 1, true);
+        response_stream_enter(f, 1, true);
         submitter_end_row();
-        response_flow_leave(f, 1);
-        response_flow_unref(f);
+        response_stream_leave(f, 1);
+        response_stream_unref(f);
 }
 
 static void test_some_never_wait(void **state) {
-        struct response_flow *f = flow_new(&(struct response_limits){ 1, 1, 0 });
+        struct response_stream *f = flow_new(&(struct response_limits){ 1, 1, 0 });
 
         (void)state;
-        response_flow_enter(f, 1, true);
-        response_flow_enter(f, 1, false);
-        response_flow_allow_wait(false);
-        response_flow_enter(f, 1, true);
-        response_flow_allow_wait(true);
-        response_flow_unref(f);
+        response_stream_enter(f, 1, true);
+        response_stream_enter(f, 1, false);
+        response_stream_allow_wait(false);
+        response_stream_enter(f, 1, true);
+        response_stream_allow_wait(true);
+        response_stream_unref(f);
 }
 
 /* Nobody makes room: after the longest wait the response is made all the same. */
 static void test_wait_has_an_end(void **state) {
-        struct response_flow *f = flow_new(&(struct response_limits){ 1, 100, 1000 * 1000 });
+        struct response_stream *f = flow_new(&(struct response_limits){ 1, 100, 1000 * 1000 });
 
         (void)state;
-        response_flow_enter(f, 10, true);
-        response_flow_enter(f, 10, true);
-        response_flow_enter(f, 10, true);
+        response_stream_enter(f, 10, true);
+        response_stream_enter(f, 10, true);
+        response_stream_enter(f, 10, true);
         for (int i = 0; i < 3; i++)
-                response_flow_leave(f, 10);
-        response_flow_unref(f);
+                response_stream_leave(f, 10);
+        response_stream_unref(f);
 }
 
 int main(void) {

@@ -24,19 +24,19 @@ static const char *const reasons[] = {
 
 static const double default_first_response_ms[] = { 100, 500, 2000, 5000 };
 
-struct stats_board *stats_board_new(struct metric_registry           *r,
-                                    const struct stats_board_options *options) {
-        struct stats_board *b = mem_zalloc(sizeof(*b));
+struct model_metrics *model_metrics_new(struct metric_registry             *r,
+                                        const struct model_metrics_options *options) {
+        struct model_metrics *b = mem_zalloc(sizeof(*b));
 
         b->options = *options;
         b->registry = r;
         mutex_init(&b->lock, LOCK_BOARD);
         list_init(&b->shown);
-        b->collector = metric_collector_add(r, true, stats_board_print, b);
+        b->collector = metric_collector_add(r, true, model_metrics_print, b);
         return b;
 }
 
-void stats_board_free(struct stats_board *b) {
+void model_metrics_free(struct model_metrics *b) {
         if (b == NULL)
                 return;
         metric_collector_remove(b->registry, b->collector);
@@ -156,7 +156,7 @@ static void make_responses(struct stats_responses *r, const struct model_stats_o
         r->first_counts = mem_zalloc((r->n_first_bounds + 1) * sizeof(*r->first_counts));
 }
 
-struct model_stats *model_stats_new(struct stats_board               *board,
+struct model_stats *model_stats_new(struct model_metrics             *board,
                                     const struct model_stats_options *options) {
         struct model_stats *s = mem_zalloc(sizeof(*s));
 

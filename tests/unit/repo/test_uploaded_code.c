@@ -5,7 +5,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "repo/sent_code.h"
+#include "repo/uploaded_code.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,8 +24,14 @@ static void test_files(void **state) {
         } rows[] = {
                 { "1/model.onnx", "\x08\x07onnx", NULL },
                 { "1/model.onnx", "", NULL },
-                { "1/model.onnx", "\x7f" "EL", NULL },
-                { "1/model.onnx", " \x7f" "ELF", NULL },
+                { "1/model.onnx",
+                  "\x7f"
+                  "EL",
+                  NULL },
+                { "1/model.onnx",
+                  " \x7f"
+                  "ELF",
+                  NULL },
                 { "1/model.sob", "x", NULL },
                 { "so", "x", NULL },
                 { ".so", "x", NULL },
@@ -36,8 +42,14 @@ static void test_files(void **state) {
                 { "1/libx.so.1", "x", "a shared object" },
                 { "1/libx.so.1.2.3", "x", "a shared object" },
                 { "1/batchstrategy.so", "x", "a shared object" },
-                { "1/model.onnx", "\x7f" "ELF", "a shared object" },
-                { "labels", "\x7f" "ELF\x02\x01", "a shared object" },
+                { "1/model.onnx",
+                  "\x7f"
+                  "ELF",
+                  "a shared object" },
+                { "labels",
+                  "\x7f"
+                  "ELF\x02\x01",
+                  "a shared object" },
                 { "1/model.py", "x", "a Python program" },
                 { "1/deep/er/model.pyc", "x", "a Python program" },
         };
@@ -51,14 +63,14 @@ static void test_files(void **state) {
                 AUTO_CHARS text = mem_printf("Uploaded code is disabled: 'file:%s' of model 'm' is "
                                              "%s. " HINT,
                                              rows[i].path, rows[i].kind ? rows[i].kind : "");
-                struct error *err = sent_code_check_files("m", files, 2);
+                struct error *err = uploaded_code_check_files("m", files, 2);
 
                 if (rows[i].kind)
                         assert_error(err, ERR_UNSUPPORTED, text);
                 else
                         assert_ok(err, rows[i].path);
         }
-        assert_null(sent_code_check_files("m", NULL, 0));
+        assert_null(uploaded_code_check_files("m", NULL, 0));
 }
 
 static void test_configurations(void **state) {
@@ -66,10 +78,9 @@ static void test_configurations(void **state) {
                 const char *library;
                 bool        is_taken;
         } rows[] = {
-                { "ops.so", true },      { "1/ops.so", true },
-                { "missing.so", false }, { "libc.so.6", false },
-                { "/dev/null", false },  { "../m/ops.so", false },
-                { "..", false },         { "1/../../m/ops.so", false },
+                { "ops.so", true },     { "1/ops.so", true },          { "missing.so", false },
+                { "libc.so.6", false }, { "/dev/null", false },        { "../m/ops.so", false },
+                { "..", false },        { "1/../../m/ops.so", false },
         };
         struct temp_tree tree = temp_tree_make();
         AUTO_CHARS       directory = temp_tree_path(&tree, "m");
@@ -82,14 +93,15 @@ static void test_configurations(void **state) {
                 AUTO_CHARS json = mem_printf("{\"model_operations\":{\"op_library_filename\":"
                                              "[\"ops.so\",\"%s\"]}}",
                                              rows[i].library);
-                AUTO_CHARS text = mem_printf("Uploaded code is disabled: the configuration sent for "
-                                             "model 'm' names the library '%s', which is not in the "
-                                             "model's directory. " HINT,
-                                             rows[i].library);
+                AUTO_CHARS text =
+                        mem_printf("Uploaded code is disabled: the configuration sent for "
+                                   "model 'm' names the library '%s', which is not in the "
+                                   "model's directory. " HINT,
+                                   rows[i].library);
                 struct error *err;
 
                 assert_ok(model_config_read_json(str_of(json), &config), json);
-                err = sent_code_check_config(config, "m", directory);
+                err = uploaded_code_check_config(config, "m", directory);
                 if (rows[i].is_taken)
                         assert_ok(err, rows[i].library);
                 else

@@ -4,8 +4,8 @@
  *
  * Sources: model configuration, ModelDynamicBatching, ModelQueuePolicy, StrategyOldest.
  *
- * Ownership.  batch_policy_done() frees what batch_policy_init() made.
- * Threads.  Immutable after batch_policy_init(); shared freely.
+ * Ownership.  batching_config_done() frees what batching_config_init() made.
+ * Threads.  Immutable after batching_config_init(); shared freely.
  */
 #pragma once
 
@@ -34,7 +34,7 @@ struct level_policy {
         struct queue_policy policy;
 };
 
-struct batch_policy {
+struct batching_config {
         uint32_t             max_batch_size;
         uint32_t            *preferred_sizes; /* owned; ascending, each once */
         size_t               n_preferred_sizes;
@@ -49,19 +49,20 @@ struct batch_policy {
 
 /* From a checked configuration. Without dynamic_batching, and without sequence_batching by the
  * strategy `oldest`: no preferred sizes, no delay. */
-struct error *batch_policy_init(struct batch_policy *p, const struct model_config *c) NODISCARD;
-void          batch_policy_done(struct batch_policy *p);
+struct error *batching_config_init(struct batching_config *p, const struct model_config *c)
+        NODISCARD;
+void batching_config_done(struct batching_config *p);
 
 /* The level's own policy, else the default one. Borrowed. */
-const struct queue_policy *queue_policy_for_level(const struct batch_policy *p, uint64_t level);
+const struct queue_policy *queue_policy_for_level(const struct batching_config *p, uint64_t level);
 
 /* The level that a request with this priority waits on: 0 and levels beyond the last are the
  * default level; 0 when the model has no priorities. */
-uint64_t batch_policy_level(const struct batch_policy *p, uint64_t request_priority);
+uint64_t batching_config_level(const struct batching_config *p, uint64_t request_priority);
 
 /* Nanoseconds a request may wait, 0 = no limit: the policy's time, or the request's own when
  * that is allowed, given and shorter. */
 uint64_t queue_policy_timeout_ns(const struct queue_policy *p, uint64_t request_timeout_us);
 
 /* The largest preferred size, 0 when there is none. */
-uint32_t batch_policy_largest_preferred(const struct batch_policy *p);
+uint32_t batching_config_largest_preferred(const struct batching_config *p);

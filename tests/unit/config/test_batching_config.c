@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "config/batch_policy.h"
+#include "config/batching_config.h"
 
 #include "config_rows.h"
 
@@ -21,17 +21,17 @@ static const char full[] =
 
 static void test_full(void **state) {
         struct model_config       *c = config_of(full);
-        struct batch_policy        p;
+        struct batching_config     p;
         const struct queue_policy *level;
 
         (void)state;
-        assert_null(batch_policy_init(&p, c));
+        assert_null(batching_config_init(&p, c));
         assert_int_equal(p.max_batch_size, 16);
         assert_int_equal(p.n_preferred_sizes, 3);
         assert_int_equal(p.preferred_sizes[0], 4);
         assert_int_equal(p.preferred_sizes[1], 8);
         assert_int_equal(p.preferred_sizes[2], 16);
-        assert_int_equal(batch_policy_largest_preferred(&p), 16);
+        assert_int_equal(batching_config_largest_preferred(&p), 16);
         assert_int_equal(p.max_queue_delay_ns, 250000);
         assert_true(p.preserve_ordering);
         assert_int_equal(p.priority_levels, 3);
@@ -51,12 +51,12 @@ static void test_full(void **state) {
         assert_true(level->allow_override);
         assert_ptr_equal(queue_policy_for_level(&p, 99), &p.default_policy);
 
-        assert_int_equal(batch_policy_level(&p, 0), 2);
-        assert_int_equal(batch_policy_level(&p, 1), 1);
-        assert_int_equal(batch_policy_level(&p, 3), 3);
-        assert_int_equal(batch_policy_level(&p, 4), 2);
-        assert_int_equal(batch_policy_level(&p, UINT64_MAX), 2);
-        batch_policy_done(&p);
+        assert_int_equal(batching_config_level(&p, 0), 2);
+        assert_int_equal(batching_config_level(&p, 1), 1);
+        assert_int_equal(batching_config_level(&p, 3), 3);
+        assert_int_equal(batching_config_level(&p, 4), 2);
+        assert_int_equal(batching_config_level(&p, UINT64_MAX), 2);
+        batching_config_done(&p);
         model_config_free(c);
 }
 
@@ -76,18 +76,18 @@ static void test_timeouts(void **state) {
 }
 
 static void test_without_batching(void **state) {
-        struct model_config *c = config_of("max_batch_size: 4 ensemble_scheduling { }");
-        struct batch_policy  p;
+        struct model_config   *c = config_of("max_batch_size: 4 ensemble_scheduling { }");
+        struct batching_config p;
 
         (void)state;
-        assert_null(batch_policy_init(&p, c));
+        assert_null(batching_config_init(&p, c));
         assert_int_equal(p.max_batch_size, 4);
         assert_int_equal(p.n_preferred_sizes, 0);
-        assert_int_equal(batch_policy_largest_preferred(&p), 0);
+        assert_int_equal(batching_config_largest_preferred(&p), 0);
         assert_int_equal(p.max_queue_delay_ns, 0);
-        assert_int_equal(batch_policy_level(&p, 3), 0);
+        assert_int_equal(batching_config_level(&p, 3), 0);
         assert_ptr_equal(queue_policy_for_level(&p, 0), &p.default_policy);
-        batch_policy_done(&p);
+        batching_config_done(&p);
         model_config_free(c);
 }
 
@@ -96,14 +96,14 @@ static void test_huge_times(void **state) {
         struct model_config *c = config_of(
                 "dynamic_batching { max_queue_delay_microseconds: 18446744073709551615"
                 " default_queue_policy { default_timeout_microseconds: 18446744073709552 } }");
-        struct batch_policy p;
+        struct batching_config p;
 
         (void)state;
-        assert_null(batch_policy_init(&p, c));
+        assert_null(batching_config_init(&p, c));
         assert_true(p.max_queue_delay_ns == UINT64_MAX);
         assert_int_equal(p.n_level_policies, 0);
         assert_true(p.default_policy.default_timeout_ns == UINT64_MAX);
-        batch_policy_done(&p);
+        batching_config_done(&p);
         model_config_free(c);
 }
 
@@ -114,13 +114,13 @@ static void test_memory_short(void **state) {
 
         (void)state;
         do {
-                struct batch_policy p;
+                struct batching_config p;
 
                 mem_fail_after(++n);
-                err = batch_policy_init(&p, c);
+                err = batching_config_init(&p, c);
                 mem_fail_after(0);
                 if (err == NULL)
-                        batch_policy_done(&p);
+                        batching_config_done(&p);
                 else
                         assert_outcome(err, ERR_UNAVAILABLE, "out of memory", full);
         } while (err != NULL);

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "grpc/h2_flood.h"
+#include "grpc/h2_rate_limit.h"
 
 #define S NS_PER_S
 
@@ -38,7 +38,7 @@ static void test_strikes(void **state UNUSED) {
 
         limits_of(&l);
         h2_pings_init(&p, 0);
-        assert_true(h2_pings_on_ping(&p, &l, true, 1 * S)); /* the first is free */
+        assert_true(h2_pings_on_ping(&p, &l, true, 1 * S));  /* the first is free */
         assert_true(h2_pings_on_ping(&p, &l, true, 11 * S)); /* in time */
         assert_true(h2_pings_on_ping(&p, &l, true, 20 * S)); /* strike 1 */
         assert_true(h2_pings_on_ping(&p, &l, true, 21 * S)); /* strike 2 */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "repo/sent_code.h"
+#include "repo/uploaded_code.h"
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -38,8 +38,8 @@ static const char *kind_of_code(const struct override_file *f) {
         return NULL;
 }
 
-struct error *sent_code_check_files(const char *model, const struct override_file *files,
-                                    size_t n_files) {
+struct error *uploaded_code_check_files(const char *model, const struct override_file *files,
+                                        size_t n_files) {
         for (size_t i = 0; i < n_files; i++) {
                 const char *kind = kind_of_code(&files[i]);
 
@@ -67,8 +67,8 @@ static bool is_within(const char *directory, const char *name) {
         return file_exists(path);
 }
 
-struct error *sent_code_check_config(const struct model_config *config, const char *model,
-                                     const char *directory) {
+struct error *uploaded_code_check_config(const struct model_config *config, const char *model,
+                                         const char *directory) {
         const Inference__ModelOperations *operations = config->pb->model_operations;
 
         for (size_t i = 0; operations != NULL && i < operations->n_op_library_filename; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "repo/model_mark.h"
+#include "repo/dir_fingerprint.h"
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -12,7 +12,7 @@
 #define MAX_DEPTH 16
 
 /* FNV-1a, 64 bits: the offset basis and the prime. Nobody gains by a collision here. */
-#define HASH_START MODEL_MARK_NO_CONFIG
+#define HASH_START DIR_FINGERPRINT_NO_CONFIG
 #define HASH_PRIME UINT64_C(0x100000001b3)
 
 static uint64_t mix(uint64_t hash, const void *bytes, size_t n) {
@@ -71,7 +71,7 @@ static bool is_directory(const char *path) {
         return err == NULL && stat.is_directory;
 }
 
-static void add_version(struct model_mark *m, int64_t number, uint64_t files) {
+static void add_version(struct dir_fingerprint *m, int64_t number, uint64_t files) {
         size_t at = m->n_versions;
 
         m->versions = mem_realloc(m->versions, (m->n_versions + 1) * sizeof(*m->versions));
@@ -79,11 +79,11 @@ static void add_version(struct model_mark *m, int64_t number, uint64_t files) {
                 at--;
         memmove(&m->versions[at + 1], &m->versions[at],
                 (m->n_versions - at) * sizeof(*m->versions));
-        m->versions[at] = (struct version_mark){ .number = number, .files = files };
+        m->versions[at] = (struct version_fingerprint){ .number = number, .files = files };
         m->n_versions++;
 }
 
-static void add_entry(struct model_mark *m, const char *path, const char *name) {
+static void add_entry(struct dir_fingerprint *m, const char *path, const char *name) {
         int64_t number;
 
         if (is_left_behind(name))
@@ -96,9 +96,9 @@ static void add_entry(struct model_mark *m, const char *path, const char *name) 
                 m->rest = mix_entry(m->rest, path, name, 0);
 }
 
-struct error *model_mark_read(const char *directory, struct model_mark **ret) {
-        struct dir_list    list;
-        struct model_mark *m;
+struct error *dir_fingerprint_read(const char *directory, struct dir_fingerprint **ret) {
+        struct dir_list         list;
+        struct dir_fingerprint *m;
 
         TRY(dir_list_read(directory, &list));
         m = mem_zalloc(sizeof(*m));
@@ -113,14 +113,14 @@ struct error *model_mark_read(const char *directory, struct model_mark **ret) {
         return NULL;
 }
 
-void model_mark_free(struct model_mark *m) {
+void dir_fingerprint_free(struct dir_fingerprint *m) {
         if (m == NULL)
                 return;
         free(m->versions);
         free(m);
 }
 
-bool model_mark_equal(const struct model_mark *a, const struct model_mark *b) {
+bool dir_fingerprint_equal(const struct dir_fingerprint *a, const struct dir_fingerprint *b) {
         if (a == NULL || b == NULL)
                 return a == b;
         if (a->config != b->config || a->rest != b->rest || a->n_versions != b->n_versions)
@@ -132,16 +132,16 @@ bool model_mark_equal(const struct model_mark *a, const struct model_mark *b) {
         return true;
 }
 
-static const struct version_mark *find(const struct model_mark *m, int64_t version) {
+static const struct version_fingerprint *find(const struct dir_fingerprint *m, int64_t version) {
         for (size_t i = 0; m != NULL && i < m->n_versions; i++)
                 if (m->versions[i].number == version)
                         return &m->versions[i];
         return NULL;
 }
 
-bool model_mark_version_equal(const struct model_mark *a, const struct model_mark *b,
-                              int64_t version) {
-        const struct version_mark *x = find(a, version), *y = find(b, version);
+bool dir_fingerprint_version_equal(const struct dir_fingerprint *a, const struct dir_fingerprint *b,
+                                   int64_t version) {
+        const struct version_fingerprint *x = find(a, version), *y = find(b, version);
 
         return x != NULL && y != NULL && x->files == y->files;
 }

@@ -14,10 +14,10 @@ struct row {
 };
 
 struct page {
-        const struct stats_board_options *options;
-        struct strbuf                    *out;
-        struct row                       *rows; /* owned */
-        size_t                            n_rows;
+        const struct model_metrics_options *options;
+        struct strbuf                      *out;
+        struct row                         *rows; /* owned */
+        size_t                              n_rows;
 };
 
 /* Families of one sum each. `stat` counts, or is nanoseconds printed as whole microseconds. */
@@ -328,7 +328,7 @@ static void print_page(const struct page *p) {
 
 /* While a version is reloaded, the old one and the new one are both shown: a line may be there
  * only once, so the newest of equal labels is printed. */
-static size_t add_rows_locked(struct stats_board *b, struct row *rows) {
+static size_t add_rows_locked(struct model_metrics *b, struct row *rows) {
         struct map newest;
         size_t     n = 0;
 
@@ -350,10 +350,10 @@ static size_t add_rows_locked(struct stats_board *b, struct row *rows) {
         return n;
 }
 
-void stats_board_print(void *owner, struct strbuf *out) {
-        struct stats_board *b = owner;
-        struct page         page = { .options = &b->options, .out = out };
-        size_t              n_shown = 0;
+void model_metrics_print(void *owner, struct strbuf *out) {
+        struct model_metrics *b = owner;
+        struct page           page = { .options = &b->options, .out = out };
+        size_t                n_shown = 0;
 
         MUTEX_GUARD(&b->lock);
         LIST_FOR_EACH(&b->shown, node)
