@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests through the C API: what a program may do with one that it keeps. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "infer/fake_model.h"
 #include "server/server.h"
@@ -186,7 +182,7 @@ static void test_memory_types(void **state) {
         assert_int_equal(request_find_input((struct request *)f->request, "A")->byte_size, 5);
 }
 
-int main(void) {
+SUITE(api_request) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_in_use, open_fixture, close_fixture),
                 cmocka_unit_test_setup_teardown(test_cancellation_is_of_one_use, open_fixture,

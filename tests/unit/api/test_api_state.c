@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Implicit states through the backend API, of a model that has none and of one that has one. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "infer/fake_model.h"
 #include "infer/implicit_state.h"
@@ -84,7 +80,7 @@ static void test_model_with_a_state(void **state) {
         fake_model_free(fake);
 }
 
-int main(void) {
+SUITE(api_state) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_model_without_states),
                 cmocka_unit_test(test_model_with_a_state),

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "auth/access.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "auth/api_keys.h"
 #include "backend/temp_tree.h"
@@ -303,7 +299,7 @@ static void test_without_keys(void **state UNUSED) {
         access_done(&a);
 }
 
-int main(void) {
+SUITE(access) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_rows),   cmocka_unit_test(test_anonymous),
                 cmocka_unit_test(test_rules),  cmocka_unit_test(test_reload),

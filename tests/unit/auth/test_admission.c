@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "auth/admission.h"
 #include "base/compiler.h"
@@ -230,7 +226,7 @@ static void test_threads(void **state UNUSED) {
         admission_done(&crowd.a);
 }
 
-int main(void) {
+SUITE(admission) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_bad_texts), cmocka_unit_test(test_given_twice),
                 cmocka_unit_test(test_requests),  cmocka_unit_test(test_bytes),

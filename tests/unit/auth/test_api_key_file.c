@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "auth/api_key_file.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "base/strbuf.h"
@@ -178,7 +174,7 @@ static void test_patterns(void **state UNUSED) {
         }
 }
 
-int main(void) {
+SUITE(api_key_file) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_a_file),    cmocka_unit_test(test_good_files),
                 cmocka_unit_test(test_bad_files), cmocka_unit_test(test_too_many_keys),

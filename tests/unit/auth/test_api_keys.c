@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "auth/api_keys.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "backend/temp_tree.h"
 #include "base/mem.h"
@@ -135,7 +131,7 @@ static void test_readers_meanwhile(void **state UNUSED) {
         temp_tree_remove(&tree);
 }
 
-int main(void) {
+SUITE(api_keys) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_reload),
                 cmocka_unit_test(test_missing_file),

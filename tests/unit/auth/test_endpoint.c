@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "auth/endpoint.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 static void test_rules(void **state UNUSED) {
         struct endpoint_policy      p;
@@ -113,7 +109,7 @@ static void test_metrics(void **state UNUSED) {
         assert_string_equal(err->message, "unknown restricted protocol 'metrics' ");
 }
 
-int main(void) {
+SUITE(endpoint) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_rules),
                 cmocka_unit_test(test_long_values),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "backend/backend.h"
 
@@ -212,7 +208,7 @@ static void test_configuration_too_long(void **state) {
         fake_library_close(&library);
 }
 
-int main(void) {
+SUITE(backend) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_opens_and_ends, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_attributes_are_copied, setup, teardown),

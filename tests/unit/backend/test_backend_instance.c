@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "backend/backend_instance.h"
 
@@ -367,7 +363,7 @@ static void test_reports(void **state) {
         end(&p);
 }
 
-int main(void) {
+SUITE(backend_instance) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_is_what_it_was_told),
                 cmocka_unit_test(test_optional_entry_points),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "backend/backend_model.h"
 
@@ -167,7 +163,7 @@ static void test_completion_only_while_initialising(void **state) {
         end(&p);
 }
 
-int main(void) {
+SUITE(backend_model) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_starts_and_stops),
                 cmocka_unit_test(test_without_entry_points),

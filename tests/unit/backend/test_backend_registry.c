@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "backend/backend_registry.h"
 
@@ -450,7 +446,7 @@ static void test_one_that_hangs(void **state) {
                 fake_library_close(&libraries[i]);
 }
 
-int main(void) {
+SUITE(backend_registry) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_search_order),
                 cmocka_unit_test(test_sent_library),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "backend/batch_strategy.h"
 
@@ -51,7 +47,7 @@ static void test_sent_library(void **state) {
         temp_tree_remove(&tree);
 }
 
-int main(void) {
+SUITE(batch_strategy) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_sent_library),
         };

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "backend/host_policy.h"
 
@@ -144,7 +140,7 @@ static void test_names(void **state) {
         }
 }
 
-int main(void) {
+SUITE(host_policy) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_none),
                 cmocka_unit_test(test_settings),

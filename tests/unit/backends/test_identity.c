@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 #include <string.h>
 
 #include "fake_server.h"
@@ -177,7 +173,7 @@ static void test_inline_safe(void **state) {
         assert_int_equal(NESO_BACKEND_INLINE_SAFE, 1);
 }
 
-int main(void) {
+SUITE(identity_backend) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_pairs_and_batches), cmocka_unit_test(test_parameters),
                 cmocka_unit_test(test_output_over_the_input),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 #include <string.h>
 
 #include "fake_server.h"
@@ -434,7 +430,7 @@ static void test_answers_in_a_row(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-int main(void) {
+SUITE(kit_batch) {
         const struct CMUnitTest tests[] = {
                 TEST(test_gather_one_borrows),
                 TEST(test_gather_one_copies_what_does_not_fit),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,7 +184,7 @@ static int check_errors(void **state) {
         return fake.n_errors_alive == 0 ? 0 : -1;
 }
 
-int main(void) {
+SUITE(kit_json) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_teardown(test_values, check_errors),
                 cmocka_unit_test_teardown(test_strings, check_errors),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 #include <string.h>
 
 #include "fake_server.h"
@@ -125,7 +121,7 @@ static void test_bad_config(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-int main(void) {
+SUITE(kit_model) {
         const struct CMUnitTest tests[] = {
                 TEST(test_tensors), TEST(test_parameters), TEST(test_set_config),
                 TEST(test_types),   TEST(test_bad_config),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 #include <string.h>
 
 #include "fake_server.h"
@@ -86,7 +82,7 @@ static void test_list(void **state) {
         assert_memory_equal(out, three, sizeof(three) - 1);
 }
 
-int main(void) {
+SUITE(kit_string_tensor) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_decode),
                 cmocka_unit_test(test_refused),

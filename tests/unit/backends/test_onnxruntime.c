@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The onnxruntime backend with the real runtime, in a server that is not one. The environment's
  * TEST_MODELS is the folder that tests/models/make_models.py has written. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -770,7 +766,7 @@ static void test_library_names(void **state) {
         assert_string_equal(name, found[1]);
 }
 
-int main(void) {
+SUITE(onnxruntime_backend) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_single),
                 cmocka_unit_test(test_batch),

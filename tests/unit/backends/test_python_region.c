@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "fake_server.h"
 #include "python/region.h"
@@ -122,7 +118,7 @@ static void test_limit(void **state) {
         region_close(&r);
 }
 
-int main(void) {
+SUITE(python_region) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_blocks_come_back),
                 cmocka_unit_test(test_blocks_wait_for_messages),

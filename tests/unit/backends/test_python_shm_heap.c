@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,7 +172,7 @@ static void test_random_story(void **state) {
         shm_heap_done(&heap);
 }
 
-int main(void) {
+SUITE(python_shm_heap) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_sizes),
                 cmocka_unit_test(test_what_is_no_block),

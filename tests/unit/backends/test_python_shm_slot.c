@@ -6,11 +6,7 @@
  * end, and offers those that it took back again, to the same stub or after a crash to another. The stub
  * goes through the entries of its ring in order: it claims, runs, answers.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "python/shm_slot.h"
 
@@ -161,7 +157,7 @@ static void test_every_order(void **state) {
         assert_true(n_complete > 100);
 }
 
-int main(void) {
+SUITE(python_shm_slot) {
         const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_order) };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls from model to model that nobody could ever serve. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 #include <string.h>
 
 #include "fake_server.h"
@@ -73,7 +69,7 @@ static void test_other_backends_can_always_serve(void **state) {
         assert_true(waits_begin(&w.instances[1][0], "a")); /* a waits for what will end */
 }
 
-int main(void) {
+SUITE(python_waits) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_one_instance_cannot_call_itself),
                 cmocka_unit_test(test_two_instances_can_once),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -214,7 +210,7 @@ static void test_gate_and_log(void **state) {
         stop();
 }
 
-int main(void) {
+SUITE(testing_backend) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_outputs),
                 cmocka_unit_test(test_failures),

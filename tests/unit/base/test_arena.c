@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/arena.h"
 #include "base/byte_budget.h"
@@ -270,7 +266,7 @@ static void test_zalloc_is_zero_after_reset(void **state) {
         arena_done(&a); /* twice is fine */
 }
 
-int main(void) {
+SUITE(arena) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_pieces_are_aligned_and_apart),
                 cmocka_unit_test(test_first_memory_is_used_first),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/buf.h"
 #include "base/byte_budget.h"
@@ -249,7 +245,7 @@ static void test_across_threads(void **state) {
         mutex_done(&c.lock);
 }
 
-int main(void) {
+SUITE(buf) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_classes),
                 cmocka_unit_test(test_freed_memory_comes_back),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -189,7 +185,7 @@ static void test_default_is_a_quarter(void **state) {
         assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
 }
 
-int main(void) {
+SUITE(byte_budget) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_take_and_give),
                 cmocka_unit_test(test_last_eighth_is_for_small_pieces),

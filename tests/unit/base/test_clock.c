@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/clock.h"
 
@@ -30,7 +26,7 @@ static void test_wall_is_since_the_epoch(void **state) {
         assert_in_range(now / NS_PER_S, before, before + 2);
 }
 
-int main(void) {
+SUITE(clock) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_monotonic_is_the_systems_clock),
                 cmocka_unit_test(test_wall_is_since_the_epoch),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Each crash is a child's, with its stderr in a pipe. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/crash_report.h"
 #include "base/mem.h"
@@ -187,7 +183,7 @@ static void test_full_stack(void **state) {
 #endif
 }
 
-int main(void) {
+SUITE(crash_report) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_what_is_told),
                 cmocka_unit_test(test_full_stack),

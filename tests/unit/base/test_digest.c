@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/digest.h"
 
@@ -86,7 +82,7 @@ static void test_equal(void **state UNUSED) {
         assert_true(digest_equal(a, c, 0));
 }
 
-int main(void) {
+SUITE(digest) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_known),      cmocka_unit_test(test_pieces),
                 cmocka_unit_test(test_unfinished), cmocka_unit_test(test_hex),

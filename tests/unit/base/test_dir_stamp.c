@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/dir_stamp.h"
 
@@ -104,7 +100,7 @@ static void test_what_is_none(void **state) {
         }
 }
 
-int main(void) {
+SUITE(dir_stamp) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_settled),
                 cmocka_unit_test(test_each_field_tells),

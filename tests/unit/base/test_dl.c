@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/dl.h"
 
@@ -65,7 +61,7 @@ static void test_not_a_library(void **state) {
         assert_non_null(strstr(err->message, "'/etc/passwd': "));
 }
 
-int main(void) {
+SUITE(dl) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_open_and_call),
                 cmocka_unit_test(test_absent_symbol),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdlib.h>
 
@@ -139,7 +135,7 @@ static void test_short_of_memory(void **state) {
         free(r);
 }
 
-int main(void) {
+SUITE(due_heap) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_soonest_first),
                 cmocka_unit_test(test_removal_from_anywhere),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -170,7 +166,7 @@ static void test_code_strings(void **state) {
         assert_string_equal(error_code_string((enum error_code) - 1), "<invalid code>");
 }
 
-int main(void) {
+SUITE(error) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_new_keeps_code_and_text),
                 cmocka_unit_test(test_new_text_is_not_a_format),

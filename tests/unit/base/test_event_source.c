@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/mem.h"
@@ -174,7 +170,7 @@ static void test_threads(void **state UNUSED) {
         event_source_done(&n);
 }
 
-int main(void) {
+SUITE(event_source) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_all_are_told_once),
                 cmocka_unit_test(test_changes_from_a_callback),

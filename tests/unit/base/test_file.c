@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -363,7 +359,7 @@ static void test_names(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-int main(void) {
+SUITE(file) {
         const struct CMUnitTest tests[] = {
                 TEST(test_beneath_opens_what_is_inside),
                 TEST(test_beneath_refuses_what_leaves),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/keyed_hash.h"
@@ -336,7 +332,7 @@ static void test_keys_differ(void **state UNUSED) {
                 assert_true(a.word[i] != b.word[i]);
 }
 
-int main(void) {
+SUITE(keyed_hash) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_definition),
                 cmocka_unit_test(test_extremes),

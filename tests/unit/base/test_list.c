@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/list.h"
 
@@ -84,7 +80,7 @@ static void test_splice(void **state) {
         assert_numbers(&b, (const int[]){ 0, 1, 2, 3 }, 4);
 }
 
-int main(void) {
+SUITE(list) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_order),
                 cmocka_unit_test(test_remove),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/clock.h"
 #include "base/lock.h"
@@ -91,7 +87,7 @@ static void test_deadline(void **state) {
         shared_done(&s);
 }
 
-int main(void) {
+SUITE(lock) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_mutual_exclusion),
                 cmocka_unit_test(test_wait_and_signal),

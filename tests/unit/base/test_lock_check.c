@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 /* The order check of locks is compiled in here whatever the build says: the file itself is
  * included, and its definitions come before those of the library. */
@@ -121,7 +117,7 @@ static void test_upwards_is_fine(void **state) {
         assert_false(mutex_is_held(&second_queue));
 }
 
-int main(void) {
+SUITE(lock_check) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_violations_end_the_process),
                 cmocka_unit_test(test_upwards_is_fine),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/file.h"
 #include "base/lock.h"
@@ -278,7 +274,7 @@ static void test_lines_of_threads_do_not_mix(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-int main(void) {
+SUITE(log) {
         const struct CMUnitTest tests[] = {
                 TEST(test_default_format),
                 TEST(test_pid_is_ours),

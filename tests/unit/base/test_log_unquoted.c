@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 /* TRITON_SERVER_ESCAPE_LOG_MESSAGES is read once, so that it has a program of its own. */
 #include "base/file.h"
@@ -32,7 +28,7 @@ static void test_without_quotes(void **state) {
         unlink(path);
 }
 
-int main(void) {
+SUITE(log_unquoted) {
         const struct CMUnitTest tests[] = { cmocka_unit_test(test_without_quotes) };
 
         setenv("TRITON_SERVER_ESCAPE_LOG_MESSAGES", "false", 1);

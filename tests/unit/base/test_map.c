@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/map.h"
 #include "base/mem.h"
@@ -163,7 +159,7 @@ static void test_removal_while_walking(void **state) {
         map_done(&m);
 }
 
-int main(void) {
+SUITE(map) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_empty),
                 cmocka_unit_test(test_set_find_replace_remove),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 
@@ -137,7 +133,7 @@ static void test_size_arithmetic(void **state) {
         assert_int_equal(result, 0);
 }
 
-int main(void) {
+SUITE(mem) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_alloc_of_zero_is_unique),
                 cmocka_unit_test(test_zalloc_is_zero),

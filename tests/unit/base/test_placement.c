@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The cores are those that this process may use; the NUMA nodes are files of the test. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -350,7 +346,7 @@ static void test_nodes_that_cannot_be_had(void **state) {
         nodes_end(&nodes, 1023);
 }
 
-int main(void) {
+SUITE(placement) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_lists_of_cores),
                 cmocka_unit_test(test_lists_that_are_wrong),

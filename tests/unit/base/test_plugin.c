@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/plugin.h"
 
@@ -76,7 +72,7 @@ static void test_no_library(void **state UNUSED) {
         rmdir(root);
 }
 
-int main(void) {
+SUITE(plugin) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_names),
                 cmocka_unit_test(test_missing),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/random.h"
@@ -41,7 +37,7 @@ static void test_differs(void **state UNUSED) {
         assert_memory_not_equal(a, b, sizeof(a));
 }
 
-int main(void) {
+SUITE(random) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_fill),
                 cmocka_unit_test(test_differs),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "base/reserve.h"
@@ -84,7 +80,7 @@ static void test_users(void **state) {
         assert_false(reserve_is_short());
 }
 
-int main(void) {
+SUITE(reserve) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_closed),
                 cmocka_unit_test(test_take_and_fill_again),

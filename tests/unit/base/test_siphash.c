@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/digest.h"
@@ -65,7 +61,7 @@ static void test_keys_differ(void **state UNUSED) {
         assert_memory_not_equal(&a, &b, sizeof(a));
 }
 
-int main(void) {
+SUITE(siphash) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_known),
                 cmocka_unit_test(test_keys_differ),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/str.h"
@@ -195,7 +191,7 @@ static void test_suggest_ignores_what_is_too_long(void **state) {
         assert_null(str_suggest(STR_LIT("aaaa"), words, 1));
 }
 
-int main(void) {
+SUITE(str) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_equality),
                 cmocka_unit_test(test_starts_and_ends),

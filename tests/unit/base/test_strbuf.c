@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "base/strbuf.h"
@@ -134,7 +130,7 @@ static void test_put_few(void **state) {
         assert_int_equal(b.len, 0);
 }
 
-int main(void) {
+SUITE(strbuf) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_put),
                 cmocka_unit_test(test_printf_grows),

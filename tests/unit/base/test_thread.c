@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/clock.h"
 #include "base/lock.h"
@@ -157,7 +153,7 @@ static void test_cpu_count_is_of_this_process(void **state) {
         sched_setaffinity(0, sizeof(all), &all);
 }
 
-int main(void) {
+SUITE(thread) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_name_and_signals),
                 cmocka_unit_test(test_giving_way),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/clock.h"
 #include "base/lock.h"
@@ -309,7 +305,7 @@ static void test_free_without_use(void **state) {
         timer_thread_free(NULL);
 }
 
-int main(void) {
+SUITE(timer) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_fires_in_order_of_deadlines),
                 cmocka_unit_test(test_past_deadline_fires_at_once),

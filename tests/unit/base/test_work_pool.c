@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/work_pool.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/lock.h"
@@ -259,7 +255,7 @@ static void test_some_threads_start(void **state UNUSED) {
         thread_failure_after(0);
 }
 
-int main(void) {
+SUITE(work_pool) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_in_order),
                 cmocka_unit_test(test_threads_are_bounded),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "cache/cache_entry.h"
 
@@ -65,7 +61,7 @@ static void test_limits(void **state UNUSED) {
         cache_entry_done(&e);
 }
 
-int main(void) {
+SUITE(cache_entry) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_buffers),
                 cmocka_unit_test(test_limits),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "cache/cache_key.h"
 
@@ -224,7 +220,7 @@ static void test_what_has_no_key(void **state UNUSED) {
         fake_model_free(f);
 }
 
-int main(void) {
+SUITE(cache_key) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_same_or_not),
                 cmocka_unit_test(test_shapes),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the cache's scheduler passes on to the one behind it, and what a release asks them. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "cache/cached_scheduler.h"
 #include "infer/fake_model.h"
@@ -144,7 +140,7 @@ static void test_release(void **state) {
         fake_model_free(fake);
 }
 
-int main(void) {
+SUITE(cached_scheduler) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_passes_on),
                 cmocka_unit_test(test_release),

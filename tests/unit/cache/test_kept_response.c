@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "cache/kept_response.h"
 
@@ -251,7 +247,7 @@ static void test_what_is_not_kept(void **state UNUSED) {
         fake_model_free(f);
 }
 
-int main(void) {
+SUITE(kept_response) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_round_trip),
                 cmocka_unit_test(test_unknown_output),

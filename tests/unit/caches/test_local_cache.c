@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "caches/cache_host.h"
 #include "local/store.h"
@@ -318,7 +314,7 @@ static void test_failed_copies_leave_nothing(void **unused) {
         close_cache(cache);
 }
 
-int main(void) {
+SUITE(local_cache) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_settings),
                 cmocka_unit_test(test_insert_and_find),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A million look-ups of four threads: nothing is lost, nothing is wrong. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "caches/cache_host.h"
 #include "local/store.h"
@@ -157,7 +153,7 @@ static void test_with_evictions(void **state) {
         assert_null(TRITONCACHE_CacheFinalize(cache));
 }
 
-int main(void) {
+SUITE(local_cache_stress) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_all_fits),
                 cmocka_unit_test(test_with_evictions),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -225,7 +221,7 @@ static void test_against_sorting(void **state) {
         }
 }
 
-int main(void) {
+SUITE(classify) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_rows),
                 cmocka_unit_test(test_types),

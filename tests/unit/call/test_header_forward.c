@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <string.h>
 
@@ -105,7 +101,7 @@ static void test_bad_pattern(void **state) {
         header_forward_done(&f);
 }
 
-int main(void) {
+SUITE(header_forward) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_nothing),
                 cmocka_unit_test(test_partial_match),

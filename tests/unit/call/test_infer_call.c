@@ -2,11 +2,7 @@
 /* One inference against a core of the test's own: in which order it may end, on which thread, what
  * reaches the request, where outputs live, and that nothing leaks.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -678,7 +674,7 @@ static void test_read_response(void **state) {
         close_fixture(&f);
 }
 
-int main(void) {
+SUITE(infer_call) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_inline),
                 cmocka_unit_test(test_thread),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tensors in shared memory get their places; the core is not asked. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "call/infer_call.h"
@@ -230,7 +226,7 @@ static void test_without_memory(void **state) {
         assert_in_range(n, 2, 10);
 }
 
-int main(void) {
+SUITE(infer_call_regions) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_none),        cmocka_unit_test(test_places),
                 cmocka_unit_test(test_strings),     cmocka_unit_test(test_errors),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -153,7 +149,7 @@ static void test_work(void **state) {
         assert_true(infer_request_work(&q) == SIZE_MAX);
 }
 
-int main(void) {
+SUITE(infer_message) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_growth),
                 cmocka_unit_test(test_limits),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "cli/access_log.h"
 
@@ -104,7 +100,7 @@ static void test_a_line_beyond_the_limit_is_left_out(void **state) {
         free(path);
 }
 
-int main(void) {
+SUITE(access_log) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_an_inference),
                 cmocka_unit_test(test_without_a_model),

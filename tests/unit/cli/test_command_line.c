@@ -2,11 +2,7 @@
 /* Options and words of the small commands. */
 #include "cli/command_line.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <string.h>
 
@@ -125,7 +121,7 @@ static void test_help(void **state UNUSED) {
                                                "                            lines\n");
 }
 
-int main(void) {
+SUITE(command_line) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_rows),
                 cmocka_unit_test(test_given),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "cli/core_options.h"
 
@@ -322,7 +318,7 @@ static void test_log_file(void **state) {
         temp_tree_remove(&tree);
 }
 
-int main(void) {
+SUITE(core_options) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_defaults),
                 cmocka_unit_test(test_values_reach_the_core),

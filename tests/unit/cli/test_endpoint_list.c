@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The tables of all protocols: nothing that can be asked may be without a group. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <protobuf-c/protobuf-c.h>
 #include <string.h>
@@ -111,7 +107,7 @@ static void test_list(void **state UNUSED) {
                          1);
 }
 
-int main(void) {
+SUITE(endpoint_list) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_http),
                 cmocka_unit_test(test_grpc),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "cli/open_files.h"
 
@@ -78,7 +74,7 @@ static void test_raise(void **state UNUSED) {
                 check(&rows[i]);
 }
 
-int main(void) {
+SUITE(open_files) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_needed),
                 cmocka_unit_test(test_raise),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "cli/option_parse.h"
 
@@ -432,7 +428,7 @@ static void test_no_options(void **state) {
         cli_options_done(&o);
 }
 
-int main(void) {
+SUITE(option_parse) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_flags),
                 cmocka_unit_test(test_booleans),

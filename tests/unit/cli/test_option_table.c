@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "cli/option_table.h"
 
@@ -308,7 +304,7 @@ static void test_page(void **state) {
                         "\n## Metrics\n\n| option | default | what it does |\n|---|---|---|\n");
 }
 
-int main(void) {
+SUITE(option_table) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_has_every_option_of_the_reference),
                 cmocka_unit_test(test_finds_whole_names_only),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "cli/signals.h"
 
@@ -163,7 +159,7 @@ static void test_broken_pipe(void **state) {
         assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-int main(void) {
+SUITE(signals) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_first_signal),
                 cmocka_unit_test(test_second_signal),

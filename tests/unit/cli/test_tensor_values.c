@@ -2,11 +2,7 @@
 /* Shapes and values for requests. */
 #include "cli/tensor_values.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <string.h>
 
@@ -198,7 +194,7 @@ static void test_half_floats(void **state UNUSED) {
         error_free(err);
 }
 
-int main(void) {
+SUITE(tensor_values) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_shapes),          cmocka_unit_test(test_counts),
                 cmocka_unit_test(test_inferred_shapes), cmocka_unit_test(test_zeros),

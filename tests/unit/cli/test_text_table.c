@@ -2,11 +2,7 @@
 /* Tables, times and indented JSON for a terminal. */
 #include "cli/text_table.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "cli/duration.h"
 #include "cli/json_indent.h"
@@ -101,7 +97,7 @@ static void test_indented_json(void **state UNUSED) {
         }
 }
 
-int main(void) {
+SUITE(text_table) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_table),
                 cmocka_unit_test(test_empty_columns_are_left_out),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "cli/option_parse.h"
@@ -158,7 +154,7 @@ static void test_refusals(void **state) {
         unsetenv("OTEL_BSP_SCHEDULE_DELAY");
 }
 
-int main(void) {
+SUITE(trace_options) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_values),
                 cmocka_unit_test(test_export),

@@ -2,11 +2,7 @@
 /* Base64: the examples of RFC 4648, everything the strict decoder refuses, what the lenient one
  * makes of junk.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "codec/base64.h"
@@ -133,7 +129,7 @@ static void test_maximum(void **state) {
         strbuf_done(&out);
 }
 
-int main(void) {
+SUITE(base64) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_examples), cmocka_unit_test(test_strict_refuses),
                 cmocka_unit_test(test_lenient),  cmocka_unit_test(test_all_bytes),

@@ -2,11 +2,7 @@
 /* Floats to text and back: the table of powers, both directions against the C library, and every
  * edge that has a name.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <float.h>
 #include <math.h>
@@ -623,7 +619,7 @@ static void test_digits_at_once(void **state) {
         }
 }
 
-int main(void) {
+SUITE(float) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_powers_positive),   cmocka_unit_test(test_powers_negative),
                 cmocka_unit_test(test_parse_edges),       cmocka_unit_test(test_parse_huge_texts),

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Compressed bodies: both formats, every cut, junk, several members, and the two bounds.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -338,7 +334,7 @@ static void test_status_texts(void **state) {
                 assert_non_null(gzip_status_text((enum gzip_status)i));
 }
 
-int main(void) {
+SUITE(gzip) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_formats),
                 cmocka_unit_test(test_every_cut),

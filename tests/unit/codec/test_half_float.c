@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* FP16 and BF16: all 65 536 patterns, and rounding against a slow reference.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <math.h>
 #include <string.h>
@@ -143,7 +139,7 @@ static void test_narrowing_is_nearest(void **state) {
         }
 }
 
-int main(void) {
+SUITE(half_float) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_fp16_widens),          cmocka_unit_test(test_bf16_widens),
                 cmocka_unit_test(test_fp16_narrows),         cmocka_unit_test(test_bf16_narrows),

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The pull reader: grammar, texts and offsets of failures, depth, strings, numbers.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -654,7 +650,7 @@ static void test_arena_is_full(void **state) {
         arena_done(&arena);
 }
 
-int main(void) {
+SUITE(json_reader) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_failures),      cmocka_unit_test(test_beginnings),
                 cmocka_unit_test(test_depth),         cmocka_unit_test(test_depth_bomb),

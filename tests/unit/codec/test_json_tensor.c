@@ -2,11 +2,7 @@
 /* Arrays into tensors: shapes, statuses, every kind of element, the bounds of the quick way, and
  * whole tensors through writer and reader.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -483,7 +479,7 @@ static void test_type_errors(void **state) {
                                     "attempt to access JSON non-signed-integer as signed-integer");
 }
 
-int main(void) {
+SUITE(json_tensor) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_tensor_shapes),      cmocka_unit_test(test_tensor_statuses),
                 cmocka_unit_test(test_tensor_depth),       cmocka_unit_test(test_tensor_depth_bomb),

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The writer: commas, strings, numbers, tensors, and buffers that are full.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -274,7 +270,7 @@ static void test_names(void **state) {
         }
 }
 
-int main(void) {
+SUITE(json_writer) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_structure),        cmocka_unit_test(test_quote),
                 cmocka_unit_test(test_quote_reads_back), cmocka_unit_test(test_numbers),

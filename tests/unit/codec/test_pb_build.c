@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "codec/pb_build.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 
@@ -170,7 +166,7 @@ static void test_a_full_arena_is_an_error(void **state) {
         arena_done(&small);
 }
 
-int main(void) {
+SUITE(pb_build) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_a_new_message_has_the_defaults, setup,
                                                 teardown),

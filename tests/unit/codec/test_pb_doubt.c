@@ -2,11 +2,7 @@
 /* Which paths a doubt touches. */
 #include "codec/pb_doubt.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "pb_node.h"
@@ -62,8 +58,8 @@ static void test_spread(void **state UNUSED) {
 
         arena_init(&arena, NULL, 0, 0);
         pb_doubts_init(&d, &arena);
-        node_init(&node.base);
-        node_init(&child.base);
+        node_type.message_init(&node.base);
+        node_type.message_init(&child.base);
         node.n_children = 1;
         node.children = children;
         child.i32 = 7;
@@ -96,7 +92,7 @@ static void test_full(void **state UNUSED) {
         arena_done(&arena);
 }
 
-int main(void) {
+SUITE(pb_doubt) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_touch),
                 cmocka_unit_test(test_spread),

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "codec/pb_field.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "model_config.pb-c.h"
@@ -203,7 +199,7 @@ static void test_values_of_a_message(void **state) {
         assert_int_equal(pb_value_count(&node.base, node_field("child")), 1);
 }
 
-int main(void) {
+SUITE(pb_field) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_kinds_and_widths),
                 cmocka_unit_test(test_repeated_oneof_map),

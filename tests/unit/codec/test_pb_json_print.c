@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "codec/pb_json.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/strbuf.h"
@@ -229,7 +225,7 @@ static void test_overflow_is_told_by_the_strbuf(void **state) {
         assert_true(out.overflowed);
 }
 
-int main(void) {
+SUITE(pb_json_print) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_an_empty_configuration),
                 cmocka_unit_test(test_a_whole_configuration),

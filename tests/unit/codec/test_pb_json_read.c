@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "codec/pb_json.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <math.h>
 
@@ -369,7 +365,7 @@ static void test_memory_may_end_anywhere(void **state) {
         assert_true(n_failed > 10);
 }
 
-int main(void) {
+SUITE(pb_json_read) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_an_empty_object_is_the_default_message, setup,
                                                 teardown),

@@ -3,11 +3,7 @@
  * where tests are started. */
 #include "codec/pb_order.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 
@@ -200,7 +196,7 @@ static void test_a_message_without_fields(void **state) {
         assert_null(pb_order_next(&inference__model_version_policy__all__descriptor, NULL));
 }
 
-int main(void) {
+SUITE(pb_order) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_the_configuration_is_in_the_order_of_its_proto),
                 cmocka_unit_test(test_control_messages_are_in_the_order_of_their_proto),

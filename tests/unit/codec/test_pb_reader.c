@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "codec/pb_reader.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdlib.h>
 
@@ -405,7 +401,7 @@ static void test_an_inference_request(void **state) {
         assert_false(pb_failed(&r));
 }
 
-int main(void) {
+SUITE(pb_reader) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_varints),
                 cmocka_unit_test(test_bad_varints),

@@ -2,11 +2,7 @@
 /* The structure of the text format: messages, lists, maps, separators, and what is refused. */
 #include "codec/pb_text.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/mem.h"
@@ -455,7 +451,7 @@ static void test_every_allocation_may_fail(void **state) {
         }
 }
 
-int main(void) {
+SUITE(pb_text) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_empty_text_is_the_default_message, setup,
                                                 teardown),

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "codec/pb_text_lexer.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 
@@ -126,7 +122,7 @@ static void test_errors(void **state) {
         error_free(err);
 }
 
-int main(void) {
+SUITE(pb_text_lexer) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_kinds_and_places),
                 cmocka_unit_test(test_numbers),

@@ -2,11 +2,7 @@
 /* Where fields stand in a text: paths, lists, repeated fields, what is missing. */
 #include "codec/pb_text_place.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "model_config.pb-c.h"
@@ -96,7 +92,7 @@ static void test_broken_texts(void **state UNUSED) {
         }
 }
 
-int main(void) {
+SUITE(pb_text_place) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_places),
                 cmocka_unit_test(test_broken_texts),

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Texts with several mistakes: each is reported once, and nothing else. */
+#include "suite.h"
+
 #include "codec/pb_text_recover.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "base/compiler.h"
 #include "base/mem.h"
@@ -278,7 +275,7 @@ static void test_bounds(void **state UNUSED) {
         }
 }
 
-int main(void) {
+SUITE(pb_text_recover) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_reports),
                 cmocka_unit_test(test_first_report_is_the_error),

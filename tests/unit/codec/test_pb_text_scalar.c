@@ -2,11 +2,7 @@
 /* Every kind of value in the text format: what it is read as, and what is refused. */
 #include "codec/pb_text_scalar.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -339,7 +335,7 @@ static void test_the_lexer_stands_behind_the_value(void **state) {
         assert_true(str_is(lexer.token.text, "next"));
 }
 
-int main(void) {
+SUITE(pb_text_scalar) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_integers, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_integers_of_every_width, setup, teardown),

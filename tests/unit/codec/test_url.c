@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Percent escapes.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "codec/url.h"
@@ -49,7 +45,7 @@ static void test_maximum(void **state) {
         strbuf_done(&out);
 }
 
-int main(void) {
+SUITE(url) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_decode),
                 cmocka_unit_test(test_maximum),

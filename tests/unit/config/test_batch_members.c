@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 
@@ -205,7 +201,7 @@ static void test_no_memory(void **state) {
         model_config_free(c);
 }
 
-int main(void) {
+SUITE(batch_members) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_ranges),
                 cmocka_unit_test(test_choices),

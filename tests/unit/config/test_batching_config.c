@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "config/batching_config.h"
@@ -128,7 +124,7 @@ static void test_memory_short(void **state) {
         model_config_free(c);
 }
 
-int main(void) {
+SUITE(batching_config) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_full),
                 cmocka_unit_test(test_timeouts),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/error.h"
 #include "base/str.h"
@@ -262,7 +258,7 @@ static void test_edges(void **state) {
                 check_edge(&rows[i]);
 }
 
-int main(void) {
+SUITE(chain_line) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_what_is_none), cmocka_unit_test(test_next),
                 cmocka_unit_test(test_stages),       cmocka_unit_test(test_refusals),

@@ -2,11 +2,7 @@
 /* The rules of a configuration by itself; those of ensembles, sequences and tensors have tests
  * of their own.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "config/config_check.h"
 
@@ -226,7 +222,7 @@ static void test_warmup(void **state) {
         run_rows(rows, ARRAY_LEN(rows), model_config_check_warmup);
 }
 
-int main(void) {
+SUITE(config_check) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_general),        cmocka_unit_test(test_batching),
                 cmocka_unit_test(test_not_normalized), cmocka_unit_test(test_name),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "base/strbuf.h"
@@ -138,7 +134,7 @@ static void test_memory_short(void **state) {
         model_config_free(c);
 }
 
-int main(void) {
+SUITE(config_check_ensemble) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_fields),
                 cmocka_unit_test(test_flow),

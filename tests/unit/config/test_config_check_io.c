@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "config/config_check.h"
 
@@ -157,7 +153,7 @@ static void test_unknown_numbers(void **state) {
         model_config_free(c);
 }
 
-int main(void) {
+SUITE(config_check_io) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_inputs),
                 cmocka_unit_test(test_outputs),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "config/config_check.h"
 
@@ -161,7 +157,7 @@ static void test_states(void **state) {
         run_rows(state_rows, ARRAY_LEN(state_rows), model_config_check_states);
 }
 
-int main(void) {
+SUITE(config_check_sequence) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_controls),
                 cmocka_unit_test(test_strategies),

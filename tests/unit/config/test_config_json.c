@@ -2,11 +2,7 @@
 /* Configurations as an author writes them, and the complete JSON that the server prints for each
  * after normalisation, on a machine without GPUs and for a backend without preferences.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "config/config_check.h"
 
@@ -395,7 +391,7 @@ static void test_copy(void **state) {
         }
 }
 
-int main(void) {
+SUITE(config_json) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_print),
                 cmocka_unit_test(test_checks),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "config/config_normalize.h"
 
@@ -199,7 +195,7 @@ static void test_full(void **state) {
         assert_true(room > 64);
 }
 
-int main(void) {
+SUITE(config_normalize) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_rows),
                 cmocka_unit_test(test_groups),

@@ -2,11 +2,7 @@
 /* Mistakes that a load does not see: names, warm-up samples, what a backend may complete. */
 #include "config/config_review.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "config/config_check.h"
 #include "config_rows.h"
@@ -92,7 +88,7 @@ static void test_assume_complete(void **state UNUSED) {
         assert_accepted(model_config_check_io(none), unnamed);
 }
 
-int main(void) {
+SUITE(config_review) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_names),
                 cmocka_unit_test(test_warmup),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "config/data_type.h"
@@ -60,7 +56,7 @@ static void test_unknown(void **state) {
         assert_int_equal(data_type_from_name(str_of("")), DATA_TYPE_INVALID);
 }
 
-int main(void) {
+SUITE(data_type) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_every_type),
                 cmocka_unit_test(test_unknown),

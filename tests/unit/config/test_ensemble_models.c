@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "config/config_check.h"
@@ -309,7 +305,7 @@ static void test_memory_short(void **state) {
         model_config_free(ensemble);
 }
 
-int main(void) {
+SUITE(ensemble_models) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_rows),
                 cmocka_unit_test(test_incomplete_models),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -128,7 +124,7 @@ static void test_absent(void **state) {
         model_config_free(c);
 }
 
-int main(void) {
+SUITE(labels) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_read),
                 cmocka_unit_test(test_outside),

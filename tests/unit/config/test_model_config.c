@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "codec/pb_text_recover.h"
@@ -218,7 +214,7 @@ static void test_memory_short(void **state) {
         model_config_free(copy);
 }
 
-int main(void) {
+SUITE(model_config) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_new),      cmocka_unit_test(test_questions),
                 cmocka_unit_test(test_version),  cmocka_unit_test(test_read_all),

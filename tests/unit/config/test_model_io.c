@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "config/model_io.h"
@@ -133,7 +129,7 @@ static void test_memory_short(void **state) {
         model_config_free(c);
 }
 
-int main(void) {
+SUITE(model_io) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_compile),      cmocka_unit_test(test_find),
                 cmocka_unit_test(test_empty),        cmocka_unit_test(test_too_large),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/strbuf.h"
@@ -136,7 +132,7 @@ static void test_print(void **state) {
                             "[-1,16][][-9223372036854775808,9223372036854775807,0]");
 }
 
-int main(void) {
+SUITE(shape) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_element_count), cmocka_unit_test(test_byte_size),
                 cmocka_unit_test(test_matches),       cmocka_unit_test(test_reshape),

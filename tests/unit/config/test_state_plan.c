@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -211,7 +207,7 @@ static void test_no_memory(void **state) {
         }
 }
 
-int main(void) {
+SUITE(state_plan) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_none),      cmocka_unit_test(test_zeros),
                 cmocka_unit_test(test_files),     cmocka_unit_test(test_refusals),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "config/version_policy.h"
 
@@ -137,7 +133,7 @@ static void test_pick(void **state) {
                 check_pick(&pick_rows[i]);
 }
 
-int main(void) {
+SUITE(version_policy) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_names),
                 cmocka_unit_test(test_scan),

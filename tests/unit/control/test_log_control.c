@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "control/log_control.h"
@@ -147,7 +143,7 @@ static void test_rows(void **state) {
         assert_ptr_equal(log_row_switch(log_row_find(STR_LIT("log_error")), &s), &s.error);
 }
 
-int main(void) {
+SUITE(log_control) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_formats),
                 cmocka_unit_test(test_rows),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What an order holds; that orders are carried out is tested with the protocols that give them. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "control/repository_order.h"
 
@@ -53,7 +49,7 @@ static void too_many_parameters(void **state) {
         arena_done(&arena);
 }
 
-int main(void) {
+SUITE(repository_order) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(kinds_of_parameters),
                 cmocka_unit_test(too_many_parameters),

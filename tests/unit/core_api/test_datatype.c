@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "core_api/datatype.h"
@@ -59,7 +55,7 @@ static void test_unknown(void **state) {
         assert_false(datatype_json_element((TRITONSERVER_DataType)99, &element));
 }
 
-int main(void) {
+SUITE(datatype) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_rows),
                 cmocka_unit_test(test_unknown),

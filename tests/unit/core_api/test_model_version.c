@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "core_api/model_version.h"
@@ -47,7 +43,7 @@ static void test_versions(void **state) {
         }
 }
 
-int main(void) {
+SUITE(model_version) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_versions),
         };

@@ -15,6 +15,7 @@
 #include "grpc/rpc_infer.h"
 #include "grpc/rpc_stream.h"
 #include "grpc_service.pb-c.h"
+#include "http/fake_control.h"
 
 /* ---- the core ---- */
 
@@ -25,26 +26,16 @@ static struct {
         size_t                                n_started;
         bool                                  answers_at_once;
         bool                                  answers_early; /* the same, and there is more to come */
-        bool                                  is_exiting;
 } core;
 
 /* Models called "d..." are decoupled, "unknown" is none. */
 static inline struct TRITONSERVER_Error *find_model(const char *model_name, bool *ret_is_decoupled) {
-        if (core.is_exiting)
+        if (fake_control.is_exiting)
                 return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "not now");
         if (strcmp(model_name, "unknown") == 0)
                 return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_NOT_FOUND, "unknown model");
         *ret_is_decoupled = model_name[0] == 'd';
         return NULL;
-}
-
-struct TRITONSERVER_Error *TRITONSERVER_ServerIsLive(struct TRITONSERVER_Server *server,
-                                                     bool                       *live) {
-        (void)server;
-        *live = !core.is_exiting;
-        return core.is_exiting
-                       ? TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "Server exiting")
-                       : NULL;
 }
 
 /* A response without bytes; `error` is its failure. */
@@ -175,6 +166,8 @@ static inline int setup(void **state) {
         (void)state;
         memset(&fake, 0, sizeof(fake));
         memset(&core, 0, sizeof(core));
+        fake_control.is_live = true;
+        fake_control.is_exiting = false;
         strbuf_init(&fake.calls, 0);
         fake.run = on_run;
         fake.find_model = find_model;

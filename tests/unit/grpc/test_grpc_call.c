@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls as a well-behaved client makes them. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <string.h>
 
@@ -523,7 +519,7 @@ static void test_long_packed_message_of_one_who_leaves(void **state UNUSED) {
         strbuf_done(&packed);
 }
 
-int main(void) {
+SUITE(grpc_call) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_unary),
                 cmocka_unit_test(test_metadata),

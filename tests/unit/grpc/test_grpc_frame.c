@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <string.h>
 
@@ -138,7 +134,7 @@ static void test_no_memory(void **state UNUSED) {
         grpc_frame_done(&f);
 }
 
-int main(void) {
+SUITE(grpc_frame) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_in_place),  cmocka_unit_test(test_every_cut),
                 cmocka_unit_test(test_room),      cmocka_unit_test(test_refusals),

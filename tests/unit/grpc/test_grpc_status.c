@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Status, time-out, encodings and limits: what is said in headers. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <string.h>
 
@@ -189,7 +185,7 @@ static void test_limits(void **state UNUSED) {
         assert_string_equal(grpc_limit_name(GRPC_LIMIT_RESETS), "resets");
 }
 
-int main(void) {
+SUITE(grpc_status) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_codes),        cmocka_unit_test(test_message),
                 cmocka_unit_test(test_long_message), cmocka_unit_test(test_timeout),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "grpc/h2_blocks.h"
 
@@ -77,7 +73,7 @@ static void test_keeps_few(void **state) {
                 assert_null(b.kept[i]);
 }
 
-int main(void) {
+SUITE(h2_blocks) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_sizes),
                 cmocka_unit_test(test_zeroed_and_grown),

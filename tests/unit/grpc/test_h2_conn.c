@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections of clients that are hostile, broken, slow, or being told to go. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -713,7 +709,7 @@ static void test_no_memory(void **state UNUSED) {
         fixture_done(&f);
 }
 
-int main(void) {
+SUITE(h2_conn) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_not_http2),
                 cmocka_unit_test(test_ping_strikes),

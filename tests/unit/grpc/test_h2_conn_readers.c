@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections of clients that do not read their answers, or read them too slowly. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <sys/socket.h>
 
@@ -82,7 +78,7 @@ static void test_slow_reader(void **state UNUSED) {
         fixture_done(&f);
 }
 
-int main(void) {
+SUITE(h2_conn_readers) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_write_stall),
                 cmocka_unit_test(test_write_rate),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "grpc/h2_fields.h"
@@ -198,7 +194,7 @@ static void test_length(void **state UNUSED) {
         assert_int_equal(f.content_length, 42);
 }
 
-int main(void) {
+SUITE(h2_fields) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_fields),
                 cmocka_unit_test(test_values),

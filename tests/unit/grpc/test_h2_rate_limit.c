@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -91,7 +87,7 @@ static void test_keepalive(void **state UNUSED) {
         }
 }
 
-int main(void) {
+SUITE(h2_rate_limit) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_allowance),
                 cmocka_unit_test(test_strikes),

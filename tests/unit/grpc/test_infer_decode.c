@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -499,7 +495,7 @@ static void short_of_memory(void **state) {
         }
 }
 
-int main(void) {
+SUITE(infer_decode) {
         const struct CMUnitTest tests[] = {
                 DECODE_TEST(raw_input),
                 DECODE_TEST(empty_message),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Parameters of requests, inputs and outputs: what they become, and the text of every fault. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -339,7 +335,7 @@ static void outputs(void **state) {
         }
 }
 
-int main(void) {
+SUITE(infer_decode_parameter) {
         const struct CMUnitTest tests[] = {
                 DECODE_TEST(parameters_of_the_request),
                 DECODE_TEST(free_parameters),

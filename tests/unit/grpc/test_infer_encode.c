@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every answer is compared, byte for byte, with what protobuf-c writes for the same content. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <string.h>
 
@@ -344,7 +340,7 @@ static void short_of_memory(void **state) {
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
-int main(void) {
+SUITE(infer_encode) {
         const struct CMUnitTest tests[] = {
                 TEST(head_only), TEST(nothing_at_all), TEST(parameters),
                 TEST(outputs),   TEST(streamed),       TEST(streamed_refusal),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Health/Watch against a core, and a loop's timer, that do what the test wants. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,24 +11,12 @@
 #include "grpc/fake_call.h"
 #include "grpc/rpc_health.h"
 #include "health.pb-c.h"
+#include "http/fake_control.h"
 
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
-static bool is_ready, is_exiting, cannot_watch;
-
-struct TRITONSERVER_Error *TRITONSERVER_ServerIsLive(struct TRITONSERVER_Server *s, bool *live) {
-        (void)s;
-        *live = true;
-        return is_exiting ? TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "Server exiting")
-                          : NULL;
-}
-
-struct TRITONSERVER_Error *TRITONSERVER_ServerIsReady(struct TRITONSERVER_Server *s, bool *ready) {
-        (void)s;
-        *ready = is_ready;
-        return NULL;
-}
+static bool cannot_watch;
 
 /* The one watch of a test; NULL when there is none. */
 static NESO_ReadyWatchFn_t on_change;
@@ -64,8 +48,8 @@ static void change(void) {
 
 static int setup(void **state) {
         (void)state;
-        is_ready = true;
-        is_exiting = cannot_watch = false;
+        fake_control.is_live = fake_control.is_ready = true;
+        fake_control.is_exiting = cannot_watch = false;
         fake_call_init();
         return 0;
 }
@@ -102,7 +86,7 @@ static void watch_tells_changes(void **state) {
         change(); /* of something else */
         fake_call_deliver();
         assert_int_equal(fake_call.n_messages, 1);
-        is_ready = false;
+        fake_control.is_ready = false;
         change();
         change(); /* the second finds a look on its way */
         fake_call_deliver();
@@ -118,12 +102,12 @@ static void watch_looks_now_and_then(void **state) {
         rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
         fake_call_let_time_pass();
         assert_int_equal(fake_call.n_messages, 1);
-        is_ready = false;
+        fake_control.is_ready = false;
         fake_call_let_time_pass();
         assert_int_equal(told(1), NOT_SERVING);
         fake_call.has_no_timers = true; /* no memory: changes are told all the same */
         fake_call_let_time_pass();
-        is_ready = true;
+        fake_control.is_ready = true;
         change();
         fake_call_deliver();
         assert_int_equal(told(2), SERVING);
@@ -133,7 +117,7 @@ static void watch_looks_now_and_then(void **state) {
 static void watch_ends_with_the_server(void **state) {
         (void)state;
         rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
-        is_exiting = true;
+        fake_control.is_exiting = true;
         change();
         fake_call_deliver();
         assert_int_equal(fake_call.n_messages, 2);
@@ -146,7 +130,7 @@ static void watch_ends_with_the_server(void **state) {
 static void watch_ends_with_a_look_on_its_way(void **state) {
         (void)state;
         rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
-        is_exiting = true;
+        fake_control.is_exiting = true;
         change();
         fake_call_let_time_pass();
         assert_int_equal(fake_call.n_finished, 0);
@@ -166,7 +150,7 @@ static void watch_that_cannot_be_made(void **state) {
 
 static void watch_of_a_server_that_is_exiting(void **state) {
         (void)state;
-        is_exiting = true;
+        fake_control.is_exiting = true;
         rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
         assert_int_equal(told(0), NOT_SERVING);
         assert_int_equal(fake_call.code, GRPC_UNAVAILABLE);
@@ -174,7 +158,7 @@ static void watch_of_a_server_that_is_exiting(void **state) {
 
 static void aborted_at_once(void **state) {
         (void)state;
-        is_ready = false;
+        fake_control.is_ready = false;
         rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
         assert_int_equal(told(0), NOT_SERVING);
         rpc_health_end_watch(&fake_call.call);
@@ -195,7 +179,7 @@ static void aborted_with_a_look_on_its_way(void **state) {
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
-int main(void) {
+SUITE(rpc_health) {
         const struct CMUnitTest tests[] = {
                 TEST(watch_tells_changes),
                 TEST(watch_looks_now_and_then),

@@ -2,11 +2,7 @@
 /* ModelInfer against a core of the test's own: when it is answered, with what, and that nothing is
  * used after the end.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +12,10 @@
 #include "grpc/fake_call.h"
 #include "grpc/rpc_infer.h"
 #include "grpc_service.pb-c.h"
+#include "http/fake_control.h"
 
 static struct TRITONSERVER_InferenceRequest *started;
 static bool                                  answers_at_once;
-
-struct TRITONSERVER_Error *TRITONSERVER_ServerIsLive(struct TRITONSERVER_Server *server,
-                                                     bool                       *live) {
-        (void)server;
-        *live = true;
-        return NULL;
-}
 
 /* One output of so many bytes, from the allocator; and the end. */
 static void answer(size_t bytes, const char *error) {
@@ -54,6 +44,7 @@ static void on_run(struct TRITONSERVER_InferenceRequest *request) {
 static int setup(void **state) {
         (void)state;
         memset(&fake, 0, sizeof(fake));
+        fake_control.is_live = true;
         started = NULL;
         answers_at_once = fake.is_decoupled = false;
         strbuf_init(&fake.calls, 0);
@@ -243,7 +234,7 @@ static void bad_pattern(void **state) {
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
-int main(void) {
+SUITE(rpc_infer) {
         const struct CMUnitTest tests[] = {
                 TEST(request_and_reply), TEST(answered_at_once),   TEST(failure_of_the_model),
                 TEST(client_goes_away),  TEST(decoupled_model),    TEST(refusals_of_the_core),

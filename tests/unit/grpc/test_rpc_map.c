@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -263,7 +259,7 @@ static void replies(void **state) {
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
-int main(void) {
+SUITE(rpc_map) {
         const struct CMUnitTest tests[] = {
                 TEST(answers_as_they_are),  TEST(answers_in_a_field), TEST(answers_with_a_map),
                 TEST(answers_that_do_not_fit), TEST(requests),           TEST(requests_that_are_none),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Loads and unloads as the core is asked for them; that they run beside the loop, and end there. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -186,7 +182,7 @@ static void unload_with_dependents(void **state) {
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
-int main(void) {
+SUITE(rpc_repository) {
         const struct CMUnitTest tests[] = {
                 TEST(load),
                 TEST(load_with_overrides),

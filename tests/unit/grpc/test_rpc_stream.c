@@ -2,11 +2,7 @@
 /* A stream against a core of the test's own, which answers when and how the test says: order,
  * final flags, ends, bounds; and that nothing leaks and nothing is used after its end.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "grpc/rpc_stream_lab.h"
 
@@ -277,7 +273,7 @@ static void the_core_refuses_to_start(void **state) {
 
 static void a_server_that_is_exiting(void **state) {
         (void)state;
-        core.is_exiting = true;
+        fake_control.is_exiting = true;
         rpc_stream_open(&fake_call.call);
         send_one("m", "1");
         assert_message(0, &(struct expected){ "GRPC server is shutting down and has stopped "
@@ -464,7 +460,7 @@ static void waiting_answers_hold_no_request(void **state) {
 }
 
 
-int main(void) {
+SUITE(rpc_stream) {
         const struct CMUnitTest tests[] = {
                 TEST(decoupled_responses_go_out_as_they_come),
                 TEST(flags_alone_say_nothing),

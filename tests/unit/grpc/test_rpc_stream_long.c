@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages and answers of a stream that take long, and are read or made on another thread.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "grpc/rpc_stream_lab.h"
 
@@ -255,7 +251,7 @@ static void an_abort_drops_a_long_early_response(void **state) {
         assert_finished(GRPC_CANCELLED, "");
 }
 
-int main(void) {
+SUITE(rpc_stream_long) {
         const struct CMUnitTest tests[] = {
                 TEST(a_long_message_holds_the_stream),
                 TEST(a_long_message_is_refused),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <string.h>
 
@@ -196,7 +192,7 @@ static void test_out_fills_up(void **state UNUSED) {
         lab_done(&l);
 }
 
-int main(void) {
+SUITE(send_queue) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_small_is_one_piece),
                 cmocka_unit_test(test_large_is_referred_to),

@@ -5,19 +5,12 @@
 
 #include <string.h>
 
+#include "call/fake_core.h"
+
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
 struct fake_control fake_control;
-
-struct TRITONSERVER_Error {
-        TRITONSERVER_Error_Code code;
-        char                   *text;
-};
-
-struct TRITONSERVER_Message {
-        char *json;
-};
 
 struct TRITONSERVER_Parameter {
         char *name, *value;
@@ -27,35 +20,16 @@ struct TRITONSERVER_Metrics {
         int unused;
 };
 
-struct TRITONSERVER_Error *TRITONSERVER_ErrorNew(TRITONSERVER_Error_Code code, const char *text) {
-        struct TRITONSERVER_Error *err = mem_alloc(sizeof(*err));
-
-        err->code = code;
-        err->text = mem_strdup(text);
-        return err;
-}
-
-void TRITONSERVER_ErrorDelete(struct TRITONSERVER_Error *err) {
-        free(err->text);
-        free(err);
-}
-
-TRITONSERVER_Error_Code TRITONSERVER_ErrorCode(struct TRITONSERVER_Error *err) {
-        return err->code;
-}
-
-const char *TRITONSERVER_ErrorMessage(struct TRITONSERVER_Error *err) {
-        return err->text;
-}
-
-static struct TRITONSERVER_Message *new_message(char *json) {
+struct TRITONSERVER_Message *fake_message(char *json) {
         struct TRITONSERVER_Message *m = mem_alloc(sizeof(*m));
 
         m->json = json;
+        fake_control.n_messages++;
         return m;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_MessageDelete(struct TRITONSERVER_Message *m) {
+        fake_control.n_messages--;
         free(m->json);
         free(m);
         return NULL;
@@ -116,7 +90,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelIsReady(struct TRITONSERVER_S
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerMetadata(struct TRITONSERVER_Server   *s UNUSED,
                                                        struct TRITONSERVER_Message **ret) {
-        *ret = new_message(mem_strdup("{\"name\":\"triton\"}"));
+        *ret = fake_message(mem_strdup("{\"name\":\"triton\"}"));
         return NULL;
 }
 
@@ -126,7 +100,7 @@ static struct TRITONSERVER_Error *about(const char *what, const char *model, int
         if (*model && strcmp(model, "simple") != 0)
                 return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_NOT_FOUND,
                                              "Request for unknown model");
-        *ret = new_message(mem_printf("{\"%s\":\"%s\",\"version\":%lld}", what, model,
+        *ret = fake_message(mem_printf("{\"%s\":\"%s\",\"version\":%lld}", what, model,
                                       (long long)version));
         return NULL;
 }
@@ -161,7 +135,7 @@ struct TRITONSERVER_Error *NESO_ServerModelSequences(struct TRITONSERVER_Server 
 struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(struct TRITONSERVER_Server *s UNUSED,
                                                          uint32_t                      flags,
                                                          struct TRITONSERVER_Message **ret) {
-        *ret = new_message(mem_printf("[{\"flags\":%u}]", flags));
+        *ret = fake_message(mem_printf("[{\"flags\":%u}]", flags));
         return NULL;
 }
 

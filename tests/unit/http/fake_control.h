@@ -1,19 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A core of the tests' own for the control plane: the functions of the C API that the handlers
  * call, shadowing those of the library. It knows one model, "simple", and says what it was asked.
+ * Its errors are those of call/fake_core.h, which is linked with it.
  */
 #pragma once
 
 #include "base/lock.h"
 #include "base/strbuf.h"
 
+#include "triton/core/tritonserver.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
+
+struct TRITONSERVER_Message {
+        char *json; /* owned */
+};
 
 struct fake_control {
         _Atomic bool  is_live, is_ready, is_exiting;
         struct mutex  lock;
-        struct strbuf orders; /* "load simple config=... file:a=...\n"; from any thread */
+        struct strbuf orders;     /* "load simple config=... file:a=...\n"; from any thread */
+        _Atomic int   n_messages; /* alive */
 };
 
 extern struct fake_control fake_control;
+
+/* Takes `json`. */
+struct TRITONSERVER_Message *fake_message(char *json);

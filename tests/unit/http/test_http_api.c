@@ -2,11 +2,7 @@
 /* Every route of the API but inference, over a socket, against a core of the tests' own. */
 #include "http/http_server.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -331,7 +327,7 @@ static void test_groups(void **state UNUSED) {
         mutex_done(&fake_control.lock);
 }
 
-int main(void) {
+SUITE(http_api) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_health),
                 cmocka_unit_test(test_metadata),

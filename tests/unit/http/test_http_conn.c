@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_conn.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -549,7 +545,7 @@ static void test_unsent_chunks_are_bounded(void **state UNUSED) {
         fixture_done(&f);
 }
 
-int main(void) {
+SUITE(http_conn) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_big_answer_to_a_slow_reader),
                 cmocka_unit_test(test_many_requests_behind_a_late_answer),

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_encoding.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 
@@ -74,7 +70,7 @@ static void test_several(void **state UNUSED) {
         }
 }
 
-int main(void) {
+SUITE(http_encoding) {
         const struct CMUnitTest tests[] = { cmocka_unit_test(test_choose), cmocka_unit_test(test_several) };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

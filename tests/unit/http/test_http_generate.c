@@ -4,11 +4,7 @@
  */
 #include "http/http_generate.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -447,7 +443,7 @@ static void refusals(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void) {
+SUITE(http_generate) {
         const struct CMUnitTest tests[] = {
                 TEST(one_response),
                 TEST(one_response_and_flags_alone),

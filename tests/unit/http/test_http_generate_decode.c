@@ -4,11 +4,7 @@
  */
 #include "http/http_generate_decode.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -406,7 +402,7 @@ static void test_sizes(void **state UNUSED) {
         }
 }
 
-int main(void) {
+SUITE(http_generate_decode) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_shapes),
                 cmocka_unit_test(test_members),

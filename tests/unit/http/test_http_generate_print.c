@@ -2,11 +2,7 @@
 /* A response of the generate endpoints, byte by byte. */
 #include "http/http_generate_print.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <string.h>
 
@@ -139,7 +135,7 @@ static void test_error(void **state UNUSED) {
         assert_string_equal(strbuf_cstr(&out), "{\"error\":\"it said \\\"no\\\"\\n\"}");
 }
 
-int main(void) {
+SUITE(http_generate_print) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_rows),
                 cmocka_unit_test(test_room),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Heads read in one pass: what is plain, what is left to llhttp, and that both agree. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -261,7 +257,7 @@ static void test_agrees_with_llhttp(void **state) {
         http_message_free(pieces);
 }
 
-int main(void) {
+SUITE(http_head) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_plain),     cmocka_unit_test(test_close),
                 cmocka_unit_test(test_not_plain), cmocka_unit_test(test_limits),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every fault of an infer request and its text; values that arrive; the order of faults. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -769,7 +765,7 @@ static void test_out_of_memory(void **state) {
         strbuf_done(&text);
 }
 
-int main(void) {
+SUITE(http_infer_decode) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_faults),
                 cmocka_unit_test(test_long_sequence_name),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The body of an infer answer, byte by byte. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <math.h>
 #include <string.h>
@@ -411,7 +407,7 @@ static void test_out_of_memory(void **state) {
         }
 }
 
-int main(void) {
+SUITE(http_infer_encode) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_json_data),     cmocka_unit_test(test_json_strings),
                 cmocka_unit_test(test_all_members),   cmocka_unit_test(test_half_floats),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Members that are given again and again: which of them counts, and what they cost. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/strbuf.h"
@@ -108,7 +104,7 @@ static void test_memory_is_bounded_by_the_body(void **state) {
         close_fixture(&f);
 }
 
-int main(void) {
+SUITE(http_infer_repeated) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_first_of_equal_keys_counts),
                 cmocka_unit_test(test_repeated_members_take_no_memory),

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_limits.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -139,7 +135,7 @@ static void test_defaults_and_names(void **state UNUSED) {
                 assert_non_null(http_limit_name((enum http_limit)i));
 }
 
-int main(void) {
+SUITE(http_limits) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_idle),
                 cmocka_unit_test(test_head),

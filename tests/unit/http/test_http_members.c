@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_members.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/mem.h"
@@ -114,7 +110,7 @@ static void test_memory_is_short(void **state UNUSED) {
         arena_done(&n.arena);
 }
 
-int main(void) {
+SUITE(http_members) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_rows),
                 cmocka_unit_test(test_depth),

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_message.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -556,7 +552,7 @@ static void test_reset(void **state UNUSED) {
         run_done(&r);
 }
 
-int main(void) {
+SUITE(http_message) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_head_split_everywhere),
                 cmocka_unit_test(test_chunks_split_everywhere),

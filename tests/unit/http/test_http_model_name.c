@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "http/http_model_name.h"
@@ -71,7 +67,7 @@ static void test_names(void **state UNUSED) {
         }
 }
 
-int main(void) {
+SUITE(http_model_name) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_names),
         };

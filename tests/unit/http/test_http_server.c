@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_server.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -585,7 +581,7 @@ static void test_compressed_answers(void **state UNUSED) {
         fixture_done(&f);
 }
 
-int main(void) {
+SUITE(http_server) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_exact_answer_and_keep_alive),
                 cmocka_unit_test(test_split_everywhere),

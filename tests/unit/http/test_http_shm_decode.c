@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/mem.h"
@@ -106,7 +102,7 @@ static void test_without_memory(void **state) {
         arena_done(&arena);
 }
 
-int main(void) {
+SUITE(http_shm_decode) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_bodies),
                 cmocka_unit_test(test_faults),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "config/state_plan.h"
@@ -436,7 +432,7 @@ static void test_lists(void **state) {
         implicit_states_free(NULL);
 }
 
-int main(void) {
+SUITE(implicit_state) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_inputs),
                 cmocka_unit_test(test_turns),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "infer/message.h"
@@ -68,7 +64,7 @@ static void test_short_of_memory(void **state) {
         error_free(err);
 }
 
-int main(void) {
+SUITE(message) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_parsed_is_a_copy),
                 cmocka_unit_test(test_taken_from_a_buffer),

@@ -2,11 +2,7 @@
 /* Which load of a model a request is for. Each load has a scheduler that knows the sequences that the
  * test gives it.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "infer/model_generations.h"
 
@@ -335,7 +331,7 @@ static void test_submit_to_a_load_that_has_just_retired(void **state) {
         model_generations_unref(line);
 }
 
-int main(void) {
+SUITE(model_generations) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_one_load_is_not_routed),
                 cmocka_unit_test(test_a_replaced_load_keeps_its_sequences),

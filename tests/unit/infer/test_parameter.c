@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <string.h>
 
@@ -196,7 +192,7 @@ static void test_names(void **state) {
         assert_string_equal(memory_type_name((enum memory_type)3), "<invalid>");
 }
 
-int main(void) {
+SUITE(parameter) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_kinds),
                 cmocka_unit_test(test_bytes_are_borrowed),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 
@@ -544,7 +540,7 @@ static void test_short_of_memory(void **state) {
         fake_model_free(fake);
 }
 
-int main(void) {
+SUITE(request) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_new),          cmocka_unit_test(test_id),
                 cmocka_unit_test(test_correlation),  cmocka_unit_test(test_inputs),

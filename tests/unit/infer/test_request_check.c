@@ -10,11 +10,7 @@
  *
  * separated by ";".
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 
@@ -552,7 +548,7 @@ static void test_short_of_memory(void **state) {
         fake_model_free(fake);
 }
 
-int main(void) {
+SUITE(request_check) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_number_and_names),
                 cmocka_unit_test(test_optional_inputs),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "base/thread.h"
@@ -82,7 +78,7 @@ static void test_ends_with_its_thread(void **state) {
         assert_true(mallinfo2().uordblks < before + 20 * sizeof(struct request_memory));
 }
 
-int main(void) {
+SUITE(request_memory) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_keeps_few),
                 cmocka_unit_test(test_short_memory),

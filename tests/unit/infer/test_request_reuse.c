@@ -2,11 +2,7 @@
 /* One request used again and again, as programs do that keep one: its memory must not grow, and
  * what a peer chooses must not make it slow.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 
@@ -247,7 +243,7 @@ static void test_long_names_of_the_model(void **state) {
         close_one(o);
 }
 
-int main(void) {
+SUITE(request_reuse) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_does_not_grow),
                 cmocka_unit_test(test_raw_does_not_grow),

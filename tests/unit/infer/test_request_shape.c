@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 
@@ -145,7 +141,7 @@ static void test_shape_tensor_in_pieces(void **state) {
         fake_model_free(fake);
 }
 
-int main(void) {
+SUITE(request_shape) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_who_needs_it),
                 cmocka_unit_test(test_pairs),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests that run in parts: what each part gets, and what the answer is made of. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "infer/fake_model.h"
@@ -313,7 +309,7 @@ static void test_no_memory(void **state) {
         assert_true(n > 2);
 }
 
-int main(void) {
+SUITE(request_split) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_all_cuts),
                 cmocka_unit_test(test_a_part_that_fails),

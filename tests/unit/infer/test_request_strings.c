@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "infer/fake_model.h"
 #include "infer/request_strings.h"
@@ -135,7 +131,7 @@ static void test_every_cut(void **state) {
         fake_model_free(fake);
 }
 
-int main(void) {
+SUITE(request_strings) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_rows),
                 cmocka_unit_test(test_every_cut),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 
@@ -518,7 +514,7 @@ static void test_short_of_memory(void **state) {
         close_front(&f);
 }
 
-int main(void) {
+SUITE(response) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_outlives_its_request),
                 cmocka_unit_test(test_first_is_in_the_request),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Many responses to a request: after its release, from several threads, over each other. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/lock.h"
 #include "base/mem.h"
@@ -305,7 +301,7 @@ static void test_threads(void **state) {
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-int main(void) {
+SUITE(response_factory) {
         const struct CMUnitTest tests[] = {
                 TEST(test_outlives_its_request),
                 TEST(test_any_number),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/lock.h"
 #include "base/mem.h"
@@ -227,7 +223,7 @@ static void test_wait_has_an_end(void **state) {
         response_stream_unref(f);
 }
 
-int main(void) {
+SUITE(response_stream) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_nothing_after_final),
                 cmocka_unit_test(test_renew),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What waits for the last of several responses sent in a row. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "infer/submitter.h"
@@ -125,7 +121,7 @@ static void test_a_row_within_a_call(void **state UNUSED) {
         assert_string_equal(order, "xa");
 }
 
-int main(void) {
+SUITE(submitter_rows) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup(test_nothing_waits_outside_a_row, set_up),
                 cmocka_unit_test_setup(test_calls_come_at_the_end, set_up),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Wake-ups held back by a thread that asks before it waits. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "infer/model.h"
 #include "infer/submitter.h"
@@ -160,7 +156,7 @@ static void test_what_a_flush_submits_does_not_wait(void **state) {
         submitter_flush_wakes();
 }
 
-int main(void) {
+SUITE(submitter_wakes) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_nothing_is_held_before_the_promise),
                 cmocka_unit_test(test_one_wake_for_many_submissions),

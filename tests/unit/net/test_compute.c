@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "net/loop.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/lock.h"
@@ -144,7 +140,7 @@ static void test_cancel(void **state UNUSED) {
         free(jobs);
 }
 
-int main(void) {
+SUITE(compute) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_runs_elsewhere_and_ends_here),
                 cmocka_unit_test(test_cancel),

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "net/conn.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/lock.h"
@@ -371,7 +367,7 @@ static void test_port_in_use_and_bad_address(void **state UNUSED) {
         server_stop(&s, 0);
 }
 
-int main(void) {
+SUITE(conn) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_echo_and_end),
                 cmocka_unit_test(test_write_larger_than_the_socket),

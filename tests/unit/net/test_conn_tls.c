@@ -2,11 +2,7 @@
 /* Connections that speak TLS, with OpenSSL's own client at the other end. */
 #include "net/conn.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -495,7 +491,7 @@ static int tear_down(void **state UNUSED) {
         return 0;
 }
 
-int main(void) {
+SUITE(conn_tls) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_echo_into_rooms_of_all_sizes),
                 cmocka_unit_test(test_write_larger_than_the_socket),

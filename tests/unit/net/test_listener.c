@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A listener in a process that has no descriptor left. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "net/listener.h"
 
@@ -184,7 +180,7 @@ static void test_close_with_a_backlog(void **state UNUSED) {
         }
 }
 
-int main(void) {
+SUITE(listener) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_spare_descriptor),
                 cmocka_unit_test(test_close_with_a_backlog),

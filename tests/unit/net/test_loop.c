@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "net/loop.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 
@@ -50,7 +46,7 @@ static void test_size_and_indexes(void **state UNUSED) {
         loop_group_free(g);
 }
 
-int main(void) {
+SUITE(loop) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_its_end_interrupts_nobody),
                 cmocka_unit_test(test_size_and_indexes),

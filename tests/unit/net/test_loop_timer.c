@@ -3,11 +3,7 @@
  * own thread waits for its end. */
 #include "net/loop_timer.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -329,7 +325,7 @@ static void test_phases(void **state UNUSED) {
         script_free(s);
 }
 
-int main(void) {
+SUITE(loop_timer) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_soonest_first),
                 cmocka_unit_test(test_on_time),

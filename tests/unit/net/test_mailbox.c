@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "net/mailbox.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/lock.h"
@@ -375,7 +371,7 @@ static void test_offload_of_many_loops(void **state UNUSED) {
         tally_done(&to_come);
 }
 
-int main(void) {
+SUITE(mailbox) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_each_poster_in_order),
                 cmocka_unit_test(test_quiet_mail),

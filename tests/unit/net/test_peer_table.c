@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "net/peer_table.h"
@@ -108,7 +104,7 @@ static void test_many(void **state UNUSED) {
         peer_table_free(t);
 }
 
-int main(void) {
+SUITE(peer_table) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_addresses),
                 cmocka_unit_test(test_counts),

@@ -2,11 +2,7 @@
 /* Contexts and sessions on bytes in memory: files, refusals, records of all sizes. */
 #include "net/tls.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/mem.h"
@@ -338,7 +334,7 @@ static int tear_down(void **state UNUSED) {
         return 0;
 }
 
-int main(void) {
+SUITE(tls) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_files),
                 cmocka_unit_test(test_records_of_all_sizes),

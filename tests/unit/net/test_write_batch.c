@@ -2,11 +2,7 @@
 /* Writes of answers that came to a loop together: conn_write_soon(). */
 #include "net/conn.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/lock.h"
@@ -485,7 +481,7 @@ static void test_closed_while_a_small_write_waits(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-int main(void) {
+SUITE(write_batch) {
         const struct CMUnitTest tests[] = {
                 TEST(test_all_are_sent_before_one_is_told),
                 TEST(test_a_lone_answer_is_written_at_once),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "observe/batch_counts.h"
@@ -65,7 +61,7 @@ static void test_members(void **state) {
         batch_counts_free(c);
 }
 
-int main(void) {
+SUITE(batch_counts) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_a_model_without_members),
                 cmocka_unit_test(test_members),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "observe/batch_table.h"
@@ -63,7 +59,7 @@ static void test_short_memory_loses_only_the_new_size(void **state) {
         batch_table_done(&t);
 }
 
-int main(void) {
+SUITE(batch_table) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_sizes_stay_sorted),
                 cmocka_unit_test(test_bounded),

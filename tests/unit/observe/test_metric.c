@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -297,7 +293,7 @@ static void test_updates_from_many_threads(void **state) {
         assert_null(metric_family_close(h));
 }
 
-int main(void) {
+SUITE(metric) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_counter, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_gauge, set_up, tear_down),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/error.h"
@@ -197,7 +193,7 @@ static void test_process_registry(void **state) {
         metric_registry_free(NULL);
 }
 
-int main(void) {
+SUITE(metric_registry) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_same_family_is_shared, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_close_with_live_metrics, set_up, tear_down),

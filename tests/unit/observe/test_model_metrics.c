@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -579,7 +575,7 @@ static void test_pending_is_never_negative(void **state) {
         close_board();
 }
 
-int main(void) {
+SUITE(model_metrics) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_whole_text_of_one_model),
                 cmocka_unit_test(test_order_of_models),

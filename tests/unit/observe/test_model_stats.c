@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -336,7 +332,7 @@ static void test_updates_from_many_threads(void **state) {
 
 #define ROW(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-int main(void) {
+SUITE(model_stats) {
         const struct CMUnitTest tests[] = {
                 ROW(test_nothing_happened),
                 ROW(test_success),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "observe/prometheus.h"
@@ -144,7 +140,7 @@ static void test_names(void **state) {
         assert_false(prometheus_is_family_name("a b"));
 }
 
-int main(void) {
+SUITE(prometheus) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_numbers, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_every_number_comes_back, set_up, tear_down),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/agent.h"
 
@@ -171,7 +167,7 @@ static void test_failures_of_the_library(void **state) {
         place_end(&p);
 }
 
-int main(void) {
+SUITE(agent) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_libraries_that_cannot_be_used),
                 cmocka_unit_test(test_file_that_is_no_library),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/agent_list.h"
 
@@ -363,7 +359,7 @@ static void test_what_the_log_says(void **state) {
         scene_end(&s);
 }
 
-int main(void) {
+SUITE(agent_list) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_order_of_actions),
                 cmocka_unit_test(test_libraries_end_last),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/agent_model.h"
 
@@ -381,7 +377,7 @@ static void test_moves_in_load_only(void **state) {
         end();
 }
 
-int main(void) {
+SUITE(agent_model) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_questions),
                 cmocka_unit_test(test_moves_a_model),

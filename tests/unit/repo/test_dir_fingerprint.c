@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/dir_fingerprint.h"
 
@@ -245,7 +241,7 @@ static void test_no_directory(void **state) {
         temp_tree_remove(&t);
 }
 
-int main(void) {
+SUITE(dir_fingerprint) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_changes),
                 cmocka_unit_test(test_versions_come_and_go),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Whether instances are made side by side, and what is left when one of them fails. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/instance_start.h"
 
@@ -227,7 +223,7 @@ static void test_of_a_model_that_serves(void **state) {
         end(&p);
 }
 
-int main(void) {
+SUITE(instance_start) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_side_by_side),
                 cmocka_unit_test(test_one_after_the_other),

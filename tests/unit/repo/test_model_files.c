@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/model_files.h"
 
@@ -303,7 +299,7 @@ static void test_directory_is_gone(void **state) {
         error_free(err);
 }
 
-int main(void) {
+SUITE(model_files) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_reads_a_model, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_configuration_may_be_absent, setup, teardown),

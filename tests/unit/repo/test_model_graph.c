@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who needs whom: orders of loading and unloading, cycles, and random graphs against a plain model.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -268,7 +264,7 @@ static void test_random_graphs(void **state UNUSED) {
         }
 }
 
-int main(void) {
+SUITE(model_graph) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_needs_come_first),
                 cmocka_unit_test(test_several_keep_their_order),

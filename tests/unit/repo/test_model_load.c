@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/model_instances.h"
 #include "repo/model_runner.h"
@@ -441,7 +437,7 @@ static void test_is_on_the_board_while_published(void **state) {
         repo_place_end(&p);
 }
 
-int main(void) {
+SUITE(model_load) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_loads),
                 cmocka_unit_test(test_executors_know_their_place),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/override.h"
 
@@ -304,7 +300,7 @@ static void test_removing_follows_no_link(void **state) {
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
 
-int main(void) {
+SUITE(override) {
         const struct CMUnitTest tests[] = {
                 TEST(test_attacks_are_refused),
                 TEST(test_lengths),

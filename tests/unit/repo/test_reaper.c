@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/reaper.h"
 
@@ -204,7 +200,7 @@ static void test_its_thread_does_not_start(void **state) {
         assert_null(r);
 }
 
-int main(void) {
+SUITE(reaper) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_reaps_on_a_thread_of_its_own),
                 cmocka_unit_test(test_waiting_has_a_deadline),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/repo.h"
 
@@ -385,7 +381,7 @@ static void test_in_flight(void **state) {
         repo_free(r);
 }
 
-int main(void) {
+SUITE(repo) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_state_names),
                 cmocka_unit_test(test_options_are_copied),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/repo_catalog.h"
 
@@ -225,7 +221,7 @@ static void test_memory_is_short(void **state) {
         end(&q);
 }
 
-int main(void) {
+SUITE(repo_catalog) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_kept_until_a_change),
                 cmocka_unit_test(test_not_kept_too_early),

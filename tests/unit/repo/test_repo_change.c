@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a load, a reload and an unload change, and above all what they leave alone. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/repo.h"
 
@@ -709,7 +705,7 @@ static void test_repositories_come_and_go(void **state) {
         repo_place_end(&p);
 }
 
-int main(void) {
+SUITE(repo_change) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_nothing_changed),
                 cmocka_unit_test(test_reload),

@@ -2,11 +2,7 @@
 /* Models that need others, by `next`: in which order they are loaded, and what becomes of them when one
  * comes, changes or goes. Over the network: tests/e2e/test_chains.py, test_ensemble_life.py.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "infer/fake_model.h"
@@ -231,7 +227,7 @@ static void test_parameters_of_a_load(void **state) {
         repo_place_end(&p);
 }
 
-int main(void) {
+SUITE(repo_compose) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_a_load_brings_what_it_needs),
                 cmocka_unit_test(test_all_at_the_start),

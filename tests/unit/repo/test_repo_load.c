@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/repo.h"
 
@@ -341,7 +337,7 @@ static void test_many_models(void **state) {
         assert_int_equal(fake_host_count(FAKE_INSTANCE_FINALIZE), 2 * N_MODELS);
 }
 
-int main(void) {
+SUITE(repo_load) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_loads_all),
                 cmocka_unit_test(test_nothing_to_load),

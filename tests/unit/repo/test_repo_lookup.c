@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which model a name means where each repository is a namespace. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/repo.h"
 
@@ -254,7 +250,7 @@ static void test_the_label_of_metrics(void **state) {
         repo_place_end(&p);
 }
 
-int main(void) {
+SUITE(repo_lookup) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_the_same_name_twice),
                 cmocka_unit_test(test_versions_of_the_only_one),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What polls see and do. Each script changes files between polls; nothing depends on time. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/repo.h"
 
@@ -482,7 +478,7 @@ static void test_a_load_that_hangs(void **state) {
         repo_place_end(&p);
 }
 
-int main(void) {
+SUITE(repo_poll) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_scripts),
                 cmocka_unit_test(test_changes_during_a_failing_load),

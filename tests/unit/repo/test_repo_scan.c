@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/repo_scan.h"
 
@@ -177,7 +173,7 @@ static void test_directory_without_search_permission(void **state) {
         repo_place_end(&p);
 }
 
-int main(void) {
+SUITE(repo_scan) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_scan),
                 cmocka_unit_test(test_names),

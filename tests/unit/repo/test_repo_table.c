@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/repo_table.h"
 
@@ -318,7 +314,7 @@ static void test_what_is_listed(void **state) {
         }
 }
 
-int main(void) {
+SUITE(repo_table) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_entries),
                 cmocka_unit_test(test_versions_ascend),

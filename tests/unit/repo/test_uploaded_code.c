@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/uploaded_code.h"
 
@@ -110,7 +106,7 @@ static void test_configurations(void **state) {
         temp_tree_remove(&tree);
 }
 
-int main(void) {
+SUITE(uploaded_code) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_files),
                 cmocka_unit_test(test_configurations),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/warmup.h"
 
@@ -354,7 +350,7 @@ static void test_out_of_memory(void **state) {
         assert_true(n > 3); /* the input's bytes and two requests */
 }
 
-int main(void) {
+SUITE(warmup) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_nothing_to_do),
                 cmocka_unit_test(test_samples_run_in_order),

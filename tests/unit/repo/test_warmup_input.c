@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "repo/warmup_input.h"
 
@@ -234,7 +230,7 @@ static void test_out_of_memory(void **state) {
         assert_null(bytes.bytes);
 }
 
-int main(void) {
+SUITE(warmup_input) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_zeros, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_random, setup, teardown),

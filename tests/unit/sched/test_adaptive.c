@@ -2,11 +2,7 @@
 /* Adaptive batching of the dynamic batcher on a clock of the test: its documented rows, closed loops of
  * clients, and random orders of events against a plain model of its rules.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "sched/policy_sim.h"
 
@@ -429,7 +425,7 @@ static void test_names(void **state) {
         assert_int_equal(mode, ADAPTIVE_FLOW);
 }
 
-int main(void) {
+SUITE(adaptive) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_names),
                 cmocka_unit_test(test_a_lone_request),

@@ -2,11 +2,7 @@
 /* Chains of made-up models: each gives 3 * x + add. The whole of the rules is seen from outside by
  * tests/e2e/test_chains.py; here is what needs a look inside, or a moment that only a test can hold.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "sched/chain.h"
@@ -372,7 +368,7 @@ static int open_all(void **state) {
         return 0;
 }
 
-int main(void) {
+SUITE(chain) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_one_after_the_other),
                 cmocka_unit_test(test_a_stage_fails),

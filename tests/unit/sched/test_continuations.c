@@ -2,11 +2,7 @@
 /* Steps that a completion starts: a made-up scheduler that passes each request through a line of
  * inner requests to real engines with made-up executors.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <pthread.h>
 
@@ -640,7 +636,7 @@ static int close_all(void **state) {
         return 0;
 }
 
-int main(void) {
+SUITE(continuations) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_order_and_nesting),
                 cmocka_unit_test(test_what_may_run_here),

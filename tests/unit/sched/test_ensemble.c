@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What an ensemble does with the data of a request, rule by rule. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "sched/ensemble_bench.h"
 
@@ -533,7 +529,7 @@ static void test_nothing_produced(void **state) {
         bench_close(&b);
 }
 
-int main(void) {
+SUITE(ensemble) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_line),
                 cmocka_unit_test(test_branches_run_side_by_side),

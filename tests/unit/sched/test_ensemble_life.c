@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Errors, cancellation, deadlines, what is counted and told, and the life of the models of an
  * ensemble. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "infer/trace.h"
@@ -615,7 +611,7 @@ static void test_memory_short(void **state) {
         bench_close(&b);
 }
 
-int main(void) {
+SUITE(ensemble_life) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_failing_step),
                 cmocka_unit_test(test_error_waits_for_steps_under_way),

@@ -6,11 +6,7 @@
  * input that is required, I0, and up to three optional ones; outputs O0, and O1, which some leave out.
  * The ensemble has an input X and an optional one, Z.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "sched/ensemble_lab.h"
 
@@ -490,7 +486,7 @@ static void test_random_graphs(void **state) {
         free(s);
 }
 
-int main(void) {
+SUITE(ensemble_model) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_random_graphs),
         };

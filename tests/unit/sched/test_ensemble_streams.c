@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Decoupled steps, and how many requests of a step there are at once. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "sched/ensemble_bench.h"
 
@@ -214,7 +210,7 @@ static void test_max_inflight_requests(void **state) {
         bench_close(&b);
 }
 
-int main(void) {
+SUITE(ensemble_streams) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_decoupled_step),
                 cmocka_unit_test(test_decoupled_last_step),

@@ -2,11 +2,7 @@
 /* Members that take certain batch sizes, on a clock of the test: which batches are formed, when, on
  * which member; and random orders of events against a plain model of the rules.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <limits.h>
 
@@ -616,7 +612,7 @@ static void test_random_orders(void **state) {
                 n_checked += check_order(i, &random);
 }
 
-int main(void) {
+SUITE(policy_composite) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_thirteen_are_eight_four_and_one),
                 cmocka_unit_test(test_plans),

@@ -2,11 +2,7 @@
 /* The dynamic batcher against a plain model of its rules: thousands of random stories. The model keeps
  * one array, sorts it again for every question and tries every prefix of it as a batch.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/clock.h"
 #include "infer/fake_model.h"
@@ -399,7 +395,7 @@ static void test_random_stories(void **state) {
         free(s);
 }
 
-int main(void) {
+SUITE(policy_dynamic_model) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_random_stories),
         };

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "observe/metric.h"
 #include "sched/plugin_counters.h"
@@ -446,7 +442,7 @@ static void test_counters(void **state) {
         fake_model_free(fake);
 }
 
-int main(void) {
+SUITE(policy_plugin) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_dispatch),
                 cmocka_unit_test(test_item),

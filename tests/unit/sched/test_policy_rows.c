@@ -2,11 +2,7 @@
 /* The rules of the default scheduler and of the dynamic batcher, one row each, on a clock of our
  * own: see queue_script.h for the language.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 
@@ -561,7 +557,7 @@ static void test_short_of_memory(void **state) {
         script_close(&s);
 }
 
-int main(void) {
+SUITE(policy_rows) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_default_scheduler),
                 cmocka_unit_test(test_no_delay),

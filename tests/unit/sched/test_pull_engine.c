@@ -2,11 +2,7 @@
 /* The default scheduler and the dynamic batcher with real threads and fake executors; running on
  * the submitter's thread has its own file.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <pthread.h>
 
@@ -537,7 +533,7 @@ static void test_removal_waits_for_the_batch(void **state) {
         lab_close(lab);
 }
 
-int main(void) {
+SUITE(pull_engine) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_removal_waits_for_the_batch),
                 cmocka_unit_test(test_default_is_first_come_first_served),

@@ -6,11 +6,7 @@
  * all instances, completions that submit another request, and a made-up policy that waits, and
  * chooses instances and sizes, at random.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -558,7 +554,7 @@ static void test_plugin(void **state) {
         assert_int_equal(atomic_load(&n_wrong_calls), 0);
 }
 
-int main(void) {
+SUITE(pull_engine_stress) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_default),
                 cmocka_unit_test(test_dynamic),

@@ -3,11 +3,7 @@
  * for, requests run in parts and are answered once, and all that under a rate limiter and while instances
  * come and go.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -299,7 +295,7 @@ static void test_traffic_with_a_limiter(void **state) {
         rate_limiter_free(limiter);
 }
 
-int main(void) {
+SUITE(pull_picks) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_picked_batches_run_on_their_members),
                 cmocka_unit_test(test_a_cancelled_request_in_parts),

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The rate limiter by scripts, without threads: who gets a turn, when, and in which order.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -396,7 +392,7 @@ static void test_a_turn_that_was_not_told_is_given_back(void **state) {
         stage_close(&s);
 }
 
-int main(void) {
+SUITE(rate_limiter) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_turns),
                 cmocka_unit_test(test_shares),

@@ -2,11 +2,7 @@
 /* Schedulers behind a rate limiter, with real threads: two models that share one resource, batches
  * formed when the turn comes, and what happens to a turn that nobody needs any more.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdatomic.h>
 
@@ -296,7 +292,7 @@ static void test_one_unit_under_traffic(void **state) {
         assert_int_equal(atomic_load(&n_running), 0);
 }
 
-int main(void) {
+SUITE(rate_limits) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_a_batch_forms_when_its_turn_comes),
                 cmocka_unit_test(test_runs_here_only_with_a_turn_at_once),

@@ -2,11 +2,7 @@
 /* Plans of rows: the documented tables, and each number of rows up to 4 096 of 500 random sets of
  * members against every plan there is.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 
@@ -295,7 +291,7 @@ static void test_no_memory(void **state) {
         assert_true(n > 4);
 }
 
-int main(void) {
+SUITE(row_plan) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_fixed_sizes),    cmocka_unit_test(test_fewest_executions),
                 cmocka_unit_test(test_the_rest_waits), cmocka_unit_test(test_print),

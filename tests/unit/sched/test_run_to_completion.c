@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Batches that run on the thread of whoever submits: inline_execution auto, never, always. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -410,7 +406,7 @@ static void test_slots_are_gathered_until_the_flush(void **state) {
         lab_close(lab);
 }
 
-int main(void) {
+SUITE(run_to_completion) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_always),
                 cmocka_unit_test(test_never),

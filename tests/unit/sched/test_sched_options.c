@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 
@@ -197,7 +193,7 @@ static void test_delay(void **state) {
         unsetenv("TRITONSERVER_DELAY_SCHEDULER");
 }
 
-int main(void) {
+SUITE(sched_options) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_delay),
                 cmocka_unit_test(test_defaults),

@@ -4,11 +4,7 @@
  * What an execution sees is written as one word per request: its name ("-" for a null request), its
  * flags, and the control inputs: "a1:s1e0r1c7" is START 1, END 0, READY 1, CORRID 7.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <inttypes.h>
 
@@ -674,7 +670,7 @@ static void test_removal_waits_for_sequences(void **state) {
         lab_close(lab);
 }
 
-int main(void) {
+SUITE(sequence) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_controls_of_one_sequence),
                 cmocka_unit_test(test_types_of_corrid),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The sequences of a model that was replaced or unloaded, or whose server stops. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "infer/model_generations.h"
 #include "sched/scheduler_lab.h"
@@ -240,7 +236,7 @@ static void test_list(void **state) {
         lab_close(lab);
 }
 
-int main(void) {
+SUITE(sequence_life) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_retired),
                 cmocka_unit_test(test_retired_without_sequences),

@@ -4,11 +4,7 @@
  * "b3=<sum>[<list>]", and "-" is a null request. A request called k<n> makes new values that it
  * does not update.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <inttypes.h>
 
@@ -377,7 +373,7 @@ static void test_no_memory(void **state) {
         assert_true(n_refused > 3);
 }
 
-int main(void) {
+SUITE(sequence_states) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_one_sequence),    cmocka_unit_test(test_null_requests),
                 cmocka_unit_test(test_shapes_in_slots), cmocka_unit_test(test_shapes_in_batches),

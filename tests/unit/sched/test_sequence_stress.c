@@ -2,11 +2,7 @@
 /* Sequences from many threads, with cancellations, idle times and instances that come and go: each
  * request is answered and released once, and those of one sequence run in order, on one instance.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -257,7 +253,7 @@ static void test_changing_instances(void **state) {
         run(SEQUENCES(4, "oldest { max_candidate_sequences: 6 } "), 4, true);
 }
 
-int main(void) {
+SUITE(sequence_stress) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_direct),
                 cmocka_unit_test(test_oldest),

@@ -20,11 +20,7 @@
  *     due 500                  when something ends by itself next ("due never")
  *     add; retire 0; remove 0  an instance comes; leaves; is gone
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 
@@ -466,7 +462,7 @@ static void test_short_memory(void **state) {
         fake_model_free(s.model);
 }
 
-int main(void) {
+SUITE(sequence_table) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_rows),
                 cmocka_unit_test(test_short_memory),

@@ -6,11 +6,7 @@
  *
  * The clock is the story's.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdio.h>
 
@@ -703,7 +699,7 @@ static void test_stories(void **state) {
                 run(&layouts[i]);
 }
 
-int main(void) {
+SUITE(sequence_table_model) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_stories),
         };

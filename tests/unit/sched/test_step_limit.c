@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -160,7 +156,7 @@ static void test_memory_short(void **state) {
         timer_thread_free(timers);
 }
 
-int main(void) {
+SUITE(step_limit) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_without_a_limit), cmocka_unit_test(test_line),
                 cmocka_unit_test(test_deadlines),       cmocka_unit_test(test_the_last_one_frees),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -82,7 +78,7 @@ static void test_memory_short(void **state) {
         timer_thread_free(timers);
 }
 
-int main(void) {
+SUITE(step_memory) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_large_buffers_are_kept),
                 cmocka_unit_test(test_what_is_kept_goes),

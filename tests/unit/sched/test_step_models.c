@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include <stdatomic.h>
 
@@ -186,7 +182,7 @@ static void test_snapshots_are_whole(void **state) {
         fake_model_free(models[1]);
 }
 
-int main(void) {
+SUITE(step_models) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_a_request_keeps_what_it_took),
                 cmocka_unit_test(test_a_block_lets_go_of_the_models),

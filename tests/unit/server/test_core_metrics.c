@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "server/core_metrics.h"
 
@@ -160,7 +156,7 @@ static void test_names_of_limits_are_bounded(void **state) {
         end(&p);
 }
 
-int main(void) {
+SUITE(core_metrics) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_pinned_pool),
                 cmocka_unit_test(test_cpu),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "server/server.h"
 
@@ -256,7 +252,7 @@ static void test_stop_has_a_deadline(void **state) {
         server_place_end(&p);
 }
 
-int main(void) {
+SUITE(server) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_starts_and_stops),
                 cmocka_unit_test(test_changes_are_told),

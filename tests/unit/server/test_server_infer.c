@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "server/server.h"
 
@@ -198,7 +194,7 @@ static void test_failures_of_the_backend(void **state) {
         end(&p);
 }
 
-int main(void) {
+SUITE(server_infer) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_answers),
                 cmocka_unit_test(test_callbacks_must_be_set),

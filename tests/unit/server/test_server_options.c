@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "server/server_options.h"
 
@@ -131,7 +127,7 @@ static void test_resource_once_per_device(void **state) {
         server_options_free(o);
 }
 
-int main(void) {
+SUITE(server_options) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_defaults),
                 cmocka_unit_test(test_texts_are_copies_in_order),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "server/server_report.h"
 
@@ -159,7 +155,7 @@ static void test_quiet(void **state) {
         server_place_end(&p);
 }
 
-int main(void) {
+SUITE(server_report) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_tables),
                 cmocka_unit_test(test_options),

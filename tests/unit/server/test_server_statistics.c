@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "server/server.h"
 
@@ -173,7 +169,7 @@ static void test_after_the_end(void **state) {
         assert_statistics("", -1, "{\"model_stats\":[]}");
 }
 
-int main(void) {
+SUITE(server_statistics) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_nothing_yet, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_all_models_in_order, setup, teardown),

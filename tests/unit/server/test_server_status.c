@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "server/server.h"
 
@@ -205,7 +201,7 @@ static void test_after_the_end(void **state) {
         server_place_end(&p);
 }
 
-int main(void) {
+SUITE(server_status) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_metadata),         cmocka_unit_test(test_model_metadata),
                 cmocka_unit_test(test_model_config),     cmocka_unit_test(test_index),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The registry, with real objects. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "shm/shared_memory.h"
@@ -553,7 +549,7 @@ static void test_list_without_memory(void **state) {
         close_fixture(&f);
 }
 
-int main(void) {
+SUITE(shared_memory) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_disabled),
                 cmocka_unit_test(test_cuda),

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory that goes away: real faults. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "shm/shm_guard.h"
 #include "shm/shm_object.h"
@@ -207,7 +203,7 @@ static void test_full(void **state) {
         shm_guard_stop();
 }
 
-int main(void) {
+SUITE(shm_guard) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_mends),   cmocka_unit_test(test_entries),
                 cmocka_unit_test(test_threads), cmocka_unit_test(test_others),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/mem.h"
 #include "base/strbuf.h"
@@ -118,7 +114,7 @@ static void test_tree(void **state) {
         trace_record_free(r);
 }
 
-int main(void) {
+SUITE(otlp_json) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_resource),
                 cmocka_unit_test(test_one_span),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -253,7 +249,7 @@ static void test_check(void **state) {
                                           "No such file or directory");
 }
 
-int main(void) {
+SUITE(trace_file) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_elements),
                 cmocka_unit_test(test_tensor_rows),

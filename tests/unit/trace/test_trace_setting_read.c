@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "trace/trace_settings.h"
@@ -96,7 +92,7 @@ static void test_levels(void **state) {
         assert_int_equal(level, TRITONSERVER_TRACE_LEVEL_DISABLED);
 }
 
-int main(void) {
+SUITE(trace_setting_read) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_names),
                 cmocka_unit_test(test_numbers),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "base/thread.h"
@@ -232,7 +228,7 @@ static void test_exact_under_concurrency(void **state) {
         trace_settings_done(&s);
 }
 
-int main(void) {
+SUITE(trace_settings) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_inheritance),      cmocka_unit_test(test_every_third),
                 cmocka_unit_test(test_count),            cmocka_unit_test(test_what_is_replaced),

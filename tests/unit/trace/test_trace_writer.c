@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -234,7 +230,7 @@ static void test_flush_is_bounded(void **state) {
         end(&g);
 }
 
-int main(void) {
+SUITE(trace_writer) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_full),
                 cmocka_unit_test(test_large),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/compiler.h"
 #include "trace/traceparent.h"
@@ -75,7 +71,7 @@ static void test_new_ids(void **state) {
         assert_memory_not_equal(first, second, sizeof(first));
 }
 
-int main(void) {
+SUITE(traceparent) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_rows),
                 cmocka_unit_test(test_new_ids),
