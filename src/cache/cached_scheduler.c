@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "cache/response_cache.h"
 #include "infer/scheduler.h"
+#include "infer/submitter.h"
 
 struct cached_scheduler {
         struct scheduler       base;
@@ -22,6 +23,7 @@ static struct error *submit(struct scheduler *s, struct request *req) {
 
         if (response_cache_answer(self(s)->cache, req, inner))
                 return NULL;
+        submitter_let_pass(submitter_self()); /* its key was computed from all the inputs */
         err = inner->ops->submit(inner, req);
         if (UNLIKELY(err != NULL))
                 response_cache_forget(req);

@@ -8,9 +8,12 @@
 #include "infer/request.h"
 #include "infer/request_check.h"
 #include "infer/response.h"
+#include "infer/submitter.h"
 
+/* The second one sees that it is alone without a locked instruction. */
 static void end_half(struct inner_request *r) {
-        if (atomic_fetch_sub_explicit(&r->n_open, 1, memory_order_acq_rel) == 1)
+        if (atomic_load_explicit(&r->n_open, memory_order_acquire) == 1 ||
+            atomic_fetch_sub_explicit(&r->n_open, 1, memory_order_acq_rel) == 1)
                 r->ops->on_end(r);
 }
 
@@ -98,7 +101,7 @@ void inner_request_free(struct inner_request *r) {
 
 struct error *inner_request_submit(struct inner_request *r) {
         atomic_store_explicit(&r->n_open, 2, memory_order_relaxed);
-        return model_submit(r->request);
+        return model_submit_at(r->request, submitter_now(submitter_self()));
 }
 
 #define MAX_TOGETHER 64

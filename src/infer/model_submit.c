@@ -32,8 +32,8 @@ static struct error *begin_flow(struct request *req) {
 }
 
 /* Checked, with a flow of its own. */
-static struct error *prepare(struct request *req) {
-        req->times.request_start_ns = clock_now_ns();
+static struct error *prepare(struct request *req, uint64_t now_ns) {
+        req->times.request_start_ns = now_ns;
         if (UNLIKELY(req->trace != NULL))
                 trace_report(req->trace, TRACE_REQUEST_START, req->times.request_start_ns);
         TRY(request_prepare(req));
@@ -75,7 +75,7 @@ static bool is_routed(const struct model *model) {
         return atomic_load_explicit(&model->is_routed, memory_order_acquire);
 }
 
-struct error *model_submit(struct request *req) {
+struct error *model_submit_at(struct request *req, uint64_t now_ns) {
         struct error *err;
 
         /* The program submits it again before it has it back. */
@@ -83,11 +83,15 @@ struct error *model_submit(struct request *req) {
                 return model_submit_in_use();
         if (UNLIKELY(is_routed(req->model)))
                 TRY(model_generations_route(req));
-        TRY(prepare(req));
+        TRY(prepare(req, now_ns));
         err = submit_prepared(req);
         if (UNLIKELY(err != NULL) && err == model_generations_retired())
                 err = submit_elsewhere(req);
         return err;
+}
+
+struct error *model_submit(struct request *req) {
+        return model_submit_at(req, clock_now_ns());
 }
 
 #define MAX_TOGETHER 64
@@ -121,8 +125,9 @@ void model_submit_all(struct request *const *requests, uint32_t n, struct error 
                 uint32_t        places[MAX_TOGETHER];
 
                 for (uint32_t i = 0; i < n_now; i++) {
-                        ret_errors[i] = request_is_in_use(requests[i]) ? model_submit_in_use()
-                                                                       : prepare(requests[i]);
+                        ret_errors[i] = request_is_in_use(requests[i])
+                                                ? model_submit_in_use()
+                                                : prepare(requests[i], clock_now_ns());
                         if (ret_errors[i] != NULL)
                                 continue;
                         count_in(model);

@@ -19,6 +19,8 @@ struct request;
 /* To the load of the model that the request is for, see infer/model_generations.h. Errors of
  * request_prepare(), of the scheduler and of model_generations_route(); "the request is in use ...". */
 struct error *model_submit(struct request *req) NODISCARD;
+/* The same for a caller that has just read the clock. */
+struct error *model_submit_at(struct request *req, uint64_t now_ns) NODISCARD;
 
 /* Several for one model, which a batcher finds together. ret_errors has one for each. */
 void model_submit_all(struct request *const *requests, uint32_t n, struct error **ret_errors);

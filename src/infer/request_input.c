@@ -142,16 +142,17 @@ static struct error *add_input(struct request *req, const char *name,
         return NULL;
 }
 
-struct error *request_add_input(struct request *req, const char *name, enum data_type type,
-                                const int64_t *dims, uint64_t n_dims) {
-        struct request_input *in;
-        int64_t              *shape;
+static struct error *too_many_dims(const struct request *req, const char *name, uint64_t n_dims) {
+        return request_error(req, ERR_INVALID_ARG,
+                             "input '%s' has %llu dimensions, at most %d are supported", name,
+                             (unsigned long long)n_dims, REQUEST_MAX_DIMS);
+}
 
-        if (n_dims > REQUEST_MAX_DIMS)
-                return request_error(req, ERR_INVALID_ARG,
-                                     "input '%s' has %llu dimensions, at most %d are supported",
-                                     name, (unsigned long long)n_dims, REQUEST_MAX_DIMS);
-        TRY(add_input(req, name, &in));
+/* Its type and shape, and a place at the end. */
+static struct error *begin_input(struct request *req, struct request_input *in, enum data_type type,
+                                 const int64_t *dims, size_t n_dims) {
+        int64_t *shape;
+
         shape = arena_room_get(&req->arena, &in->shape_room, (size_t)n_dims * sizeof(*shape));
         if (shape == NULL) {
                 spare_input(req, in);
@@ -163,6 +164,33 @@ struct error *request_add_input(struct request *req, const char *name, enum data
         in->given_shape = in->shape = shape;
         in->n_given_dims = in->n_dims = (uint32_t)n_dims;
         append_input(req, in);
+        return NULL;
+}
+
+struct error *request_add_input(struct request *req, const char *name, enum data_type type,
+                                const int64_t *dims, uint64_t n_dims) {
+        struct request_input *in;
+
+        if (n_dims > REQUEST_MAX_DIMS)
+                return too_many_dims(req, name, n_dims);
+        TRY(add_input(req, name, &in));
+        return begin_input(req, in, type, dims, (size_t)n_dims);
+}
+
+struct error *request_add_known_input(struct request *req, const struct model_io *io,
+                                      enum data_type type, const int64_t *dims, uint32_t n_dims,
+                                      struct request_input **ret) {
+        struct request_input *in;
+
+        if (n_dims > REQUEST_MAX_DIMS)
+                return too_many_dims(req, io->name, n_dims);
+        in = take_input(req);
+        if (in == NULL)
+                return too_large(req);
+        in->io = io;
+        in->name = io->name;
+        TRY(begin_input(req, in, type, dims, n_dims));
+        *ret = in;
         return NULL;
 }
 
@@ -283,10 +311,17 @@ struct error *request_append_bytes(struct request *req, const char *input, const
                                    const struct buffer_attributes *attributes,
                                    const char *host_policy) {
         struct request_input *in = request_find_input(req, input);
-        struct input_chunk   *chunk;
 
         if (in == NULL)
                 return no_such_input(req, input);
+        return request_input_append(req, in, base, attributes, host_policy);
+}
+
+struct error *request_input_append(struct request *req, struct request_input *in, const void *base,
+                                   const struct buffer_attributes *attributes,
+                                   const char *host_policy) {
+        struct input_chunk *chunk;
+
         if (attributes->byte_size == 0)
                 return NULL;
         chunk = in->first_chunk == NULL ? &in->only_chunk : take_chunk(req);

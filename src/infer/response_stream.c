@@ -74,11 +74,12 @@ struct response_stream *response_stream_renew(struct response_stream *f) {
 
         /* Whoever else held it is done with it for good: nobody but the request gives it out. */
         if (atomic_load_explicit(&f->ref.count, memory_order_acquire) == 1) {
-                atomic_store(&f->is_cancelled, false);
-                atomic_store(&f->has_ended, false);
-                atomic_store(&f->n_sent, 0);
-                atomic_store(&f->n_reported, 0);
-                response_stream_set_tap(f, NULL);
+                atomic_store_explicit(&f->is_cancelled, false, memory_order_relaxed);
+                atomic_store_explicit(&f->has_ended, false, memory_order_relaxed);
+                atomic_store_explicit(&f->n_sent, 0, memory_order_relaxed);
+                atomic_store_explicit(&f->n_reported, 0, memory_order_relaxed);
+                if (atomic_load_explicit(&f->keeper, memory_order_relaxed) != NULL)
+                        response_stream_set_tap(f, NULL);
                 return f;
         }
         other = try_alloc(sizeof(*other));
@@ -95,7 +96,8 @@ struct response_stream *response_stream_renew(struct response_stream *f) {
 void response_stream_unref(struct response_stream *f) {
         if (f == NULL || !ref_put(&f->ref))
                 return;
-        response_stream_set_tap(f, NULL);
+        if (atomic_load_explicit(&f->keeper, memory_order_relaxed) != NULL)
+                response_stream_set_tap(f, NULL);
         window_free(f->window);
         f->release(f->memory);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "infer/submitter.h"
 
+#include "base/clock.h"
 #include "infer/model.h"
 
 #include <assert.h>
@@ -28,6 +29,7 @@ struct submitter {
         bool     runs_steps; /* while it is continuing */
         unsigned depth;      /* of executions */
         uint64_t spent_ns;   /* of the batches that this event ran here */
+        uint64_t moment_ns;  /* a moment ago, see submitter_moment(); 0: the clock is to be read */
 
         /* Continuations, the oldest first. */
         struct continuation *first, *last;
@@ -82,10 +84,25 @@ void submitter_enter_execution(struct submitter *s, uint64_t spends_ns) {
         s->spent_ns = spends_ns + (s->is_continuing ? s->spent_ns : 0);
 }
 
-bool submitter_leave_execution(struct submitter *s) {
+bool submitter_leave_execution(struct submitter *s, uint64_t end_ns) {
         assert(s->depth > 0);
         s->depth--;
+        s->moment_ns = end_ns;
         return s->first != NULL;
+}
+
+uint64_t submitter_moment(const struct submitter *s) {
+        return s->is_continuing && s->depth == 0 ? s->moment_ns : 0;
+}
+
+uint64_t submitter_now(const struct submitter *s) {
+        uint64_t moment_ns = submitter_moment(s);
+
+        return moment_ns != 0 ? moment_ns : clock_now_ns();
+}
+
+void submitter_let_pass(struct submitter *s) {
+        s->moment_ns = 0;
 }
 
 /* ---- continuations --------------------------------------------------------------------------- */
@@ -101,42 +118,47 @@ static void append(struct continuation **first, struct continuation **last,
 }
 
 bool submitter_put_off(struct continuation *c) {
-        if (self.depth == 0 && !self.is_continuing)
+        struct submitter *s = submitter_self();
+
+        if (s->depth == 0 && !s->is_continuing)
                 return false;
-        append(&self.first, &self.last, c);
+        append(&s->first, &s->last, c);
         return true;
 }
 
-void submitter_start(struct continuation *first) {
-        bool is_inside = self.depth > 0 || self.is_continuing;
+void submitter_start(struct continuation *first, uint64_t now_ns) {
+        struct submitter *s = submitter_self();
 
         for (struct continuation *c = first, *next; c != NULL; c = next) {
                 next = c->next;
-                append(&self.first, &self.last, c);
+                append(&s->first, &s->last, c);
         }
-        if (is_inside)
+        if (s->depth > 0 || s->is_continuing)
                 return;
-        self.spent_ns = 0;
-        submitter_continue(&self, false);
+        s->spent_ns = 0;
+        s->moment_ns = now_ns;
+        submitter_continue(s, false);
 }
 
 void submitter_start_now(struct continuation *first) {
+        struct submitter *s = submitter_self();
+
         for (struct continuation *c = first, *next; c != NULL; c = next) {
                 next = c->next;
-                append(&self.now_first, &self.now_last, c);
+                append(&s->now_first, &s->now_last, c);
         }
-        if (self.is_starting)
+        if (s->is_starting)
                 return;
-        self.is_starting = true;
-        while (self.now_first != NULL) {
-                struct continuation *c = self.now_first;
+        s->is_starting = true;
+        while (s->now_first != NULL) {
+                struct continuation *c = s->now_first;
 
-                self.now_first = c->next;
-                if (self.now_first == NULL)
-                        self.now_last = NULL;
+                s->now_first = c->next;
+                if (s->now_first == NULL)
+                        s->now_last = NULL;
                 c->run(c);
         }
-        self.is_starting = false;
+        s->is_starting = false;
 }
 
 void submitter_continue(struct submitter *s, bool runs_steps) {
@@ -146,12 +168,16 @@ void submitter_continue(struct submitter *s, bool runs_steps) {
         s->runs_steps = runs_steps;
         while (s->first != NULL) {
                 struct continuation *c = s->first;
+                uint64_t             moment_ns = s->moment_ns;
 
                 s->first = c->next;
                 if (s->first == NULL)
                         s->last = NULL;
                 c->run(c);
+                if (s->moment_ns == moment_ns) /* it ran nothing here, but took its time */
+                        s->moment_ns = 0;
         }
+        s->moment_ns = 0;
         s->runs_steps = false;
         s->is_continuing = false;
 }

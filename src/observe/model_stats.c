@@ -55,21 +55,24 @@ static inline void add_success(struct stats_sums *sums, const struct request_tim
                 sums->last_success_ns = t->request_end_ns;
 }
 
-static void add_ns(_Atomic uint64_t *sum, uint64_t ns) {
-        atomic_fetch_add_explicit(sum, ns, memory_order_relaxed);
-}
-
 void compute_sums_add(struct compute_sums *sums, const struct request_times *t) {
-        add_ns(&sums->input_ns, since(t->exec_start_ns, t->compute_start_ns));
-        add_ns(&sums->infer_ns, since(t->compute_start_ns, t->compute_end_ns));
-        add_ns(&sums->output_ns, since(t->compute_end_ns, t->exec_end_ns));
+        sums->input_ns += since(t->exec_start_ns, t->compute_start_ns);
+        sums->infer_ns += since(t->compute_start_ns, t->compute_end_ns);
+        sums->output_ns += since(t->compute_end_ns, t->exec_end_ns);
 }
 
-void compute_sums_tell(struct compute_sums *sums, uint64_t start_ns, struct request_times *t) {
+void compute_sums_merge(struct compute_sums *to, const struct compute_sums *more) {
+        to->input_ns += more->input_ns;
+        to->infer_ns += more->infer_ns;
+        to->output_ns += more->output_ns;
+}
+
+void compute_sums_tell(const struct compute_sums *sums, uint64_t start_ns,
+                       struct request_times *t) {
         t->exec_start_ns = start_ns;
-        t->compute_start_ns = start_ns + atomic_load(&sums->input_ns);
-        t->compute_end_ns = t->compute_start_ns + atomic_load(&sums->infer_ns);
-        t->exec_end_ns = t->compute_end_ns + atomic_load(&sums->output_ns);
+        t->compute_start_ns = start_ns + sums->input_ns;
+        t->compute_end_ns = t->compute_start_ns + sums->infer_ns;
+        t->exec_end_ns = t->compute_end_ns + sums->output_ns;
 }
 
 void model_stats_success(struct model_stats *s, const struct request_times *t, uint64_t batch) {

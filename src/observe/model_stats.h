@@ -36,14 +36,16 @@ struct request_times {
         uint64_t request_end_ns;
 };
 
-/* What the executions of a request's steps took together. */
+/* What the executions of a request's steps took together. One owner at a time: steps that run side by
+ * side have sums of their own, which are merged. */
 struct compute_sums {
-        _Atomic uint64_t input_ns, infer_ns, output_ns;
+        uint64_t input_ns, infer_ns, output_ns;
 };
 
 void compute_sums_add(struct compute_sums *sums, const struct request_times *t);
+void compute_sums_merge(struct compute_sums *to, const struct compute_sums *more);
 /* Sets exec_start to exec_end, from `start_ns` on. */
-void compute_sums_tell(struct compute_sums *sums, uint64_t start_ns, struct request_times *t);
+void compute_sums_tell(const struct compute_sums *sums, uint64_t start_ns, struct request_times *t);
 
 struct model_stats_options {
         const char *model;

@@ -200,15 +200,15 @@ static struct ensemble_run *run_new(struct ensemble *e, struct request *req,
                 return NULL;
         }
         run->direct_step = may_write_directly(req) ? run->choice->direct_step : ENSEMBLE_NONE;
-        run->start_ns = clock_now_ns();
+        run->start_ns = req->times.request_start_ns;
         run->deadline_ns = CLOCK_NEVER;
         if (req->timeout_us > 0 && req->timeout_us < (CLOCK_NEVER - run->start_ns) / NS_PER_US)
-                run->deadline_ns = req->times.request_start_ns + req->timeout_us * NS_PER_US;
+                run->deadline_ns = run->start_ns + req->timeout_us * NS_PER_US;
         run->sums = (struct compute_sums){ 0 };
         atomic_init(&run->has_failed, false);
         mutex_init(&run->lock, LOCK_QUEUE);
         run->error = NULL;
-        run->n_open = 1;
+        run->n_open = 0;
         run->n_flowing = 0;
         list_init(&run->open_steps);
         list_init(&run->frames);
@@ -224,13 +224,16 @@ static struct ensemble_run *run_new(struct ensemble *e, struct request *req,
 /* Steps that can begin do, the others follow them. From inside an execution, whose backend may wait for
  * the answer, they do so at once. */
 static void run_begin(struct ensemble_run *run) {
-        struct work w = { 0 };
+        struct request *req = run->req;
+        struct work     w = { 0 };
 
-        mutex_lock(&run->lock);
-        flow_begin_locked(run, &w);
-        mutex_unlock(&run->lock);
-        flow_follow(&w, submitter_is_executing(submitter_self()));
-        run_close(run);
+        flow_begin(run, &w);
+        req->queued.run = run;
+        atomic_store(&req->state, REQUEST_PENDING); /* until it ends: so that cancel() is called */
+        if (w.first != NULL)
+                flow_follow(&w, submitter_is_executing(submitter_self()), run->start_ns);
+        else
+                run_finish(run);
 }
 
 static struct error *draining(const struct request *req) {
@@ -253,8 +256,6 @@ static struct error *submit(struct scheduler *s, struct request *req) {
                 return request_error(req, ERR_UNAVAILABLE, "out of memory");
         }
         req->times.queue_start_ns = req->times.request_start_ns;
-        req->queued.run = run;
-        atomic_store(&req->state, REQUEST_PENDING); /* until it ends: so that cancel() is called */
         run_begin(run);
         return NULL;
 }

@@ -7,10 +7,6 @@
 #include "config/labels.h"
 #include "sched/ensemble_run.h"
 
-static bool is_decoupled(const struct plan_step *step) {
-        return step->in_stream != step->out_stream;
-}
-
 /* ---- frames ---------------------------------------------------------------------------------- */
 
 /* Counts of a configuration's text: far from any overflow. */
@@ -98,7 +94,7 @@ static void open_step_locked(struct step_run *s, struct work *w) {
         w->last = &s->start;
 }
 
-void flow_follow(struct work *w, bool now) {
+void flow_follow(struct work *w, bool now, uint64_t now_ns) {
         for (struct response *r = w->responses, *next; r != NULL; r = next) {
                 next = r->next;
                 response_free(r);
@@ -113,7 +109,7 @@ void flow_follow(struct work *w, bool now) {
         if (now)
                 submitter_start_now(w->first);
         else
-                submitter_start(w->first);
+                submitter_start(w->first, now_ns);
 }
 
 void flow_fail_locked(struct ensemble_run *run, struct error *err, struct work *w) {
@@ -145,7 +141,7 @@ static void set_value_locked(struct frame *f, uint32_t tensor, const struct valu
         }
 }
 
-void flow_begin_locked(struct ensemble_run *run, struct work *w) {
+void flow_begin(struct ensemble_run *run, struct work *w) {
         const struct model_io_set *io = run->req->model->io;
         const uint32_t            *tensors = run->plan->graph->inputs;
 
@@ -274,7 +270,7 @@ static struct error *place_response_locked(struct step_run *s, struct frame **re
                 *ret_kept = &(*ret_frame)->origin;
                 return NULL;
         }
-        if (s->n_responses > 0)
+        if (s->n_responses > 1)
                 return error_new(ERR_INTERNAL,
                                  "model '%s' has sent more than one response, and is not decoupled",
                                  s->plan->model->name);
@@ -310,7 +306,6 @@ static struct error *take_response_locked(struct step_run *s, struct response *r
                 free(mark.text);
                 return err;
         }
-        s->n_responses++;
         *kept = (struct kept_outputs){ .response = response,
                                        .n_users = s->run->choice->n_users[s->plan->index],
                                        .is_small = may_stay(s, response),
@@ -381,7 +376,10 @@ void flow_end_locked(struct step_run *s, struct work *w) {
 
         if (!s->has_final)
                 flow_final_locked(s);
+        if (s->answer != NULL)
+                flow_response_locked(s, STEAL(s->answer), w);
         list_remove(&s->open_node);
+        compute_sums_merge(&run->sums, &s->sums);
         if (run->error == NULL && s->n_responses == 0 && !is_decoupled(s->plan))
                 skip_locked(s, w);
         for (uint32_t i = 0; i < s->plan->n_feeders; i++) {

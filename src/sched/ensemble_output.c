@@ -417,5 +417,5 @@ void output_flush(struct ensemble_run *run) {
                 flow_sent_locked(f, &w);
         }
         mutex_unlock(&run->lock);
-        flow_follow(&w, false);
+        flow_follow(&w, false, 0);
 }

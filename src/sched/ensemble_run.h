@@ -11,8 +11,9 @@
  * steps, and go when their steps have ended and their outputs were sent. Responses are sent in the
  * order of the frames that they are made of.
  *
- * A step is open from the moment when its inputs are there until its inner request has ended. The run
- * itself is open while it begins. Whoever closes the last one finishes the run, alone.
+ * A step is open from the moment when its inputs are there until its inner request has ended: then its
+ * response is taken, unless it is decoupled, and the steps that follow are opened, all at once. Whoever
+ * closes the last one finishes the run, alone.
  *
  * Ownership.  The response of a step is kept until no step needs its outputs any more. Everything else
  * ends with its frame, or with the run.
@@ -102,17 +103,23 @@ struct step_run {
         struct frame                   *frame;
         const struct plan_step         *plan;
         _Atomic(struct inner_request *) inner; /* owned; NULL: not begun */
-        /* The inner request, and those that are just cancelling it: the last one ends the step. */
-        _Atomic uint32_t     n_holders;
-        uint32_t             n_missing; /* tensors; under the lock, as all below */
+
+        /* Of its inner request, then of who closes it. */
+        struct response     *answer;      /* owned; until it closes. A decoupled step has none. */
         uint32_t             n_responses;
-        struct kept_outputs  kept;     /* unless it is decoupled: then of the new frame */
+        struct compute_sums  sums;
         struct sequence_mark given;    /* with its inner request; text is not owned */
         bool                 has_slot; /* of its limit */
-        bool                 has_final;
-        bool                 is_skipped; /* it can never run */
-        bool                 is_cancelled;
-        struct step_run     *next_cancelled;
+
+        /* Under the lock. */
+        uint32_t            n_missing;    /* tensors */
+        uint32_t            n_cancelling; /* threads that are just cancelling its inner request */
+        bool                is_over;      /* the last of them closes it */
+        bool                has_final;
+        bool                is_skipped; /* it can never run */
+        bool                is_cancelled;
+        struct kept_outputs kept; /* unless it is decoupled: then of the new frame */
+        struct step_run    *next_cancelled;
 };
 
 struct frame {
@@ -139,18 +146,18 @@ struct ensemble_run {
         struct plan_choice          own_choice;
         uint64_t                    start_ns;
         uint64_t                    deadline_ns;
-        struct compute_sums         sums;
         _Atomic bool                has_failed;
 
-        struct mutex  lock;      /* rank LOCK_QUEUE; guards everything below */
-        struct error *error;     /* owned; of the first step that failed */
-        uint32_t      n_open;    /* steps, and holds on the run */
-        uint32_t      n_flowing; /* open steps that may send more responses */
-        struct list   open_steps;
-        struct list   frames;
-        struct list   out_frames; /* decoupled ensembles: those to be sent, in order */
-        bool          is_sending;
-        bool          has_sent_final;
+        struct mutex        lock;      /* rank LOCK_QUEUE; guards everything below */
+        struct error       *error;     /* owned; of the first step that failed */
+        uint32_t            n_open;    /* steps, and holds of who cancels it */
+        uint32_t            n_flowing; /* open steps that may send more responses */
+        struct compute_sums sums;      /* of steps that have ended */
+        struct list         open_steps;
+        struct list         frames;
+        struct list         out_frames; /* decoupled ensembles: those to be sent, in order */
+        bool                is_sending;
+        bool                has_sent_final;
 
         struct frame  *first; /* stream 0 */
         _Atomic size_t inline_used;
@@ -176,17 +183,24 @@ void frame_init(struct frame *f, struct ensemble_run *run, uint32_t stream);
 /* All that it keeps, not its memory. */
 void frame_done(struct frame *f);
 
-void flow_begin_locked(struct ensemble_run *run, struct work *w);
-/* Takes the response, which has come from a step that is open. */
+/* Nobody else knows of the run yet. */
+void flow_begin(struct ensemble_run *run, struct work *w);
+/* Takes a response of a decoupled step that is open. */
 void flow_response_locked(struct step_run *s, struct response *response, struct work *w);
 void flow_final_locked(struct step_run *s);
+/* With the answer of a step that is not decoupled. */
 void flow_end_locked(struct step_run *s, struct work *w);
 /* The first one counts. Takes err. */
 void flow_fail_locked(struct ensemble_run *run, struct error *err, struct work *w);
 /* The outputs of a frame were sent, or will never be. */
 void flow_sent_locked(struct frame *f, struct work *w);
-/* Frees, and starts; `now` while the execution that the thread is inside of goes on. */
-void flow_follow(struct work *w, bool now);
+/* Frees, and starts; `now` while the execution that the thread is inside of goes on. `now_ns` as of
+ * submitter_start(). */
+void flow_follow(struct work *w, bool now, uint64_t now_ns);
+
+static inline bool is_decoupled(const struct plan_step *step) {
+        return step->in_stream != step->out_stream;
+}
 
 static inline struct value *frame_value(struct frame *f, uint32_t tensor) {
         return &f->values[f->run->plan->tensors[tensor].place];

@@ -32,48 +32,64 @@ static void give_slot_back(struct step_run *s) {
         next = CONTAINER_OF(first, struct step_run, waiter);
         next->has_slot = true;
         next->start.next = NULL;
-        submitter_start(&next->start);
+        submitter_start(&next->start, 0);
 }
 
-static void step_close(struct step_run *s) {
-        struct ensemble_run *run = s->run;
-        struct work          w = { 0 };
-        bool                 is_last = false, is_closed;
+/* Closes it and releases the lock, after which the run may be gone. */
+static void close_and_unlock(struct step_run *s) {
+        struct ensemble_run  *run = s->run;
+        struct inner_request *inner = atomic_load_explicit(&s->inner, memory_order_relaxed);
+        struct work           w = { 0 };
+        bool                  has_streams = run->plan->n_streams > 1, is_closed, is_last = false;
 
-        give_slot_back(s);
-        mutex_lock(&run->lock);
         flow_end_locked(s, &w);
         /* What is freed may be of the run's memory, and what is sent is the run's: that comes first. */
-        is_closed = w.responses == NULL && run->plan->n_streams == 1;
+        is_closed = w.responses == NULL && !has_streams;
         if (is_closed)
                 is_last = --run->n_open == 0;
         mutex_unlock(&run->lock);
-        if (is_closed) {
-                if (is_last)
-                        run_finish(run);
+        if (UNLIKELY(w.has_failed && has_streams))
+                steps_cancel(run, true);
+        inner_request_free(inner);
+        if (is_last)
+                run_finish(run);
+        else
+                flow_follow(&w, false, 0);
+        if (is_closed)
                 return;
-        }
-        flow_follow(&w, false);
         output_flush(run);
         run_close(run);
 }
 
-/* Of the inner request, or of a cancellation. */
-static void drop_holder(struct step_run *s) {
-        if (atomic_fetch_sub(&s->n_holders, 1) != 1)
+/* Unless it is just being cancelled: then who does that closes it. */
+static void step_close(struct step_run *s) {
+        give_slot_back(s);
+        mutex_lock(&s->run->lock);
+        if (LIKELY(s->n_cancelling == 0)) {
+                close_and_unlock(s);
                 return;
-        inner_request_free(atomic_load(&s->inner));
-        step_close(s);
+        }
+        s->is_over = true;
+        mutex_unlock(&s->run->lock);
+}
+
+static void end_cancelling(struct step_run *s) {
+        struct mutex *lock = &s->run->lock;
+
+        mutex_lock(lock);
+        if (--s->n_cancelling == 0 && s->is_over)
+                close_and_unlock(s);
+        else
+                mutex_unlock(lock);
 }
 
 static void on_end(struct inner_request *r) {
-        drop_holder(r->owner);
+        step_close(r->owner);
 }
 
-static void on_response(struct inner_request *r, struct response *response, uint32_t flags) {
-        struct step_run     *s = r->owner;
+/* A response of a decoupled step: what reads it begins at once. */
+static void take_at_once(struct step_run *s, struct response *response, bool is_final) {
         struct ensemble_run *run = s->run;
-        bool                 is_final = (flags & RESPONSE_FINAL) != 0;
         struct work          w = { 0 };
 
         mutex_lock(&run->lock);
@@ -84,8 +100,20 @@ static void on_response(struct inner_request *r, struct response *response, uint
         mutex_unlock(&run->lock);
         if (w.has_failed)
                 steps_cancel(run, true);
-        flow_follow(&w, !is_final);
+        flow_follow(&w, !is_final, 0);
         output_flush(run);
+}
+
+static void on_response(struct inner_request *r, struct response *response, uint32_t flags) {
+        struct step_run *s = r->owner;
+
+        s->n_responses += response != NULL;
+        if (UNLIKELY(is_decoupled(s->plan)))
+                take_at_once(s, response, (flags & RESPONSE_FINAL) != 0);
+        else if (s->answer == NULL)
+                s->answer = response;
+        else
+                response_free(response);
 }
 
 /* ---- the request ----------------------------------------------------------------------------- */
@@ -95,21 +123,21 @@ static struct error *out_of_memory(const struct step_run *s) {
                          s->plan->model->name);
 }
 
-static struct error *add_chunks(struct request *req, const struct request_input *from,
-                                const char *name) {
+static struct error *add_chunks(struct request *req, struct request_input *to,
+                                const struct request_input *from) {
         for (const struct input_chunk *c = from->first_chunk; c != NULL; c = c->next)
-                TRY(request_append_bytes(req, name, c->base, &c->attributes, c->host_policy));
+                TRY(request_input_append(req, to, c->base, &c->attributes, c->host_policy));
         return NULL;
 }
 
-static struct error *add_output_bytes(struct request *req, const struct response_output *from,
-                                      const char *name) {
+static struct error *add_output_bytes(struct request *req, struct request_input *to,
+                                      const struct response_output *from) {
         struct buffer_attributes attributes = from->attributes;
 
         if (!from->has_buffer)
                 return NULL;
         attributes.byte_size = from->byte_size;
-        return request_append_bytes(req, name, from->base, &attributes, NULL);
+        return request_input_append(req, to, from->base, &attributes, NULL);
 }
 
 static struct error *add_input(struct request *req, const struct model_io *io,
@@ -117,14 +145,14 @@ static struct error *add_input(struct request *req, const struct model_io *io,
         bool                 is_output = v->kind == VALUE_OUTPUT;
         const int64_t       *dims = is_output ? v->output->shape : v->input->shape;
         uint32_t             n_dims = is_output ? v->output->n_dims : v->input->n_dims;
-        struct bridged_shape shape;
+        struct bridged_shape  shape;
+        struct request_input *in;
 
         bridge_shape(io->dims, io->n_dims, req->model->io->max_batch_size > 0, v->batch_size, dims,
                      n_dims, &shape);
-        TRY(request_add_input(req, io->name, is_output ? v->output->type : v->input->type,
-                              shape.dims, shape.n_dims));
-        return is_output ? add_output_bytes(req, v->output, io->name)
-                         : add_chunks(req, v->input, io->name);
+        TRY(request_add_known_input(req, io, is_output ? v->output->type : v->input->type,
+                                    shape.dims, shape.n_dims, &in));
+        return is_output ? add_output_bytes(req, in, v->output) : add_chunks(req, in, v->input);
 }
 
 /* The first of its inputs that come from a step says which sequence it is. */
@@ -174,7 +202,7 @@ static struct error *set_correlation(struct step_run *s, struct request *req) {
 static struct error *limit_responses(const struct step_run *s, struct request *req) {
         uint32_t max = limit_of(s)->max;
 
-        if (s->plan->in_stream == s->plan->out_stream)
+        if (!is_decoupled(s->plan))
                 return NULL;
         return request_limit_responses(req, &(struct response_limits){
                                                     .max_responses =
@@ -210,7 +238,7 @@ static struct error *fill(struct step_run *s, struct request *req) {
         req->timeout_us = time_left_us(run);
         req->is_not_kept = outer->is_not_kept;
         req->steps = run->models->nested[s->plan->index];
-        req->sums = &run->sums;
+        req->sums = &s->sums;
         req->allocator = &ensemble_allocator;
         req->allocator_userp = s;
         return NULL;
@@ -232,7 +260,7 @@ static void begin_trace(const struct step_run *s, struct request *req) {
 /* Nobody would use what it does, and it may do it for long. */
 static bool is_in_vain(const struct step_run *s) {
         return request_is_cancelled(s->run->req) ||
-               (s->plan->in_stream != s->plan->out_stream && atomic_load(&s->run->has_failed));
+               (is_decoupled(s->plan) && atomic_load(&s->run->has_failed));
 }
 
 static void submit(struct step_run *s, struct inner_request *inner) {
@@ -242,7 +270,6 @@ static void submit(struct step_run *s, struct inner_request *inner) {
                 begin_trace(s, inner->request);
         /* Who cancels sets the flag, then looks for inner requests: one of the two sees the other. */
         atomic_store(&s->inner, inner);
-        atomic_store(&s->n_holders, 1);
         if (UNLIKELY(is_in_vain(s)))
                 request_cancel(inner->request);
         err = inner_request_submit(inner);
@@ -251,7 +278,7 @@ static void submit(struct step_run *s, struct inner_request *inner) {
         if (inner->request->trace != NULL)
                 trace_refuse(inner->request);
         run_fail(s->run, err);
-        drop_holder(s);
+        step_close(s);
 }
 
 static struct error *begin(struct step_run *s) {
@@ -327,20 +354,10 @@ void step_expire(struct step_waiter *w) {
         struct step_run *s = CONTAINER_OF(w, struct step_run, waiter);
 
         s->start.next = NULL;
-        submitter_start(&s->start); /* which finds that it must not begin */
+        submitter_start(&s->start, 0); /* which finds that it must not begin */
 }
 
 /* ---- cancellation ---------------------------------------------------------------------------- */
-
-/* False when it has not begun, or has ended. */
-static bool take_holder(struct step_run *s) {
-        uint32_t n = atomic_load(&s->n_holders);
-
-        while (n > 0)
-                if (atomic_compare_exchange_weak(&s->n_holders, &n, n + 1))
-                        return true;
-        return false;
-}
 
 void steps_cancel(struct ensemble_run *run, bool only_decoupled) {
         struct step_run *held = NULL, *waited = NULL;
@@ -354,11 +371,11 @@ void steps_cancel(struct ensemble_run *run, bool only_decoupled) {
                         waited = s;
                         continue;
                 }
-                if (s->is_cancelled ||
-                    (only_decoupled && s->plan->in_stream == s->plan->out_stream))
+                if (s->is_cancelled || (only_decoupled && !is_decoupled(s->plan)))
                         continue;
-                if (take_holder(s)) {
+                if (atomic_load(&s->inner) != NULL && !s->is_over) {
                         s->is_cancelled = true;
+                        s->n_cancelling++;
                         s->next_cancelled = held;
                         held = s;
                 }
@@ -367,11 +384,11 @@ void steps_cancel(struct ensemble_run *run, bool only_decoupled) {
         for (struct step_run *s = held, *next; s != NULL; s = next) {
                 next = s->next_cancelled;
                 request_cancel(atomic_load(&s->inner)->request);
-                drop_holder(s);
+                end_cancelling(s);
         }
         for (struct step_run *s = waited, *next; s != NULL; s = next) {
                 next = s->next_cancelled;
                 s->start.next = NULL;
-                submitter_start(&s->start); /* as in step_expire() */
+                submitter_start(&s->start, 0); /* as in step_expire() */
         }
 }

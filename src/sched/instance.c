@@ -44,13 +44,13 @@ static void begin_request(struct request *req) {
 }
 
 static void execute(struct instance *in, uint32_t n, struct execution *ret) {
-        uint64_t start_ns = clock_now_ns();
-
+        if (ret->start_ns == 0)
+                ret->start_ns = clock_now_ns();
         if (n > 0)
                 in->executor->ops->execute(in->executor, in->batch, n);
         ret->on = in;
         ret->end_ns = clock_now_ns();
-        ret->took_ns = ret->end_ns - start_ns;
+        ret->took_ns = ret->end_ns - ret->start_ns;
 }
 
 void instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline,
@@ -63,7 +63,6 @@ void instance_run(struct instance *in, struct request *first, uint32_t n, bool i
                 begin_request(req);
                 in->batch[at++] = req;
         }
-        model_stats_pending(stats, -(int)n);
         model_stats_path(stats, is_inline);
         execute(in, n, ret);
 }

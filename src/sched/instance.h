@@ -84,13 +84,14 @@ struct instance {
 struct instance *instance_new(struct pull_engine *e, struct executor *executor);
 void             instance_free(struct instance *in); /* its thread must have ended; no lock held */
 
-/* Runs the n requests linked by queued.next on the calling thread, and tells when it ended and how
- * long it took. */
+/* Runs the n requests linked by queued.next on the calling thread, which are not counted as pending
+ * any more, and tells when it ended and how
+ * long it took: since ret->start_ns, which is now when it is 0. */
 void instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline,
                   struct execution *ret);
 
 /* Takes from the queue what a policy picked, into `items`; with the engine's lock. */
 void instance_take(struct instance *in, struct request_queue *q, const struct dispatch *d);
-/* Runs `items`, as instance_run(). */
+/* Runs `items`, as instance_run(); those that left the queue with it are not pending any more. */
 void instance_run_items(struct instance *in, struct model_stats *stats, bool is_inline,
                         struct execution *ret);

@@ -60,6 +60,7 @@ struct dispatch {
 struct execution {
         struct instance *on;
         uint64_t         rows;
+        uint64_t         start_ns;
         uint64_t         took_ns;
         uint64_t         end_ns;
 };
@@ -110,8 +111,9 @@ struct policy {
         const struct policy_ops      *ops;
         const struct batching_config *limits; /* of the queue: levels, sizes, timeouts, ordering */
         bool                          picks;  /* instances differ, and requests are chosen */
-        uint64_t                      due_ns; /* 0: never; else due() is called then */
-        uint32_t                      n_assigned; /* instances with an assigned batch */
+        bool                          is_immediate; /* one that comes alone always runs at once */
+        uint64_t                      due_ns;       /* 0: never; else due() is called then */
+        uint32_t                      n_assigned;   /* instances with an assigned batch */
         struct refusal *refused; /* out of the queue; the engine takes and answers them */
 };
 

@@ -27,7 +27,9 @@ static void free_nothing(struct policy *p) {
 struct policy *policy_single_new(void) {
         static const struct policy_ops      ops = { .decide = decide, .free = free_nothing };
         static const struct batching_config none = { 0 };
-        static struct policy single = { .ops = &ops, .limits = &none }; /* no state */
+        static struct policy                single = { .ops = &ops,
+                                                       .limits = &none,
+                                                       .is_immediate = true }; /* no state */
 
         return &single;
 }

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/placement.h"
 #include "base/timer.h"
 #include "infer/model.h"
 #include "infer/request.h"
@@ -22,7 +21,7 @@ static struct pull_engine *self_of(struct scheduler *s) {
 
 /* ---- waking and watching --------------------------------------------------------------------- */
 
-static void wake_locked(struct instance *in) {
+void pull_wake_locked(struct instance *in) {
         if (list_is_linked(&in->idle_node))
                 list_remove(&in->idle_node);
         cond_signal(&in->wake);
@@ -31,11 +30,11 @@ static void wake_locked(struct instance *in) {
 static void give_turn_locked(struct instance *in) {
         in->turn = TURN_GIVEN;
         in->is_asking = false;
-        wake_locked(in);
+        pull_wake_locked(in);
 }
 
 /* The limiter's call. */
-static void on_turn(void *instance) {
+void pull_on_turn(void *instance) {
         struct instance *in = instance;
 
         MUTEX_GUARD(&in->engine->lock);
@@ -49,7 +48,7 @@ static bool wake_or_defer_locked(struct pull_engine *e, const struct event *ev,
                                  struct instance *in) {
         if (ev->may_run_here && submitter_defer_wake(ev->thread, e, e->model, wake_deferred))
                 return false;
-        wake_locked(in);
+        pull_wake_locked(in);
         return true;
 }
 
@@ -239,7 +238,7 @@ static void leave(struct pull_engine *e, const struct event *ev) {
                 answer_refused(e, ev->refused);
 }
 
-static void pump_and_leave(struct pull_engine *e, struct instance *ended) {
+void pull_pump_and_leave(struct pull_engine *e, struct instance *ended) {
         struct event ev = { .now_ns = clock_now_ns(), .ended = ended };
 
         pump_locked(e, &ev);
@@ -269,16 +268,23 @@ static void measure_locked(struct pull_engine *e, const struct execution *done) 
                 e->policy->ops->executed(e->policy, done);
 }
 
+static void run_requests(struct pull_engine *e, const struct event *ev, bool is_inline,
+                         struct execution *done) {
+        if (!ev->is_direct)
+                model_stats_pending(e->model->stats, -(int)ev->n_requests);
+        instance_run(ev->runner, ev->batch, ev->n_requests, is_inline, done);
+}
+
 /* Runs the event's batch; takes the lock afterwards. */
 static void run_batch(struct pull_engine *e, struct event *ev, bool is_inline) {
-        struct execution done = { .rows = ev->rows };
+        struct execution done = { .rows = ev->rows, .start_ns = submitter_moment(ev->thread) };
 
         submitter_enter_execution(ev->thread, ev->spends_ns);
         if (UNLIKELY(e->policy->picks))
                 instance_run_items(ev->runner, e->model->stats, is_inline, &done);
         else
-                instance_run(ev->runner, ev->batch, ev->n_requests, is_inline, &done);
-        ev->has_continuations = submitter_leave_execution(ev->thread);
+                run_requests(e, ev, is_inline, &done);
+        ev->has_continuations = submitter_leave_execution(ev->thread, done.end_ns);
         mutex_lock(&e->lock);
         measure_locked(e, &done);
         if (UNLIKELY(ev->runner->claim != NULL))
@@ -298,7 +304,7 @@ static void run_borrowed(struct pull_engine *e, struct event *ev) {
         else
                 list_prepend(&e->idle, &in->idle_node);
         if (in->claim != NULL || has_work(e))
-                pump_and_leave(e, in);
+                pull_pump_and_leave(e, in);
         else
                 mutex_unlock(&e->lock);
 }
@@ -308,7 +314,7 @@ static void on_timeout(struct timer *t) {
 
         mutex_lock(&e->lock);
         e->timer_due_ns = CLOCK_NEVER;
-        pump_and_leave(e, NULL);
+        pull_pump_and_leave(e, NULL);
 }
 
 /* ---- submit and cancel ----------------------------------------------------------------------- */
@@ -365,14 +371,50 @@ static bool enter_locked(struct pull_engine *e, struct request *req) {
         return true;
 }
 
-/* Releases the lock; runs here what was taken. */
-static void leave_and_run(struct pull_engine *e, struct event *ev) {
-        leave(e, ev);
-        if (ev->runner == NULL)
-                return;
+static void run_here(struct pull_engine *e, struct event *ev) {
         run_borrowed(e, ev);
         if (UNLIKELY(ev->has_continuations))
                 submitter_continue(ev->thread, false);
+}
+
+/* Releases the lock; runs here what was taken. */
+static void leave_and_run(struct pull_engine *e, struct event *ev) {
+        leave(e, ev);
+        if (ev->runner != NULL)
+                run_here(e, ev);
+}
+
+/* The instance for a request that nothing waits before, that runs at once, and that may run here:
+ * the queue and the policy are not asked. NULL: they are. */
+static struct instance *find_direct_locked(struct pull_engine *e, const struct submitter *thread,
+                                           const struct request *req) {
+        if (!e->policy->is_immediate || e->queue.n_waiting > 0 || e->group != NULL || e->gathers ||
+            !may_run_here(e, thread, req->is_inner) || request_is_cancelled(req))
+                return NULL;
+        return LIST_ENTRY(list_first(&e->idle), struct instance, idle_node);
+}
+
+/* Releases the lock. */
+static void run_direct(struct pull_engine *e, struct submitter *thread, struct instance *in,
+                       struct request *req) {
+        struct event ev = { .thread = thread,
+                            .spends_ns = e->average_ns,
+                            .runner = in,
+                            .batch = req,
+                            .n_requests = 1,
+                            .rows = request_rows(req),
+                            .is_direct = true };
+
+        req->queued.next = NULL;
+        list_remove(&in->idle_node);
+        if (e->watcher == in)
+                e->watcher = NULL;
+        in->is_borrowed = true;
+        e->rows_running += ev.rows;
+        if (e->counts != NULL)
+                batch_counts_ran(e->counts, DISPATCH_DUE);
+        mutex_unlock(&e->lock);
+        run_here(e, &ev);
 }
 
 /* Runs a batch here, or has an instance called. Releases the lock; afterwards `req` may be gone. */
@@ -419,11 +461,19 @@ static struct error *admit_locked(const struct pull_engine *e, const struct requ
 static struct error *pull_submit(struct scheduler *base, struct request *req) {
         struct pull_engine *e = self_of(base);
         struct submitter   *thread = submitter_self();
+        struct instance    *direct = NULL;
         uint64_t            now_ns = req->times.request_start_ns;
 
         req->times.queue_start_ns = now_ns;
         mutex_lock(&e->lock);
         struct error *err = admit_locked(e, req);
+        if (LIKELY(err == NULL))
+                direct = find_direct_locked(e, thread, req);
+        if (direct != NULL) {
+                run_direct(e, thread, direct, req);
+                submitter_check_wakes(thread, now_ns);
+                return NULL;
+        }
         if (err == NULL)
                 err = request_queue_push(&e->queue, req, now_ns);
         if (err != NULL) {
@@ -490,7 +540,7 @@ static void pull_cancel(struct scheduler *base, struct request *req) {
         }
         if (e->policy->ops->gone != NULL)
                 e->policy->ops->gone(e->policy, req);
-        pump_and_leave(e, NULL);
+        pull_pump_and_leave(e, NULL);
         if (UNLIKELY(req->is_split))
                 give_up_parts(e, req);
         else
@@ -521,7 +571,7 @@ static void continue_unlocked(struct pull_engine *e, struct instance *in,
         if (!e->is_ending && !in->is_leaving)
                 list_append(&e->idle, &in->idle_node);
         if (UNLIKELY(in->claim != NULL) || UNLIKELY(e->policy->n_assigned > 0))
-                pump_and_leave(e, in); /* the next step may need the same resource */
+                pull_pump_and_leave(e, in); /* the next step may need the same resource */
         else
                 mutex_unlock(&e->lock);
         submitter_continue(thread, runs_steps);
@@ -574,7 +624,7 @@ static void step_locked(struct pull_engine *e, struct instance *in, struct submi
                 list_remove(&in->idle_node);
 }
 
-static void instance_main(void *arg) {
+void pull_instance_main(void *arg) {
         struct instance    *in = arg;
         struct pull_engine *e = in->engine;
         struct submitter   *thread = submitter_self();
@@ -592,126 +642,12 @@ static void instance_main(void *arg) {
         mutex_unlock(&e->lock);
 }
 
-/* Its place at the limiter, if there is one. */
-static struct error *join_limiter(struct instance *in) {
-        struct pull_engine *e = in->engine;
-
-        if (e->limiter == NULL)
-                return NULL;
-        if (e->policy->picks)
-                in->group = rate_group_new(e->limiter);
-        TRY(rate_claim_new(in->group != NULL ? in->group : e->group,
-                           &(struct rate_claim_options){ .limits = in->executor->limits,
-                                                         .device = in->executor->device,
-                                                         .on_turn = on_turn,
-                                                         .instance = in },
-                           &in->claim));
-        rate_limiter_deliver(e->limiter);
-        return NULL;
-}
-
-static void count_member(struct pull_engine *e, struct instance *in) {
-        const char *name = in->executor->group_name;
-
-        in->member = batch_counts_member(e->counts, name != NULL ? name : "");
-        in->virtual_one = batch_counts_virtual(e->counts, in->executor->index);
-}
-
-static void tell_change_locked(struct pull_engine *e) {
-        const struct sched_view view = view_of(e);
-
-        if (e->policy->ops->changed != NULL && e->is_made)
-                e->policy->ops->changed(e->policy, &view);
-}
-
-/* It has a thread, and may be picked before that has come so far: else another member would run what is
- * this one's. */
-static void let_begin(struct pull_engine *e, struct instance *in) {
-        MUTEX_GUARD(&e->lock);
-        if (!in->has_begun)
-                list_append(&e->idle, &in->idle_node);
-}
-
-static struct error *pull_add(struct scheduler *base, struct executor *executor) {
-        struct pull_engine *e = self_of(base);
-        struct instance    *in;
-        struct error       *err;
-
-        if (executor->is_passive)
-                return NULL;
-        in = instance_new(e, executor);
-        if (e->policy->picks && e->counts != NULL)
-                count_member(e, in);
-        err = join_limiter(in);
-        if (err != NULL) {
-                instance_free(in);
-                return err;
-        }
-        mutex_lock(&e->lock);
-        e->instances = mem_realloc(e->instances, (e->n_instances + 1) * sizeof(struct instance *));
-        e->instances[e->n_instances++] = in;
-        tell_change_locked(e);
-        if (e->policy->ops->joined != NULL) {
-                const struct sched_view view = view_of(e);
-
-                e->policy->ops->joined(e->policy, &view, in);
-        }
-        mutex_unlock(&e->lock);
-        err = placement_start_thread(executor->place, &in->thread, executor->name, instance_main,
-                                     in);
-        if (err != NULL)
-                base->ops->remove_executor(base, executor);
-        else if (e->policy->picks)
-                let_begin(e, in);
-        return err;
-}
-
-/* Out of the array, its thread told to leave; NULL when there is none. */
-static struct instance *dismiss_locked(struct pull_engine *e, const struct executor *executor) {
-        for (uint32_t i = 0; i < e->n_instances; i++) {
-                struct instance *in = e->instances[i];
-
-                if (in->executor != executor)
-                        continue;
-                e->instances[i] = e->instances[--e->n_instances];
-                tell_change_locked(e);
-                in->is_leaving = true;
-                if (e->policy->ops->left != NULL) {
-                        const struct sched_view view = view_of(e);
-
-                        e->policy->ops->left(e->policy, &view, in);
-                }
-                if (!in->is_borrowed)
-                        wake_locked(in);
-                return in;
-        }
-        return NULL;
-}
-
-static void pull_remove(struct scheduler *base, struct executor *executor) {
-        struct pull_engine *e = self_of(base);
-        struct instance    *in;
-
-        mutex_lock(&e->lock);
-        in = dismiss_locked(e, executor);
-        mutex_unlock(&e->lock);
-        if (in == NULL)
-                return;
-        thread_join(&in->thread);
-        /* It gets no turn any more; a thread that is just giving it one holds the lock. */
-        rate_claim_free(STEAL(in->claim));
-        mutex_lock(&e->lock);
-        /* It may have been woken for a batch, or have watched the time, when it left. */
-        pump_and_leave(e, NULL);
-        instance_free(in);
-}
-
 /* ---- the life of the engine ------------------------------------------------------------------ */
 
 static void tell_policy_and_leave(struct pull_engine *e) {
         if (e->policy->ops->drain != NULL)
                 e->policy->ops->drain(e->policy, clock_now_ns());
-        pump_and_leave(e, NULL);
+        pull_pump_and_leave(e, NULL);
 }
 
 static void pull_drain(struct scheduler *base) {

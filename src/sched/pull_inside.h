@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files of the engine share: pull_engine.c, and pull_picks.c for policies that pick.
+/* What the files of the engine share: pull_engine.c, pull_instances.c for instances that come and go,
+ * and pull_picks.c for policies that pick.
  *
  * Ownership.  As in pull_engine.h.
  * Threads.  Everything is guarded by the engine's lock, but for what does not change.
@@ -62,6 +63,7 @@ struct event {
         struct request  *expired; /* to be refused once the lock is released */
         struct refusal  *refused; /* likewise, by the policy */
 
+        bool is_direct;         /* the batch is a request that was in no queue */
         bool has_continuations; /* after the batch */
 };
 
@@ -77,6 +79,23 @@ static inline bool may_borrow(const struct pull_engine *e, const struct instance
         return list_is_linked(&in->idle_node) && !in->executor->is_bound &&
                (e->inline_execution == INLINE_ALWAYS || in->executor->may_inline);
 }
+
+/* ---- pull_engine.c ---- */
+
+void pull_wake_locked(struct instance *in);
+/* Decides what happens next, and releases the lock; `ended` was borrowed until now, or is NULL. */
+void pull_pump_and_leave(struct pull_engine *e, struct instance *ended);
+/* The limiter's call: the instance has its turn. */
+void pull_on_turn(void *instance);
+/* Of the instance's thread. */
+void pull_instance_main(void *instance);
+
+/* ---- pull_instances.c ---- */
+
+struct error *pull_add(struct scheduler *base, struct executor *executor) NODISCARD;
+void          pull_remove(struct scheduler *base, struct executor *executor);
+
+/* ---- pull_picks.c ---- */
 
 /* pump_locked() for a policy that picks: hands out batches until it has no more. */
 void pull_picks_locked(struct pull_engine *e, struct event *ev);

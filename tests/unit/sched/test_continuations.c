@@ -544,7 +544,7 @@ static void test_flat_without_executions(void **state) {
         (void)state;
         submitter_enter_execution(submitter_self(), 0);
         assert_true(submitter_put_off(&a));
-        assert_true(submitter_leave_execution(submitter_self()));
+        assert_true(submitter_leave_execution(submitter_self(), 0));
         submitter_continue(submitter_self(), true);
         assert_true(was_put_off);
         assert_false(has_run_within);
@@ -562,12 +562,12 @@ static void test_order_and_nesting(void **state) {
         assert_true(submitter_put_off(&b));
         submitter_continue(submitter_self(), true); /* still inside */
         assert_non_null(a.run);
-        assert_true(submitter_leave_execution(submitter_self()));
+        assert_true(submitter_leave_execution(submitter_self(), 0));
         submitter_continue(submitter_self(), true);
         assert_null(a.run);
         assert_null(b.run);
         submitter_enter_execution(submitter_self(), 0);
-        assert_false(submitter_leave_execution(submitter_self()));
+        assert_false(submitter_leave_execution(submitter_self(), 0));
 }
 
 static bool ran_a_step, ran_a_client;
@@ -593,7 +593,7 @@ static void test_what_may_run_here(void **state) {
                         submitter_enter_execution(submitter_self(), spends_ns);
                         assert_false(submitter_may_run(submitter_self(), 1, 1000, true));
                         assert_true(submitter_put_off(&a));
-                        assert_true(submitter_leave_execution(submitter_self()));
+                        assert_true(submitter_leave_execution(submitter_self(), 0));
                         submitter_continue(submitter_self(), runs_steps);
                         assert_false(ran_a_client);
                         assert_int_equal(ran_a_step, runs_steps && spends_ns == 998);
