@@ -94,6 +94,7 @@ soak-sequences: all
 
 soak-pipelines: all
 	@$(PYTHON) tests/stress/pipelines.py --build=$(BUILD) --seconds=$(SOAK_SECONDS)
+	@$(PYTHON) tests/stress/pipelines_in_flight.py --build=$(BUILD)
 
 hostile: all
 	@$(PYTHON) tests/stress/hostile.py --build=$(BUILD)

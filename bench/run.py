@@ -397,8 +397,8 @@ def bench_large(options, repository):
     print(f"  identity           {medians['neso'] / medians['floor']:.2f} of the floor")
 
 
-def write_ensemble(folder, name, steps):
-    """A line of models like identity."""
+def write_ensemble(folder, name, steps, batch="", scheduling=""):
+    """A line of models like identity; with batches, of one value each."""
     tensors = ["INPUT0", *(f"T{i}" for i in range(1, len(steps))), "OUTPUT0"]
     lines = "".join(
         f'  step {{ model_name: "{step}" model_version: -1 input_map {{ key: "INPUT0" value: '
@@ -406,10 +406,10 @@ def write_ensemble(folder, name, steps):
         for i, step in enumerate(steps))
     os.makedirs(os.path.join(folder, name, "1"))
     with open(os.path.join(folder, name, "config.pbtxt"), "w", encoding="ascii") as config:
-        config.write(f'''platform: "ensemble"
-input [ {{ name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }} ]
-output [ {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }} ]
-ensemble_scheduling {{
+        config.write(f'''platform: "ensemble" {batch}
+input [ {{ name: "INPUT0" data_type: TYPE_FP32 dims: [ {1 if batch else -1} ] }} ]
+output [ {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [ {1 if batch else -1} ] }} ]
+ensemble_scheduling {{ {scheduling}
 {lines}}}
 ''')
 
@@ -435,6 +435,42 @@ def bench_ensembles(options, _):
                   f"{one[1]:.1f} us of CPU")
             print(f"  three steps        {three[0] / one[0]:.2f} of its rate, {three[1]:.1f} us: "
                   f"{three[1] / one[1]:.2f} of its CPU")
+
+
+N_IN_FLIGHT = 10000
+
+
+def bench_in_flight(options, _):
+    """Bytes of a request that waits: for a model alone, at the first and at the last step of an ensemble of
+    ten, and in the line of max_inflight_requests."""
+    def identity(folder, name, more):
+        os.makedirs(os.path.join(folder, name, "1"))
+        with open(os.path.join(folder, name, "config.pbtxt"), "w", encoding="ascii") as config:
+            config.write(f'''backend: "identity"
+input [ {{ name: "INPUT0" data_type: TYPE_FP32 dims: [ 1 ] }} ]
+output [ {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1 ] }} ]
+{more}
+''')
+
+    rows = {"waits": "a model alone", "first": "ten steps, at the first", "last": "ten steps, at the last",
+            "line": "ten steps, in the line of max_inflight_requests"}
+    batch = f"max_batch_size: {2 * N_IN_FLIGHT}"
+    with tempfile.TemporaryDirectory() as repository:
+        identity(repository, "goes", f'{batch} parameters {{ key: "inline_execution" '
+                 'value { string_value: "always" } }')
+        identity(repository, "waits", f"{batch} dynamic_batching {{ "
+                 "max_queue_delay_microseconds: 3600000000 }")
+        write_ensemble(repository, "first", ["waits"] + 9 * ["goes"], batch)
+        write_ensemble(repository, "last", 9 * ["goes"] + ["waits"], batch)
+        write_ensemble(repository, "line", ["waits"] + 9 * ["goes"], batch, "max_inflight_requests: 1")
+        printed = subprocess.run(
+            [os.path.join(options.build, "bench", "ensemble_loop"), repository,
+             os.path.join(options.build, "backends"), str(N_IN_FLIGHT), *rows],
+            check=True, capture_output=True, text=True).stdout
+    print(f"in-flight: {N_IN_FLIGHT} requests of FP32 [1] at a time, in process")
+    for entry in printed.splitlines():
+        model, made, in_flight = entry.split()
+        print(f"  {rows[model]:48} {in_flight} bytes each, and {made} of the request itself")
 
 
 def cache_loop(options, repository, model, n_floats, n_requests, how):
@@ -618,10 +654,46 @@ def bench_digits(options, _):
           f"(fastest slice {us[0]:.1f}, slowest {us[-1]:.1f})")
 
 
+def check_digit_names(options, repository, pixels):
+    """Each of the first pictures by its name, as an ensemble and as a chain."""
+    with open(os.path.join(DIGITS, "labels.txt"), encoding="ascii") as file:
+        names = file.read().split()
+    with open(os.path.join(ROOT, "examples", "data", "heldout_labels.u8"), "rb") as file:
+        wanted = [names[digit] for digit in file.read(len(pixels))]
+    with Neso(options.build, repository) as server:
+        for model in ("ensemble", "chain"):
+            for image, name in zip(pixels, wanted):
+                body, headers = binary_request("image", [1, 64], image)
+                answer = post(server.port, f"/v2/models/{model}/infer", body, headers)
+                if not answer.endswith(struct.pack("<I", len(name)) + name.encode()):
+                    raise SystemExit(f"{model}: not {name}: {answer}")
+
+
+def bench_digit_names(options, _):
+    """The digits model alone, and as the middle of three: what a pipeline costs beside its models."""
+    import digit_steps  # pylint: disable=import-outside-toplevel
+
+    with open(os.path.join(ROOT, "examples", "data", "heldout_images.f32"), "rb") as file:
+        values = struct.unpack("<640f", file.read(2560))
+    pixels = [struct.pack("<64f", *(v * 255 / 16 for v in values[64 * i:64 * i + 64])) for i in range(10)]
+    with tempfile.TemporaryDirectory() as repository:
+        digit_steps.write_repository(repository)
+        check_digit_names(options, repository, pixels)
+        medians = compare_cpu(options, *binary_request("image", [1, 64], pixels[0]), {
+            model: (Neso(options.build, repository), f"/v2/models/{model}/infer")
+            for model in ("digits", "ensemble", "chain")}, 64)
+    rate, us = medians["digits"]
+    print(f"digit-names: scale, digits, name; 64 connections, dynamic batching; digits alone {rate:.0f}/s, "
+          f"{us:.1f} us of CPU each")
+    for name in ("ensemble", "chain"):
+        print(f"  {name:18} {medians[name][0] / rate:.2f} of its rate; {medians[name][1]:.1f} us, "
+              f"{us / medians[name][1]:.2f} by CPU")
+
+
 BENCHES = {"tiny": bench_tiny, "sequences": bench_sequences, "tls": bench_tls, "large": bench_large,
            "grpc": bench_grpc, "grpc-large": bench_grpc_large, "json": bench_json_infer, "cache": bench_cache,
-           "chains": bench_chains, "ensembles": bench_ensembles,
-           "codec": bench_codec, "digits": bench_digits}
+           "chains": bench_chains, "ensembles": bench_ensembles, "in-flight": bench_in_flight,
+           "codec": bench_codec, "digits": bench_digits, "digit-names": bench_digit_names}
 
 
 def main():

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a request in flight costs a program with the server in it, in bytes of memory:
+ *
+ *   ensemble_loop <repository> <backends> <requests> <model> ...
+ *
+ * The repository's models end, or begin, with one that lets requests wait (bench/run.py writes them).
+ * So many requests are sent to each model and counted while all of them are in flight, then they are
+ * cancelled. A first round lets the server make what it keeps for all requests.
+ *
+ * Prints for each model: <model> <bytes of a request that was made> <bytes that it takes in flight>.
+ */
+#include "triton/core/neso.h"
+
+#include <malloc.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct TRITONSERVER_Server            *server;
+static struct TRITONSERVER_ResponseAllocator *allocator;
+static sem_t                                  is_answered, is_released;
+
+static void must(struct TRITONSERVER_Error *err) {
+        if (err == NULL)
+                return;
+        fprintf(stderr, "ensemble_loop: %s\n", TRITONSERVER_ErrorMessage(err));
+        exit(1);
+}
+
+/* Never called: the requests are cancelled before they have outputs. */
+static struct TRITONSERVER_Error *allocate(struct TRITONSERVER_ResponseAllocator *a,
+                                           const char *tensor_name, size_t byte_size,
+                                           TRITONSERVER_MemoryType type, int64_t id, void *userp,
+                                           void **buffer, void **buffer_userp,
+                                           TRITONSERVER_MemoryType *actual_type,
+                                           int64_t *actual_id) {
+        (void)a, (void)tensor_name, (void)byte_size, (void)type, (void)id, (void)userp;
+        (void)buffer, (void)buffer_userp, (void)actual_type, (void)actual_id;
+        return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for outputs");
+}
+
+static struct TRITONSERVER_Error *give_back(struct TRITONSERVER_ResponseAllocator *a, void *buffer,
+                                            void *buffer_userp, size_t byte_size,
+                                            TRITONSERVER_MemoryType type, int64_t id) {
+        (void)a, (void)buffer, (void)buffer_userp, (void)byte_size, (void)type, (void)id;
+        return NULL;
+}
+
+static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
+                        void *userp) {
+        struct TRITONSERVER_Error *err = TRITONSERVER_InferenceResponseError(response);
+
+        (void)flags, (void)userp;
+        if (err == NULL || TRITONSERVER_ErrorCode(err) != TRITONSERVER_ERROR_CANCELLED) {
+                fprintf(stderr, "ensemble_loop: a request did not wait: %s\n",
+                        err != NULL ? TRITONSERVER_ErrorMessage(err) : "it was answered");
+                exit(1);
+        }
+        TRITONSERVER_ErrorDelete(err);
+        must(TRITONSERVER_InferenceResponseDelete(response));
+        sem_post(&is_answered);
+}
+
+static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
+                       void *userp) {
+        (void)request, (void)flags, (void)userp;
+        sem_post(&is_released);
+}
+
+static void start_server(char **argv) {
+        struct TRITONSERVER_ServerOptions *options;
+
+        must(TRITONSERVER_ServerOptionsNew(&options));
+        must(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, argv[1]));
+        must(TRITONSERVER_ServerOptionsSetBackendDirectory(options, argv[2]));
+        must(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
+        must(TRITONSERVER_ServerNew(&server, options));
+        must(TRITONSERVER_ServerOptionsDelete(options));
+        must(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
+}
+
+static struct TRITONSERVER_InferenceRequest *make(const char *model) {
+        static const float                    value = 1.5F;
+        struct TRITONSERVER_InferenceRequest *request;
+
+        must(TRITONSERVER_InferenceRequestNew(&request, server, model, -1));
+        must(TRITONSERVER_InferenceRequestAddInput(request, "INPUT0", TRITONSERVER_TYPE_FP32,
+                                                   (int64_t[]){ 1, 1 }, 2));
+        must(TRITONSERVER_InferenceRequestAppendInputData(request, "INPUT0", &value, sizeof(value),
+                                                          TRITONSERVER_MEMORY_CPU, 0));
+        must(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, NULL, on_response,
+                                                              NULL));
+        must(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, NULL));
+        return request;
+}
+
+static size_t used_bytes(void) {
+        struct mallinfo2 info = mallinfo2();
+
+        return info.uordblks + info.hblkhd;
+}
+
+/* The steps before the one that waits run on this thread, so all requests are there afterwards. */
+static void round_of(const char *model, struct TRITONSERVER_InferenceRequest **requests, long n,
+                     double *ret_made, double *ret_in_flight) {
+        size_t before = used_bytes(), made, in_flight;
+
+        for (long i = 0; i < n; i++)
+                requests[i] = make(model);
+        made = used_bytes();
+        for (long i = 0; i < n; i++)
+                must(TRITONSERVER_ServerInferAsync(server, requests[i], NULL));
+        in_flight = used_bytes();
+        for (long i = 0; i < n; i++)
+                must(TRITONSERVER_InferenceRequestCancel(requests[i]));
+        for (long i = 0; i < n; i++) {
+                sem_wait(&is_answered);
+                sem_wait(&is_released);
+        }
+        for (long i = 0; i < n; i++)
+                must(TRITONSERVER_InferenceRequestDelete(requests[i]));
+        *ret_made = (double)(made - before) / (double)n;
+        *ret_in_flight = (double)(in_flight - made) / (double)n;
+}
+
+int main(int argc, char **argv) {
+        struct TRITONSERVER_InferenceRequest **requests;
+        double                                 made, in_flight;
+        long                                   n;
+
+        n = argc > 4 ? strtol(argv[3], NULL, 10) : 0;
+        if (n < 1 || n > 1000000) {
+                fprintf(stderr, "usage: %s <repository> <backends> <requests> <model> ...\n",
+                        argv[0]);
+                return 2;
+        }
+        requests = calloc((size_t)n, sizeof(struct TRITONSERVER_InferenceRequest *));
+        if (requests == NULL || sem_init(&is_answered, 0, 0) != 0 ||
+            sem_init(&is_released, 0, 0) != 0)
+                return 1;
+        start_server(argv);
+        must(NESO_ThreadAllowInlineExecution(true));
+        for (int i = 4; i < argc; i++) {
+                for (int round = 0; round < 2; round++)
+                        round_of(argv[i], requests, n, &made, &in_flight);
+                printf("%s %.0f %.0f\n", argv[i], made, in_flight);
+        }
+        must(TRITONSERVER_ServerDelete(server));
+        must(TRITONSERVER_ResponseAllocatorDelete(allocator));
+        free(requests);
+        return 0;
+}
