@@ -160,6 +160,8 @@ static void unlink_locked(struct instance *in, struct execution *ex) {
 static uint32_t depth_of(const struct instance *in) {
         uint64_t n;
 
+        if (in->is_concurrent)
+                return in->model->async_concurrency;
         if (in->model->depth <= 1 || in->average_ns == 0 || atomic_load(&in->model->makes_calls))
                 return 1;
         n = 1 + PIPELINE_WINDOW_NS / in->average_ns;

@@ -155,7 +155,7 @@ static void sleep_for(struct instance *in, struct session *s, uint64_t timeout_n
         /* While short executions follow each other the stub reports several results at once; if one of
          * them turns out to be long, those before it do not wait for it. */
         (void)pthread_mutex_lock(&in->lock);
-        is_lazy = is_lazy || in->n_executions > 1;
+        is_lazy = is_lazy || (in->n_executions > 1 && !in->is_concurrent);
         (void)pthread_mutex_unlock(&in->lock);
         in->has_lazy_messages = false;
         session_sleep(s, &s->region.header->receiver_sleep, is_lazy ? SHM_NAPPING : SHM_ASLEEP,

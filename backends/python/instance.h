@@ -67,6 +67,7 @@ struct instance {
         const char                  *kind; /* "CPU" */
         int32_t                      device;
         bool                         has_ready_check; /* the model has is_ready() */
+        bool                         is_concurrent;   /* its executions overlap */
         struct instance             *next;            /* in the model's list; the backend's lock */
         struct model *waits_for; /* a model that its execution calls; the same lock */
 

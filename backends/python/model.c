@@ -215,12 +215,36 @@ static void warn_of_stub(const struct model *model) {
                         path);
 }
 
+static TRITONSERVER_Error *read_bounded(const struct model *model, const char *key, int64_t min,
+                                        int64_t max, int64_t *value) {
+        KIT_TRY(kit_model_parameter_int(&model->kit, key, value));
+        if (*value >= min && *value <= max)
+                return NULL;
+        return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                         "model '%s': %s is %" PRId64 ", it must be from %" PRId64 " to %" PRId64,
+                         model->kit.name, key, *value, min, max);
+}
+
+static TRITONSERVER_Error *read_concurrency(struct model *model, bool has_sequences) {
+        int64_t n = 1;
+
+        KIT_TRY(read_bounded(model, "ASYNC_CONCURRENCY", 1, SHM_MAX_DEPTH, &n));
+        if (n > 1 && has_sequences)
+                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "model '%s': ASYNC_CONCURRENCY is %" PRId64
+                                 ", but the requests of a sequence run one after the other: a model "
+                                 "with sequence_batching must not set it",
+                                 model->kit.name, n);
+        model->async_concurrency = (uint32_t)n;
+        return NULL;
+}
+
 static TRITONSERVER_Error *read_parameters(struct model *model) {
         const struct kit_json_value *root = kit_json_root(model->kit.config);
         const char *gpu = kit_model_parameter(&model->kit, "FORCE_CPU_ONLY_INPUT_TENSORS");
         int64_t     depth = DEFAULT_DEPTH, timeout_ms = 0;
-        bool        has_batcher = kit_json_find(root, "dynamic_batching") != NULL ||
-                           kit_json_find(root, "sequence_batching") != NULL;
+        bool        has_sequences = kit_json_find(root, "sequence_batching") != NULL;
+        bool has_batcher = has_sequences || kit_json_find(root, "dynamic_batching") != NULL;
 
         if (gpu != NULL && strcmp(gpu, "yes") != 0 && strcmp(gpu, "no") != 0)
                 return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
@@ -230,18 +254,9 @@ static TRITONSERVER_Error *read_parameters(struct model *model) {
                         "model '%s': inputs are in main memory, whatever "
                         "FORCE_CPU_ONLY_INPUT_TENSORS says: this build has no GPU memory",
                         model->kit.name);
-        KIT_TRY(kit_model_parameter_int(&model->kit, "PIPELINE_DEPTH", &depth));
-        KIT_TRY(kit_model_parameter_int(&model->kit, "EXECUTE_TIMEOUT_MS", &timeout_ms));
-        if (depth < 1 || depth > SHM_MAX_DEPTH)
-                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
-                                 "model '%s': PIPELINE_DEPTH is %" PRId64
-                                 ", it must be from 1 to %u",
-                                 model->kit.name, depth, SHM_MAX_DEPTH);
-        if (timeout_ms < 0 || timeout_ms > INT32_MAX)
-                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
-                                 "model '%s': EXECUTE_TIMEOUT_MS is %" PRId64
-                                 ", it must be from 0 to %d",
-                                 model->kit.name, timeout_ms, INT32_MAX);
+        KIT_TRY(read_bounded(model, "PIPELINE_DEPTH", 1, SHM_MAX_DEPTH, &depth));
+        KIT_TRY(read_bounded(model, "EXECUTE_TIMEOUT_MS", 0, INT32_MAX, &timeout_ms));
+        KIT_TRY(read_concurrency(model, has_sequences));
         model->depth = has_batcher ? 1 : (uint32_t)depth;
         model->execute_timeout_ns = (uint64_t)timeout_ms * 1000000u;
         model->is_decoupled =

@@ -12,7 +12,7 @@
  *     thread-pool-size          of the reference server; checked and not needed here
  *
  * Parameters of a model: EXECUTION_ENV_PATH, FORCE_CPU_ONLY_INPUT_TENSORS, and PIPELINE_DEPTH,
- * EXECUTE_TIMEOUT_MS (docs/python_models.md).
+ * ASYNC_CONCURRENCY, EXECUTE_TIMEOUT_MS (docs/python_models.md).
  *
  * Ownership.  The backend outlives its models, a model its instances.
  * Threads.  Neither changes after it was opened, but for what is atomic or has a lock.
@@ -61,6 +61,7 @@ struct model {
         char               **environment;       /* owned; of its processes */
         bool                 is_decoupled;
         uint32_t             depth; /* executions that an instance has at once, at most */
+        uint32_t             async_concurrency;  /* the same when execute() is a coroutine; 1: off */
         uint64_t             execute_timeout_ns; /* 0: none */
         atomic_bool          makes_calls;        /* of other models: executions are not queued */
         TRITONSERVER_Metric *restarts;           /* owned; NULL without metrics */

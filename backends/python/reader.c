@@ -35,7 +35,8 @@ static void on_started(struct instance *in, const struct answer_source *source) 
         if (in->start_error != NULL)
                 TRITONSERVER_ErrorDelete(in->start_error);
         in->start_error = err;
-        in->has_ready_check = answer.code != 0;
+        in->has_ready_check = (answer.code & SHM_MODEL_HAS_READY_CHECK) != 0;
+        in->is_concurrent = (answer.code & SHM_MODEL_IS_CONCURRENT) != 0;
         if (err == NULL)
                 in->is_started = true;
         (void)pthread_mutex_unlock(&in->lock);

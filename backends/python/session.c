@@ -94,6 +94,7 @@ static TRITONSERVER_Error *print_start(const struct session_options *o, struct k
         add_names(text, "inputs", model->kit.inputs, model->kit.n_inputs);
         add_names(text, "outputs", model->kit.outputs, model->kit.n_outputs);
         kit_text_print(text, "\"is_decoupled\":%s,", model->is_decoupled ? "true" : "false");
+        kit_text_print(text, "\"async_concurrency\":%u,", model->async_concurrency);
         kit_text_add(text, "\"args\":{", 8);
         kit_text_print(text, "\"model_instance_device_id\":\"%d\",", (int)o->device);
         kit_text_print(text, "\"model_version\":\"%llu\",", (unsigned long long)model->kit.version);

@@ -171,7 +171,8 @@ enum shm_call_kind {
 
 enum shm_message_kind {
         SHM_HELLO = 1, /* the stub is attached */
-        SHM_STARTED,   /* block: struct shm_answer, the text being the outcome */
+        SHM_STARTED,   /* block: struct shm_answer, the text being the outcome, the code
+                        * enum shm_model */
         SHM_RESULT,    /* block: struct shm_result; handle: the slot */
         SHM_SEND,      /* block or 0: struct shm_answer; handle: the request; value: flags */
         SHM_CLOSED,    /* handle: a sender was dropped without FINAL */
@@ -179,6 +180,12 @@ enum shm_message_kind {
         SHM_CANCEL,    /* block: a call of which no more replies are wanted but the last */
         SHM_LOG,       /* block: struct shm_log */
         SHM_METRIC,    /* handle: the metric, value: a double; `n_bytes`: enum shm_metric_op */
+};
+
+/* What a model has, by bits. */
+enum shm_model {
+        SHM_MODEL_HAS_READY_CHECK = 1,
+        SHM_MODEL_IS_CONCURRENT = 2, /* its executions overlap: ASYNC_CONCURRENCY */
 };
 
 enum shm_metric_op { SHM_METRIC_INCREMENT, SHM_METRIC_SET, SHM_METRIC_OBSERVE };

@@ -6,6 +6,7 @@ here. The module works in the processes that the server starts for models, nowhe
 """
 import asyncio
 import base64
+import contextvars
 import enum
 import importlib
 import inspect
@@ -455,6 +456,9 @@ def is_model_ready(model_name, model_version=""):
 
 # ---- calls of other models -----------------------------------------------------------------------------
 
+# How many calls deep the execution of a coroutine is; -1 is the execution on the main thread.
+_depth = contextvars.ContextVar("depth", default=-1)
+
 _NOT_EXECUTING = "BLS is only supported during the 'execute' function."
 
 
@@ -494,7 +498,7 @@ class _Dispatcher:
             self._calls[number] = call
             try:
                 call.block = _c._infer(call.request, number, _trace_handle(call.request), True,
-                                       is_decoupled, waits)
+                                       is_decoupled, waits, _depth.get())
             except BaseException:
                 del self._calls[number]
                 raise
@@ -584,7 +588,8 @@ def _exec(self, decoupled=False):
     """Runs the request and waits: its response, or an iterator over the responses."""
     _check_may_call()
     if not decoupled:
-        return _c._finish(_c._infer(self, 0, _trace_handle(self), False, False, True))
+        return _c._finish(_c._infer(self, 0, _trace_handle(self), False, False, True,
+                                    _depth.get()))
     call = _Call(self)
     _dispatcher.start(call, True, True)
     return ResponseIterator(call)
@@ -831,10 +836,43 @@ def _log_task(task):
         _failure(_exception_text(type(error), error, error.__traceback__))
 
 
-def _make_execute(model, is_decoupled):
+def _make_concurrent(execute):
+    """execute() as a function that only begins an execution, whose end the event loop reports."""
+    loop = _loop()
+
+    async def run(requests, token, depth):
+        _depth.set(depth)
+        try:
+            result = await execute(requests)
+        except BaseException as error:  # noqa: B902 - a cancelled task is answered, too
+            _c._end(token, None, error)
+        else:
+            _c._end(token, result, None)
+
+    def begin(requests, token, depth):
+        asyncio.run_coroutine_threadsafe(run(requests, token, depth), loop)
+
+    return begin
+
+
+def _is_concurrent(model, start):
+    """Whether executions of the model overlap."""
+    if start["async_concurrency"] == 1:
+        return False
+    if inspect.iscoroutinefunction(model.execute) and not start["is_decoupled"]:
+        return True
+    Logger.log_warn("ASYNC_CONCURRENCY of model '%s' has no effect: %s" % (
+        _state.model_name, "executions of decoupled models overlap as it is"
+        if start["is_decoupled"] else "execute() is not a coroutine"))
+    return False
+
+
+def _make_execute(model, is_decoupled, is_concurrent):
     execute = model.execute
     if not inspect.iscoroutinefunction(execute):
         return execute
+    if is_concurrent:
+        return _make_concurrent(execute)
     loop = _loop()
 
     def run_decoupled(requests):
@@ -869,6 +907,9 @@ def _load(start):
         model.initialize(dict(start["args"]))
     return model
 
+
+# What a model has, by bits.
+_HAS_READY_CHECK, _IS_CONCURRENT = 1, 2
 
 # Answers to whether a model is ready.
 _READY_NO, _READY_YES, _READY_ERROR, _READY_NOT_BOOL = range(4)
@@ -937,17 +978,19 @@ def _run():
             _c._started(0, False, _complete(start))
             return 0
         _state.model = model = _load(start)
-        execute = _make_execute(model, start["is_decoupled"])
+        is_concurrent = _is_concurrent(model, start)
+        execute = _make_execute(model, start["is_decoupled"], is_concurrent)
     except BaseException as error:  # noqa: B902 - sys.exit() in a model is a failure, too
         text = _exception_text(type(error), error, error.__traceback__)
         _c._started(1, True, text.encode("utf-8", "surrogateescape"))
         return 1
     _state.may_call = True
-    if hasattr(model, "is_ready"):
+    has_ready_check = hasattr(model, "is_ready")
+    if has_ready_check:
         threading.Thread(target=_answer_ready_questions, args=(model,), name="is_ready",
                          daemon=True).start()
-    _c._started(int(hasattr(model, "is_ready")), False, b"")
-    _c._serve(execute)
+    _c._started(_HAS_READY_CHECK * has_ready_check + _IS_CONCURRENT * is_concurrent, False, b"")
+    _c._serve(execute, is_concurrent)
     _state.may_call = False
     _finalize(model)
     return 0

@@ -106,6 +106,17 @@ class TritonPythonModel:
         return [pb_utils.InferenceResponse([
             pb_utils.Tensor("Y", r.inputs()[0].as_numpy())]) for r in requests]
 '''
+CONCURRENCY = 'parameters { key: "ASYNC_CONCURRENCY" value { string_value: "%d" } }\n'
+# Answers when as many executions as it is asked for are under way.
+ASYNC_BATCH = PROGRAM + '''
+    n_running = 0
+
+    async def execute(self, requests):
+        self.n_running += 1
+        while self.n_running < int(code_of(requests[0])):
+            await asyncio.sleep(0.001)
+        return [answer([self.n_running >= int(code_of(r)), len(requests)]) for r in requests]
+'''
 HELPER = '''
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -131,6 +142,11 @@ MODELS = {
     "raw": model(RAW),
     "raw_decoupled": model(RAW, DECOUPLED),
     "async_lab": model(ASYNC_LAB),
+    "async_4": model(ASYNC_LAB, CONCURRENCY % 4),
+    "async_32": model(ASYNC_LAB, CONCURRENCY % 32),
+    "async_batch": model(ASYNC_BATCH, CONCURRENCY % 3 + "max_batch_size: 2\ndynamic_batching { }\n"),
+    "plain_4": model(LAB, CONCURRENCY % 4),
+    "decoupled_4": model(RAW.replace("def execute", "async def execute"), DECOUPLED + CONCURRENCY % 4),
     "repeat": model(REPEAT, DECOUPLED,
                     INT % (-1, 1) + 'output { name: "IDX" data_type: TYPE_UINT32 dims: [ 1 ] }\n'),
     "square": model(SQUARE, DECOUPLED, INT % (1, 1)),
@@ -344,6 +360,98 @@ def test_coroutines_sleep_side_by_side(client):  # noqa: F811
     got = list(client.stream([client.request("square", [("IN", "INT32", [1])],
                                              [struct.pack("<i", -100)]) for _ in range(64)]))
     assert got == [] and time.monotonic() - begin < 4
+
+
+MEET = """
+self.n_here = getattr(self, "n_here", 0) + 1
+while self.n_here < %d:
+    await asyncio.sleep(0.001)
+return self.n_here
+"""
+MOST = """
+self.n_now = getattr(self, "n_now", 0) + 1
+self.most = max(getattr(self, "most", 0), self.n_now)
+await asyncio.sleep(0.005)
+self.n_now -= 1
+return self.most
+"""
+
+
+def lab_at_once(server, code, name, n):
+    with concurrent.futures.ThreadPoolExecutor(n) as pool:
+        return list(pool.map(lambda i: lab(server, code, name=name), range(n)))
+
+
+def test_coroutines_overlap_as_far_as_is_asked_for(server):
+    """(29) ASYNC_CONCURRENCY: each execution ends only when the others have begun; never more at once."""
+    assert min(lab_at_once(server, MEET % 4, "async_4", 4)) >= 4
+    assert max(lab_at_once(server, MOST, "async_4", 24)) <= 4
+    assert max(lab_at_once(server, MOST, "async_lab", 8)) == 1
+
+
+def test_batches_of_coroutines_overlap(server):
+    """(29) With a batcher as well."""
+    def ask(_):
+        status, answer = infer(server, "async_batch", [
+            {"name": "CODE", "datatype": "BYTES", "shape": [2, 1], "data": ["3", "3"]}])
+        assert status == 200, answer
+        return json.loads(answer["outputs"][0]["data"][0])
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(ask, range(3))) == [[True, 1]] * 3
+
+
+def test_overlapping_coroutines_fail_one_by_one(server):
+    """(27, 29) An exception, a task that is cancelled, and a wrong result end their own execution."""
+    codes = {"return 5": None, "raise ValueError('why')": None,
+             "asyncio.current_task().cancel()\nawait asyncio.sleep(0)": "CancelledError: ",
+             "return object()": "TypeError: Object of type object is not JSON serializable"}
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda code: post(server, "async_4", code), codes))
+    assert [status for status, _ in answers] == [200, 200, 500, 200]
+    assert json.loads(answers[0][1]["outputs"][0]["data"][0]) == 5
+    assert json.loads(answers[1][1]["outputs"][0]["data"][0]) == {"raised": ["ValueError", "why"]}
+    assert answers[2][1]["error"].startswith(PREFIX % "async_4_0" + "CancelledError: <EMPTY MESSAGE>")
+    assert lab(server, "return 6", name="async_4") == 6
+
+
+def test_a_crash_fails_all_that_overlaps(server):
+    """(40) All that had begun is lost with the process, and nothing else."""
+    begun = "pb_utils.Logger.log_info('begun: %s' % request.request_id())\nawait asyncio.sleep(60)"
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        tasks = [pool.submit(post, server, "async_4", begun, id=f"lost {i}") for i in range(3)]
+        for _ in tasks:
+            server.wait_for_line("begun: lost")
+        assert post(server, "async_4", "os._exit(3)")[0] == 500
+        assert [task.result()[1]["error"] for task in tasks] == [
+            "Stub process 'async_4_0' is not healthy."] * 3
+    assert lab(server, "return 7", name="async_4") == 7
+
+
+def test_overlapping_coroutines_call_their_own_model(server):
+    """(37) One instance serves the calls of its own executions, and the depth has its limit."""
+    code = """
+async def nested(code):
+    r = await pb_utils.InferenceRequest(
+        model_name="async_32", requested_output_names=["RESULT"],
+        inputs=[pb_utils.Tensor("CODE", np.array([code.encode()], dtype=object))]).async_exec()
+    return r.error().message() if r.has_error() else json.loads(r.output_tensors()[0].as_numpy()[0])
+n = %d
+own = code_of(request)
+if n == 0:
+    return "bottom"
+head, tail = own.split("\\nn = ", 1)
+return await nested(head + "\\nn = %%d\\n" %% (n - 1) + tail.split("\\n", 1)[1])
+"""
+    assert lab(server, code % 16, name="async_32") == "bottom"
+    assert lab(server, code % 17, name="async_32").endswith("BLS calls are nested too deeply")
+
+
+def test_concurrency_without_an_effect_is_logged(server):
+    log = server.text()
+    assert ("ASYNC_CONCURRENCY of model 'plain_4' has no effect: execute() is not a coroutine") in log
+    assert ("ASYNC_CONCURRENCY of model 'decoupled_4' has no effect: executions of decoupled models "
+            "overlap as it is") in log
 
 
 def test_iterative_sequences(server):

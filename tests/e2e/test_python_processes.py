@@ -346,7 +346,12 @@ def test_models_refused(start):
                  'Model name must end with \'.py\'. Model name is \\"model.txt\\".'),
         "gpu": ({"parameters": ("FORCE_CPU_ONLY_INPUT_TENSORS", "maybe")},
                 "Incorrect value for FORCE_CPU_ONLY_INPUT_TENSORS: maybe'"),
-        "depth": ({"parameters": ("PIPELINE_DEPTH", "1000")}, "PIPELINE_DEPTH is 1000, it must be"),
+        "depth": ({"parameters": ("PIPELINE_DEPTH", "1000")},
+                  "PIPELINE_DEPTH is 1000, it must be from 1 to 128"),
+        "none": ({"parameters": ("ASYNC_CONCURRENCY", "0")},
+                 "ASYNC_CONCURRENCY is 0, it must be from 1 to 128"),
+        "late": ({"parameters": ("EXECUTE_TIMEOUT_MS", "-1")},
+                 "EXECUTE_TIMEOUT_MS is -1, it must be from 0 to"),
         "env": ({"parameters": ("EXECUTION_ENV_PATH", "/nowhere")},
                 "Path /nowhere/bin/activate does not exist. The Python environment should contain an "
                 "'activate' script."),
@@ -358,6 +363,10 @@ def test_models_refused(start):
             config += (f'parameters {{ key: "{value[0]}" value {{ string_value: "{value[1]}" }} }}\n'
                        if key == "parameters" else f'{key}: "{value}"\n')
         models[name] = model(LAB, config)
+    broken["order"] = ({}, "ASYNC_CONCURRENCY is 2, but the requests of a sequence run one after the "
+                       "other")
+    models["order"] = model(LAB, "sequence_batching { }\nparameters { key: \"ASYNC_CONCURRENCY\" "
+                            "value { string_value: \"2\" } }\n")
     server = start(models, "--exit-on-error=false")
     for _, text in broken.values():
         assert text in server.text()

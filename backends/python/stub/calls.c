@@ -261,7 +261,8 @@ static void put_input(struct payload *p, const struct infer_plan *plan, Py_ssize
         p->at = rounded(p->at + t->n_bytes);
 }
 
-static void put_infer(struct payload *p, const struct infer_plan *plan, bool is_decoupled) {
+static void put_infer(struct payload *p, const struct infer_plan *plan, bool is_decoupled,
+                      uint32_t depth) {
         struct shm_infer     *infer = (struct shm_infer *)(void *)p->base;
         const struct request *r = plan->request;
         struct shm_tensor    *tensors;
@@ -276,7 +277,7 @@ static void put_infer(struct payload *p, const struct infer_plan *plan, bool is_
                 .timeout_us = r->timeout_us,
                 .version = r->block == NULL ? r->version : -1,
                 .is_decoupled = is_decoupled,
-                .depth = executing.depth + 1,
+                .depth = depth + 1,
         };
         p->at = sizeof(*infer);
         infer->inputs = (uint32_t)p->at;
@@ -295,18 +296,19 @@ static void put_infer(struct payload *p, const struct infer_plan *plan, bool is_
                 put_input(p, plan, (Py_ssize_t)i, &tensors[i]);
 }
 
-/* infer(request, id, trace handle, is_async, is_decoupled, waits) -> the call's block */
+/* infer(request, id, trace handle, is_async, is_decoupled, waits, depth) -> the call's block; a depth
+ * of -1 is that of the execution on the main thread */
 PyObject *calls_infer(PyObject *module, PyObject *args) {
         struct infer_plan plan;
         PyObject         *request;
         unsigned int      id, handle;
-        int               is_async, is_decoupled, waits;
+        int               is_async, is_decoupled, waits, depth;
         uint32_t          block = 0;
         bool              is_planned;
 
         (void)module;
-        if (!PyArg_ParseTuple(args, "O!IIppp:infer", request_type, &request, &id, &handle,
-                              &is_async, &is_decoupled, &waits))
+        if (!PyArg_ParseTuple(args, "O!IIpppi:infer", request_type, &request, &id, &handle,
+                              &is_async, &is_decoupled, &waits, &depth))
                 return NULL;
         is_planned = make_plan(&plan, (struct request *)request);
         if (is_planned)
@@ -320,7 +322,8 @@ PyObject *calls_infer(PyObject *module, PyObject *args) {
                 call->is_async = is_async != 0;
                 call->is_executing = waits && executing.is_executing &&
                                      pthread_equal(executing.thread, pthread_self());
-                put_infer(&p, &plan, is_decoupled != 0);
+                put_infer(&p, &plan, is_decoupled != 0,
+                          depth >= 0 ? (uint32_t)depth : executing.depth);
                 post_call(block);
         }
         plan_done(&plan);

@@ -32,7 +32,7 @@ static PyObject *setup(PyObject *module, PyObject *args) {
         Py_RETURN_NONE;
 }
 
-/* started(code, text or None): code 1 with None: the model has is_ready(). */
+/* started(code, is_error, text): the code is of enum shm_model. */
 static PyObject *started(PyObject *module, PyObject *args) {
         const char        *text = NULL;
         Py_ssize_t         len = 0;
@@ -165,6 +165,7 @@ static PyMethodDef functions[] = {
         { "_setup", setup, METH_VARARGS, NULL },
         { "_started", started, METH_VARARGS, NULL },
         { "_serve", serve, METH_VARARGS, NULL },
+        { "_end", serve_end, METH_VARARGS, NULL },
         { "_log", write_log, METH_VARARGS, NULL },
         { "_ask", calls_ask, METH_VARARGS, NULL },
         { "_infer", calls_infer, METH_VARARGS, NULL },

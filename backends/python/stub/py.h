@@ -189,6 +189,7 @@ PyObject            *sender_new(uint32_t handle, uint64_t wanted, bool is_made_h
 /* ---- executions (serve.c), calls (calls.c) --------------------------------------------------- */
 
 PyObject *serve(PyObject *module, PyObject *args);
+PyObject *serve_end(PyObject *module, PyObject *args);
 
 PyObject *calls_infer(PyObject *module, PyObject *args);
 PyObject *calls_finish(PyObject *module, PyObject *args);

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The loop of a stub: takes executions from the ring, calls the model, writes results. */
+/* The loop of a stub: takes executions from the ring, calls the model, writes results.
+ *
+ * A model with ASYNC_CONCURRENCY answers later: its coroutine is handed to the event loop, whose thread
+ * ends the execution with serve_end().
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +17,7 @@
 
 static struct {
         PyObject *execute;
+        bool      is_concurrent;
         uint64_t  average_ns;
         unsigned  n_pending;
 } loop;
@@ -222,7 +227,8 @@ static void tell_server(const struct shm_slot *slot) {
 
         if (slot->is_waited) {
                 shm_wake(&h->executor_sleep, SHM_NAPPING);
-        } else if (has_more && loop.average_ns < SHORT_NS && ++loop.n_pending < MAX_PENDING) {
+        } else if (!loop.is_concurrent && has_more && loop.average_ns < SHORT_NS &&
+                   ++loop.n_pending < MAX_PENDING) {
                 return;
         } else {
                 loop.n_pending = 0;
@@ -269,21 +275,27 @@ static PyObject *make_requests(const struct shm_batch *batch) {
         return list;
 }
 
-/* The model has its own list, which it may change. */
-static PyObject *call_model(PyObject *requests, struct shm_slot *slot) {
-        PyObject *copy = PyList_GetSlice(requests, 0, PyList_Size(requests)), *result;
-        uint32_t  depth = 0;
+/* Nested calls of models that these requests are part of. */
+static uint32_t depth_of(PyObject *requests) {
+        uint32_t depth = 0;
 
-        if (copy == NULL)
-                return NULL;
-        slot->start_ns = shm_clock_ns();
         for (Py_ssize_t i = 0; i < PyList_Size(requests); i++) {
                 const struct request *r = (struct request *)PyList_GetItem(requests, i);
 
                 if (r->record.bls_depth > depth)
                         depth = r->record.bls_depth;
         }
-        calls_begin_execution(depth);
+        return depth;
+}
+
+/* The model has its own list, which it may change. */
+static PyObject *call_model(PyObject *requests, struct shm_slot *slot) {
+        PyObject *copy = PyList_GetSlice(requests, 0, PyList_Size(requests)), *result;
+
+        if (copy == NULL)
+                return NULL;
+        slot->start_ns = shm_clock_ns();
+        calls_begin_execution(depth_of(requests));
         result = PyObject_CallFunctionObjArgs(loop.execute, copy, NULL);
         calls_end_execution();
         slot->end_ns = shm_clock_ns();
@@ -292,22 +304,17 @@ static PyObject *call_model(PyObject *requests, struct shm_slot *slot) {
         return result;
 }
 
-static bool run(const struct shm_execution *execution) {
-        struct shm_slot   *slot = &connection.header->slots[execution->slot];
+/* Answers with what execute() returned; with `result` NULL, with the exception that is set. */
+static bool end(PyObject *requests, PyObject *result, const struct shm_execution *execution) {
         struct answer_plan few[16];
-        struct outcome     o = { .plans = few };
-        PyObject          *result, *fault;
+        struct outcome     o = { .requests = requests, .n = PyList_Size(requests), .plans = few };
+        PyObject          *fault;
 
-        o.requests = make_requests(connection_block(execution->block));
-        if (o.requests == NULL)
-                return false;
-        o.n = PyList_Size(o.requests);
         if (o.n > (Py_ssize_t)(sizeof(few) / sizeof(*few)))
                 o.plans = malloc((size_t)o.n * sizeof(*o.plans));
         if (o.plans == NULL)
                 return false;
         memset(o.plans, 0, (size_t)o.n * sizeof(*o.plans));
-        result = call_model(o.requests, slot);
         if (result == NULL) {
                 fail(&o, take_exception());
         } else {
@@ -323,10 +330,114 @@ static bool run(const struct shm_execution *execution) {
         if (o.plans != few)
                 free(o.plans);
         Py_XDECREF(o.text);
-        Py_XDECREF(result);
-        Py_DECREF(o.requests);
         return true;
 }
+
+static bool run(const struct shm_execution *execution) {
+        PyObject *requests = make_requests(connection_block(execution->block)), *result;
+        bool      has_ended;
+
+        if (requests == NULL)
+                return false;
+        result = call_model(requests, &connection.header->slots[execution->slot]);
+        has_ended = end(requests, result, execution);
+        Py_XDECREF(result);
+        Py_DECREF(requests);
+        return has_ended;
+}
+
+/* ---- executions that overlap ------------------------------------------------------------------ */
+
+#define PENDING_NAME "execution"
+
+struct pending {
+        struct shm_execution execution;
+        PyObject            *requests; /* NULL: it has ended */
+};
+
+/* Takes the result, and an exception that is set. */
+static bool end_pending(struct pending *p, PyObject *result) {
+        PyObject *requests = p->requests;
+        bool      has_ended;
+
+        p->requests = NULL;
+        connection.header->slots[p->execution.slot].end_ns = shm_clock_ns();
+        has_ended = end(requests, result, &p->execution);
+        Py_DECREF(requests);
+        return has_ended;
+}
+
+/* An event loop that is closed drops its coroutines: they are answered all the same. */
+static void drop_pending(PyObject *capsule) {
+        struct pending *p = PyCapsule_GetPointer(capsule, PENDING_NAME);
+        PyObject       *type, *value, *trace;
+
+        if (p->requests != NULL && !connection.is_forked) {
+                PyErr_Fetch(&type, &value, &trace);
+                PyErr_SetString(PyExc_RuntimeError, "the event loop has dropped execute()");
+                (void)end_pending(p, NULL);
+                PyErr_Restore(type, value, trace);
+        }
+        free(p);
+}
+
+static PyObject *pending_new(const struct shm_execution *execution, PyObject *requests) {
+        struct pending *p = malloc(sizeof(*p));
+        PyObject       *capsule;
+
+        if (p == NULL)
+                return PyErr_NoMemory();
+        *p = (struct pending){ .execution = *execution, .requests = requests };
+        capsule = PyCapsule_New(p, PENDING_NAME, drop_pending);
+        if (capsule == NULL)
+                free(p);
+        else
+                Py_INCREF(requests);
+        return capsule;
+}
+
+/* Hands the execution to the event loop. */
+static bool start_pending(const struct shm_execution *execution) {
+        PyObject *requests = make_requests(connection_block(execution->block)), *copy;
+        PyObject *capsule = requests != NULL ? pending_new(execution, requests) : NULL, *done;
+        bool      is_right;
+
+        if (capsule == NULL) {
+                Py_XDECREF(requests);
+                return false;
+        }
+        connection.header->slots[execution->slot].start_ns = shm_clock_ns();
+        copy = PyList_GetSlice(requests, 0, PyList_Size(requests));
+        done = copy != NULL ? PyObject_CallFunction(loop.execute, "OOI", copy, capsule,
+                                                    (unsigned int)depth_of(requests))
+                            : NULL;
+        is_right = done != NULL || end_pending(PyCapsule_GetPointer(capsule, PENDING_NAME), NULL);
+        Py_XDECREF(done);
+        Py_XDECREF(copy);
+        Py_DECREF(capsule);
+        Py_DECREF(requests);
+        return is_right;
+}
+
+/* end(token, result, exception or None) */
+PyObject *serve_end(PyObject *module, PyObject *args) {
+        PyObject       *capsule, *result, *exception;
+        struct pending *p;
+
+        (void)module;
+        if (!PyArg_ParseTuple(args, "OOO:end", &capsule, &result, &exception))
+                return NULL;
+        p = PyCapsule_GetPointer(capsule, PENDING_NAME);
+        if (p == NULL || p->requests == NULL)
+                return NULL;
+        if (exception != Py_None)
+                PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+        if (!end_pending(p, exception == Py_None ? result : NULL))
+                return NULL;
+        Py_RETURN_NONE;
+}
+
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 /* Sleeps while there is nothing to run. False: an exception is set. */
 static bool wait_for_execution(void) {
@@ -355,13 +466,15 @@ static bool wait_for_execution(void) {
         return true;
 }
 
-/* serve(execute): returns when the server wants the model to end. */
+/* serve(execute, is_concurrent): returns when the server wants the model to end. */
 PyObject *serve(PyObject *module, PyObject *args) {
         struct shm_header *h = connection.header;
+        int                is_concurrent;
 
         (void)module;
-        if (!PyArg_ParseTuple(args, "O:serve", &loop.execute))
+        if (!PyArg_ParseTuple(args, "Op:serve", &loop.execute, &is_concurrent))
                 return NULL;
+        loop.is_concurrent = is_concurrent != 0;
         for (;;) {
                 struct shm_execution execution;
                 struct shm_slot     *slot;
@@ -378,7 +491,7 @@ PyObject *serve(PyObject *module, PyObject *args) {
                 if (!shm_slot_claim(&slot->word, execution.generation))
                         continue;
                 slot->claim_ns = shm_clock_ns();
-                if (!run(&execution))
+                if (!(loop.is_concurrent ? start_pending(&execution) : run(&execution)))
                         return NULL;
         }
 }
