@@ -55,8 +55,8 @@ struct pull_options {
         enum inline_execution inline_execution;
         uint64_t              inline_limit_ns; /* 0 = default */
         struct rate_limiter  *limiter; /* borrowed; NULL: nothing is limited */
-        /* An execution costs about the same however many requests it has: a submitter that defers
-         * wake-ups runs one at its flush, with all that its round has submitted, not one at each
+        /* A batch costs less than its requests one by one: a submitter that defers wake-ups runs one
+         * batch at its flush, with all that its round has submitted, instead of one request at each
          * arrival. */
         bool gathers;
 };

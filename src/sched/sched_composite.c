@@ -64,7 +64,7 @@ static struct error *make_policy(const struct sched_setup        *setup,
 
 struct error *sched_composite_new(const struct sched_setup *setup, struct scheduler **ret) {
         const struct model             *model = setup->model;
-        struct pull_options             options = { 0 };
+        struct pull_options             options = { .gathers = true };
         struct batch_members            members;
         struct policy_composite_options rules = { .equal_shapes = model->needs_equal_shapes };
         const char                     *scheduler;

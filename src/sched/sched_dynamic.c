@@ -24,7 +24,7 @@ struct error *sched_dynamic_policy(const struct sched_setup *setup, struct polic
 }
 
 struct error *sched_dynamic_new(const struct sched_setup *setup, struct scheduler **ret) {
-        struct pull_options options = { 0 };
+        struct pull_options options = { .gathers = true };
 
         TRY(sched_options_read(setup, &options));
         TRY(sched_dynamic_policy(setup, &options.policy));

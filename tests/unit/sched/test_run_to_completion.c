@@ -369,15 +369,18 @@ static void test_a_deferred_wake_up_defers_the_decision(void **state) {
         lab_close(lab);
 }
 
-/* Four sequences with a request each; true when the flush ran all four at once, here. */
-static bool flush_runs_all(struct lab *lab) {
+/* Four requests, each of a sequence of its own where the model has sequences; true when the flush ran
+ * all four at once, here. */
+static bool flush_runs_all(struct lab *lab, bool has_sequences) {
         struct ticket *t = tickets_new(lab, 4);
         unsigned       n_before = LAB_GET(lab, lab->n_batches), n_here = 0, n_early = 0;
         bool           is_one;
 
         for (unsigned i = 0; i < 4; i++) {
-                t[i].req->correlation.number = i + 1;
-                t[i].req->flags = REQUEST_SEQUENCE_START | REQUEST_SEQUENCE_END;
+                if (has_sequences) {
+                        t[i].req->correlation.number = i + 1;
+                        t[i].req->flags = REQUEST_SEQUENCE_START | REQUEST_SEQUENCE_END;
+                }
                 ticket_submit(&t[i]);
                 n_early += LAB_GET(lab, t[i].n_finals);
         }
@@ -391,19 +394,40 @@ static bool flush_runs_all(struct lab *lab) {
         return is_one && n_here == 4 && n_early == 0;
 }
 
-/* The slots of a direct sequence batch cost the same whether they have a request or not. A slow
- * machine may end the deferral early, and a busy one find the instance awake. */
-static void test_slots_are_gathered_until_the_flush(void **state) {
-        struct lab *lab = lab_open("name: 'm' max_batch_size: 4 " X
-                                   "sequence_batching { } " LIMIT_US("1000000"),
-                                   1, true);
-        uint64_t    give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;
+/* A slow machine may end the deferral early, and a busy one find the instance awake. */
+static void expect_gathering(struct lab *lab, bool has_sequences) {
+        uint64_t give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;
 
-        (void)state;
-        while (!flush_runs_all(lab))
+        while (!flush_runs_all(lab, has_sequences))
                 if (clock_now_ns() > give_up_ns)
                         fail_msg("the flush never runs the four that were submitted");
         lab_close(lab);
+}
+
+#define BATCHES_OF_4 "name: 'm' max_batch_size: 4 " X LIMIT_US("1000000")
+
+/* The slots of a direct sequence batch cost the same whether they have a request or not. */
+static void test_slots_are_gathered_until_the_flush(void **state) {
+        (void)state;
+        expect_gathering(lab_open(BATCHES_OF_4 "sequence_batching { } ", 1, true), true);
+}
+
+static void test_batches_are_gathered_until_the_flush(void **state) {
+        (void)state;
+        expect_gathering(lab_open(BATCHES_OF_4 "dynamic_batching { } ", 1, true), false);
+}
+
+static struct error *make_members(const struct sched_setup *setup, struct scheduler **ret) {
+        setup->executors[0]->max_rows = 1;
+        setup->executors[1]->min_rows = 4;
+        return sched_new(setup, ret);
+}
+
+static void test_batches_of_members_are_gathered_until_the_flush(void **state) {
+        (void)state;
+        expect_gathering(lab_open_made(BATCHES_OF_4 "dynamic_batching { } ", 2, true, NULL,
+                                       make_members),
+                         false);
 }
 
 SUITE(run_to_completion) {
@@ -421,6 +445,8 @@ SUITE(run_to_completion) {
                 cmocka_unit_test(test_free_waits_for_a_borrowed_instance),
                 cmocka_unit_test(test_a_deferred_wake_up_defers_the_decision),
                 cmocka_unit_test(test_slots_are_gathered_until_the_flush),
+                cmocka_unit_test(test_batches_are_gathered_until_the_flush),
+                cmocka_unit_test(test_batches_of_members_are_gathered_until_the_flush),
         };
 
         submitter_allow_inline(true);
