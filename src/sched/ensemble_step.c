@@ -44,11 +44,11 @@ static void close_and_unlock(struct step_run *s) {
 
         flow_end_locked(s, &w);
         /* What is freed may be of the run's memory, and what is sent is the run's: that comes first. */
-        is_closed = w.responses == NULL && !has_streams;
+        is_closed = w.responses == NULL && !has_streams && !w.has_failed;
         if (is_closed)
                 is_last = --run->n_open == 0;
         mutex_unlock(&run->lock);
-        if (UNLIKELY(w.has_failed && has_streams))
+        if (UNLIKELY(w.has_failed))
                 steps_cancel(run, true);
         inner_request_free(inner);
         if (is_last)

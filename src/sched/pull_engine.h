@@ -50,11 +50,11 @@ struct pull_options {
         struct model         *model;     /* borrowed: the owner */
         struct executor     **executors; /* borrowed; the array for the call only */
         uint32_t              n_executors;
-        struct timer_thread  *timers;    /* borrowed */
-        struct policy        *policy;    /* taken, also on error */
+        struct timer_thread  *timers; /* borrowed */
+        struct policy        *policy; /* taken, also on error */
         enum inline_execution inline_execution;
         uint64_t              inline_limit_ns; /* 0 = default */
-        struct rate_limiter  *limiter; /* borrowed; NULL: nothing is limited */
+        struct rate_limiter  *limiter;         /* borrowed; NULL: nothing is limited */
         /* A batch costs less than its requests one by one: a submitter that defers wake-ups runs one
          * batch at its flush, with all that its round has submitted, instead of one request at each
          * arrival. */
