@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "core_api/core_error.h"
 #include "net/loop.h"
+#include "shm/shared_memory.h"
 #include "shm/shm_region.h"
 #include "trace/trace_record.h"
 
@@ -304,4 +305,315 @@ struct error *infer_call_get_response(struct infer_call                      *c,
                 return error_new(ERR_INTERNAL, "expected a single response, got %u", n);
         *ret = c->unary;
         return NULL;
+}
+
+/* ---- tensors in shared memory: from what a client names to where the bytes are ---- */
+
+/* As large as a gRPC message may be by default. */
+#define MAX_COPIED_BYTES ((size_t)1 << 30)
+
+static struct error *find_place(struct infer_call *c, const struct infer_shared_memory *asked,
+                                char **ret) {
+        struct shm_region *r;
+
+        TRY(shared_memory_take(c->options.core->shared_memory, asked->region, &r));
+        c->regions[c->n_regions++] = r;
+        return shm_region_find(r, asked->offset, asked->byte_size, ret);
+}
+
+/* The elements of BYTES tell their own length, which the core checks and the backend believes. */
+static struct error *copy_input(struct infer_call *c, struct infer_input *in) {
+        struct buf *copy;
+
+        if (in->bytes.len > MAX_COPIED_BYTES)
+                return error_new(ERR_INVALID_ARG,
+                                 "BYTES input '%s' in shared memory has %zu bytes, at most %zu are "
+                                 "allowed",
+                                 in->name, in->bytes.len, MAX_COPIED_BYTES);
+        copy = buf_new(c->options.pool, in->bytes.len);
+        if (!copy)
+                return infer_no_memory();
+        memcpy(copy->bytes, in->bytes.ptr, in->bytes.len);
+        in->bytes.ptr = copy->bytes;
+        in->converted = copy;
+        return NULL;
+}
+
+static struct error *place_input(struct infer_call *c, struct infer_input *in) {
+        char *memory;
+
+        if (!in->shared_memory.region)
+                return NULL;
+        TRY(find_place(c, &in->shared_memory, &memory));
+        in->bytes = str_range(memory, (size_t)in->shared_memory.byte_size);
+        return in->datatype == TRITONSERVER_TYPE_BYTES ? copy_input(c, in) : NULL;
+}
+
+static struct error *place_output(struct infer_call *c, const struct infer_requested_output *out) {
+        char *memory;
+
+        if (!out->shared_memory.region)
+                return NULL;
+        TRY(find_place(c, &out->shared_memory, &memory));
+        c->targets[c->n_targets++] = (struct infer_call_target){
+                .output = out->name,
+                .memory = memory,
+                .bytes = (size_t)out->shared_memory.byte_size,
+        };
+        return NULL;
+}
+
+static size_t count_inputs(const struct infer_request *q) {
+        size_t n = 0;
+
+        for (uint32_t i = 0; i < q->n_inputs; i++)
+                n += q->inputs[i].shared_memory.region != NULL;
+        return n;
+}
+
+static size_t count_outputs(const struct infer_request *q) {
+        size_t n = 0;
+
+        for (uint32_t i = 0; i < q->n_outputs; i++)
+                n += q->outputs[i].shared_memory.region != NULL;
+        return n;
+}
+
+struct error *infer_call_find_regions(struct infer_call *c, struct infer_request *q,
+                                      struct arena *arena) {
+        size_t n_inputs = count_inputs(q), n_outputs = count_outputs(q);
+
+        if (LIKELY(n_inputs + n_outputs == 0))
+                return NULL;
+        c->regions = arena_try_alloc(arena, (n_inputs + n_outputs) * sizeof(*c->regions));
+        c->targets = arena_try_alloc(arena, MAX(n_outputs, 1) * sizeof(*c->targets));
+        if (!c->regions || !c->targets)
+                return infer_no_memory();
+        for (uint32_t i = 0; i < q->n_inputs; i++)
+                TRY(place_input(c, &q->inputs[i]));
+        for (uint32_t i = 0; i < q->n_outputs; i++)
+                TRY(place_output(c, &q->outputs[i]));
+        return NULL;
+}
+
+struct error *infer_call_check_regions(const struct infer_call *c) {
+        for (size_t i = 0; i < c->n_regions; i++)
+                TRY(shm_region_check_intact(c->regions[i]));
+        return NULL;
+}
+
+/* ---- what a client asked, put into the request of the C API ---- */
+
+/* The name under which the core finds the only input of a raw request; it asks for one. */
+static const char raw_input_name[] = "raw_input";
+
+static struct error *set_sequence(struct TRITONSERVER_InferenceRequest *r,
+                                  const struct infer_request           *q) {
+        if (q->sequence_name)
+                TRY(core_error_take(
+                        TRITONSERVER_InferenceRequestSetCorrelationIdString(r, q->sequence_name)));
+        else if (q->sequence_id != 0)
+                TRY(core_error_take(
+                        TRITONSERVER_InferenceRequestSetCorrelationId(r, q->sequence_id)));
+        if (q->flags != 0)
+                TRY(core_error_take(TRITONSERVER_InferenceRequestSetFlags(r, q->flags)));
+        return NULL;
+}
+
+static struct error *set_schedule(struct TRITONSERVER_InferenceRequest *r,
+                                  const struct infer_request           *q) {
+        if (q->priority != 0)
+                TRY(core_error_take(
+                        TRITONSERVER_InferenceRequestSetPriorityUInt64(r, q->priority)));
+        if (q->timeout_us != 0)
+                TRY(core_error_take(
+                        TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(r, q->timeout_us)));
+        return NULL;
+}
+
+static struct error *set_parameter(struct TRITONSERVER_InferenceRequest *r,
+                                   const struct infer_parameter         *p) {
+        switch (p->type) {
+        case TRITONSERVER_PARAMETER_STRING:
+                return core_error_take(
+                        TRITONSERVER_InferenceRequestSetStringParameter(r, p->name, p->value.text));
+        case TRITONSERVER_PARAMETER_INT:
+                return core_error_take(
+                        TRITONSERVER_InferenceRequestSetIntParameter(r, p->name, p->value.integer));
+        case TRITONSERVER_PARAMETER_BOOL:
+                return core_error_take(
+                        TRITONSERVER_InferenceRequestSetBoolParameter(r, p->name,
+                                                                      p->value.boolean));
+        case TRITONSERVER_PARAMETER_DOUBLE:
+                return core_error_take(
+                        TRITONSERVER_InferenceRequestSetDoubleParameter(r, p->name, p->value.real));
+        default:
+                return error_new(ERR_INTERNAL, "parameter '%s' has a type that cannot be forwarded",
+                                 p->name);
+        }
+}
+
+static struct error *append_bytes(struct TRITONSERVER_InferenceRequest *r, const char *name,
+                                  struct str bytes) {
+        if (bytes.len == 0)
+                return NULL;
+        return core_error_take(
+                TRITONSERVER_InferenceRequestAppendInputData(r, name, bytes.ptr, bytes.len,
+                                                             TRITONSERVER_MEMORY_CPU, 0));
+}
+
+static struct error *add_inputs(struct TRITONSERVER_InferenceRequest *r,
+                                const struct infer_request           *q) {
+        if (q->is_raw) {
+                TRY(core_error_take(TRITONSERVER_InferenceRequestAddRawInput(r, raw_input_name)));
+                return append_bytes(r, raw_input_name, q->raw);
+        }
+        for (uint32_t i = 0; i < q->n_inputs; i++) {
+                const struct infer_input *in = &q->inputs[i];
+
+                TRY(core_error_take(TRITONSERVER_InferenceRequestAddInput(r, in->name, in->datatype,
+                                                                          in->shape, in->n_dims)));
+                TRY(append_bytes(r, in->name, in->bytes));
+        }
+        return NULL;
+}
+
+struct error *infer_call_fill(struct infer_call *c, const struct infer_request *q) {
+        struct TRITONSERVER_InferenceRequest *r = c->request;
+
+        if (q->id[0] != '\0')
+                TRY(core_error_take(TRITONSERVER_InferenceRequestSetId(r, q->id)));
+        TRY(set_sequence(r, q));
+        TRY(set_schedule(r, q));
+        for (uint32_t i = 0; i < q->n_parameters; i++)
+                TRY(set_parameter(r, &q->parameters[i]));
+        TRY(add_inputs(r, q));
+        for (uint32_t i = 0; i < q->n_outputs; i++)
+                TRY(core_error_take(
+                        TRITONSERVER_InferenceRequestAddRequestedOutput(r, q->outputs[i].name)));
+        /* In shared memory the client could give the model other bytes than those that were looked
+         * at, and so decide what others are answered. */
+        if (UNLIKELY(c->n_regions > 0))
+                return core_error_take(NESO_InferenceRequestSetCacheable(r, false));
+        return NULL;
+}
+
+/* ---- memory for outputs; runs on the backend's thread ---- */
+
+static const struct infer_call_target *find_target(const struct infer_call *c, const char *output) {
+        for (size_t i = 0; i < c->n_targets; i++)
+                if (strcmp(c->targets[i].output, output) == 0)
+                        return &c->targets[i];
+        return NULL;
+}
+
+static size_t round_up(size_t n) {
+        return (n + INFER_CALL_ALIGNMENT - 1) & ~(size_t)(INFER_CALL_ALIGNMENT - 1);
+}
+
+static void *take_inline(struct infer_call *c, size_t bytes) {
+        char *first = c->inline_memory +
+                      (round_up((uintptr_t)c->inline_memory) - (uintptr_t)c->inline_memory);
+        size_t at;
+
+        if (bytes > INFER_CALL_INLINE_BYTES)
+                return NULL;
+        at = atomic_load_explicit(&c->inline_used, memory_order_relaxed);
+        do {
+                if (round_up(bytes) > INFER_CALL_INLINE_BYTES - at)
+                        return NULL;
+        } while (!atomic_compare_exchange_weak(&c->inline_used, &at, at + round_up(bytes)));
+        return first + at;
+}
+
+static struct error *get_memory(struct infer_call *c, const char *output, size_t bytes,
+                                void **ret_memory, struct buf **ret_holder) {
+        const struct infer_call_target *target = find_target(c, output);
+
+        *ret_holder = NULL;
+        if (target && bytes > target->bytes)
+                return error_new(ERR_INVALID_ARG,
+                                 "shared memory size specified with the request for output '%s' "
+                                 "(%zu bytes) should be at least %zu bytes to hold the results",
+                                 output, target->bytes, bytes);
+        *ret_memory = target ? target->memory : take_inline(c, bytes);
+        if (*ret_memory)
+                return NULL;
+
+        *ret_holder = buf_new(c->options.pool, bytes);
+        if (!*ret_holder)
+                return error_new(ERR_UNAVAILABLE, "%s for output '%s' of %zu bytes",
+                                 buf_pool_shortage(c->options.pool, bytes), output, bytes);
+        (*ret_holder)->len = bytes;
+        *ret_memory = (*ret_holder)->bytes;
+        return NULL;
+}
+
+static struct TRITONSERVER_Error *on_alloc(struct TRITONSERVER_ResponseAllocator *allocator,
+                                           const char *tensor_name, size_t byte_size,
+                                           TRITONSERVER_MemoryType memory_type,
+                                           int64_t memory_type_id, void *userp, void **buffer,
+                                           void                   **buffer_userp,
+                                           TRITONSERVER_MemoryType *actual_memory_type,
+                                           int64_t                 *actual_memory_type_id) {
+        struct buf   *holder = NULL;
+        struct error *err;
+
+        (void)allocator, (void)memory_type, (void)memory_type_id;
+        *buffer = NULL;
+        *actual_memory_type = TRITONSERVER_MEMORY_CPU;
+        *actual_memory_type_id = 0;
+        err = get_memory(userp, tensor_name, byte_size, buffer, &holder);
+        *buffer_userp = holder;
+        return core_error_give(err);
+}
+
+static struct TRITONSERVER_Error *on_free(struct TRITONSERVER_ResponseAllocator *allocator,
+                                          void *buffer, void *buffer_userp, size_t byte_size,
+                                          TRITONSERVER_MemoryType memory_type,
+                                          int64_t                 memory_type_id) {
+        (void)allocator, (void)buffer, (void)byte_size, (void)memory_type, (void)memory_type_id;
+        buf_unref(buffer_userp);
+        return NULL;
+}
+
+/* Backends that ask where outputs should be before they compute. */
+static struct TRITONSERVER_Error *on_query(struct TRITONSERVER_ResponseAllocator *allocator,
+                                           void *userp, const char *tensor_name, size_t *byte_size,
+                                           TRITONSERVER_MemoryType *memory_type,
+                                           int64_t                 *memory_type_id) {
+        (void)allocator, (void)userp, (void)tensor_name, (void)byte_size;
+        *memory_type = TRITONSERVER_MEMORY_CPU;
+        *memory_type_id = 0;
+        return NULL;
+}
+
+static struct error *make_allocator(struct infer_core *core) {
+        TRY(core_error_take(
+                TRITONSERVER_ResponseAllocatorNew(&core->allocator, on_alloc, on_free, NULL)));
+        return core_error_take(
+                TRITONSERVER_ResponseAllocatorSetQueryFunction(core->allocator, on_query));
+}
+
+struct error *infer_core_init(struct infer_core               *core,
+                              const struct infer_core_options *options) {
+        struct error *err;
+
+        *core = (struct infer_core){
+                .server = options->server,
+                .shared_memory = options->shared_memory,
+                .admission = options->admission,
+        };
+        TRY(header_forward_init(&core->header_forward, options->header_forward_pattern));
+        err = make_allocator(core);
+        if (err)
+                infer_core_done(core);
+        return err;
+}
+
+void infer_core_done(struct infer_core *core) {
+        header_forward_done(&core->header_forward);
+        if (core->allocator)
+                core_error_drop(TRITONSERVER_ResponseAllocatorDelete(core->allocator));
+        core->allocator = NULL;
 }

@@ -187,9 +187,3 @@ struct TRITONSERVER_InferenceResponse *infer_call_first_response(struct infer_ca
 
 /* With a response in hand: an error when memory of a region was missing while the model ran. */
 struct error *infer_call_check_regions(const struct infer_call *c) NODISCARD;
-
-/* The response as a plain struct, with each output's form and classes as `q` asked; the failure it
- * carries instead, if it does. Borrows from `response` and `q`. */
-struct error *infer_response_read(struct TRITONSERVER_InferenceResponse *response,
-                                  const struct infer_request *q, struct arena *arena,
-                                  struct infer_response *ret) NODISCARD;

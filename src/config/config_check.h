@@ -46,3 +46,6 @@ struct error *model_config_check_states(const struct model_config *c) NODISCARD;
 
 /* Warm-up samples, as far as it can be told without their files. */
 struct error *model_config_check_warmup(const struct model_config *c) NODISCARD;
+
+/* The name of an enum's value; "<unknown>" for a number without one. */
+const char *check_enum_name(const ProtobufCEnumDescriptor *type, int value);

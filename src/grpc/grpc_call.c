@@ -2,14 +2,26 @@
 #include "grpc/grpc_call.h"
 
 #include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
+#include "base/byte_budget.h"
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/mem.h"
-#include "grpc/grpc_stream.h"
+#include "base/reserve.h"
+#include "grpc/grpc_compress.h"
+#include "grpc/grpc_frame.h"
+#include "grpc/grpc_limits.h"
+#include "grpc/grpc_options.h"
+#include "grpc/grpc_timeout.h"
 #include "grpc/h2_conn.h"
-#include "grpc/h2_session.h"
+#include "grpc/h2_fields.h"
+#include "grpc/send_queue.h"
 #include "net/loop.h"
+#include "net/loop_timer.h"
 
 /* Of one added name or value: trailers beyond 8 KiB are refused by clients. */
 #define MAX_ADDED_BYTES 1024
@@ -19,7 +31,142 @@
 /* Of an arena that stays as it is until the client has read its answer. */
 #define KEPT_ARENA_BYTES ((size_t)64 << 10)
 
+/* What a call usually has; more cost an array more. */
+#define FEW_FIELDS 24
+
+/* Of each call without an allocation: metadata, and what handlers put beside it. */
+#define GRPC_ARENA_BYTES 8192
+/* What handlers decode of a message is bounded by its size on top of that. */
+#define GRPC_MAX_ARENA_BYTES ((size_t)1 << 30)
+/* Further metadata of an answer, initial and trailing each. */
+#define GRPC_MAX_ADDED 8
+#define MAX_TRAILERS (2 + GRPC_MAX_ADDED)
+_Static_assert(4 + GRPC_MAX_ADDED + MAX_TRAILERS <= H2_MAX_FIELDS, "an answer without a message");
+
+enum grpc_pause {
+        GRPC_PAUSE_HANDLER = 1,
+        GRPC_PAUSE_UNSENT = 2,
+        GRPC_PAUSE_UNPACK = 4, /* a worker decompresses a message; later ones wait */
+};
+
+struct grpc_added {
+        struct h2_header fields[GRPC_MAX_ADDED]; /* in arena */
+        size_t           n;
+};
+
+/* Bytes of a paused stream, as they came. */
+struct grpc_stash {
+        struct buf *buf; /* ref; NULL when there is nothing */
+        size_t      at;  /* first byte that is not used up */
+};
+
+/* A message that is decompressed by another thread, since it becomes large. The stream is not recycled
+ * before it is back. */
+struct grpc_unpacking {
+        struct loop_work    work;
+        struct grpc_message message;   /* as it came; owned */
+        size_t              max_bytes; /* it may become */
+        enum gzip_status    status;
+        struct buf         *plain; /* owned; with GZIP_OK */
+};
+
+/* A call with all that the connection and the client need of it. It has two owners, and goes when both
+ * have let go of it: the connection, until the HTTP/2 stream is closed (h2.id becomes 0), and the
+ * handler, from its first callback to finish. For a while there may be a third, the thread that
+ * decompresses one of its messages. */
+struct grpc_stream {
+        struct h2_stream h2; /* first */
+        struct grpc_call call;
+
+        bool is_given;      /* the handler has it */
+        bool is_finished;   /* and has ended it */
+        bool is_answered;   /* trailers are settled: nothing is sent any more, nothing delivered */
+        bool has_ended;     /* the client has half-closed */
+        bool has_responded; /* headers are out */
+        bool is_delivering; /* inside a loop over its messages */
+        bool is_unpacking;  /* `unpacking` is with another thread */
+        bool has_written;   /* since on_written was last called */
+
+        /* Headers as they come. */
+        bool                  is_post;
+        struct str            content_type, timeout, encoding, accept_encoding;
+        struct grpc_metadata *fields; /* in arena; call.metadata when complete */
+        size_t                n_fields, cap_fields;
+        enum grpc_limit       refused; /* why the headers are too much */
+
+        /* Messages as they come. */
+        enum grpc_encoding        encoding_in;
+        struct grpc_frame         frame;
+        struct grpc_message       only; /* of a method without client stream, until half-close */
+        bool                      has_only;
+        const struct arena_block *before; /* borrowed: the arena's newest when the handler got its
+                                           * message; freed at the end is what came later */
+        size_t            given_bytes;    /* in conn->given_bytes, until the handler has ended */
+        unsigned          pauses;         /* of enum grpc_pause */
+        struct grpc_stash stash;
+
+        /* The answer. */
+        enum grpc_encoding encoding_out;
+        enum grpc_code     code;
+        struct str         text; /* in arena, encoded */
+        uint64_t           bytes_in, bytes_out;
+        uint64_t           progress_ns;    /* start of the window of `progress_bytes` */
+        uint64_t           progress_bytes; /* bytes_out then */
+        struct loop_timer  deadline; /* armed at call.deadline_ns until the call is answered */
+
+        /* From here on only what counts is cleared. */
+        struct send_queue     out;
+        struct grpc_added     initial, trailing;
+        struct grpc_unpacking unpacking; /* see is_unpacking */
+        _Alignas(16) char arena_bytes[GRPC_ARENA_BYTES];
+};
+
 static const struct str status_ok = STR_LIT("200");
+
+static struct grpc_stream *stream_of(struct h2_stream *h2) {
+        return CONTAINER_OF(h2, struct grpc_stream, h2);
+}
+
+static void on_deadline(struct loop_timer *t);
+
+/* ---- the end of a call ---- */
+
+static void log_access(const struct grpc_stream *st) {
+        const struct grpc_server_options *o = st->h2.conn->home->options;
+        struct grpc_access                access;
+
+        if (!o->on_access)
+                return;
+        access = (struct grpc_access){
+                .peer = grpc_call_peer(&st->call),
+                .path = st->call.path,
+                .key = access_key_name(&st->call.access),
+                .code = st->code,
+                .bytes_in = st->bytes_in,
+                .bytes_out = st->bytes_out,
+                .duration_ns = clock_now_ns() - st->call.recv_start_ns,
+                .is_aborted = st->call.abort_reason == GRPC_ABORT_CANCELLED,
+        };
+        o->on_access(o->owner, &access);
+}
+
+/* Neither the connection nor a handler has it any more. */
+static void recycle(struct grpc_stream *st) {
+        if (st->call.on_sent)
+                st->call.on_sent(&st->call);
+        log_access(st);
+        access_done(&st->call.access);
+        arena_done(&st->call.arena);
+        h2_stream_recycle(&st->h2);
+}
+
+/* Only traces ask. */
+static void note_send_start(struct grpc_stream *st) {
+        if (UNLIKELY(st->call.on_sent != NULL) && st->call.send_start_ns == 0)
+                st->call.send_start_ns = clock_now_ns();
+}
+
+/* ---- fields of the answer ---- */
 
 struct str grpc_call_metadata(const struct grpc_call *call, const char *name) {
         struct str wanted = str_of(name);
@@ -29,8 +176,6 @@ struct str grpc_call_metadata(const struct grpc_call *call, const char *name) {
                         return call->metadata[i].value;
         return str_range(NULL, 0);
 }
-
-/* ---- fields of the answer ---- */
 
 static bool is_name(struct str s) {
         if (s.len == 0 || s.len > MAX_ADDED_BYTES || str_starts(s, STR_LIT("grpc-")))
@@ -57,7 +202,7 @@ static bool is_value(struct str s) {
 static void add(struct grpc_call *call, struct grpc_added *to, struct str name, struct str value) {
         if (to->n == GRPC_MAX_ADDED || !is_name(name) || !is_value(value))
                 return;
-        to->fields[to->n++] = (struct grpc_header){
+        to->fields[to->n++] = (struct h2_header){
                 .name = str_range(arena_str(&call->arena, name), name.len),
                 .value = str_range(arena_str(&call->arena, value), value.len),
         };
@@ -71,21 +216,21 @@ void grpc_call_add_trailing(struct grpc_call *call, struct str name, struct str 
         add(call, &call->stream->trailing, name, value);
 }
 
-static struct grpc_header static_header(struct str name, struct str value) {
-        return (struct grpc_header){ name, value, true };
+static struct h2_header static_header(struct str name, struct str value) {
+        return (struct h2_header){ name, value, true };
 }
 
-static struct grpc_header copied_header(struct str name, struct str value) {
-        return (struct grpc_header){ name, value, false };
+static struct h2_header copied_header(struct str name, struct str value) {
+        return (struct h2_header){ name, value, false };
 }
 
-static size_t append(const struct grpc_added *from, struct grpc_header *fields, size_t n) {
+static size_t append(const struct grpc_added *from, struct h2_header *fields, size_t n) {
         for (size_t i = 0; i < from->n; i++)
                 fields[n++] = from->fields[i];
         return n;
 }
 
-size_t grpc_stream_trailers(const struct grpc_stream *st, struct grpc_header *fields) {
+static size_t put_trailers(const struct grpc_stream *st, struct h2_header *fields) {
         size_t n = 0;
 
         fields[n++] = static_header(STR_LIT("grpc-status"), grpc_code_digits(st->code));
@@ -94,43 +239,43 @@ size_t grpc_stream_trailers(const struct grpc_stream *st, struct grpc_header *fi
         return append(&st->trailing, fields, n);
 }
 
+static size_t trailers(struct h2_stream *h2, struct h2_header *fields) {
+        return put_trailers(stream_of(h2), fields);
+}
+
 /* The first headers; with all trailers, when there is nothing between them. What we accept is the
  * same for every call: the first answer of a connection tells it, and each refusal, which may be
  * for that. */
 static void respond(struct grpc_stream *st, struct str http_status, bool has_body) {
-        struct grpc_header fields[4 + GRPC_MAX_ADDED + GRPC_MAX_TRAILERS];
-        size_t             n = 0;
+        struct h2_header fields[4 + GRPC_MAX_ADDED + MAX_TRAILERS];
+        size_t           n = 0;
 
-        fields[n++] = (struct grpc_header){ STR_LIT(":status"), http_status,
-                                            http_status.ptr == status_ok.ptr };
+        fields[n++] = (struct h2_header){ STR_LIT(":status"), http_status,
+                                          http_status.ptr == status_ok.ptr };
         fields[n++] = static_header(STR_LIT("content-type"), STR_LIT("application/grpc"));
-        if (!st->conn->has_told_encodings || !has_body)
+        if (!st->h2.conn->has_told_encodings || !has_body)
                 fields[n++] = static_header(STR_LIT("grpc-accept-encoding"),
                                             STR_LIT(GRPC_ACCEPTED_ENCODINGS));
-        st->conn->has_told_encodings = true;
+        st->h2.conn->has_told_encodings = true;
         if (has_body && st->encoding_out != GRPC_ENCODING_IDENTITY)
                 fields[n++] = static_header(STR_LIT("grpc-encoding"),
                                             grpc_encoding_name(st->encoding_out));
         n = append(&st->initial, fields, n);
         if (!has_body)
-                n += grpc_stream_trailers(st, fields + n);
+                n += put_trailers(st, fields + n);
         st->has_responded = true;
-        if (!h2_session_respond(st, fields, n, has_body))
-                h2_conn_kill(st->conn);
+        if (!h2_stream_respond(&st->h2, fields, n, has_body))
+                h2_conn_kill(st->h2.conn);
 }
 
 static void flush_soon(struct grpc_stream *st) {
-        struct h2_conn *c = st->conn;
+        struct h2_conn *c = st->h2.conn;
 
         h2_conn_flush_soon(c, c->n_streams == 1 &&
                                       !(st->call.method && st->call.method->is_server_stream));
 }
 
-/* Only traces ask. */
-static void note_send_start(struct grpc_stream *st) {
-        if (UNLIKELY(st->call.on_sent != NULL) && st->call.send_start_ns == 0)
-                st->call.send_start_ns = clock_now_ns();
-}
+/* ---- statuses ---- */
 
 /* Whatever was sent goes first; then the trailers. The caller sees to the flush: a flush may close
  * the stream, and then it may be gone. */
@@ -141,29 +286,29 @@ static void settle(struct grpc_stream *st, enum grpc_code code, struct str text,
         st->text = grpc_message_encode(&st->call.arena, text);
         st->is_answered = true;
         loop_timer_cancel(&st->deadline);
-        st->progress_ns = st->conn->now_ns;
+        st->progress_ns = st->h2.conn->now_ns;
         st->progress_bytes = st->bytes_out;
         if (!st->has_responded)
                 respond(st, http_status, false);
-        else if (!h2_session_wake(st))
-                h2_conn_kill(st->conn);
+        else if (!h2_stream_wake(&st->h2))
+                h2_conn_kill(st->h2.conn);
 }
 
-void grpc_stream_refuse(struct grpc_stream *st, enum grpc_code code, const char *text) {
-        if (st->is_answered || st->id == 0)
+static void refuse(struct grpc_stream *st, enum grpc_code code, const char *text) {
+        if (st->is_answered || st->h2.id == 0)
                 return;
         settle(st, code, str_of(text), status_ok);
-        h2_conn_flush_soon(st->conn, false);
+        h2_conn_flush_soon(st->h2.conn, false);
 }
 
-void grpc_stream_refuse_http(struct grpc_stream *st, unsigned status, const char *text) {
+static void refuse_http(struct grpc_stream *st, unsigned status, const char *text) {
         if (st->is_answered)
                 return;
         settle(st, GRPC_UNKNOWN, str_of(text), str_of(arena_printf(&st->call.arena, "%u", status)));
-        h2_conn_flush_soon(st->conn, false);
+        h2_conn_flush_soon(st->h2.conn, false);
 }
 
-void grpc_stream_abort(struct grpc_stream *st, enum grpc_abort reason) {
+static void abort_call(struct grpc_stream *st, enum grpc_abort reason) {
         grpc_call_fn on_abort;
 
         if (!st->is_given || st->is_finished || st->call.abort_reason != GRPC_ABORT_NONE)
@@ -179,7 +324,608 @@ bool grpc_call_is_aborted(const struct grpc_call *call) {
         return call->abort_reason != GRPC_ABORT_NONE;
 }
 
-/* ---- messages ---- */
+static void reset(struct grpc_stream *st, enum h2_code code) {
+        st->is_answered = st->h2.is_reset = true;
+        if (!h2_stream_reset(&st->h2, code))
+                h2_conn_kill(st->h2.conn);
+}
+
+static void on_malformed(struct h2_stream *h2) {
+        struct grpc_stream *st = stream_of(h2);
+
+        reset(st, H2_PROTOCOL_ERROR);
+}
+
+static void stop(struct h2_stream *h2, enum grpc_limit limit) {
+        struct grpc_stream *st = stream_of(h2);
+
+        h2_conn_count_rejected(st->h2.conn, limit);
+        reset(st, H2_CANCEL);
+}
+
+/* ---- headers ---- */
+
+static void on_open(struct h2_stream *h2) {
+        struct grpc_stream *st = stream_of(h2);
+        struct h2_loop     *home = h2->conn->home;
+
+        memset(&st->call, 0,
+               offsetof(struct grpc_stream, out) - offsetof(struct grpc_stream, call));
+        st->initial.n = st->trailing.n = 0;
+        arena_init(&st->call.arena, st->arena_bytes, sizeof(st->arena_bytes), GRPC_MAX_ARENA_BYTES);
+        arena_set_budget(&st->call.arena, buf_pool_budget(home->pool));
+        send_queue_init(&st->out, home->pool);
+        grpc_frame_init(&st->frame, home->options->limits.message_bytes, home->pool);
+        st->call.stream = st;
+        st->call.service = &home->options->service;
+        st->call.core = home->options->service.core;
+        st->call.deadline_ns = CLOCK_NEVER;
+        loop_timer_init(&st->deadline, on_deadline);
+        st->call.recv_start_ns = h2->conn->now_ns;
+}
+
+static void refuse_headers(struct grpc_stream *st, enum grpc_limit limit) {
+        if (st->refused == GRPC_LIMIT_NONE)
+                st->refused = limit;
+}
+
+static const struct grpc_method *find_method(const struct h2_loop *home, struct str path,
+                                             struct str *ret_path) {
+        const struct grpc_method_table *table = &home->options->methods;
+
+        for (size_t i = 0; i < table->n_rows; i++) {
+                if (str_equal(home->paths[i], path)) {
+                        *ret_path = home->paths[i];
+                        return &table->rows[i];
+                }
+        }
+        return NULL;
+}
+
+/* Nothing of a path that is known is kept: it is in the table. */
+static void on_path(struct grpc_stream *st, struct str path) {
+        char *copy;
+
+        st->call.method = find_method(st->h2.conn->home, path, &st->call.path);
+        if (LIKELY(st->call.method))
+                return;
+        copy = arena_try_str(&st->call.arena, path);
+        if (copy)
+                st->call.path = str_range(copy, path.len);
+        else
+                refuse_headers(st, GRPC_LIMIT_MEMORY);
+}
+
+static void remember(struct grpc_stream *st, enum h2_field field, struct str value) {
+        switch (field) {
+        case H2_FIELD_CONTENT_TYPE: st->content_type = value; break;
+        case H2_FIELD_GRPC_TIMEOUT: st->timeout = value; break;
+        case H2_FIELD_GRPC_ENCODING: st->encoding = value; break;
+        case H2_FIELD_GRPC_ACCEPT_ENCODING: st->accept_encoding = value; break;
+        default: break;
+        }
+}
+
+/* NULL when memory is short. */
+static struct grpc_metadata *add_field(struct grpc_stream *st) {
+        if (st->n_fields == st->cap_fields) {
+                size_t                cap = st->cap_fields > 0 ? 2 * st->cap_fields : FEW_FIELDS;
+                struct grpc_metadata *grown =
+                        arena_try_alloc(&st->call.arena, cap * sizeof(*grown));
+
+                if (!grown)
+                        return NULL;
+                if (st->n_fields > 0)
+                        memcpy(grown, st->fields, st->n_fields * sizeof(*grown));
+                st->fields = grown;
+                st->cap_fields = cap;
+        }
+        return &st->fields[st->n_fields++];
+}
+
+/* ptr NULL when memory is short. */
+static struct str keep(struct grpc_stream *st, struct str s) {
+        char *copy = arena_try_alloc(&st->call.arena, s.len + 1);
+
+        if (!copy)
+                return str_range(NULL, 0);
+        memcpy(copy, s.ptr, s.len);
+        copy[s.len] = '\0';
+        return str_range(copy, s.len);
+}
+
+static void on_metadata(struct grpc_stream *st, enum h2_field field, struct str name,
+                        struct str value) {
+        struct grpc_metadata *m = add_field(st);
+
+        if (m) {
+                m->name = field == H2_FIELD_OTHER ? keep(st, name) : h2_field_name(field);
+                m->value = keep(st, value);
+        }
+        if (UNLIKELY(!m || !m->name.ptr || !m->value.ptr))
+                refuse_headers(st, GRPC_LIMIT_MEMORY);
+        else
+                remember(st, field, m->value);
+}
+
+static void on_header(struct h2_stream *h2, enum h2_field field, struct str name,
+                      struct str value) {
+        struct grpc_stream       *st = stream_of(h2);
+        const struct grpc_limits *l = h2_conn_limits(st->h2.conn);
+
+        if (UNLIKELY(st->h2.conn->head_bytes > l->header_bytes))
+                refuse_headers(st, GRPC_LIMIT_HEADER_BYTES);
+        else if (UNLIKELY(st->n_fields >= l->header_fields))
+                refuse_headers(st, GRPC_LIMIT_HEADER_FIELDS);
+        if (UNLIKELY(st->refused != GRPC_LIMIT_NONE))
+                return;
+        switch (field) {
+        case H2_FIELD_PATH: on_path(st, value); break;
+        case H2_FIELD_METHOD: st->is_post = STR_IS(value, "POST"); break;
+        case H2_FIELD_SCHEME:
+        case H2_FIELD_AUTHORITY: break; /* nobody asks */
+        default: on_metadata(st, field, name, value); break;
+        }
+}
+
+/* "application/grpc", and perhaps "+proto" or "; charset=utf-8" behind it. */
+static bool is_grpc(struct str content_type) {
+        static const char wanted[] = "application/grpc";
+        size_t            n = sizeof(wanted) - 1;
+
+        return content_type.len >= n && memcmp(content_type.ptr, wanted, n) == 0 &&
+               (content_type.len == n || content_type.ptr[n] == '+' || content_type.ptr[n] == ';');
+}
+
+static void field_at(const void *of, size_t at, struct str *ret_name, struct str *ret_value) {
+        const struct grpc_call *call = of;
+
+        *ret_name = call->metadata[at].name;
+        *ret_value = call->metadata[at].value;
+}
+
+/* The one place where a call is let through. False: it has been answered. */
+static bool check_access(struct grpc_stream *st) {
+        struct grpc_call            *call = &st->call;
+        const struct access_question question = {
+                .group = call->method->group,
+                .noun = "protocol",
+                .field = field_at,
+                .call = call,
+                .n_fields = call->n_metadata,
+                .arena = &call->arena,
+        };
+        const char         *text;
+        enum access_verdict verdict =
+                access_check(call->service->policy, &question, &call->access, &text);
+
+        if (LIKELY(verdict == ACCESS_GRANTED))
+                return true;
+        refuse(st, grpc_code_of_access(verdict), text);
+        return false;
+}
+
+static bool check_timeout(struct grpc_stream *st) {
+        struct loop *loop = st->h2.conn->home->net.loop;
+        uint64_t     timeout_ns;
+
+        if (!st->timeout.ptr)
+                return true;
+        if (!grpc_timeout_decode(st->timeout, &timeout_ns)) {
+                refuse(st, GRPC_INTERNAL, "malformed grpc-timeout");
+                return false;
+        }
+        if (timeout_ns == 0) { /* over before it began: nothing runs */
+                refuse(st, GRPC_DEADLINE_EXCEEDED, "Deadline Exceeded");
+                return false;
+        }
+        if (timeout_ns < CLOCK_NEVER - st->h2.conn->now_ns)
+                st->call.deadline_ns = st->h2.conn->now_ns + timeout_ns;
+        if (!loop || loop_timer_arm(loop, &st->deadline, st->call.deadline_ns))
+                return true;
+        h2_conn_count_rejected(st->h2.conn, GRPC_LIMIT_MEMORY);
+        refuse(st, GRPC_RESOURCE_EXHAUSTED, "not enough memory for the deadline");
+        return false;
+}
+
+/* Of a path that is no method's, what is told. */
+#define MAX_TOLD_BYTES 256
+
+static void refuse_method(struct grpc_stream *st) {
+        struct str path = st->call.path;
+
+        path.len = MIN(path.len, MAX_TOLD_BYTES);
+        refuse(st, GRPC_UNIMPLEMENTED,
+               arena_printf(&st->call.arena, "unknown method '%.*s'", STR_ARG(path)));
+}
+
+static bool check_encoding(struct grpc_stream *st) {
+        if (grpc_encoding_find(st->encoding, &st->encoding_in))
+                return true;
+        refuse(st, GRPC_UNIMPLEMENTED,
+               arena_printf(&st->call.arena, "unsupported grpc-encoding '%.*s'",
+                            STR_ARG(st->encoding)));
+        return false;
+}
+
+static bool check_request(struct grpc_stream *st) {
+        if (st->refused != GRPC_LIMIT_NONE) {
+                h2_conn_count_rejected(st->h2.conn, st->refused);
+                refuse(st, GRPC_RESOURCE_EXHAUSTED, "received metadata is too large");
+                return false;
+        }
+        if (!st->is_post) {
+                refuse_http(st, 405, "a call has the method POST");
+                return false;
+        }
+        if (!is_grpc(st->content_type)) {
+                refuse_http(st, 415, "a call has the content-type application/grpc");
+                return false;
+        }
+        if (st->h2.conn->home->net.is_draining) {
+                refuse(st, GRPC_UNAVAILABLE,
+                       "GRPC server is shutting down and has stopped accepting new "
+                       "requests.");
+                return false;
+        }
+        return true;
+}
+
+static void on_headers(struct h2_stream *h2) {
+        struct grpc_stream *st = stream_of(h2);
+        struct grpc_call   *call = &st->call;
+
+        call->metadata = st->fields;
+        call->n_metadata = st->n_fields;
+        if (!check_request(st))
+                return;
+        if (!call->method) {
+                refuse_method(st);
+                return;
+        }
+        if (!check_access(st) || !check_encoding(st) || !check_timeout(st))
+                return;
+        if (call->method->is_compressible)
+                st->encoding_out = grpc_encoding_choose(st->h2.conn->home->options->compression,
+                                                        st->accept_encoding);
+        if (call->method->on_open) {
+                st->is_given = true;
+                call->method->on_open(call);
+        }
+}
+
+/* ---- messages that arrive ---- */
+
+static void refuse_message(struct grpc_stream *st, enum grpc_code code, const char *text) {
+        refuse(st, code, text);
+        abort_call(st, GRPC_ABORT_REFUSED);
+}
+
+static void refuse_too_large(struct grpc_stream *st, size_t bytes) {
+        size_t max = h2_conn_limits(st->h2.conn)->message_bytes;
+
+        h2_conn_count_rejected(st->h2.conn, GRPC_LIMIT_MESSAGE_BYTES);
+        refuse_message(st, GRPC_RESOURCE_EXHAUSTED,
+                       arena_printf(&st->call.arena,
+                                    "Received message larger than max (%zu vs. %zu)", bytes, max));
+}
+
+/* For a buffer of so many bytes. The budget counts what it refuses itself. */
+static void refuse_no_memory(struct grpc_stream *st, size_t bytes) {
+        const struct buf_pool *pool = st->h2.conn->home->pool;
+
+        if (byte_budget_fits(buf_pool_budget(pool), bytes)) {
+                h2_conn_count_rejected(st->h2.conn, GRPC_LIMIT_MEMORY);
+                refuse_message(st, GRPC_RESOURCE_EXHAUSTED, "not enough memory for the message");
+        } else {
+                refuse_message(st, GRPC_RESOURCE_EXHAUSTED, BYTE_BUDGET_USED_UP);
+        }
+}
+
+static void refuse_compressed(struct grpc_stream *st, enum gzip_status status, size_t max) {
+        if (status == GZIP_NO_MEMORY) {
+                refuse_no_memory(st, 0);
+                return;
+        }
+        if (status == GZIP_OVER_BUDGET) {
+                refuse_message(st, GRPC_RESOURCE_EXHAUSTED,
+                               "unable to decompress a message: " BYTE_BUDGET_USED_UP);
+                return;
+        }
+        if (status != GZIP_TOO_LARGE) {
+                refuse_message(st, GRPC_INTERNAL, "a compressed message is damaged");
+                return;
+        }
+        h2_conn_count_rejected(st->h2.conn, GRPC_LIMIT_MESSAGE_BYTES);
+        refuse_message(st, GRPC_RESOURCE_EXHAUSTED,
+                       arena_printf(&st->call.arena,
+                                    "Received message larger than max (%zu), decompressed", max));
+}
+
+static size_t max_decompressed(const struct grpc_stream *st) {
+        const struct grpc_limits *l = h2_conn_limits(st->h2.conn);
+
+        return MIN(l->message_bytes, l->decompressed_bytes);
+}
+
+static void run_unpacking(struct loop_work *work) {
+        struct grpc_unpacking *u = CONTAINER_OF(work, struct grpc_unpacking, work);
+        struct grpc_stream    *st = CONTAINER_OF(u, struct grpc_stream, unpacking);
+
+        u->status =
+                grpc_decompress(u->message.bytes, u->max_bytes, st->h2.conn->home->pool, &u->plain);
+}
+
+static void on_unpacked(struct loop_work *work);
+
+/* Takes the message. */
+static void unpack_elsewhere(struct grpc_stream *st, const struct grpc_message *m, size_t max) {
+        st->unpacking =
+                (struct grpc_unpacking){ .work = { .run = run_unpacking, .done = on_unpacked },
+                                         .message = *m,
+                                         .max_bytes = max };
+        st->is_unpacking = true;
+        st->pauses |= GRPC_PAUSE_UNPACK;
+        loop_compute(st->h2.conn->home->net.loop, &st->unpacking.work);
+}
+
+/* Takes the result. False: the call is refused, and the message is gone. */
+static bool take_plain(struct grpc_stream *st, struct grpc_message *m, enum gzip_status status,
+                       struct buf *plain) {
+        buf_unref(m->owner);
+        if (status == GZIP_OK) {
+                *m = (struct grpc_message){ .bytes = str_range(plain->bytes, plain->len),
+                                            .owner = plain };
+                return true;
+        }
+        refuse_compressed(st, status, max_decompressed(st));
+        return false;
+}
+
+/* False: the message is not there yet, or the call is refused; either way the message is taken. */
+static bool unpack(struct grpc_stream *st, struct grpc_message *m) {
+        size_t           max, here;
+        enum gzip_status status = GZIP_TOO_LARGE;
+        struct buf      *plain = NULL;
+
+        if (LIKELY(!m->is_compressed))
+                return true;
+        max = max_decompressed(st);
+        here = st->h2.conn->home->net.loop ? MIN(max, LOOP_MAX_WORK_BYTES) : max;
+        /* What is long as it came is not tried. */
+        if (m->bytes.len <= here)
+                status = grpc_decompress(m->bytes, here, st->h2.conn->home->pool, &plain);
+        if (status == GZIP_TOO_LARGE && here < max) {
+                unpack_elsewhere(st, m, max);
+                return false;
+        }
+        return take_plain(st, m, status, plain);
+}
+
+static void hand_over(struct grpc_stream *st, struct grpc_message *m) {
+        st->is_given = true;
+        if (!st->call.method->is_client_stream) {
+                st->before = st->call.arena.blocks;
+                st->given_bytes = m->bytes.len;
+                st->h2.conn->given_bytes += st->given_bytes;
+        }
+        st->call.method->on_message(&st->call, m->bytes, m->owner);
+        buf_unref(m->owner);
+}
+
+/* The handler takes it now: only now it may be more than what was sent. */
+static void deliver(struct grpc_stream *st, struct grpc_message *m) {
+        if (unpack(st, m))
+                hand_over(st, m);
+}
+
+static bool check_compression(struct grpc_stream *st, const struct grpc_message *m) {
+        if (!m->is_compressed || st->encoding_in != GRPC_ENCODING_IDENTITY)
+                return true;
+        buf_unref(m->owner);
+        refuse_message(st, GRPC_INTERNAL,
+                       "a message is compressed, but the call has no grpc-encoding");
+        return false;
+}
+
+static void take_message(struct grpc_stream *st, struct grpc_message *m) {
+        if (!check_compression(st, m))
+                return;
+        st->call.recv_end_ns = st->h2.conn->now_ns;
+        if (st->call.method->is_client_stream) {
+                deliver(st, m);
+                return;
+        }
+        if (st->has_only) {
+                buf_unref(m->owner);
+                refuse_message(st, GRPC_UNIMPLEMENTED, "the method takes one message, not several");
+                return;
+        }
+        st->only = *m;
+        st->has_only = true;
+}
+
+/* Until the bytes are used up, the stream is paused, or it is answered. */
+static void read_messages(struct grpc_stream *st, struct str *in, struct buf *owner) {
+        struct grpc_message m;
+
+        st->is_delivering = true;
+        while (in->len > 0 && !st->pauses && !st->is_answered) {
+                switch (grpc_frame_read(&st->frame, in, owner, &m)) {
+                case GRPC_FRAME_MORE: break;
+                case GRPC_FRAME_MESSAGE: take_message(st, &m); break;
+                case GRPC_FRAME_TOO_LARGE: refuse_too_large(st, st->frame.len); break;
+                case GRPC_FRAME_BAD_FLAG:
+                        refuse_message(st, GRPC_INTERNAL, "malformed message prefix");
+                        break;
+                case GRPC_FRAME_NO_MEMORY: refuse_no_memory(st, st->frame.len); break;
+                }
+        }
+        st->is_delivering = false;
+}
+
+static void drop_stash(struct grpc_stream *st) {
+        struct h2_conn *c = st->h2.conn;
+
+        if (!st->stash.buf)
+                return;
+        c->stashed_bytes -= st->stash.buf->len - st->stash.at;
+        buf_unref(st->stash.buf);
+        st->stash = (struct grpc_stash){ NULL, 0 };
+}
+
+/* Bounded by the stream's window, since none of it is told to the client as consumed. */
+static bool stash(struct grpc_stream *st, struct str bytes) {
+        struct buf *b = st->stash.buf;
+        size_t      used = b ? b->len - st->stash.at : 0;
+
+        if (!b || b->cap - b->len < bytes.len) {
+                b = buf_new(st->h2.conn->home->pool, 2 * used + bytes.len);
+                if (!b)
+                        return false;
+                if (used > 0)
+                        memcpy(b->bytes, st->stash.buf->bytes + st->stash.at, used);
+                b->len = used;
+                buf_unref(st->stash.buf);
+                st->stash = (struct grpc_stash){ b, 0 };
+        }
+        memcpy(b->bytes + b->len, bytes.ptr, bytes.len);
+        b->len += bytes.len;
+        st->h2.conn->stashed_bytes += bytes.len;
+        return true;
+}
+
+static size_t on_bytes(struct h2_stream *h2, struct str bytes, struct buf *owner) {
+        struct grpc_stream *st = stream_of(h2);
+        size_t              len = bytes.len;
+
+        st->bytes_in += len;
+        st->h2.conn->pace_bytes += len;
+        if (!st->stash.buf)
+                read_messages(st, &bytes, owner);
+        if (st->is_answered || bytes.len == 0)
+                return len; /* what comes after the answer is thrown away */
+        if (!stash(st, bytes)) {
+                refuse_no_memory(st, bytes.len);
+                return len;
+        }
+        return len - bytes.len;
+}
+
+static void end_of_messages(struct grpc_stream *st) {
+        struct grpc_message m = st->only;
+
+        if (grpc_frame_is_partial(&st->frame)) {
+                refuse_message(st, GRPC_INTERNAL, "the last message is incomplete");
+        } else if (st->call.method->is_client_stream) {
+                st->is_given = true;
+                st->call.method->on_half_close(&st->call);
+        } else if (!st->has_only) {
+                refuse_message(st, GRPC_UNIMPLEMENTED, "the method takes one message, not none");
+        } else {
+                st->has_only = false;
+                deliver(st, &m);
+        }
+}
+
+static void on_end(struct h2_stream *h2) {
+        struct grpc_stream *st = stream_of(h2);
+
+        st->has_ended = true;
+        if (!st->is_answered && !st->stash.buf && !st->is_unpacking)
+                end_of_messages(st);
+}
+
+static struct iovec room(struct h2_stream *h2) {
+        struct grpc_stream *st = stream_of(h2);
+
+        if (st->is_answered || st->pauses || st->stash.buf)
+                return (struct iovec){ NULL, 0 };
+        return grpc_frame_room(&st->frame);
+}
+
+/* The rest of a message, or the half-close after the only one, is still to come. */
+static bool is_partial(struct h2_stream *h2) {
+        const struct grpc_stream *st = stream_of(h2);
+
+        return !st->is_answered && !st->pauses && !st->stash.buf &&
+               (grpc_frame_is_partial(&st->frame) || (st->has_only && !st->has_ended));
+}
+
+/* ---- pauses ---- */
+
+static void unstash(struct grpc_stream *st) {
+        struct h2_conn *c = st->h2.conn;
+        struct buf     *b = st->stash.buf;
+        struct str      in = str_range(b->bytes + st->stash.at, b->len - st->stash.at);
+        size_t          before = in.len;
+
+        read_messages(st, &in, b);
+        if (st->is_answered)
+                in.len = 0;
+        c->stashed_bytes -= before - in.len;
+        st->stash.at = b->len - in.len;
+        h2_stream_consumed(&st->h2, before - in.len);
+        h2_conn_release_window(c);
+        if (in.len > 0)
+                return;
+        drop_stash(st);
+        if (st->has_ended && !st->is_answered && !st->is_unpacking)
+                end_of_messages(st);
+}
+
+static void set_pause(struct grpc_stream *st, enum grpc_pause pause, bool is_on) {
+        struct h2_conn *c = st->h2.conn;
+        bool            was_busy = c->is_busy;
+
+        if (is_on) {
+                st->pauses |= pause;
+                return;
+        }
+        st->pauses &= ~(unsigned)pause;
+        if (st->pauses || st->is_delivering || !st->stash.buf || st->h2.id == 0)
+                return;
+        c->is_busy = true; /* no flush may close the stream under us */
+        unstash(st);
+        c->is_busy = was_busy;
+        h2_conn_flush_soon(c, false);
+}
+
+static void see_unpacked(struct h2_stream *h2) {
+        struct grpc_stream *st = stream_of(h2);
+        struct grpc_message m = st->unpacking.message;
+        bool                had_stash = st->stash.buf != NULL;
+        bool                is_fine;
+
+        st->is_delivering = true;
+        is_fine = take_plain(st, &m, st->unpacking.status, st->unpacking.plain);
+        if (is_fine)
+                hand_over(st, &m);
+        st->is_delivering = false;
+        set_pause(st, GRPC_PAUSE_UNPACK, false);
+        if (is_fine && !had_stash && st->has_ended && !st->is_answered &&
+            st->call.method->is_client_stream)
+                end_of_messages(st); /* it came meanwhile */
+}
+
+static void on_unpacked(struct loop_work *work) {
+        struct grpc_unpacking *u = CONTAINER_OF(work, struct grpc_unpacking, work);
+        struct grpc_stream    *st = CONTAINER_OF(u, struct grpc_stream, unpacking);
+
+        st->is_unpacking = false;
+        if (!st->is_answered && st->h2.id != 0) {
+                h2_conn_on_time(st->h2.conn, &st->h2, see_unpacked);
+                return;
+        }
+        if (u->status == GZIP_TOO_LARGE) /* also of a client that did not wait to be told */
+                h2_conn_count_rejected(st->h2.conn, GRPC_LIMIT_MESSAGE_BYTES);
+        buf_unref(u->message.owner);
+        buf_unref(u->plain);
+        if (st->h2.id == 0 && (!st->is_given || st->is_finished))
+                recycle(st);
+}
+
+/* ---- messages that are sent ---- */
 
 static void drop_parts(const struct grpc_part *parts, size_t n) {
         for (size_t i = 0; i < n; i++)
@@ -227,7 +973,7 @@ bool grpc_call_pack(const struct grpc_call *call, const struct grpc_part *parts,
                 return false;
         for (size_t i = 0; i < n_parts; i++)
                 iov[i] = (struct iovec){ (void *)(uintptr_t)parts[i].ptr, parts[i].len };
-        is_packed = grpc_compress(st->encoding_out, iov, n_parts, st->conn->home->pool, &packed);
+        is_packed = grpc_compress(st->encoding_out, iov, n_parts, st->h2.conn->home->pool, &packed);
         free(many);
         if (!is_packed)
                 return false;
@@ -261,33 +1007,34 @@ static bool put_message(struct grpc_stream *st, const struct outgoing *m) {
         size_t before = st->out.bytes;
         bool   is_fine = queue_message(st, m);
 
-        st->conn->unsent_bytes += st->out.bytes - before;
+        st->h2.conn->unsent_bytes += st->out.bytes - before;
         return is_fine;
 }
 
 /* What the client has not taken is more than may wait, or there is no memory for it. */
 static void overflow(struct grpc_stream *st, enum grpc_limit limit) {
-        h2_conn_count_rejected(st->conn, limit);
-        st->is_answered = st->is_reset = true;
-        if (!h2_session_reset(st, H2_ENHANCE_YOUR_CALM)) /* clients read it as RESOURCE_EXHAUSTED */
-                h2_conn_kill(st->conn);
-        h2_conn_flush_soon(st->conn, false);
-        grpc_stream_abort(st, GRPC_ABORT_OVERFLOW);
+        h2_conn_count_rejected(st->h2.conn, limit);
+        st->is_answered = st->h2.is_reset = true;
+        if (!h2_stream_reset(&st->h2,
+                             H2_ENHANCE_YOUR_CALM)) /* clients read it as RESOURCE_EXHAUSTED */
+                h2_conn_kill(st->h2.conn);
+        h2_conn_flush_soon(st->h2.conn, false);
+        abort_call(st, GRPC_ABORT_OVERFLOW);
 }
 
-static void refuse_too_large(struct grpc_stream *st, size_t len) {
-        grpc_stream_refuse(st, GRPC_INVALID_ARGUMENT,
-                           arena_printf(&st->call.arena,
-                                        "Response has byte size %zu which exceeds gRPC's byte "
-                                        "size limit %d.",
-                                        len, INT_MAX));
-        grpc_stream_abort(st, GRPC_ABORT_OVERFLOW);
+static void refuse_answer(struct grpc_stream *st, size_t len) {
+        refuse(st, GRPC_INVALID_ARGUMENT,
+               arena_printf(&st->call.arena,
+                            "Response has byte size %zu which exceeds gRPC's byte "
+                            "size limit %d.",
+                            len, INT_MAX));
+        abort_call(st, GRPC_ABORT_OVERFLOW);
 }
 
 /* False, and the parts are gone, when it will not be sent. */
 static bool check_send(struct grpc_stream *st, const struct grpc_part *parts, size_t n,
                        size_t *ret_len) {
-        size_t max = h2_conn_limits(st->conn)->unsent_bytes;
+        size_t max = h2_conn_limits(st->h2.conn)->unsent_bytes;
         size_t len = 0;
 
         for (size_t i = 0; i < n; i++)
@@ -301,7 +1048,7 @@ static bool check_send(struct grpc_stream *st, const struct grpc_part *parts, si
         if (st->is_answered)
                 return false;
         if (len > INT_MAX)
-                refuse_too_large(st, len);
+                refuse_answer(st, len);
         else
                 overflow(st, GRPC_LIMIT_UNSENT_BYTES);
         return false;
@@ -319,10 +1066,10 @@ static void put(struct grpc_stream *st, const struct grpc_part *parts, size_t n,
         }
         if (!st->has_responded)
                 respond(st, status_ok, true);
-        else if (!h2_session_wake(st))
-                h2_conn_kill(st->conn);
-        if (st->out.bytes > h2_conn_limits(st->conn)->unsent_pause_bytes)
-                grpc_stream_set_pause(st, GRPC_PAUSE_UNSENT, true);
+        else if (!h2_stream_wake(&st->h2))
+                h2_conn_kill(st->h2.conn);
+        if (st->out.bytes > h2_conn_limits(st->h2.conn)->unsent_pause_bytes)
+                set_pause(st, GRPC_PAUSE_UNSENT, true);
 }
 
 static void send_message(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts,
@@ -347,6 +1094,64 @@ size_t grpc_call_unsent_bytes(const struct grpc_call *call) {
 uint64_t grpc_call_written_bytes(const struct grpc_call *call) {
         return call->stream->bytes_out;
 }
+
+static size_t pull(struct h2_stream *h2, size_t max, bool *ret_is_last) {
+        struct grpc_stream *st = stream_of(h2);
+        size_t              n = send_queue_fit(&st->out, max);
+
+        *ret_is_last = st->is_answered && !st->h2.is_reset && n == st->out.bytes;
+        st->h2.is_waiting = n == 0 && !*ret_is_last;
+        return n;
+}
+
+static void emit(struct h2_stream *h2, size_t n, struct h2_out *out) {
+        struct grpc_stream       *st = stream_of(h2);
+        const struct grpc_limits *l = h2_conn_limits(st->h2.conn);
+        bool                      may_resume;
+
+        send_queue_take(&st->out, n, out);
+        st->h2.conn->unsent_bytes -= n;
+        st->bytes_out += n;
+        may_resume = (st->pauses & GRPC_PAUSE_UNSENT) && st->out.bytes <= l->unsent_pause_bytes / 2;
+        if (st->call.on_written)
+                st->has_written = true;
+        if (may_resume || st->has_written)
+                st->h2.is_due = st->h2.conn->has_due = true;
+}
+
+static void on_due(struct h2_stream *h2) {
+        struct grpc_stream *st = stream_of(h2);
+        bool                has_written = st->has_written;
+
+        st->h2.is_due = st->has_written = false;
+        if (has_written && st->call.on_written && !st->is_answered)
+                st->call.on_written(&st->call);
+        if ((st->pauses & GRPC_PAUSE_UNSENT) &&
+            st->out.bytes <= h2_conn_limits(st->h2.conn)->unsent_pause_bytes / 2)
+                set_pause(st, GRPC_PAUSE_UNSENT, false);
+}
+
+/* The calls of a connection share what its client takes. */
+static size_t window_bytes(const struct h2_conn *c) {
+        return MAX(h2_conn_limits(c)->write_window_bytes / MAX(c->n_open, 1), 1);
+}
+
+static enum grpc_limit check_progress(struct h2_stream *h2, uint64_t now_ns) {
+        struct grpc_stream *st = stream_of(h2);
+        uint64_t            gained = st->bytes_out - st->progress_bytes;
+
+        if (st->h2.id == 0 || st->h2.is_reset || !st->is_answered || st->out.bytes == 0 ||
+            now_ns <= st->progress_ns ||
+            now_ns - st->progress_ns < h2_conn_limits(st->h2.conn)->write_stall_ns)
+                return GRPC_LIMIT_NONE;
+        if (gained < window_bytes(st->h2.conn))
+                return gained > 0 ? GRPC_LIMIT_WRITE_RATE : GRPC_LIMIT_WRITE_STALL;
+        st->progress_ns = now_ns;
+        st->progress_bytes = st->bytes_out;
+        return GRPC_LIMIT_NONE;
+}
+
+/* ---- how a handler ends its call ---- */
 
 static struct str copy_text(struct arena *to, struct str s) {
         return str_range(arena_str(to, s), s.len);
@@ -387,10 +1192,10 @@ static struct str keep_message(struct grpc_call *call, const char *message) {
 void grpc_call_conclude(struct grpc_call *call, enum grpc_code code, const char *message) {
         struct grpc_stream *st = call->stream;
 
-        if (st->id == 0 || st->is_answered)
+        if (st->h2.id == 0 || st->is_answered)
                 return;
         settle(st, code, message ? keep_message(call, message) : STR_LIT(""), status_ok);
-        h2_conn_flush_soon(st->conn, false);
+        h2_conn_flush_soon(st->h2.conn, false);
 }
 
 void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *message) {
@@ -398,12 +1203,12 @@ void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *m
         struct str          text = STR_LIT("");
 
         st->is_finished = true;
-        st->conn->given_bytes -= st->given_bytes;
+        st->h2.conn->given_bytes -= st->given_bytes;
         st->given_bytes = 0;
-        if (st->id == 0) {
-                h2_conn_flush_soon(st->conn, false); /* the window may open again */
+        if (st->h2.id == 0) {
+                h2_conn_flush_soon(st->h2.conn, false); /* the window may open again */
                 if (!st->is_unpacking)
-                        h2_conn_recycle(st);
+                        recycle(st);
                 return;
         }
         if (st->is_answered)
@@ -437,44 +1242,81 @@ void grpc_call_fail(struct grpc_call *call, struct error *err) {
         grpc_call_finish(call, grpc_code_of_error(gone->code), gone->message);
 }
 
-/* ---- what the session asks for ---- */
+/* ---- how a call ends by itself ---- */
 
-size_t grpc_stream_pull(struct grpc_stream *st, size_t max, bool *ret_is_last) {
-        size_t n = send_queue_fit(&st->out, max);
+static void on_closed(struct h2_stream *h2) {
+        struct grpc_stream *st = stream_of(h2);
 
-        *ret_is_last = st->is_answered && !st->is_reset && n == st->out.bytes;
-        st->is_waiting = n == 0 && !*ret_is_last;
-        return n;
+        loop_timer_cancel(&st->deadline);
+        grpc_frame_done(&st->frame);
+        drop_stash(st);
+        st->h2.conn->unsent_bytes -= st->out.bytes;
+        send_queue_done(&st->out);
+        if (!st->h2.conn->is_ending)
+                h2_conn_release_window(st->h2.conn);
+        if (st->has_only)
+                buf_unref(st->only.owner);
+        st->has_only = false;
+        st->h2.is_due = false;
+        if (st->is_unpacking)
+                loop_compute_cancel(&st->unpacking.work);
+        if (!st->is_given || st->is_finished) {
+                if (!st->is_unpacking)
+                        recycle(st);
+                return;
+        }
+        abort_call(st, GRPC_ABORT_CANCELLED);
 }
 
-void grpc_stream_emit(struct grpc_stream *st, size_t n, struct h2_out *out) {
-        const struct grpc_limits *l = h2_conn_limits(st->conn);
-        bool                      may_resume;
+static void expire(struct h2_stream *h2) {
+        struct grpc_stream *st = stream_of(h2);
 
-        send_queue_take(&st->out, n, out);
-        st->conn->unsent_bytes -= n;
-        st->bytes_out += n;
-        may_resume = (st->pauses & GRPC_PAUSE_UNSENT) && st->out.bytes <= l->unsent_pause_bytes / 2;
-        if (st->call.on_written)
-                st->has_written = true;
-        if (may_resume || st->has_written)
-                st->is_due = st->conn->has_due = true;
+        if (st->is_answered)
+                return;
+        if (st->out.bytes > 0) /* a message is half sent: no trailers can follow it */
+                reset(st, H2_CANCEL);
+        else
+                refuse(st, GRPC_DEADLINE_EXCEEDED, "Deadline Exceeded");
+        abort_call(st, GRPC_ABORT_DEADLINE);
 }
+
+static void on_deadline(struct loop_timer *t) {
+        struct grpc_stream *st = CONTAINER_OF(t, struct grpc_stream, deadline);
+
+        h2_conn_on_time(st->h2.conn, &st->h2, expire);
+}
+
+const struct h2_stream_ops grpc_call_stream_ops = {
+        .stream_bytes = sizeof(struct grpc_stream),
+        .on_open = on_open,
+        .on_header = on_header,
+        .on_headers = on_headers,
+        .on_bytes = on_bytes,
+        .on_end = on_end,
+        .on_malformed = on_malformed,
+        .on_due = on_due,
+        .on_closed = on_closed,
+        .pull = pull,
+        .emit = emit,
+        .trailers = trailers,
+        .room = room,
+        .is_partial = is_partial,
+        .check_progress = check_progress,
+        .stop = stop,
+};
 
 /* ---- the rest of a handler's door ---- */
 
 void grpc_call_pause(struct grpc_call *call) {
-        grpc_stream_set_pause(call->stream, GRPC_PAUSE_HANDLER, true);
+        set_pause(call->stream, GRPC_PAUSE_HANDLER, true);
 }
 
 void grpc_call_resume(struct grpc_call *call) {
-        grpc_stream_set_pause(call->stream, GRPC_PAUSE_HANDLER, false);
+        set_pause(call->stream, GRPC_PAUSE_HANDLER, false);
 }
 
 const char *grpc_call_peer(const struct grpc_call *call) {
-        struct conn *net = call->stream->conn->net;
-
-        return net ? conn_peer(net) : "unknown";
+        return h2_conn_peer(call->stream->h2.conn);
 }
 
 static void on_posted(struct mail *m) {
@@ -490,11 +1332,11 @@ void grpc_call_post(struct grpc_call *call, grpc_call_fn fn) {
 }
 
 struct mailbox *grpc_call_mailbox(const struct grpc_call *call) {
-        return call->stream->conn->home->mailbox;
+        return call->stream->h2.conn->home->mailbox;
 }
 
 struct loop *grpc_call_loop(const struct grpc_call *call) {
-        return call->stream->conn->home->net.loop;
+        return call->stream->h2.conn->home->net.loop;
 }
 
 bool grpc_call_is_on_loop(const struct grpc_call *call) {
@@ -502,15 +1344,15 @@ bool grpc_call_is_on_loop(const struct grpc_call *call) {
 }
 
 struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call) {
-        return call->stream->conn->home->pool;
+        return call->stream->h2.conn->home->pool;
 }
 
 void grpc_call_start_work_thread(struct grpc_call *call, struct loop_work *work) {
-        loop_start_work_thread(call->stream->conn->home->net.loop, work);
+        loop_start_work_thread(call->stream->h2.conn->home->net.loop, work);
 }
 
 void grpc_call_compute(struct grpc_call *call, struct loop_work *work) {
-        loop_compute(call->stream->conn->home->net.loop, work);
+        loop_compute(call->stream->h2.conn->home->net.loop, work);
 }
 
 void grpc_call_compute_cancel(struct grpc_call *call UNUSED, struct loop_work *work) {

@@ -110,7 +110,7 @@ struct grpc_call {
 
         struct access access; /* checked before a handler sees the call */
 
-        /* Private to grpc_call.c and grpc_stream.c. */
+        /* Private to grpc_call.c. */
         struct grpc_stream *stream;
         struct mail         mail;
         grpc_call_fn        posted;
@@ -185,3 +185,7 @@ void grpc_call_compute(struct grpc_call *call, struct loop_work *work);
 void grpc_call_compute_cancel(struct grpc_call *call, struct loop_work *work);
 /* The pool of the call's loop, for buffers of the answer. */
 struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call);
+
+/* The calls of a connection (h2_conn.h). */
+struct h2_stream_ops;
+extern const struct h2_stream_ops grpc_call_stream_ops;

@@ -21,11 +21,20 @@ static struct h2_loop *h2_home(struct net_home *home) {
         return CONTAINER_OF(home, struct h2_loop, net);
 }
 
+void grpc_server_init_loop(struct h2_loop *home, const struct grpc_server_options *o,
+                           const struct str *paths) {
+        h2_loop_init(home, &grpc_call_stream_ops, &o->limits);
+        home->options = o;
+        home->paths = paths;
+        home->on_rejected = o->net.on_rejected;
+        home->rejected_owner = o->net.rejected_owner;
+}
+
 static void on_home(struct net_home *net, void *owner) {
         struct grpc_server *s = owner;
         struct h2_loop     *home = h2_home(net);
 
-        h2_loop_init(home, &s->options, s->paths);
+        grpc_server_init_loop(home, &s->options, s->paths);
         home->pool = loop_buf_pool(net->loop);
         home->mailbox = loop_mailbox(net->loop);
 }

@@ -14,45 +14,15 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/str.h"
-#include "control/service.h"
-#include "grpc/grpc_call.h"
-#include "grpc/grpc_compress.h"
-#include "grpc/grpc_limits.h"
-#include "net/net_server.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-/* One finished call, for the access log. Ranges hold during the call. */
-struct grpc_access {
-        const char    *peer;
-        struct str     path;
-        struct str     key; /* the name of the API key; ptr NULL when there was none */
-        enum grpc_code code;
-        uint64_t       bytes_in;  /* of messages, as received */
-        uint64_t       bytes_out; /* of messages, as sent */
-        uint64_t       duration_ns;
-        bool           is_aborted; /* the client had gone */
-};
-
-struct grpc_server_options {
-        struct net_server_options net; /* but what follows from `limits`, and its owner */
-        struct grpc_limits          limits;
-        enum grpc_compression_level compression; /* of answers of compressible methods */
-        struct grpc_method_table    methods;     /* rows borrowed: static */
-        struct service         service;
-
-        /* NULL = calls are not logged. Must not block. */
-        void (*on_access)(void *owner, const struct grpc_access *access);
-        void *owner; /* borrowed: of on_access() */
-};
+#include "grpc/grpc_options.h"
 
 struct grpc_server;
 
 /* Limits at their defaults, everything else zero. */
 void grpc_server_options_init(struct grpc_server_options *o);
+
+struct h2_loop;
+struct str;
 
 /* Binds and listens, so that the port is known; accepts nothing yet. */
 struct error *grpc_server_new(const struct grpc_server_options *o,
@@ -61,3 +31,7 @@ void          grpc_server_free(struct grpc_server *s); /* NULL is fine; stops wh
 
 /* Starts, stops and asks the server: borrowed. NULL for NULL. */
 struct net_server *grpc_server_net(struct grpc_server *s);
+
+/* What a loop has of the server; `paths` are those of o->methods, same order. For tests, too. */
+void grpc_server_init_loop(struct h2_loop *home, const struct grpc_server_options *o,
+                           const struct str *paths);

@@ -1,16 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc/h2_conn.h"
 
+#include <nghttp2/nghttp2.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/mem.h"
-#include "grpc/grpc_server.h"
+#include "base/reserve.h"
+#include "grpc/h2_blocks.h"
 #include "grpc/h2_out.h"
-#include "grpc/h2_session.h"
 #include "net/loop.h"
+
+/* A read straight into a message has to be worth a system call of its own. */
+#define MIN_DIRECT_BYTES ((size_t)8 << 10)
+/* A stream's client is told of this many bytes at a time, so that of a small message it is told
+ * nothing: its stream ends. Far below half the window, at which the library sends an update. */
+#define TOLD_BYTES (H2_STREAM_WINDOW / 8)
+/* A header list this many times its limit is not refused call by call: the connection ends. */
+#define HEADER_BOMB_FACTOR 8
 
 /* A client that does not answer the ping of a notice is told the final word all the same. */
 #define NOTICE_NS NS_PER_S
@@ -18,23 +28,125 @@
 static const char event_source_ping[H2_PING_BYTES] = "goodbye";
 static const char keepalive_ping[H2_PING_BYTES] = "alive?";
 
+static const struct h2_stream_ops *ops_of(const struct h2_stream *st) {
+        return st->conn->home->ops;
+}
+
 const struct grpc_limits *h2_conn_limits(const struct h2_conn *c) {
-        return &c->home->options->limits;
+        return c->home->limits;
 }
 
 void h2_conn_count_rejected(struct h2_conn *c, enum grpc_limit limit) {
-        const struct grpc_server_options *o = c->home->options;
+        const struct h2_loop *home = c->home;
 
-        if (limit != GRPC_LIMIT_NONE && o->net.on_rejected)
-                o->net.on_rejected(o->net.rejected_owner, grpc_limit_name(limit));
+        if (limit != GRPC_LIMIT_NONE && home->on_rejected)
+                home->on_rejected(home->rejected_owner, grpc_limit_name(limit));
 }
 
-/* ---- the end ---- */
+const char *h2_conn_peer(const struct h2_conn *c) {
+        return c->net ? conn_peer(c->net) : "unknown";
+}
+
+/* ---- orders to the session ---- */
+
+static nghttp2_nv nv_of(const struct h2_header *h) {
+        return (nghttp2_nv){ .name = (uint8_t *)(uintptr_t)h->name.ptr,
+                             .namelen = h->name.len,
+                             .value = (uint8_t *)(uintptr_t)h->value.ptr,
+                             .valuelen = h->value.len,
+                             .flags = h->is_static ? NGHTTP2_NV_FLAG_NO_COPY_NAME |
+                                                             NGHTTP2_NV_FLAG_NO_COPY_VALUE
+                                                   : NGHTTP2_NV_FLAG_NONE };
+}
+
+static void session_release(struct h2_conn *c, size_t n) {
+        if (nghttp2_session_consume_connection(c->session, n) != 0)
+                c->is_condemned = true;
+}
+
+static void session_ping(struct h2_conn *c, const char opaque[H2_PING_BYTES]) {
+        if (nghttp2_submit_ping(c->session, NGHTTP2_FLAG_NONE, (const uint8_t *)opaque) != 0)
+                c->is_condemned = true;
+}
+
+static void session_announce_goaway(struct h2_conn *c) {
+        if (nghttp2_submit_shutdown_notice(c->session) != 0)
+                c->is_condemned = true;
+}
+
+static void session_goaway(struct h2_conn *c, const char *text) {
+        int32_t last = nghttp2_session_get_last_proc_stream_id(c->session);
+
+        if (nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR,
+                                  (const uint8_t *)text, strlen(text)) != 0)
+                c->is_condemned = true;
+}
+
+static void session_terminate(struct h2_conn *c, enum h2_code code, const char *text) {
+        int32_t last = nghttp2_session_get_last_proc_stream_id(c->session);
+
+        c->is_condemned = true;
+        nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, (uint32_t)code,
+                              (const uint8_t *)text, strlen(text));
+}
+
+static void session_close(struct h2_conn *c) {
+        if (c->session)
+                nghttp2_session_del(STEAL(c->session));
+}
+
+static bool session_is_over(const struct h2_conn *c) {
+        return nghttp2_session_want_read(c->session) == 0 &&
+               nghttp2_session_want_write(c->session) == 0;
+}
+
+/* ---- streams ---- */
+
+static struct h2_stream *find_stream(struct h2_conn *c, int32_t id) {
+        return nghttp2_session_get_stream_user_data(c->session, id);
+}
+
+static struct h2_stream *take_spare(struct h2_loop *home) {
+        struct h2_stream *st;
+
+        if (UNLIKELY(reserve_is_short()))
+                return NULL;
+        if (list_is_empty(&home->spares))
+                return try_alloc(home->ops->stream_bytes);
+        st = LIST_ENTRY(list_first(&home->spares), struct h2_stream, node);
+        list_remove(&st->node);
+        home->n_spares--;
+        return st;
+}
+
+/* NULL: the stream is to be refused. */
+static struct h2_stream *open_stream(struct h2_conn *c, int32_t id) {
+        struct h2_stream *st = NULL;
+
+        if (c->n_streams >= h2_conn_limits(c)->calls)
+                h2_conn_count_rejected(c, GRPC_LIMIT_STREAMS);
+        else if ((st = take_spare(c->home)) == NULL)
+                h2_conn_count_rejected(c, GRPC_LIMIT_MEMORY);
+        if (!st)
+                return NULL;
+        *st = (struct h2_stream){ .conn = c, .id = id, .body_left = -1 };
+        c->home->ops->on_open(st);
+        list_append(&c->streams, &st->node);
+        c->n_streams++;
+        c->n_open++;
+        return st;
+}
+
+static void close_stream(struct h2_stream *st) {
+        st->id = 0;
+        st->conn->n_open--;
+        ops_of(st)->on_closed(st);
+}
 
 static void drop_spares(struct h2_loop *home, size_t n_kept) {
         while (home->n_spares > n_kept) {
-                struct grpc_stream *st =
-                        LIST_ENTRY(list_first(&home->spares), struct grpc_stream, node);
+                struct h2_stream *st =
+                        LIST_ENTRY(list_first(&home->spares), struct h2_stream, node);
 
                 list_remove(&st->node);
                 home->n_spares--;
@@ -56,36 +168,12 @@ static void free_conn(struct h2_conn *c) {
                 net_home_conn_gone(&home->net);
 }
 
-static void log_access(const struct grpc_stream *st) {
-        const struct grpc_server_options *o = st->conn->home->options;
-        struct grpc_access                access;
-
-        if (!o->on_access)
-                return;
-        access = (struct grpc_access){
-                .peer = grpc_call_peer(&st->call),
-                .path = st->call.path,
-                .key = access_key_name(&st->call.access),
-                .code = st->code,
-                .bytes_in = st->bytes_in,
-                .bytes_out = st->bytes_out,
-                .duration_ns = clock_now_ns() - st->call.recv_start_ns,
-                .is_aborted = st->call.abort_reason == GRPC_ABORT_CANCELLED,
-        };
-        o->on_access(o->owner, &access);
-}
-
-void h2_conn_recycle(struct grpc_stream *st) {
+void h2_stream_recycle(struct h2_stream *st) {
         struct h2_conn *c = st->conn;
         struct h2_loop *home = c->home;
 
-        if (st->call.on_sent)
-                st->call.on_sent(&st->call);
-        log_access(st);
-        access_done(&st->call.access);
         list_remove(&st->node);
         c->n_streams--;
-        arena_done(&st->call.arena);
         if (home->n_spares < H2_SPARE_STREAMS) {
                 list_prepend(&home->spares, &st->node);
                 home->n_spares++;
@@ -96,9 +184,526 @@ void h2_conn_recycle(struct grpc_stream *st) {
                 free_conn(c);
 }
 
-static struct grpc_stream *find_open(struct h2_conn *c) {
+/* ---- what a peer may not do too often ---- */
+
+static void calm(struct h2_conn *c, enum grpc_limit limit, const char *text) {
+        if (c->is_condemned)
+                return;
+        h2_conn_count_rejected(c, limit);
+        session_terminate(c, H2_ENHANCE_YOUR_CALM, text);
+}
+
+static bool count_control_frame(struct h2_conn *c) {
+        const struct grpc_limits *l = h2_conn_limits(c);
+
+        if (h2_allowance_take(&c->control_frames, l->control_frames_at_once,
+                              l->control_frames_per_s, c->now_ns))
+                return true;
+        calm(c, GRPC_LIMIT_CONTROL_FRAMES, "too_many_control_frames");
+        return false;
+}
+
+static bool count_reset(struct h2_conn *c) {
+        const struct grpc_limits *l = h2_conn_limits(c);
+
+        if (h2_allowance_take(&c->resets, l->resets_at_once, l->resets_per_s, c->now_ns))
+                return true;
+        calm(c, GRPC_LIMIT_RESETS, "too_many_resets");
+        return false;
+}
+
+static bool count_ping(struct h2_conn *c) {
+        if (h2_pings_on_ping(&c->pings, h2_conn_limits(c), c->n_open > 0, c->now_ns))
+                return true;
+        calm(c, GRPC_LIMIT_PINGS, "too_many_pings");
+        return false;
+}
+
+static void on_payload_sent(struct h2_conn *c) {
+        h2_pings_on_payload_sent(&c->pings);
+        h2_allowance_refill(&c->control_frames);
+}
+
+/* ---- good-bye ---- */
+
+static void say_final(struct h2_conn *c) {
+        if (c->leaving == H2_LEAVING_FINAL)
+                return;
+        c->leaving = H2_LEAVING_FINAL;
+        session_goaway(c, "");
+}
+
+static void leave(struct h2_conn *c) {
+        if (c->leaving != H2_STAYING)
+                return;
+        c->leaving = H2_LEAVING_NOTICE;
+        c->leave_ns = c->now_ns;
+        session_announce_goaway(c);
+        session_ping(c, event_source_ping);
+}
+
+static void on_ping_ack(struct h2_conn *c, const char opaque[8]) {
+        if (memcmp(opaque, event_source_ping, sizeof(event_source_ping)) == 0 &&
+            c->leaving != H2_STAYING)
+                say_final(c);
+        else if (memcmp(opaque, keepalive_ping, sizeof(keepalive_ping)) == 0)
+                h2_pings_on_ack(&c->pings);
+}
+
+/* ---- frames that arrive ---- */
+
+static bool holds_much(const struct h2_conn *c) {
+        return c->stashed_bytes + c->given_bytes + c->unsent_bytes > H2_MAX_HELD_BYTES;
+}
+
+static int verdict(bool is_fine) {
+        return is_fine ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+}
+
+static bool is_ack(const nghttp2_frame_hd *hd) {
+        return hd->flags & NGHTTP2_FLAG_ACK;
+}
+
+static bool check_continuations(struct h2_conn *c) {
+        if (++c->n_continuations <= h2_conn_limits(c)->continuations)
+                return true;
+        calm(c, GRPC_LIMIT_CONTINUATIONS, "too_many_continuations");
+        return false;
+}
+
+static int on_begin_frame(nghttp2_session *session UNUSED, const nghttp2_frame_hd *hd,
+                          void *owner) {
+        struct h2_conn *c = owner;
+
+        c->frame_left = 0;
+        switch (hd->type) {
+        case NGHTTP2_DATA:
+                c->frame_id = hd->stream_id;
+                if (!(hd->flags & NGHTTP2_FLAG_PADDED))
+                        c->frame_left = hd->length;
+                if (hd->length > 0 || (hd->flags & NGHTTP2_FLAG_END_STREAM))
+                        return 0;
+                return verdict(count_control_frame(c));
+        case NGHTTP2_HEADERS:
+                c->n_continuations = 0;
+                c->head_bytes = 0;
+                c->head = NULL;
+                c->head_ns = c->now_ns;
+                return 0;
+        case NGHTTP2_CONTINUATION: return verdict(check_continuations(c));
+        case NGHTTP2_PING:
+        case NGHTTP2_SETTINGS: return is_ack(hd) ? 0 : verdict(count_control_frame(c));
+        case NGHTTP2_PRIORITY:
+        case NGHTTP2_RST_STREAM: return verdict(count_control_frame(c));
+        default: return 0;
+        }
+}
+
+static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *owner) {
+        struct h2_conn   *c = owner;
+        int32_t           id = frame->hd.stream_id;
+        struct h2_stream *st;
+
+        h2_fields_init(&c->fields, frame->headers.cat != NGHTTP2_HCAT_REQUEST);
+        if (c->fields.is_trailer)
+                return 0;
+        st = open_stream(c, id);
+        if (!st)
+                return verdict(nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id,
+                                                         NGHTTP2_REFUSED_STREAM) == 0);
+        c->head = st;
+        return verdict(nghttp2_session_set_stream_user_data(session, id, st) == 0);
+}
+
+/* The stream is reset, and the rest of what is on its way thrown away. False: the connection is to
+ * end, too. */
+static bool refuse_stream(struct h2_conn *c, int32_t id) {
+        struct h2_stream *st = find_stream(c, id);
+
+        if (st && !st->is_reset)
+                ops_of(st)->on_malformed(st);
+        return count_reset(c);
+}
+
+static NOINLINE int refuse_block(struct h2_conn *c, int32_t id) {
+        c->head = NULL;
+        c->head_ns = 0; /* on_frame() is not called */
+        return refuse_stream(c, id) ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
+                                    : NGHTTP2_ERR_CALLBACK_FAILURE;
+}
+
+/* The signature of nghttp2's nghttp2_on_header_callback. */
+static int on_header(nghttp2_session *session UNUSED, const nghttp2_frame *frame,
+                     const uint8_t *name_bytes, size_t name_len, const uint8_t *value_bytes,
+                     size_t value_len, uint8_t flags UNUSED, void *owner) {
+        struct h2_conn *c = owner;
+        struct str      name = str_range((const char *)name_bytes, name_len);
+        struct str      value = str_range((const char *)value_bytes, value_len);
+        enum h2_field   field;
+
+        c->head_bytes += name.len + value.len + 32; /* as RFC 9113, 6.5.2 counts */
+        if (c->head_bytes > HEADER_BOMB_FACTOR * h2_conn_limits(c)->header_bytes) {
+                calm(c, GRPC_LIMIT_HEADER_BYTES, "too_many_header_bytes");
+                return NGHTTP2_ERR_CALLBACK_FAILURE;
+        }
+        field = h2_fields_read(&c->fields, name, value);
+        if (UNLIKELY(field == H2_FIELD_MALFORMED))
+                return refuse_block(c, frame->hd.stream_id);
+        if (c->head && field != H2_FIELD_LEFT_OUT)
+                c->home->ops->on_header(c->head, field, name, value);
+        return 0;
+}
+
+/* False when the block breaks the rules. */
+static bool end_block(struct h2_conn *c, const nghttp2_frame *frame) {
+        struct h2_stream *st = STEAL(c->head);
+
+        c->head_ns = 0;
+        if (c->fields.is_trailer)
+                return frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
+        if (!h2_fields_are_complete(&c->fields))
+                return false;
+        if (!st)
+                return true;
+        st->body_left = c->fields.content_length;
+        ops_of(st)->on_headers(st);
+        return true;
+}
+
+/* False when it is shorter than announced. */
+static bool end_stream(struct h2_conn *c, int32_t id) {
+        struct h2_stream *st = find_stream(c, id);
+
+        if (!st)
+                return true;
+        if (UNLIKELY(st->body_left > 0))
+                return false;
+        ops_of(st)->on_end(st);
+        return true;
+}
+
+static int on_frame(nghttp2_session *session UNUSED, const nghttp2_frame *frame, void *owner) {
+        struct h2_conn *c = owner;
+
+        switch (frame->hd.type) {
+        case NGHTTP2_HEADERS:
+                if (UNLIKELY(!end_block(c, frame)))
+                        return verdict(refuse_stream(c, frame->hd.stream_id));
+                /* fall through */
+        case NGHTTP2_DATA:
+                if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) &&
+                    UNLIKELY(!end_stream(c, frame->hd.stream_id)))
+                        return verdict(refuse_stream(c, frame->hd.stream_id));
+                return 0;
+        case NGHTTP2_SETTINGS: c->has_settings = true; return 0;
+        case NGHTTP2_PING:
+                if (!is_ack(&frame->hd))
+                        return verdict(count_ping(c));
+                on_ping_ack(c, (const char *)frame->ping.opaque_data);
+                return 0;
+        default: return 0;
+        }
+}
+
+/* False when there is more than announced. */
+static bool count_body(struct h2_stream *st, size_t len) {
+        if (LIKELY(st->body_left < 0))
+                return true;
+        if (len > (uint64_t)st->body_left)
+                return false;
+        st->body_left -= (int64_t)len;
+        return true;
+}
+
+void h2_stream_consumed(struct h2_stream *st, size_t n) {
+        struct h2_conn *c = st->conn;
+
+        st->used += n;
+        if (st->used < TOLD_BYTES)
+                return;
+        if (nghttp2_session_consume_stream(c->session, st->id, st->used) != 0)
+                c->is_condemned = true;
+        st->used = 0;
+}
+
+static int on_data(nghttp2_session *session UNUSED, uint8_t flags UNUSED, int32_t id,
+                   const uint8_t *bytes, size_t len, void *owner) {
+        struct h2_conn   *c = owner;
+        struct h2_stream *st = find_stream(c, id);
+        size_t            used = len;
+
+        c->frame_left -= MIN(c->frame_left, len);
+        if (st && UNLIKELY(!count_body(st, len)) && !refuse_stream(c, id))
+                return NGHTTP2_ERR_CALLBACK_FAILURE;
+        if (st)
+                used = ops_of(st)->on_bytes(st, str_range((const char *)bytes, len), c->feed_owner);
+        if (holds_much(c))
+                c->withheld_bytes += len;
+        else
+                c->fed_bytes += len;
+        if (st)
+                h2_stream_consumed(st, used);
+        return verdict(!c->is_condemned);
+}
+
+/* A frame that breaks the rules costs its stream, and counts like a reset. */
+static int on_invalid_frame(nghttp2_session *session UNUSED, const nghttp2_frame *frame UNUSED,
+                            int code UNUSED, void *owner) {
+        return verdict(count_reset(owner));
+}
+
+static int on_stream_closed(nghttp2_session *session UNUSED, int32_t id, uint32_t code,
+                            void *owner) {
+        struct h2_conn   *c = owner;
+        struct h2_stream *st = find_stream(c, id);
+        bool              counts = code != NGHTTP2_NO_ERROR && (!st || !st->is_reset);
+
+        if (c->head == st)
+                c->head = NULL;
+        if (st)
+                close_stream(st);
+        if (!counts || c->is_condemned || count_reset(c))
+                return 0;
+        return verdict(c->gathering != NULL); /* what is to be sent, the last word too, is sent */
+}
+
+/* ---- frames that are sent ---- */
+
+/* Who ends an answer before it has the whole request says that the rest is not wanted (RFC 9113,
+ * 8.1). */
+static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *owner) {
+        struct h2_conn *c = owner;
+        int32_t         id = frame->hd.stream_id;
+
+        switch (frame->hd.type) {
+        case NGHTTP2_HEADERS:
+        case NGHTTP2_DATA:
+        case NGHTTP2_WINDOW_UPDATE: on_payload_sent(c); break;
+        default: return 0;
+        }
+        if (frame->hd.type == NGHTTP2_WINDOW_UPDATE ||
+            !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM) ||
+            nghttp2_session_get_stream_remote_close(session, id) != 0)
+                return 0;
+        return verdict(
+                nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR) == 0);
+}
+
+static ssize_t on_frame_length(nghttp2_session *session UNUSED, uint8_t type UNUSED,
+                               int32_t id UNUSED, int32_t connection_window, int32_t stream_window,
+                               uint32_t max_frame, void *owner UNUSED) {
+        size_t window = (size_t)MAX(0, MIN(connection_window, stream_window));
+
+        return (ssize_t)MIN(MIN(window, max_frame), H2_MAX_SENT_FRAME_BYTES);
+}
+
+static int submit_trailers(nghttp2_session *session, struct h2_stream *st) {
+        struct h2_header fields[H2_MAX_FIELDS];
+        nghttp2_nv       nv[H2_MAX_FIELDS];
+        size_t           n = ops_of(st)->trailers(st, fields);
+
+        for (size_t i = 0; i < n; i++)
+                nv[i] = nv_of(&fields[i]);
+        return nghttp2_submit_trailer(session, st->id, nv, n);
+}
+
+static ssize_t on_pull(nghttp2_session *session, int32_t id UNUSED, uint8_t *bytes UNUSED,
+                       size_t max, uint32_t *flags, nghttp2_data_source *source,
+                       void *owner UNUSED) {
+        struct h2_stream *st = source->ptr;
+        bool              is_last;
+        size_t            n = ops_of(st)->pull(st, max, &is_last);
+
+        if (n == 0 && !is_last)
+                return NGHTTP2_ERR_DEFERRED;
+        if (n > 0)
+                *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+        if (is_last) {
+                *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+                if (submit_trailers(session, st) != 0)
+                        return NGHTTP2_ERR_CALLBACK_FAILURE;
+        }
+        return (ssize_t)n;
+}
+
+static int on_emit(nghttp2_session *session UNUSED, nghttp2_frame *frame UNUSED,
+                   const uint8_t *header, size_t len, nghttp2_data_source *source, void *owner) {
+        struct h2_conn *c = owner;
+
+        if (!h2_out_has_room(c->gathering)) {
+                c->is_full = true;
+                return NGHTTP2_ERR_WOULDBLOCK;
+        }
+        h2_out_copy(c->gathering, header, 9); /* a frame header: RFC 9113, 4.1 */
+        c->home->ops->emit(source->ptr, len, c->gathering);
+        return 0;
+}
+
+bool h2_stream_respond(struct h2_stream *st, const struct h2_header *fields, size_t n,
+                       bool has_body) {
+        nghttp2_data_provider body = { .source.ptr = st, .read_callback = on_pull };
+        nghttp2_nv            nv[H2_MAX_FIELDS];
+
+        for (size_t i = 0; i < n; i++)
+                nv[i] = nv_of(&fields[i]);
+        return nghttp2_submit_response(st->conn->session, st->id, nv, n, has_body ? &body : NULL) ==
+               0;
+}
+
+bool h2_stream_wake(struct h2_stream *st) {
+        int rc = 0;
+
+        if (st->is_waiting)
+                rc = nghttp2_session_resume_data(st->conn->session, st->id);
+        st->is_waiting = false;
+        return rc == 0 || rc == NGHTTP2_ERR_INVALID_ARGUMENT; /* the stream is closing */
+}
+
+bool h2_stream_reset(struct h2_stream *st, enum h2_code code) {
+        return nghttp2_submit_rst_stream(st->conn->session, NGHTTP2_FLAG_NONE, st->id,
+                                         (uint32_t)code) == 0;
+}
+
+/* Serialised by the library: headers and control frames. */
+static bool put_frame(struct h2_conn *c, const uint8_t *bytes, size_t len) {
+        struct buf *own;
+
+        if (len <= H2_OUT_FRAME_COPIED_BYTES) {
+                h2_out_copy(c->gathering, bytes, len);
+                return true;
+        }
+        own = buf_new(c->home->pool, len);
+        if (!own)
+                return false;
+        memcpy(own->bytes, bytes, len);
+        h2_out_refer(c->gathering, own->bytes, len, own);
+        buf_unref(own);
+        return true;
+}
+
+enum h2_gathered {
+        H2_GATHERED_ALL,
+        H2_GATHERED_FULL,   /* there may be more */
+        H2_GATHERED_FAILED, /* the connection cannot go on */
+};
+
+static enum h2_gathered gather(struct h2_conn *c, struct h2_out *out) {
+        const uint8_t *bytes;
+        ssize_t        n;
+
+        do {
+                if (!h2_out_has_room(out))
+                        return out->n_bytes > 0 ? H2_GATHERED_FULL : H2_GATHERED_FAILED;
+                n = nghttp2_session_mem_send(c->session, &bytes);
+                if (n < 0 || (n > 0 && !put_frame(c, bytes, (size_t)n)))
+                        return H2_GATHERED_FAILED;
+        } while (n > 0);
+        return c->is_full ? H2_GATHERED_FULL : H2_GATHERED_ALL;
+}
+
+static enum h2_gathered session_gather(struct h2_conn *c, struct h2_out *out) {
+        enum h2_gathered gathered;
+
+        c->gathering = out;
+        c->is_full = false;
+        gathered = gather(c, out);
+        c->gathering = NULL;
+        return gathered;
+}
+
+/* ---- the session ---- */
+
+static void set_callbacks(nghttp2_session_callbacks *cb) {
+        nghttp2_session_callbacks_set_on_begin_frame_callback(cb, on_begin_frame);
+        nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
+        nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
+        nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame);
+        nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
+        nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(cb, on_invalid_frame);
+        nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_stream_closed);
+        nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_frame_sent);
+        nghttp2_session_callbacks_set_data_source_read_length_callback(cb, on_frame_length);
+        nghttp2_session_callbacks_set_send_data_callback(cb, on_emit);
+}
+
+static void set_options(nghttp2_option *o) {
+        nghttp2_option_set_no_auto_window_update(o, 1);
+        nghttp2_option_set_no_closed_streams(o, 1);
+        nghttp2_option_set_no_http_messaging(o, 1); /* h2_fields.h does */
+        /* Ours counts instead, and says what for. */
+        nghttp2_option_set_stream_reset_rate_limit(o, UINT32_MAX, UINT32_MAX);
+}
+
+static bool send_settings(struct h2_conn *c) {
+        const struct grpc_limits    *l = h2_conn_limits(c);
+        const nghttp2_settings_entry entries[] = {
+                { NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, l->streams },
+                { NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, H2_STREAM_WINDOW },
+                { NGHTTP2_SETTINGS_MAX_FRAME_SIZE, H2_MAX_FRAME_BYTES },
+                { NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE,
+                  (uint32_t)MIN(l->header_bytes, (size_t)UINT32_MAX) },
+                { NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1 },
+        };
+
+        return nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, entries,
+                                       ARRAY_LEN(entries)) == 0 &&
+               nghttp2_session_set_local_window_size(c->session, NGHTTP2_FLAG_NONE, 0,
+                                                     H2_CONNECTION_WINDOW) == 0;
+}
+
+static bool session_open(struct h2_conn *c) {
+        nghttp2_mem mem = { &c->home->blocks, h2_blocks_alloc, h2_blocks_free, h2_blocks_zalloc,
+                            h2_blocks_realloc };
+        nghttp2_session_callbacks *callbacks = NULL;
+        nghttp2_option            *options = NULL;
+        bool                       is_fine;
+
+        is_fine =
+                nghttp2_session_callbacks_new(&callbacks) == 0 && nghttp2_option_new(&options) == 0;
+        if (is_fine) {
+                set_callbacks(callbacks);
+                set_options(options);
+                is_fine =
+                        nghttp2_session_server_new3(&c->session, callbacks, c, options, &mem) == 0;
+        }
+        nghttp2_session_callbacks_del(callbacks);
+        nghttp2_option_del(options);
+        return is_fine && send_settings(c);
+}
+
+static bool session_receive(struct h2_conn *c, struct str bytes, struct buf *owner) {
+        ssize_t n;
+
+        c->feed_owner = owner;
+        n = nghttp2_session_mem_recv(c->session, (const uint8_t *)bytes.ptr, bytes.len);
+        if (n >= 0 && c->fed_bytes > 0)
+                session_release(c, c->fed_bytes);
+        c->fed_bytes = 0;
+        if (n == NGHTTP2_ERR_FLOODED)
+                calm(c, GRPC_LIMIT_CONTROL_FRAMES, "too_many_control_frames");
+        return n >= 0 && (size_t)n == bytes.len && !c->is_condemned;
+}
+
+static struct iovec session_room(struct h2_conn *c) {
+        const struct iovec none = { NULL, 0 };
+        struct h2_stream  *st;
+        struct iovec       room;
+
+        if (c->frame_left < MIN_DIRECT_BYTES)
+                return none;
+        st = find_stream(c, c->frame_id);
+        if (!st)
+                return none;
+        room = ops_of(st)->room(st);
+        room.iov_len = MIN(room.iov_len, c->frame_left);
+        return room.iov_len < MIN_DIRECT_BYTES ? none : room;
+}
+
+/* ---- the end ---- */
+
+static struct h2_stream *find_open(struct h2_conn *c) {
         LIST_FOR_EACH(&c->streams, node) {
-                struct grpc_stream *st = LIST_ENTRY(node, struct grpc_stream, node);
+                struct h2_stream *st = LIST_ENTRY(node, struct h2_stream, node);
 
                 if (st->id != 0)
                         return st;
@@ -107,17 +712,17 @@ static struct grpc_stream *find_open(struct h2_conn *c) {
 }
 
 /* Handlers are told; what they have stays until they finish. */
-static void end_calls(struct h2_conn *c) {
-        struct grpc_stream *st;
+static void end_streams(struct h2_conn *c) {
+        struct h2_stream *st;
 
         while ((st = find_open(c)) != NULL)
-                grpc_stream_on_closed(st);
+                close_stream(st);
 }
 
 void h2_conn_end(struct h2_conn *c) {
         c->is_ending = true; /* handlers that finish now must not free the connection under us */
-        end_calls(c);
-        h2_session_close(c);
+        end_streams(c);
+        session_close(c);
         c->net = NULL;
         c->is_ending = false;
         if (c->n_streams == 0)
@@ -130,15 +735,15 @@ void h2_conn_kill(struct h2_conn *c) {
                 conn_close(c->net);
 }
 
-/* ---- writing ---- */
-
 static void linger(struct h2_conn *c) {
         c->is_lingering = true;
         c->linger_ns = c->now_ns;
-        end_calls(c);
+        end_streams(c);
         if (c->net)
                 conn_shutdown(c->net);
 }
+
+/* ---- writing ---- */
 
 static bool can_write(const struct h2_conn *c) {
         return c->session && !c->is_lingering &&
@@ -172,7 +777,7 @@ static bool gather_and_write(struct h2_conn *c) {
                 h2_conn_kill(c);
                 return false;
         }
-        gathered = h2_session_gather(c, c->home->out);
+        gathered = session_gather(c, c->home->out);
         if (gathered != H2_GATHERED_FAILED)
                 return write_some(c, gathered);
         h2_out_clear(c->home->out);
@@ -180,9 +785,9 @@ static bool gather_and_write(struct h2_conn *c) {
         return false;
 }
 
-static struct grpc_stream *find_due(struct h2_conn *c) {
+static struct h2_stream *find_due(struct h2_conn *c) {
         LIST_FOR_EACH(&c->streams, node) {
-                struct grpc_stream *st = LIST_ENTRY(node, struct grpc_stream, node);
+                struct h2_stream *st = LIST_ENTRY(node, struct h2_stream, node);
 
                 if (st->is_due)
                         return st;
@@ -191,28 +796,24 @@ static struct grpc_stream *find_due(struct h2_conn *c) {
 }
 
 static void tell_due(struct h2_conn *c) {
-        struct grpc_stream *st;
+        struct h2_stream *st;
 
         if (!c->has_due)
                 return;
         c->has_due = false;
         while ((st = find_due(c)) != NULL)
-                grpc_stream_on_due(st);
+                ops_of(st)->on_due(st);
 }
 
 static bool is_over(const struct h2_conn *c) {
         return c->is_condemned || (c->leaving == H2_LEAVING_FINAL && c->n_open == 0) ||
-               h2_session_is_over(c);
-}
-
-bool h2_conn_holds_much(const struct h2_conn *c) {
-        return c->stashed_bytes + c->given_bytes + c->unsent_bytes > H2_MAX_HELD_BYTES;
+               session_is_over(c);
 }
 
 void h2_conn_release_window(struct h2_conn *c) {
-        if (c->withheld_bytes == 0 || h2_conn_holds_much(c))
+        if (c->withheld_bytes == 0 || holds_much(c))
                 return;
-        h2_session_release(c, c->withheld_bytes);
+        session_release(c, c->withheld_bytes);
         c->withheld_bytes = 0;
         c->wants_flush = true; /* the update has to be sent */
 }
@@ -288,7 +889,7 @@ static struct iovec on_room(struct conn *net) {
         struct iovec    room = { NULL, 0 };
 
         if (!c->is_lingering && !c->is_condemned)
-                room = h2_session_room(c);
+                room = session_room(c);
         c->is_direct = room.iov_len > 0;
         c->read_at = room.iov_base;
         if (c->is_direct)
@@ -317,7 +918,7 @@ void h2_conn_feed(struct h2_conn *c, struct str bytes, struct buf *owner) {
         if (c->is_lingering || c->is_condemned)
                 return;
         c->is_busy = true;
-        if (bytes.len > 0 && !h2_session_receive(c, bytes, owner))
+        if (bytes.len > 0 && !session_receive(c, bytes, owner))
                 c->is_condemned = true;
         c->is_busy = false;
         flush(c);
@@ -343,102 +944,6 @@ static void on_closed(struct conn *net) {
         h2_conn_end(conn_owner(net));
 }
 
-/* ---- what the session tells ---- */
-
-struct grpc_stream *h2_conn_on_stream(struct h2_conn *c, int32_t id) {
-        struct grpc_stream *st = NULL;
-
-        if (c->n_streams >= h2_conn_limits(c)->calls)
-                h2_conn_count_rejected(c, GRPC_LIMIT_STREAMS);
-        else if ((st = grpc_stream_new(c, id)) == NULL)
-                h2_conn_count_rejected(c, GRPC_LIMIT_MEMORY);
-        if (!st)
-                return NULL;
-        list_append(&c->streams, &st->node);
-        c->n_streams++;
-        c->n_open++;
-        return st;
-}
-
-void h2_conn_calm(struct h2_conn *c, enum grpc_limit limit, const char *text) {
-        if (c->is_condemned)
-                return;
-        h2_conn_count_rejected(c, limit);
-        h2_session_terminate(c, H2_ENHANCE_YOUR_CALM, text);
-}
-
-bool h2_conn_on_control_frame(struct h2_conn *c) {
-        const struct grpc_limits *l = h2_conn_limits(c);
-
-        if (h2_allowance_take(&c->control_frames, l->control_frames_at_once,
-                              l->control_frames_per_s, c->now_ns))
-                return true;
-        h2_conn_calm(c, GRPC_LIMIT_CONTROL_FRAMES, "too_many_control_frames");
-        return false;
-}
-
-bool h2_conn_on_reset(struct h2_conn *c) {
-        const struct grpc_limits *l = h2_conn_limits(c);
-
-        if (h2_allowance_take(&c->resets, l->resets_at_once, l->resets_per_s, c->now_ns))
-                return true;
-        h2_conn_calm(c, GRPC_LIMIT_RESETS, "too_many_resets");
-        return false;
-}
-
-bool h2_conn_on_ping(struct h2_conn *c) {
-        if (h2_pings_on_ping(&c->pings, h2_conn_limits(c), c->n_open > 0, c->now_ns))
-                return true;
-        h2_conn_calm(c, GRPC_LIMIT_PINGS, "too_many_pings");
-        return false;
-}
-
-void h2_conn_on_payload_sent(struct h2_conn *c) {
-        h2_pings_on_payload_sent(&c->pings);
-        h2_allowance_refill(&c->control_frames);
-}
-
-/* ---- good-bye ---- */
-
-static void say_final(struct h2_conn *c) {
-        if (c->leaving == H2_LEAVING_FINAL)
-                return;
-        c->leaving = H2_LEAVING_FINAL;
-        h2_session_goaway(c, "");
-}
-
-static void leave(struct h2_conn *c) {
-        if (c->leaving != H2_STAYING)
-                return;
-        c->leaving = H2_LEAVING_NOTICE;
-        c->leave_ns = c->now_ns;
-        h2_session_announce_goaway(c);
-        h2_session_ping(c, event_source_ping);
-}
-
-void h2_conn_on_ping_ack(struct h2_conn *c, const char opaque[8]) {
-        if (memcmp(opaque, event_source_ping, sizeof(event_source_ping)) == 0 &&
-            c->leaving != H2_STAYING)
-                say_final(c);
-        else if (memcmp(opaque, keepalive_ping, sizeof(keepalive_ping)) == 0)
-                h2_pings_on_ack(&c->pings);
-}
-
-void h2_conn_drain(struct h2_conn *c) {
-        if (c->is_lingering || c->is_condemned)
-                return;
-        if (c->net && conn_is_shaking_hands(c->net)) { /* it would wait for that to say good-bye */
-                h2_conn_kill(c);
-                return;
-        }
-        c->now_ns = clock_now_ns();
-        if (c->n_open > 0)
-                leave(c);
-        else
-                say_final(c);
-        flush(c);
-}
-
 /* ---- time ---- */
 
 /* False: the connection ends. */
@@ -448,17 +953,16 @@ static bool check_heads(struct h2_conn *c) {
         if ((c->has_settings || c->now_ns - c->opened_ns < limit_ns) &&
             (c->head_ns == 0 || c->now_ns - c->head_ns < limit_ns))
                 return true;
-        h2_conn_calm(c, GRPC_LIMIT_HEADER_TIME, "headers_too_slow");
+        calm(c, GRPC_LIMIT_HEADER_TIME, "headers_too_slow");
         return false;
 }
 
 /* The rest of a message, or the half-close behind the only one, is still to come. */
 static bool has_partial(struct h2_conn *c) {
         LIST_FOR_EACH(&c->streams, node) {
-                const struct grpc_stream *st = LIST_ENTRY(node, struct grpc_stream, node);
+                struct h2_stream *st = LIST_ENTRY(node, struct h2_stream, node);
 
-                if (st->id != 0 && !st->is_answered && !st->pauses && !st->stash.buf &&
-                    (grpc_frame_is_partial(&st->frame) || (st->has_only && !st->has_ended)))
+                if (st->id != 0 && c->home->ops->is_partial(st))
                         return true;
         }
         return false;
@@ -480,7 +984,7 @@ static bool check_pace(struct h2_conn *c) {
         c->pace_ns = c->now_ns;
         c->pace_bytes = 0;
         if (is_slow)
-                h2_conn_calm(c, GRPC_LIMIT_MESSAGE_RATE, "message_too_slow");
+                calm(c, GRPC_LIMIT_MESSAGE_RATE, "message_too_slow");
         return !is_slow;
 }
 
@@ -510,11 +1014,11 @@ static bool check_write(struct h2_conn *c) {
 }
 
 /* What its client has not taken in time; NULL: all do. */
-static struct grpc_stream *find_stalled(struct h2_conn *c, enum grpc_limit *ret_limit) {
+static struct h2_stream *find_stalled(struct h2_conn *c, enum grpc_limit *ret_limit) {
         LIST_FOR_EACH(&c->streams, node) {
-                struct grpc_stream *st = LIST_ENTRY(node, struct grpc_stream, node);
+                struct h2_stream *st = LIST_ENTRY(node, struct h2_stream, node);
 
-                *ret_limit = grpc_stream_check_progress(st, c->now_ns);
+                *ret_limit = ops_of(st)->check_progress(st, c->now_ns);
                 if (*ret_limit != GRPC_LIMIT_NONE)
                         return st;
         }
@@ -524,7 +1028,7 @@ static struct grpc_stream *find_stalled(struct h2_conn *c, enum grpc_limit *ret_
 static void check_pings(struct h2_conn *c) {
         switch (h2_pings_check(&c->pings, h2_conn_limits(c), c->n_open > 0, c->now_ns)) {
         case H2_PINGS_QUIET: break;
-        case H2_PINGS_SEND: h2_session_ping(c, keepalive_ping); break;
+        case H2_PINGS_SEND: session_ping(c, keepalive_ping); break;
         case H2_PINGS_DEAD: h2_conn_kill(c); break;
         }
 }
@@ -544,9 +1048,9 @@ static void check_age(struct h2_conn *c) {
 }
 
 static void on_tick(struct conn *net, uint64_t now_ns) {
-        struct h2_conn     *c = conn_owner(net);
-        struct grpc_stream *st;
-        enum grpc_limit     limit;
+        struct h2_conn   *c = conn_owner(net);
+        struct h2_stream *st;
+        enum grpc_limit   limit;
 
         c->now_ns = now_ns;
         if (c->is_lingering) {
@@ -557,7 +1061,7 @@ static void on_tick(struct conn *net, uint64_t now_ns) {
         c->is_busy = true;
         if (check_heads(c) && check_pace(c) && check_write(c)) {
                 while ((st = find_stalled(c, &limit)) != NULL)
-                        grpc_stream_stop(st, limit);
+                        ops_of(st)->stop(st, limit);
                 check_pings(c);
                 check_age(c);
         }
@@ -565,8 +1069,7 @@ static void on_tick(struct conn *net, uint64_t now_ns) {
         flush(c);
 }
 
-void h2_conn_on_time(struct h2_conn *c, struct grpc_stream *st,
-                     void (*see)(struct grpc_stream *st)) {
+void h2_conn_on_time(struct h2_conn *c, struct h2_stream *st, void (*see)(struct h2_stream *st)) {
         bool was_busy = c->is_busy;
 
         c->now_ns = clock_now_ns();
@@ -574,6 +1077,21 @@ void h2_conn_on_time(struct h2_conn *c, struct grpc_stream *st,
         see(st);
         c->is_busy = was_busy;
         h2_conn_flush_soon(c, false);
+}
+
+void h2_conn_drain(struct h2_conn *c) {
+        if (c->is_lingering || c->is_condemned)
+                return;
+        if (c->net && conn_is_shaking_hands(c->net)) { /* it would wait for that to say good-bye */
+                h2_conn_kill(c);
+                return;
+        }
+        c->now_ns = clock_now_ns();
+        if (c->n_open > 0)
+                leave(c);
+        else
+                say_final(c);
+        flush(c);
 }
 
 /* ---- the beginning ---- */
@@ -588,10 +1106,10 @@ static const struct conn_ops conn_ops = {
         .on_closed = on_closed,
 };
 
-void h2_loop_init(struct h2_loop *home, const struct grpc_server_options *o,
-                  const struct str *paths) {
-        home->options = o;
-        home->paths = paths;
+void h2_loop_init(struct h2_loop *home, const struct h2_stream_ops *ops,
+                  const struct grpc_limits *limits) {
+        home->ops = ops;
+        home->limits = limits;
         home->flush.run = on_flush;
         list_init(&home->spares);
         list_init(&home->unflushed);
@@ -624,8 +1142,8 @@ struct h2_conn *h2_conn_new(struct h2_loop *home, uint64_t now_ns) {
         c->grace_end_ns = CLOCK_NEVER;
         h2_pings_init(&c->pings, now_ns);
         list_init(&c->streams);
-        if (!h2_session_open(c)) {
-                h2_session_close(c);
+        if (!session_open(c)) {
+                session_close(c);
                 free(c);
                 return NULL;
         }

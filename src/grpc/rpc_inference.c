@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc/rpc_inference.h"
 
-#include "call/infer_classes.h"
+#include "call/infer_response.h"
 #include "control/service.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"

@@ -244,6 +244,10 @@ bool http_head_read_plain(struct http_message *m, struct str bytes) {
 
         if (LIKELY(take_head(m, bytes.ptr, &c)))
                 return true;
-        http_message_forget_head(m);
+        http_head_forget(m);
         return false;
+}
+
+void http_head_forget(struct http_message *m) {
+        memset((char *)m + HTTP_MESSAGE_HEAD_AT, 0, HTTP_MESSAGE_HEAD_BYTES);
 }

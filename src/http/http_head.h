@@ -23,8 +23,8 @@
  * plain; m is as it was. */
 bool http_head_read_plain(struct http_message *m, struct str bytes);
 
-/* As before the first head. In http_message.c. */
-void http_message_forget_head(struct http_message *m);
+/* As before the first head. */
+void http_head_forget(struct http_message *m);
 
 /* HTTP_NAME_OTHER for names nobody has to find quickly. */
 enum http_name http_head_find_name(struct str name);

@@ -66,11 +66,6 @@ struct error *http_infer_read_place(struct http_infer_reading *d, struct str key
 struct error *http_infer_read_free_parameter(struct http_infer_reading *d, struct str key)
         NODISCARD;
 
-/* Top-level "parameters", "inputs", "outputs". */
-struct error *http_infer_read_parameters(struct http_infer_reading *d) NODISCARD;
-struct error *http_infer_read_inputs(struct http_infer_reading *d) NODISCARD;
-struct error *http_infer_read_outputs(struct http_infer_reading *d) NODISCARD;
-
 /* The elements of "data" under `json`, which is left behind the value, into in->bytes. Name,
  * datatype and shape of the input are known. */
 struct error *http_infer_read_tensor(struct http_infer_reading *d, struct json_reader *json,

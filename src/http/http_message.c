@@ -224,14 +224,10 @@ static void reset_parser(struct http_message *m) {
         m->fed_bytes = 0;
 }
 
-void http_message_forget_head(struct http_message *m) {
-        memset((char *)m + HTTP_MESSAGE_HEAD_AT, 0, HTTP_MESSAGE_HEAD_BYTES);
-}
-
 void http_message_reset(struct http_message *m) {
         if (m->fed_bytes > 0)
                 reset_parser(m);
-        http_message_forget_head(m);
+        http_head_forget(m);
         if (m->refusal.status) {
                 free(m->refusal.text);
                 m->refusal = (struct http_refusal){ 0 };

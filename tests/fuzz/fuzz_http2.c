@@ -149,7 +149,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len) {
         for (size_t i = 0; i < ARRAY_LEN(rows); i++)
                 paths[i] = str_of(rows[i].path);
         list_init(&home.net.conns);
-        h2_loop_init(&home, &options, paths);
+        grpc_server_init_loop(&home, &options, paths);
         home.pool = buf_pool_new(0);
         n_held = 0;
         n_given = 0;

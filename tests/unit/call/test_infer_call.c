@@ -13,6 +13,7 @@
 #include "base/strbuf.h"
 #include "call/fake_core.h"
 #include "call/infer_call.h"
+#include "call/infer_response.h"
 #include "core_api/core_error.h"
 #include "net/loop.h"
 
