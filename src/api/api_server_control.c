@@ -11,13 +11,14 @@
 #include "server/server_check.h"
 #include "triton/core/neso.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 DEFINE_API_TYPE(TRITONSERVER_Server, server)
 DEFINE_API_TYPE(TRITONSERVER_ServerOptions, server_options)
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModel(struct TRITONSERVER_Server *server,
-                                                        const char *model_name) {
+                                                        const char                 *model_name) {
         API_NEEDS(server);
         API_NEEDS(model_name);
         return error_to_api(server_load_model(server_from_api(server), model_name, NULL));
@@ -54,7 +55,8 @@ static struct error *read_load_parameter(const struct parameter *p, struct repo_
         return error_new(ERR_INVALID_ARG,
                          "unrecognized load parameter '%s' with type '%s': 'config' must be a "
                          "string, 'file:<path>' must be bytes",
-                         p->name, TRITONSERVER_ParameterTypeString((TRITONSERVER_ParameterType)p->type));
+                         p->name,
+                         TRITONSERVER_ParameterTypeString((TRITONSERVER_ParameterType)p->type));
 }
 
 static struct error *load_with(struct server *s, const char *name,
@@ -74,34 +76,119 @@ static struct error *load_with(struct server *s, const char *name,
         return server_load_model(s, name, &o);
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
-        struct TRITONSERVER_Server *server, const char *model_name,
-        const struct TRITONSERVER_Parameter **parameters, const uint64_t parameter_count) {
+static struct error *load(struct server *s, const char *name,
+                          const struct TRITONSERVER_Parameter **parameters, size_t n) {
         struct override_file  *files;
         struct load_parameter *chain = NULL;
         struct error          *err;
         size_t                 n_bytes, n_chain_bytes;
 
+        if (!size_mul(n + 1, sizeof(*files), &n_bytes) ||
+            !size_mul(n + 1, sizeof(*chain), &n_chain_bytes))
+                return error_new_text(ERR_INTERNAL, "too many load parameters");
+        files = try_zalloc(n_bytes);
+        chain = try_zalloc(n_chain_bytes);
+        err = files != NULL && chain != NULL
+                      ? load_with(s, name, parameters, n, files, chain)
+                      : error_new_text(ERR_INTERNAL, "too many load parameters");
+        free(chain);
+        free(files);
+        return err;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
+        struct TRITONSERVER_Server *server, const char *model_name,
+        const struct TRITONSERVER_Parameter **parameters, const uint64_t parameter_count) {
         API_NEEDS(server);
         API_NEEDS(model_name);
         if (parameter_count > 0)
                 API_NEEDS(parameters);
-        if (!size_mul(parameter_count + 1, sizeof(*files), &n_bytes) ||
-            !size_mul(parameter_count + 1, sizeof(*chain), &n_chain_bytes))
-                return error_to_api(error_new_text(ERR_INTERNAL, "too many load parameters"));
-        files = try_zalloc(n_bytes);
-        chain = try_zalloc(n_chain_bytes);
-        err = files != NULL && chain != NULL
-                      ? load_with(server_from_api(server), model_name, parameters, parameter_count,
-                                  files, chain)
-                      : error_new_text(ERR_INTERNAL, "too many load parameters");
-        free(chain);
-        free(files);
-        return error_to_api(err);
+        return error_to_api(load(server_from_api(server), model_name, parameters, parameter_count));
 }
 
+/* ---- chains ---------------------------------------------------------------------------------- */
+
+/* Before anything is loaded. */
+static struct error *check_stage(const char *const *models, const struct NESO_LoadParameters *p,
+                                 size_t at, size_t n) {
+        if (models[at] == NULL)
+                return error_new(ERR_INVALID_ARG, "stage %zu of the chain has no name", at + 1);
+        if (p[at].parameter_count > 0 && p[at].parameters == NULL)
+                return error_new(ERR_INVALID_ARG, "the load parameters of model '%s' are NULL",
+                                 models[at]);
+        for (size_t i = 0; i < p[at].parameter_count && at + 1 < n; i++) {
+                const struct parameter *one = (const struct parameter *)p[at].parameters[i];
+
+                if (one != NULL && strcmp(one->name, "next") == 0)
+                        return error_new(ERR_INVALID_ARG,
+                                         "load parameter 'next' of model '%s' is its place in the "
+                                         "chain, and cannot be given",
+                                         models[at]);
+        }
+        return NULL;
+}
+
+/* With `next` as one more of its load parameters. */
+static struct error *load_stage(struct server *s, const char *model, const char *next,
+                                const struct NESO_LoadParameters *p) {
+        const struct TRITONSERVER_Parameter **all;
+        struct parameter                     *last;
+        struct error                         *err;
+        size_t                                n = p->parameter_count, n_bytes;
+
+        if (!size_mul(n + 1, sizeof(struct TRITONSERVER_Parameter *), &n_bytes))
+                return error_new_text(ERR_INTERNAL, "too many load parameters");
+        all = try_alloc(n_bytes);
+        last = parameter_new("next", PARAMETER_STRING, next);
+        if (all != NULL && last != NULL) {
+                for (size_t i = 0; i < n; i++)
+                        all[i] = p->parameters[i];
+                all[n] = (const struct TRITONSERVER_Parameter *)last;
+                err = load(s, model, all, n + 1);
+        } else {
+                err = error_new(ERR_UNAVAILABLE, "out of memory to load model '%s'", model);
+        }
+        parameter_free(last);
+        free(all);
+        return err;
+}
+
+struct TRITONSERVER_Error *NESO_ServerLoadChain(struct TRITONSERVER_Server *server,
+                                                const char *const *models, uint64_t model_count,
+                                                const struct NESO_LoadParameters *parameters,
+                                                uint64_t parameters_count, const char **loaded) {
+        struct server *s = server_from_api(server);
+
+        API_NEEDS(server);
+        API_NEEDS(models);
+        API_NEEDS(parameters);
+        API_NEEDS(loaded);
+        if (model_count == 0)
+                return error_to_api(
+                        error_new_text(ERR_INVALID_ARG, "a chain has a model at least"));
+        if (model_count != parameters_count)
+                return error_to_api(error_new(ERR_INVALID_ARG,
+                                              "a chain of %" PRIu64 " models has load parameters "
+                                              "for %" PRIu64,
+                                              model_count, parameters_count));
+        for (uint64_t i = 0; i < model_count; i++)
+                API_TRY(check_stage(models, parameters, i, model_count));
+        for (uint64_t i = model_count; i-- > 0;) {
+                const struct NESO_LoadParameters *p = &parameters[i];
+
+                API_TRY(i + 1 < model_count
+                                ? load_stage(s, models[i], models[i + 1], p)
+                                : load(s, models[i], p->parameters, p->parameter_count));
+        }
+        for (uint64_t i = 0; i < model_count; i++)
+                loaded[i] = models[i];
+        return NULL;
+}
+
+/* ---- further orders -------------------------------------------------------------------------- */
+
 struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModel(struct TRITONSERVER_Server *server,
-                                                          const char *model_name) {
+                                                          const char                 *model_name) {
         API_NEEDS(server);
         API_NEEDS(model_name);
         return error_to_api(server_unload_model(server_from_api(server), model_name));
@@ -163,13 +250,12 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerUnregisterModelRepository(
         struct TRITONSERVER_Server *server, const char *repository_path) {
         API_NEEDS(server);
         API_NEEDS(repository_path);
-        return error_to_api(
-                server_unregister_repository(server_from_api(server), repository_path));
+        return error_to_api(server_unregister_repository(server_from_api(server), repository_path));
 }
 
 struct TRITONSERVER_Error *NESO_ModelRepositoryCheck(struct TRITONSERVER_ServerOptions *options,
-                                                     const char *path,
-                                                     struct TRITONSERVER_Message **report) {
+                                                     const char                        *path,
+                                                     struct TRITONSERVER_Message      **report) {
         struct message *m;
 
         API_NEEDS(options);

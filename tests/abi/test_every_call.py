@@ -74,6 +74,7 @@ FAILS = {
     "TRITONBACKEND_RequestOutputBufferProperties": "Output properties are not available",
     "TRITONBACKEND_RequestParameter": "out of bounds index 0: request has 0 parameters",
     "TRITONBACKEND_ModelSetConfig": "is allowed only while TRITONBACKEND_ModelInitialize",
+    "NESO_ServerLoadChain": "stage 1 of the chain has no name",
     "NESO_ServerModelChain": "no chain begins with model 'id'",
     "NESO_ServerModelSequences": "model 'id' has no sequence_batching",
     "NESO_ServerStartPoll": "polling is disabled",

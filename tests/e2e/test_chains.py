@@ -10,7 +10,9 @@ import re
 import signal
 import subprocess
 import threading
+import time
 
+import numpy
 import pytest
 import requests
 
@@ -513,7 +515,7 @@ def test_22_parameters_and_traces_pass_the_first_stage(tmp_path):
     assert {h["request_id"] for h in heads.values()} == {"mine"}
 
 
-# ---- 23 to 29 -----------------------------------------------------------------------------------
+# ---- 23 to 29; 28 is in tests/abi/test_chains.c --------------------------------------------------
 
 
 def test_23_a_chain_that_is_a_model(chain):
@@ -579,20 +581,27 @@ def test_24_any_order_of_directories(tmp_path, options):
         assert value(server, "broken", 5) == 13
 
 
-def ask_many(server, model, offset, n):
-    session = requests.Session()
-    for i in range(n):
-        assert value(server, model, i, session=session) == i + offset
+def ask_for(server, model, offset, client, seconds):
+    """How many numbers were asked about; no two clients have the same ones."""
+    session, began, n = requests.Session(), time.monotonic(), 0
+    while n == 0 or time.monotonic() < began + seconds:
+        number = client * 1000000 + n
+        assert value(server, model, number, session=session) == number + offset
+        n += 1
+    return n
 
 
 def test_25_two_chains_share_a_stage(tmp_path):
-    models = line_of_three(D=adding(1000, "C", out="D_OUT"))
+    """64 clients for ten seconds: each answer is of its own chain and question, and none is missing."""
+    models = line_of_three(D=adding(1000, "C", out="D_OUT", more=DYNAMIC))
     with opens_server(tmp_path, models) as server:
-        with concurrent.futures.ThreadPoolExecutor(16) as pool:
-            clients = [pool.submit(ask_many, server, *(("A", 111) if i % 2 else ("D", 1100)), 40)
-                       for i in range(16)]
-            for client in clients:
-                client.result()
+        with concurrent.futures.ThreadPoolExecutor(64) as pool:
+            clients = [pool.submit(ask_for, server, *(("A", 111) if i % 2 else ("D", 1100)), i, 10)
+                       for i in range(64)]
+            counts = [client.result() for client in clients]
+        of_a, of_d = sum(counts[1::2]), sum(counts[::2])
+        assert [statistics(server, m)["inference_count"] for m in "ABCD"] == [
+            of_a, of_a, of_a + of_d, of_d]
 
 
 def test_26_metrics(chain):
@@ -648,6 +657,24 @@ def test_29_outputs_are_inputs_where_they_lie(tmp_path):
               "C": adding(100, out="C_OUT", address_log="log")}
     with opens_server(tmp_path, models) as server:
         assert value(server, "A", 5) == 116
+        (_, a_out), (b_in, b_out), (c_in, _) = [
+            (server.repository / m / "log").read_text().split() for m in "ABC"]
+        assert a_out == b_in and b_out == c_in
+
+
+def test_29_a_large_tensor(tmp_path):
+    """64 MiB over HTTP; from the client's memory to it in tests/abi/test_chains.c, as is check 28."""
+    def large(number, next_model=None, **parameters):
+        return adding(number, next_model, batch=0, address_log="log", **parameters).replace(
+            "dims: [1]", "dims: [-1]")
+
+    models = {"A": large(1, "B", out="A_OUT"), "B": large(10, "C", out="B_OUT"),
+              "C": large(100, out="C_OUT")}
+    numbers = numpy.arange(16 << 20, dtype=numpy.int32)
+    case = Case("A", (Tensor("IN", "INT32", numbers.shape, numbers.tobytes()),))
+    with opens_server(tmp_path, models, "--http-max-input-size=100000000") as server:
+        answer, = HttpBinary(server).send([case])
+        assert (numpy.frombuffer(answer.outputs[0].content, numpy.int32) == numbers + 111).all()
         (_, a_out), (b_in, b_out), (c_in, _) = [
             (server.repository / m / "log").read_text().split() for m in "ABC"]
         assert a_out == b_in and b_out == c_in

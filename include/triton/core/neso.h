@@ -257,6 +257,26 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelChain(
         struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
         struct TRITONSERVER_Message **chain);
 
+/* Load parameters of one model, as those of TRITONSERVER_ServerLoadModelWithParameters(). */
+struct NESO_LoadParameters {
+        const struct TRITONSERVER_Parameter **parameters; /* may be NULL when there are none */
+        uint64_t                              parameter_count;
+};
+
+/* Loads the models as a chain in the order of the list (docs/chains.md): the last one first, each other
+ * one with the one after it as its load parameter `next`, which `parameters` must not have. All are ready
+ * when it returns. One model is loaded as by TRITONSERVER_ServerLoadModelWithParameters().
+ *
+ * `parameters` has an element for each model. `loaded` has room for as many names and gets those of
+ * `models`, in that order: requests for the chain go to the first.
+ *
+ * INVALID_ARG when the counts differ, a name or another pointer is NULL, or `next` is given: nothing was
+ * loaded then. Any other error is that of one load, and the models after that one are loaded. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerLoadChain(
+        struct TRITONSERVER_Server *server, const char *const *models, uint64_t model_count,
+        const struct NESO_LoadParameters *parameters, uint64_t parameters_count,
+        const char **loaded);
+
 /* What a model instance is among the members of its model (docs/batching.md): the name of its instance
  * group, its index in it (that of its virtual instance), and the file of the version's directory that the
  * parameter `member_files` gives the group; NULL when it gives none. Texts live as long as the

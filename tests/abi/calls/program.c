@@ -73,6 +73,7 @@ static void call_control(struct TRITONSERVER_Server *server, const struct places
         const struct TRITONSERVER_Parameter *parameter;
         struct NESO_ReadyWatch              *watch;
         struct TRITONSERVER_Message         *message;
+        const char                          *loaded[2];
 
         OK(NESO_ReadyWatchNew, &watch, server, on_change, NULL);
         OK(TRITONSERVER_ServerLoadModel, server, "cached");
@@ -84,6 +85,8 @@ static void call_control(struct TRITONSERVER_Server *server, const struct places
         TRITONSERVER_ParameterDelete((struct TRITONSERVER_Parameter *)parameter);
         OK(TRITONSERVER_ServerUnloadModel, server, "cached");
         OK(TRITONSERVER_ServerLoadModel, server, "chained"); /* and the next one, "cached" */
+        OK(NESO_ServerLoadChain, server, (const char *[]){ "chained", "cached" }, 2,
+           (struct NESO_LoadParameters[]){ { NULL, 0 }, { NULL, 0 } }, 2, loaded);
         OK(NESO_ServerModelChain, server, "chained", -1, &message);
         delete_message(message, "{\"name\":\"cached\",\"version\":\"1\",\"ready\":true}");
         OK(TRITONSERVER_ServerLoadModel, server, "sequences");
