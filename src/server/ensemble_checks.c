@@ -3,11 +3,13 @@
 
 #include <string.h>
 
+#include "base/file.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "config/config_edit.h"
 #include "config/ensemble_models.h"
+#include "server/check_names.h"
 
 enum visit { NOT_VISITED, VISITING, VISITED };
 
@@ -18,14 +20,30 @@ struct checked_model {
 };
 
 struct ensemble_checks {
+        const char           *repository;
         struct checked_model *models;
-        struct map            names; /* name -> struct checked_model */
+        struct map            keys; /* key -> struct checked_model */
 };
 
-/* NULL when it is not there; a model of another repository is not. */
+/* NULL when it is not there. */
 static struct checked_model *find_model(const struct ensemble_checks *e,
+                                        const struct checked_model   *user,
                                         const struct ensemble_step   *step) {
-        return map_find(&e->names, str_of(step->model));
+        const char *repository = check_names_repository(user->check->repository, step->namespace);
+        AUTO_CHARS  key = check_names_key(e->repository, repository, step->model);
+
+        return map_find(&e->keys, str_of(key));
+}
+
+/* The namespace of a server elsewhere. */
+static bool is_out_of_sight(const struct ensemble_step *step) {
+        struct file_stat stat;
+        AUTO_ERROR       err = NULL;
+
+        if (*step->namespace == '\0')
+                return false;
+        err = file_stat(step->namespace, &stat);
+        return err != NULL || !stat.is_directory;
 }
 
 static bool is_comparable(const struct checked_model *m) {
@@ -35,13 +53,14 @@ static bool is_comparable(const struct checked_model *m) {
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 static struct error *check_presence(const struct ensemble_checks *e,
+                                    const struct checked_model   *user,
                                     const struct ensemble_graph  *g) {
         AUTO_STRBUF missing = { 0 };
         uint32_t    first = ENSEMBLE_NONE;
 
         strbuf_init(&missing, 0);
         for (uint32_t i = 0; i < g->n_steps; i++) {
-                if (*g->steps[i].namespace != '\0' || find_model(e, &g->steps[i]) != NULL)
+                if (find_model(e, user, &g->steps[i]) != NULL || is_out_of_sight(&g->steps[i]))
                         continue;
                 if (first == ENSEMBLE_NONE)
                         first = i;
@@ -65,13 +84,14 @@ static bool has_version(const struct version_pick *versions, int64_t version) {
 }
 
 static struct error *check_versions(const struct ensemble_checks *e,
+                                    const struct checked_model   *user,
                                     const struct ensemble_graph  *g) {
         for (uint32_t i = 0; i < g->n_steps; i++) {
                 const struct ensemble_step *step = &g->steps[i];
-                const struct checked_model *m = find_model(e, step);
+                const struct checked_model *m = find_model(e, user, step);
 
-                if (*step->namespace != '\0' || m == NULL || !is_comparable(m) ||
-                    step->version == -1 || has_version(&m->check->versions, step->version))
+                if (m == NULL || !is_comparable(m) || step->version == -1 ||
+                    has_version(&m->check->versions, step->version))
                         continue;
                 return error_at(error_new(ERR_INVALID_ARG,
                                           "ensemble '%s' depends on '%s' whose required version "
@@ -82,12 +102,12 @@ static struct error *check_versions(const struct ensemble_checks *e,
         return NULL;
 }
 
-static void describe(const struct ensemble_checks *e, const struct ensemble_graph *g,
-                     struct ensemble_step_model *models) {
+static void describe(const struct ensemble_checks *e, const struct checked_model *user,
+                     const struct ensemble_graph *g, struct ensemble_step_model *models) {
         for (uint32_t i = 0; i < g->n_steps; i++) {
-                const struct checked_model *m = find_model(e, &g->steps[i]);
+                const struct checked_model *m = find_model(e, user, &g->steps[i]);
 
-                if (*g->steps[i].namespace != '\0' || m == NULL || !is_comparable(m))
+                if (m == NULL || !is_comparable(m))
                         continue;
                 models[i].pb = m->check->config->pb;
                 models[i].is_decoupled = m->is_decoupled;
@@ -103,10 +123,10 @@ static struct error *check_graph(const struct ensemble_checks *e, struct checked
         struct error *err;
         uint32_t      n_decoupled = 0;
 
-        describe(e, g, models);
-        err = check_presence(e, g);
+        describe(e, m, g, models);
+        err = check_presence(e, m, g);
         if (err == NULL)
-                err = check_versions(e, g);
+                err = check_versions(e, m, g);
         if (err == NULL)
                 err = ensemble_models_check(g, models);
         if (err == NULL)
@@ -122,9 +142,10 @@ static void visit(struct ensemble_checks *e, struct checked_model *m);
 
 /* Ensembles first that this one is made of: whether they are decoupled counts. A circle was told of
  * already. The depth is that of ensembles within each other. */
-static void visit_steps(struct ensemble_checks *e, const struct ensemble_graph *g) {
+static void visit_steps(struct ensemble_checks *e, const struct checked_model *user,
+                        const struct ensemble_graph *g) {
         for (uint32_t i = 0; i < g->n_steps; i++) {
-                struct checked_model *step = find_model(e, &g->steps[i]);
+                struct checked_model *step = find_model(e, user, &g->steps[i]);
 
                 if (step != NULL && step->visit == NOT_VISITED)
                         visit(e, step);
@@ -137,7 +158,7 @@ static void visit_ensemble(struct ensemble_checks *e, struct checked_model *m) {
         struct error          *err = ensemble_graph_new(config->pb, &g);
 
         if (err == NULL) {
-                visit_steps(e, g);
+                visit_steps(e, m, g);
                 err = check_graph(e, m, g);
                 ensemble_graph_free(g);
         }
@@ -153,10 +174,11 @@ static void visit(struct ensemble_checks *e, struct checked_model *m) {
         m->visit = VISITED;
 }
 
-void ensemble_checks_run(struct model_check *const *checks, size_t n) {
-        struct ensemble_checks e = { .models = mem_zalloc((n + 1) * sizeof(*e.models)) };
+void ensemble_checks_run(struct model_check *const *checks, size_t n, const char *repository) {
+        struct ensemble_checks e = { .repository = repository,
+                                     .models = mem_zalloc((n + 1) * sizeof(*e.models)) };
 
-        map_init(&e.names);
+        map_init(&e.keys);
         for (size_t i = 0; i < n; i++) {
                 struct model_check *c = checks[i];
 
@@ -164,11 +186,11 @@ void ensemble_checks_run(struct model_check *const *checks, size_t n) {
                         .check = c,
                         .is_decoupled = c->config != NULL && model_config_is_decoupled(c->config),
                 };
-                map_set(&e.names, str_of(c->name), &e.models[i]);
+                map_set(&e.keys, str_of(c->key), &e.models[i]);
         }
         for (size_t i = 0; i < n; i++)
                 if (e.models[i].visit == NOT_VISITED)
                         visit(&e, &e.models[i]);
-        map_done(&e.names);
+        map_done(&e.keys);
         free(e.models);
 }

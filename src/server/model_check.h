@@ -40,6 +40,8 @@ struct model_check {
         const struct model_check_options *options;     /* borrowed */
         const char                       *name;        /* borrowed */
         const char                       *directory;   /* borrowed */
+        const char                       *repository;  /* borrowed; see server/check_names.h */
+        const char                       *key;         /* borrowed; likewise */
         char                             *config_path; /* owned; NULL: there is no file */
         struct strbuf                     text;        /* the file's; empty when there is none */
         struct pb_recovery                recovery;    /* from the mistakes of the text */

@@ -3,6 +3,7 @@
 
 #include "backend/backend_registry.h"
 #include "base/file.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "config/model_config.h"
 #include "config/version_policy.h"
@@ -11,6 +12,7 @@
 #include "repo/model_files.h"
 #include "repo/model_graph.h"
 #include "repo/model_needs.h"
+#include "server/check_names.h"
 #include "server/ensemble_checks.h"
 #include "server/model_check.h"
 #include "server/server_options.h"
@@ -19,10 +21,13 @@
 
 struct check_run {
         struct model_check_options options;
-        struct model_graph        *graph;  /* owned; of the models that were checked so far */
-        struct model_check       **checks; /* owned, and each */
-        size_t                     n_checks;
-        struct json_writer         writer;
+        const char          *repository; /* borrowed; whose models, or whose model, is checked */
+        struct model_graph  *graph;  /* owned; of the keys of the models that were read so far */
+        struct model_check **checks; /* owned, and each; those that are asked for come first */
+        size_t               n_checks;
+        size_t               n_asked;
+        struct map           keys; /* key -> struct model_check */
+        struct json_writer   writer;
 };
 
 static bool is_directory(const char *path) {
@@ -77,44 +82,148 @@ static struct error *at_needs(const struct model_check *c, enum needs_kind kind,
                                          of_chain);
 }
 
-/* The models that this one needs; with the last model of a cycle, the cycle is found. */
-static struct error *check_needs(struct check_run *r, const struct model_check *c) {
-        struct model_needs needs;
-        struct model_order order;
-        const char       **names;
-        struct error      *err;
-        AUTO_ERROR         unreadable = NULL;
+static char *key_of(const struct check_run *r, const struct model_check *user,
+                    const struct model_need *need) {
+        return check_names_key(r->repository,
+                               check_names_repository(user->repository, need->namespace),
+                               need->name);
+}
+
+/* Nothing when its check has said why. */
+static bool read_needs(const struct model_check *c, struct model_needs *ret) {
+        AUTO_ERROR unreadable = NULL;
 
         if (c->config == NULL)
-                return NULL;
-        unreadable = model_needs_read(c->config, &needs);
-        if (unreadable != NULL || needs.kind == NEEDS_NOTHING)
-                return NULL; /* the check of the configuration said so */
+                return false;
+        unreadable = model_needs_read(c->config, ret);
+        return unreadable == NULL && ret->kind != NEEDS_NOTHING;
+}
+
+static void set_needs(struct check_run *r, const struct model_check *c) {
+        struct model_needs needs;
+        const char       **names;
+
+        if (!read_needs(c, &needs))
+                return;
         names = mem_alloc((needs.n + 1) * sizeof(const char *));
         for (size_t i = 0; i < needs.n; i++)
-                names[i] = needs.items[i].name;
-        model_graph_set(r->graph, c->name, names, needs.n);
+                names[i] = key_of(r, c, &needs.items[i]);
+        model_graph_set(r->graph, c->key, names, needs.n);
+        for (size_t i = 0; i < needs.n; i++)
+                free((char *)names[i]);
         free(names);
-        err = at_needs(c, needs.kind, model_graph_order(r->graph, &c->name, 1, &order));
+        model_needs_done(&needs);
+}
+
+/* With the last model of a cycle, the cycle is found. */
+static struct error *check_order(const struct check_run *r, const struct model_check *c) {
+        struct model_needs needs;
+        struct model_order order;
+        struct error      *err;
+
+        if (!read_needs(c, &needs))
+                return NULL;
+        err = at_needs(c, needs.kind, model_graph_order(r->graph, &c->key, 1, &order));
         model_order_done(&order);
         model_needs_done(&needs);
         return err;
 }
 
-static void check_model(struct check_run *r, const char *directory, const char *name) {
+static struct model_check *read_model(struct check_run *r, const char *repository,
+                                      const char *directory, const char *name) {
         struct model_check *check = mem_zalloc(sizeof(*check));
 
         check->options = &r->options;
         check->name = mem_strdup(name);
         check->directory = mem_strdup(directory);
+        check->repository = mem_strdup(repository);
+        check->key = check_names_key(r->repository, repository, name);
         model_check_run(check);
-        model_check_refuse(check, check_needs(r, check));
+        set_needs(r, check);
         r->checks = mem_realloc(r->checks, (r->n_checks + 1) * sizeof(struct model_check *));
         r->checks[r->n_checks++] = check;
+        map_set(&r->keys, str_of(check->key), check);
+        return check;
+}
+
+/* ---- what the models that are asked for need --------------------------------------------------- */
+
+static void read_needed(struct check_run *r, const struct model_check *user,
+                        const struct model_need *need) {
+        const char *repository = check_names_repository(user->repository, need->namespace);
+        AUTO_CHARS  key = key_of(r, user, need);
+        AUTO_CHARS  directory = path_join(repository, need->name);
+
+        /* As in a repository: no name leads out of it. */
+        if (map_find(&r->keys, str_of(key)) == NULL && strchr(need->name, '/') == NULL &&
+            need->name[0] != '.' && is_directory(directory))
+                (void)read_model(r, repository, directory, need->name);
+}
+
+/* The neighbours of a model that is checked by itself, models of other namespaces, and what those need. */
+static void read_all_needed(struct check_run *r) {
+        r->n_asked = r->n_checks;
+        for (size_t i = 0; i < r->n_checks; i++) {
+                struct model_needs needs;
+
+                if (!read_needs(r->checks[i], &needs))
+                        continue;
+                for (size_t k = 0; k < needs.n; k++)
+                        read_needed(r, r->checks[i], &needs.items[k]);
+                model_needs_done(&needs);
+        }
+}
+
+static bool has_version(const struct version_pick *versions, int64_t version) {
+        for (size_t i = 0; i < versions->n_versions; i++)
+                if (versions->versions[i] == version)
+                        return true;
+        return false;
+}
+
+static struct error *check_stage(const struct check_run *r, const struct model_check *c,
+                                 const char *what, const struct model_need *need) {
+        AUTO_CHARS                key = key_of(r, c, need);
+        const struct model_check *stage = map_find(&r->keys, str_of(key));
+
+        if (stage == NULL)
+                return error_new(ERR_INVALID_ARG,
+                                 "%s '%s' of model '%s' is neither loaded nor in a model "
+                                 "repository",
+                                 what, need->name, c->name);
+        if (need->version != -1 && stage->problems.n_errors == 0 &&
+            !has_version(&stage->versions, need->version))
+                return error_new(ERR_INVALID_ARG,
+                                 "%s '%s' of model '%s' has no version %lld loaded", what,
+                                 need->name, c->name, (long long)need->version);
+        return NULL;
+}
+
+/* Those of a chain are there; the steps of an ensemble are the business of ensemble_checks.h. */
+static struct error *check_stages(const struct check_run *r, const struct model_check *c) {
+        struct model_needs needs;
+        struct error      *err = NULL;
+        bool               is_next;
+
+        if (!read_needs(c, &needs))
+                return NULL;
+        is_next = needs.kind == NEEDS_NEXT;
+        for (size_t i = 0; needs.kind != NEEDS_STEPS && i < needs.n && err == NULL; i++)
+                err = check_stage(r, c, is_next ? "next model" : "stage", &needs.items[i]);
+        if (err != NULL)
+                err = model_config_at_parameter(c->config, is_next ? "next" : "stages", err);
+        model_needs_done(&needs);
+        return err;
+}
+
+static void check_together(struct check_run *r) {
+        for (size_t i = 0; i < r->n_asked; i++)
+                model_check_refuse(r->checks[i], check_stages(r, r->checks[i]));
+        ensemble_checks_run(r->checks, r->n_checks, r->repository);
 }
 
 static struct error *print_checks(struct check_run *r) {
-        for (size_t i = 0; i < r->n_checks; i++)
+        for (size_t i = 0; i < r->n_asked; i++)
                 TRY(model_check_print(r->checks[i], &r->writer));
         return NULL;
 }
@@ -124,6 +233,8 @@ static void free_checks(struct check_run *r) {
                 model_check_done(r->checks[i]);
                 free((char *)r->checks[i]->name);
                 free((char *)r->checks[i]->directory);
+                free((char *)r->checks[i]->repository);
+                free((char *)r->checks[i]->key);
                 free(r->checks[i]);
         }
         free(r->checks);
@@ -134,15 +245,28 @@ static struct error *check_repository(struct check_run *r, const char *path) {
 
         TRY(dir_list_read(path, &list));
         for (size_t i = 0; i < list.n_names; i++) {
-                AUTO_CHARS directory = path_join(path, list.names[i]);
+                AUTO_CHARS          directory = path_join(path, list.names[i]);
+                struct model_check *check;
 
                 /* As the repository does: hidden ones are nobody's models. */
-                if (list.names[i][0] != '.' && is_directory(directory))
-                        check_model(r, directory, list.names[i]);
+                if (list.names[i][0] == '.' || !is_directory(directory))
+                        continue;
+                check = read_model(r, path, directory, list.names[i]);
+                model_check_refuse(check, check_order(r, check));
         }
         dir_list_done(&list);
-        ensemble_checks_run(r->checks, r->n_checks);
+        read_all_needed(r);
+        check_together(r);
         return NULL;
+}
+
+/* A model with those beside it that it needs. */
+static void check_one(struct check_run *r, const char *directory, const char *name) {
+        struct model_check *check = read_model(r, r->repository, directory, name);
+
+        read_all_needed(r);
+        model_check_refuse(check, check_order(r, check));
+        check_together(r);
 }
 
 /* Without slashes at its end; the name of a model that is given as "." is the directory's. */
@@ -157,20 +281,23 @@ static struct error *clean_path(const char *path, char **ret) {
         return error_new(ERR_NOT_FOUND, "'%s' is not a directory", path);
 }
 
-static char *name_of(const char *path) {
-        AUTO_CHARS full = realpath(path, NULL);
+static char *full_path(const char *path) {
+        char *full = realpath(path, NULL);
 
-        return mem_strdup(path_basename(full != NULL ? full : path));
+        return full != NULL ? full : mem_strdup(path);
 }
 
 static struct error *check_path(struct check_run *r, const char *path) {
         AUTO_CHARS clean = NULL;
-        AUTO_CHARS name = NULL;
+        AUTO_CHARS full = NULL;
+        AUTO_CHARS parent = NULL;
         bool       is_one;
 
         TRY(clean_path(path, &clean));
         TRY(is_model(r, clean, &is_one));
-        name = name_of(clean);
+        full = full_path(clean);
+        parent = path_dirname(full);
+        r->repository = is_one ? parent : clean;
         json_begin_object(&r->writer);
         json_key(&r->writer, "path");
         json_put_string(&r->writer, clean);
@@ -179,7 +306,7 @@ static struct error *check_path(struct check_run *r, const char *path) {
         json_key(&r->writer, "models");
         json_begin_array(&r->writer);
         if (is_one)
-                check_model(r, clean, name);
+                check_one(r, clean, path_basename(full));
         else
                 TRY(check_repository(r, clean));
         TRY(print_checks(r));
@@ -205,9 +332,11 @@ struct error *server_check_models(const struct server_options *options, const ch
 
         strbuf_init(&json, 0);
         r.graph = model_graph_new();
+        map_init(&r.keys);
         json_writer_init(&r.writer, &json);
         err = check_path(&r, path);
         free_checks(&r);
+        map_done(&r.keys);
         model_graph_free(r.graph);
         agent_registry_free(agents);
         backend_registry_free(backends);
