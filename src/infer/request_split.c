@@ -77,6 +77,10 @@ struct split_part *request_split_take(struct request *req, uint64_t n_rows) {
         return part;
 }
 
+struct request *split_part_request(const struct split_part *part) {
+        return part->split->request;
+}
+
 static void split_free(struct request_split *s) {
         for (struct split_part *part = s->first, *next; part != NULL; part = next) {
                 next = part->next;

@@ -31,6 +31,8 @@ struct split_part;
 void request_split_begin(struct request *req);
 /* The next n_rows, at most batch_size: all of them, and the request is not queued any more. */
 struct split_part *request_split_take(struct request *req, uint64_t n_rows);
+/* The request that it is a part of. */
+struct request *split_part_request(const struct split_part *part);
 /* The rows that wait are given up (a cancellation). The answer is `why` once the parts that run have
  * ended, perhaps at once. No lock may be held. */
 void request_split_give_up(struct request *req, const struct error *why,

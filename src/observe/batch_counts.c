@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static const char *const reasons[N_BATCH_REASONS] = { "due", "full", "idle", "flow" };
+static const char *const reasons[N_BATCH_REASONS] = { "due", "full", "idle", "flow", "drain" };
 
 enum family {
         FAMILY_REASON,
@@ -21,7 +21,8 @@ enum family {
 
 const struct batch_family batch_families[N_BATCH_FAMILIES] = {
         [FAMILY_REASON] = { "neso_batch_dispatch_reason",
-                            "Batches by what made them run: full, due, or adaptive batching",
+                            "Batches by what made them run: full, due, adaptive batching, or the "
+                            "model's end",
                             METRIC_COUNTER },
         [FAMILY_EXECUTIONS] = { "neso_member_exec_count", "Executions of a member",
                                 METRIC_COUNTER },

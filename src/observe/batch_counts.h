@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 /* In the order of enum dispatch_reason (sched/policy.h). */
-enum { N_BATCH_REASONS = 4 };
+enum { N_BATCH_REASONS = 5 };
 
 struct batch_counts;
 

@@ -93,23 +93,32 @@ static void take_part(struct instance *in, struct request_queue *q, struct reque
         add_item(in, (struct batch_item){ .part = request_split_take(req, n_rows) });
 }
 
-void instance_take(struct instance *in, struct request_queue *q, const struct dispatch *d) {
+void instance_begin_batch(struct instance *in) {
         in->n_items = in->n_left = in->n_new_splits = 0;
         in->rows = 0;
+}
+
+void instance_take_rows(struct instance *in, struct request_queue *q, struct request *req,
+                        uint64_t n_rows) {
+        in->rows += n_rows;
+        if (UNLIKELY(req->is_split || n_rows < request_rows(req))) {
+                take_part(in, q, req, n_rows);
+                return;
+        }
+        request_queue_remove(q, req);
+        add_item(in, (struct batch_item){ .request = req });
+        in->n_left++;
+}
+
+void instance_take(struct instance *in, struct request_queue *q, const struct dispatch *d) {
+        instance_begin_batch(in);
         for (struct request *req = d->picked, *next; req != NULL; req = next) {
                 uint64_t n_rows = request_rows(req);
 
                 next = req->queued.next;
                 if (next == NULL && d->part_rows > 0)
                         n_rows = d->part_rows;
-                in->rows += n_rows;
-                if (UNLIKELY(req->is_split || n_rows < request_rows(req))) {
-                        take_part(in, q, req, n_rows);
-                        continue;
-                }
-                request_queue_remove(q, req);
-                add_item(in, (struct batch_item){ .request = req });
-                in->n_left++;
+                instance_take_rows(in, q, req, n_rows);
         }
 }
 

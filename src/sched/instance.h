@@ -65,15 +65,14 @@ struct instance {
         struct virtual_counts *virtual_one;   /* borrowed: the model's; the same */
         uint64_t               watch_until_ns; /* while it is the engine's watcher */
         uint64_t               free_ns;        /* when its last execution ended; 0: none yet */
-        struct request        *assigned;       /* by its policy, linked by queued.next; NULL: none */
-        uint32_t               n_assigned;     /* requests of it */
         uint32_t               place;          /* its policy's number for it */
 
         struct request **batch; /* owned array; the runner's */
         uint32_t         cap_batch;
 
         /* Of a policy that picks: what was taken for this instance. */
-        struct batch_item *items; /* owned array */
+        bool               is_assigned; /* by the policy itself, and waits to be handed out */
+        struct batch_item *items;       /* owned array */
         uint32_t           n_items;
         uint32_t           cap_items;
         uint32_t           n_left; /* requests that have left the queue with it */
@@ -90,7 +89,12 @@ void             instance_free(struct instance *in); /* its thread must have end
 void instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline,
                   struct execution *ret);
 
-/* Takes from the queue what a policy picked, into `items`; with the engine's lock. */
+/* Begins the next batch in `items`, then takes rows for it from the queue: so many of those of the
+ * request that wait, the first ones. With the engine's lock. */
+void instance_begin_batch(struct instance *in);
+void instance_take_rows(struct instance *in, struct request_queue *q, struct request *req,
+                        uint64_t n_rows);
+/* The batch that a policy picked. */
 void instance_take(struct instance *in, struct request_queue *q, const struct dispatch *d);
 /* Runs `items`, as instance_run(); those that left the queue with it are not pending any more. */
 void instance_run_items(struct instance *in, struct model_stats *stats, bool is_inline,

@@ -10,6 +10,7 @@ struct plugin_block {
 };
 
 void plugin_items_done(struct plugin_items *t) {
+        plugin_items_clear(t);
         for (uint32_t i = 0; i < t->n_blocks; i++)
                 free(t->blocks[i]);
         free(t->blocks);
@@ -54,13 +55,50 @@ struct plugin_item *plugin_items_add(struct plugin_items *t) {
         t->n++;
         item->n_uses++;
         item->mark = 0;
-        item->view = (sched_item){ .id = (uint64_t)item->n_uses << 32 | item->place };
+        item->rows_taken = 0;
+        item->id = (uint64_t)item->n_uses << 32 | item->place;
+        item->own = (sched_item){ .id = item->id };
+        item->view = &item->own;
+        return item;
+}
+
+struct plugin_group *plugin_group_new(uint32_t n) {
+        struct plugin_group *group;
+        size_t               n_bytes;
+
+        if (__builtin_mul_overflow((size_t)n, sizeof(*group->views), &n_bytes) ||
+            __builtin_add_overflow(n_bytes, sizeof(*group), &n_bytes))
+                return NULL;
+        group = try_zalloc(n_bytes);
+        if (group != NULL)
+                group->n_users = 1;
+        return group;
+}
+
+void plugin_group_leave(struct plugin_group *group) {
+        if (--group->n_users == 0)
+                free(group);
+}
+
+struct plugin_item *plugin_items_add_to(struct plugin_items *t, struct plugin_group *group,
+                                        uint32_t at) {
+        struct plugin_item *item = plugin_items_add(t);
+
+        if (item == NULL)
+                return NULL;
+        item->group = group;
+        group->n_users++;
+        item->view = &group->views[at];
+        *item->view = item->own;
         return item;
 }
 
 void plugin_items_remove(struct plugin_items *t, struct plugin_item *item) {
-        item->view.id = 0;
+        item->id = item->view->id = 0;
+        item->view = NULL;
         item->req = NULL;
+        if (item->group != NULL)
+                plugin_group_leave(STEAL(item->group));
         item->next_free = t->first_free;
         t->first_free = item->place;
         t->n--;
@@ -69,7 +107,7 @@ void plugin_items_remove(struct plugin_items *t, struct plugin_item *item) {
 void plugin_items_clear(struct plugin_items *t) {
         for (uint32_t i = 0; i < t->n_blocks; i++)
                 for (uint32_t k = 0; k < BLOCK_ITEMS; k++)
-                        if (t->blocks[i]->items[k].view.id != 0)
+                        if (t->blocks[i]->items[k].id != 0)
                                 plugin_items_remove(t, &t->blocks[i]->items[k]);
 }
 
@@ -80,5 +118,5 @@ struct plugin_item *plugin_items_find(const struct plugin_items *t, uint64_t id)
         if (place == 0 || place > t->n_blocks * BLOCK_ITEMS)
                 return NULL;
         item = plugin_items_at(t, place);
-        return item->view.id == id ? item : NULL;
+        return item->id == id ? item : NULL;
 }

@@ -6,17 +6,16 @@
 
 #include <assert.h>
 
-void policy_assign(struct policy *p, struct instance *in, struct request *first, uint32_t n) {
-        assert(in->assigned == NULL && first != NULL);
-        in->assigned = first;
-        in->n_assigned = n;
+void policy_assign(struct policy *p, struct instance *in) {
+        assert(!in->is_assigned && in->n_items > 0);
+        in->is_assigned = in->is_running = true;
         p->n_assigned++;
 }
 
-struct request *policy_take_assigned(struct policy *p, struct instance *in) {
+void policy_take_assigned(struct policy *p, struct instance *in) {
+        assert(in->is_assigned);
+        in->is_assigned = false;
         p->n_assigned--;
-        in->n_assigned = 0;
-        return STEAL(in->assigned);
 }
 
 struct instance *policy_find_assigned(const struct policy *p, const struct sched_view *view) {
@@ -25,7 +24,7 @@ struct instance *policy_find_assigned(const struct policy *p, const struct sched
         LIST_FOR_EACH(view->idle, node) {
                 struct instance *in = LIST_ENTRY(node, struct instance, idle_node);
 
-                if (in->assigned != NULL)
+                if (in->is_assigned)
                         return in;
         }
         return NULL;

@@ -35,6 +35,7 @@ enum dispatch_reason {
         DISPATCH_FULL, /* it cannot grow */
         DISPATCH_IDLE, /* adaptive batching, see sched/adaptive.h */
         DISPATCH_FLOW,
+        DISPATCH_DRAIN, /* it would wait for others, but none come: the model or the server ends */
 };
 
 static inline enum dispatch_reason adaptive_reason(const struct adaptive *a) {
@@ -51,7 +52,8 @@ struct dispatch {
         enum dispatch_reason reason;
 
         /* RUN, of a policy that picks: these requests, linked by queued.next; of the last one so many
-         * rows, 0 for all. They are taken at once, and run on that instance and no other. */
+         * rows, 0 for all. They are taken at once, and run on that instance and no other. NULL: the
+         * batch that was assigned to it. */
         struct request *picked;
         uint64_t        part_rows;
 };
@@ -78,6 +80,10 @@ struct policy_ops {
         struct dispatch (*decide)(struct policy *p, const struct sched_view *view, uint64_t now_ns);
         /* After a request was queued. NULL: of no interest. */
         void (*arrived)(struct policy *p, const struct sched_view *view, struct request *req);
+        /* After n requests were queued that came as one, linked by queued.next. NULL: arrived() is
+         * called for each of them. */
+        void (*arrived_together)(struct policy *p, const struct sched_view *view,
+                                 struct request *first, uint32_t n);
         /* After a batch was executed. NULL: of no interest. */
         void (*executed)(struct policy *p, const struct execution *done);
         /* May such a request be queued? NULL: any. */
@@ -104,14 +110,15 @@ struct refusal {
         struct error   *why; /* owned */
 };
 
-/* A policy may take requests out of the queue itself and assign them to an instance as its next
- * batch (policy_assign()); decide() then says RUN on that instance. It may do so in any of its
- * functions that are not const to the queue. */
+/* A policy that picks may take requests out of the queue itself, for an instance that has no batch
+ * (instance_take_rows()), and assign them to it as its next one (policy_assign()); decide() then says RUN
+ * on that instance. It may do so in any of its functions that are not const to the queue. */
 struct policy {
         const struct policy_ops      *ops;
         const struct batching_config *limits; /* of the queue: levels, sizes, timeouts, ordering */
         bool                          picks;  /* instances differ, and requests are chosen */
         bool                          is_immediate; /* one that comes alone always runs at once */
+        bool                          has_members;  /* of a picking one: its instances are counted */
         uint64_t                      due_ns;       /* 0: never; else due() is called then */
         uint32_t                      n_assigned;   /* instances with an assigned batch */
         struct refusal *refused; /* out of the queue; the engine takes and answers them */
@@ -122,15 +129,15 @@ static inline void policy_free(struct policy *p) {
                 p->ops->free(p);
 }
 
-/* Gives an instance without a batch its next one: n requests linked by queued.next, which are in no
- * queue any more. */
-void policy_assign(struct policy *p, struct instance *in, struct request *first, uint32_t n);
-/* Takes it back out, when the instance begins. */
-struct request *policy_take_assigned(struct policy *p, struct instance *in);
+/* What was taken for the instance is its next batch. */
+void policy_assign(struct policy *p, struct instance *in);
+/* The batch is handed out. */
+void policy_take_assigned(struct policy *p, struct instance *in);
 /* An idle instance with an assigned batch, the best to wake first; NULL: none. */
 struct instance *policy_find_assigned(const struct policy *p, const struct sched_view *view);
 
-/* Has the engine answer a request that is in no queue any more. Takes `why`. */
+/* Has the engine answer a request that is in no queue any more; rows of it may run in parts. Takes
+ * `why`. */
 void policy_refuse(struct policy *p, struct request *req, struct error *why);
 
 /* The instance that the engine would wake first; NULL when none is idle. */

@@ -11,7 +11,9 @@
  *      runs; while they are not, they wait for the planned one and grow;
  *   5. a batch ends where a request ends: it is the first requests that have exactly the planned number
  *      of rows, else the most of them with fewer rows that are some free member's size; only when there
- *      are none, the last one is split.
+ *      are none, the last one is split;
+ *   6. once the model is unloaded or replaced, or the server stops, what waits is due at once, and what
+ *      no member takes is refused: no client's request comes any more that would fill its batch.
  */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -36,6 +38,7 @@ struct policy_composite {
         bool                   is_exclusive;
         bool                   equal_shapes;
         bool                   is_greedy;
+        bool                   is_draining;
         uint64_t n_delayed; /* nothing runs before so many are queued; 0 from then on */
 };
 
@@ -222,6 +225,8 @@ static bool try_class(struct question *q, const struct shape_class *s, struct di
                 return try_due(q, s, size, planned, DISPATCH_DUE, ret);
         if (is_early && try_due(q, s, size, planned, adaptive_reason(&c->adaptive), ret))
                 return true;
+        if (UNLIKELY(c->is_draining))
+                return try_due(q, s, size, planned, DISPATCH_DRAIN, ret);
         if (__builtin_add_overflow(s->oldest_ns, delay_ns, &until_ns))
                 until_ns = CLOCK_NEVER;
         q->wait_until_ns = MIN(q->wait_until_ns, MIN(until_ns, sooner_ns));
@@ -281,19 +286,49 @@ static bool is_held_back(struct policy_composite *c, const struct request_queue 
         return false;
 }
 
+/* The rows of a class that make no batch, now that no others come. */
+static void refuse_rest(const struct question *q, const struct shape_class *s) {
+        struct policy_composite *c = q->policy;
+        struct request          *req = pick(q, s, UINT32_MAX);
+
+        for (struct request *next; req != NULL; req = next) {
+                next = req->queued.next;
+                request_queue_remove(q->view->queue, req);
+                policy_refuse(&c->base, req,
+                              request_error(req, ERR_UNAVAILABLE,
+                                            "the model is being unloaded, and no instance takes a "
+                                            "batch of the rows that wait"));
+        }
+}
+
+static bool try_classes(struct question *q, struct dispatch *ret) {
+        struct policy_composite *c = q->policy;
+        struct shape_class       classes[MAX_SHAPES];
+        uint64_t                 n_waiting;
+        size_t                   n;
+
+        do {
+                n_waiting = q->view->queue->n_waiting;
+                n = find_classes(q, classes);
+                for (size_t i = 0; i < n; i++)
+                        if (try_class(q, &classes[i], ret))
+                                return true;
+                for (size_t i = 0; UNLIKELY(c->is_draining) && i < n; i++)
+                        if (row_plan_next(&c->plan, classes[i].rows) == 0)
+                                refuse_rest(q, &classes[i]);
+        } while (q->view->queue->n_waiting != n_waiting); /* there may be classes behind these */
+        return false;
+}
+
 static struct dispatch decide(struct policy *p, const struct sched_view *view, uint64_t now_ns) {
         struct policy_composite *c = CONTAINER_OF(p, struct policy_composite, base);
         struct question          q = { c, view, now_ns, CLOCK_NEVER };
-        struct shape_class       classes[MAX_SHAPES];
         struct dispatch          d = { .verdict = BATCH_NOTHING };
-        size_t                   n;
 
         if (view->queue->n_waiting == 0 || is_held_back(c, view->queue))
                 return d;
-        n = find_classes(&q, classes);
-        for (size_t i = 0; i < n; i++)
-                if (try_class(&q, &classes[i], &d))
-                        return d;
+        if (try_classes(&q, &d))
+                return d;
         if (q.wait_until_ns != CLOCK_NEVER) {
                 d.verdict = BATCH_WAIT;
                 d.wait_until_ns = MIN(q.wait_until_ns, request_queue_next_due(view->queue));
@@ -311,6 +346,14 @@ static void arrived(struct policy *p, const struct sched_view *view, struct requ
 
 static void executed(struct policy *p, const struct execution *done) {
         adaptive_executed(&CONTAINER_OF(p, struct policy_composite, base)->adaptive, done->took_ns);
+}
+
+static void drain(struct policy *p, uint64_t now_ns) {
+        struct policy_composite *c = CONTAINER_OF(p, struct policy_composite, base);
+
+        (void)now_ns;
+        c->is_draining = true;
+        c->n_delayed = 0;
 }
 
 static struct error *admit(struct policy *p, const struct request *req) {
@@ -363,6 +406,7 @@ struct error *policy_composite_new(const struct policy_composite_options *o, str
                                                .executed = executed,
                                                .admit = admit,
                                                .changed = changed,
+                                               .drain = drain,
                                                .free = free_composite };
         struct row_plan                plan;
         struct policy_composite       *c;
@@ -372,7 +416,7 @@ struct error *policy_composite_new(const struct policy_composite_options *o, str
                 row_plan_make_greedy(&plan);
         c = mem_zalloc(sizeof(*c));
         *c = (struct policy_composite){
-                .base = { .ops = &ops, .limits = &c->batching, .picks = true },
+                .base = { .ops = &ops, .limits = &c->batching, .picks = true, .has_members = true },
                 .batching = *o->batching,
                 .plan = plan,
                 .adaptive = { .mode = o->adaptive, .delay_ns = o->batching->max_queue_delay_ns },

@@ -13,7 +13,8 @@
  *      run exactly that; else run all when the batch cannot grow, has reached the largest
  *      preferred size, the delay is over or there is no delay; else wait for the rest of the delay.
  * With adaptive batching (sched/adaptive.h), which the reference server does not have, a batch that
- * would wait may run before.
+ * would wait may run before. So it does once the model is unloaded or replaced, or the server stops, as
+ * no client's request comes any more.
  */
 #include "sched/policy.h"
 
@@ -30,6 +31,7 @@ struct policy_dynamic {
         struct batch_filter   *filter; /* borrowed; NULL: no custom batching */
         struct adaptive        adaptive;
         bool                   equal_shapes;
+        bool                   is_draining;
         uint64_t n_delayed; /* nothing runs before so many are queued; 0 from then on */
 };
 
@@ -190,6 +192,8 @@ static struct dispatch decide(struct policy *p, const struct sched_view *view, u
                 return run(view, f.n, DISPATCH_DUE);
         if (is_early)
                 return run(view, f.n, adaptive_reason(&d->adaptive));
+        if (UNLIKELY(d->is_draining))
+                return run(view, f.n, DISPATCH_DRAIN);
         return wait_for_more(d, q, &f, sooner_ns);
 }
 
@@ -203,6 +207,14 @@ static void executed(struct policy *p, const struct execution *done) {
         adaptive_executed(&CONTAINER_OF(p, struct policy_dynamic, base)->adaptive, done->took_ns);
 }
 
+static void drain(struct policy *p, uint64_t now_ns) {
+        struct policy_dynamic *d = CONTAINER_OF(p, struct policy_dynamic, base);
+
+        (void)now_ns;
+        d->is_draining = true;
+        d->n_delayed = 0;
+}
+
 static void free_dynamic(struct policy *p) {
         struct policy_dynamic *d = CONTAINER_OF(p, struct policy_dynamic, base);
 
@@ -211,11 +223,15 @@ static void free_dynamic(struct policy *p) {
 }
 
 struct policy *policy_dynamic_new(const struct policy_dynamic_options *options) {
-        static const struct policy_ops plain = { .decide = decide, .free = free_dynamic };
-        static const struct policy_ops adaptive = {
-                .decide = decide, .arrived = arrived, .executed = executed, .free = free_dynamic
-        };
-        struct policy_dynamic *d = mem_zalloc(sizeof(*d));
+        static const struct policy_ops plain = { .decide = decide,
+                                                 .drain = drain,
+                                                 .free = free_dynamic };
+        static const struct policy_ops adaptive = { .decide = decide,
+                                                    .arrived = arrived,
+                                                    .executed = executed,
+                                                    .drain = drain,
+                                                    .free = free_dynamic };
+        struct policy_dynamic         *d = mem_zalloc(sizeof(*d));
 
         *d = (struct policy_dynamic){
                 .base = { .ops = options->adaptive == ADAPTIVE_OFF ? &plain : &adaptive,

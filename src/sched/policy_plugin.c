@@ -17,13 +17,8 @@
 #include "sched/instance.h"
 #include "sched/plugin_counters.h"
 #include "sched/plugin_items.h"
-
-/* Of a member: the instance, once it has joined, and whether it has a batch. */
-struct place {
-        const struct executor *executor; /* borrowed */
-        struct instance       *in;       /* borrowed; NULL: not yet */
-        bool                   is_busy;
-};
+#include "sched/plugin_look.h"
+#include "sched/plugin_members.h"
 
 struct sched_host {
         struct policy          base;
@@ -38,6 +33,7 @@ struct sched_host {
         void                  *state;     /* the plug-in's */
         bool                   is_open;   /* between init() and fini() */
         bool                   is_given_up;
+        bool                   may_split; /* requests, by rows */
         struct plugin_counters counters;
         uint32_t               errors_logged; /* a bit for each kind */
         uint64_t (*now)(void);
@@ -46,9 +42,7 @@ struct sched_host {
         struct siphash_key    key;   /* of shape classes */
         struct plugin_items   items;
         uint64_t              n_calls; /* of dispatch: marks the items it names */
-        sched_member         *members; /* owned, and their names */
-        struct place         *places;  /* owned; of each member */
-        uint32_t              n_members;
+        struct plugin_members members;
 
         uint64_t timer_ns;   /* the plug-in's; 0: not armed */
         uint64_t stalled_id; /* an item that was left waiting though a member was free; 0: none */
@@ -62,82 +56,6 @@ static struct sched_host *host_of(struct policy *p) {
         return CONTAINER_OF(p, struct sched_host, base);
 }
 
-/* ---- members --------------------------------------------------------------------------------- */
-
-/* "b4_0" is the first instance of the group "b4". */
-static char *group_name(const struct executor *e) {
-        AUTO_CHARS  suffix = mem_printf("_%u", e->index);
-        const char *name = e->name != NULL ? e->name : "";
-        struct str  whole = str_of(name);
-
-        return str_ends(whole, str_of(suffix)) ? mem_strndup(name, whole.len - strlen(suffix))
-                                               : mem_strdup(name);
-}
-
-static sched_member member_of(const struct executor *e, uint32_t id) {
-        return (sched_member){ .id = id,
-                               .virtual_index = e->index,
-                               .lo = MAX(e->min_rows, 1u),
-                               .hi = MAX(e->max_rows, 1u),
-                               .name = group_name(e) };
-}
-
-sched_member *policy_plugin_members(struct executor *const *executors, uint32_t n_executors,
-                                    uint32_t *ret_n) {
-        sched_member *members = mem_zalloc((n_executors + 1) * sizeof(*members));
-        uint32_t      n = 0;
-
-        for (uint32_t i = 0; i < n_executors; i++)
-                if (!executors[i]->is_passive) {
-                        members[n] = member_of(executors[i], n);
-                        n++;
-                }
-        *ret_n = n;
-        return members;
-}
-
-void policy_plugin_members_free(sched_member *members, uint32_t n) {
-        for (uint32_t i = 0; i < n; i++)
-                free((char *)(uintptr_t)members[i].name);
-        free(members);
-}
-
-static void add_member(struct sched_host *h, const struct executor *e) {
-        uint32_t at = h->n_members++;
-
-        h->members = mem_realloc(h->members, h->n_members * sizeof(*h->members));
-        h->places = mem_realloc(h->places, h->n_members * sizeof(*h->places));
-        h->members[at] = member_of(e, at);
-        h->places[at] = (struct place){ .executor = e };
-}
-
-static void remove_member(struct sched_host *h, uint32_t at) {
-        free((char *)(uintptr_t)h->members[at].name);
-        h->n_members--;
-        for (uint32_t i = at; i < h->n_members; i++) {
-                h->members[i] = h->members[i + 1];
-                h->members[i].id = i;
-                h->places[i] = h->places[i + 1];
-                if (h->places[i].in != NULL)
-                        h->places[i].in->place = i;
-        }
-}
-
-/* The member's number; false for one that has left. */
-static bool find_member(const struct sched_host *h, const struct instance *in, uint32_t *ret) {
-        *ret = in->place;
-        return in->place < h->n_members && h->places[in->place].in == in;
-}
-
-/* Is there one that could take a batch of what waits? */
-static bool has_free_member(const struct sched_host *h) {
-        for (uint32_t i = 0; i < h->n_members; i++)
-                if (h->places[i].in != NULL && !h->places[i].is_busy &&
-                    h->members[i].lo <= h->queue->n_rows)
-                        return true;
-        return false;
-}
-
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static const struct refused_call {
@@ -148,7 +66,7 @@ static const struct refused_call {
         { ENODEV, "there is no such member" },
         { ENOENT, "an item is not known, or has ended" },
         { EALREADY, "an item is named twice" },
-        { ERANGE, "the rows are not in the member's range" },
+        { ERANGE, "the rows are not in the member's range, or not the next ones of their item" },
         { EXDEV, "the items are of different shape classes" },
         { EINVAL, "an argument is not valid" },
         { ENOTSUP, "requests of this model cannot be split" },
@@ -178,9 +96,13 @@ static bool is_called(const struct sched_host *h) {
 
 /* ---- what the plug-in asks for --------------------------------------------------------------- */
 
-static void end_item(struct sched_host *h, struct plugin_item *item) {
-        if (item->view.id == h->stalled_id)
+static void forget_stall(struct sched_host *h, const struct plugin_item *item) {
+        if (item->id == h->stalled_id)
                 h->stalled_id = 0;
+}
+
+static void end_item(struct sched_host *h, struct plugin_item *item) {
+        forget_stall(h, item);
         plugin_items_remove(&h->items, item);
 }
 
@@ -193,99 +115,135 @@ static int find_waiting(const struct sched_host *h, uint64_t id, struct plugin_i
         return list_is_linked(&(*ret)->req->queued.node) ? 0 : ECANCELED;
 }
 
-static int check_batch(struct sched_host *h, uint32_t member, const uint64_t *ids, uint32_t n) {
-        const struct plugin_item *first = NULL;
-        uint64_t                  rows = 0;
+/* A batch that the plug-in asks for. */
+struct wanted {
+        uint32_t        member;
+        const uint64_t *ids;
+        const uint32_t *first, *count; /* rows of each; NULL: all that are left */
+        uint32_t        n;
+};
 
-        if (ids == NULL || n == 0)
-                return EINVAL;
-        if (member >= h->n_members)
-                return ENODEV;
-        if (h->places[member].is_busy || h->places[member].in == NULL)
-                return EBUSY;
+static uint32_t wanted_rows(const struct wanted *w, uint32_t i, const struct plugin_item *item) {
+        return w->count != NULL ? w->count[i] : plugin_item_rows(item);
+}
+
+/* Rows of an item are dispatched in order. */
+static int check_rows(const struct sched_host *h, const struct wanted *w, uint32_t i,
+                      const struct plugin_item *item) {
+        if (w->count == NULL)
+                return 0;
+        if (w->count[i] == 0 || w->first[i] != item->rows_taken ||
+            w->count[i] > plugin_item_rows(item))
+                return ERANGE;
+        return w->count[i] < plugin_item_rows(item) && !h->may_split ? ENOTSUP : 0;
+}
+
+static int check_items(struct sched_host *h, const struct wanted *w, uint64_t *ret_rows) {
+        uint64_t shape_class = 0;
+
         h->n_calls++;
-        for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t i = 0; i < w->n; i++) {
                 struct plugin_item *item;
-                int                 code = find_waiting(h, ids[i], &item);
+                int                 code = find_waiting(h, w->ids[i], &item);
 
                 if (code != 0)
                         return code;
                 if (item->mark == h->n_calls)
                         return EALREADY;
                 item->mark = h->n_calls;
-                if (first == NULL)
-                        first = item;
-                if (item->view.shape_class != first->view.shape_class)
+                if (i == 0)
+                        shape_class = item->view->shape_class;
+                if (item->view->shape_class != shape_class)
                         return EXDEV;
-                rows += item->view.rows;
+                code = check_rows(h, w, i, item);
+                if (code != 0)
+                        return code;
+                *ret_rows += wanted_rows(w, i, item);
         }
-        return rows < h->members[member].lo || rows > h->members[member].hi ? ERANGE : 0;
+        return 0;
 }
 
-/* Out of the queue, in the order of the ids. */
-static void run_batch(struct sched_host *h, uint32_t member, const uint64_t *ids, uint32_t n) {
-        struct request  *batch = NULL;
-        struct request **next = &batch;
+static int check_batch(struct sched_host *h, const struct wanted *w, uint64_t *ret_rows) {
+        const sched_member *member;
+        int                 code;
 
-        for (uint32_t i = 0; i < n; i++) {
-                struct plugin_item *item = plugin_items_find(&h->items, ids[i]);
-                struct request     *req = item->req;
+        if (w->ids == NULL || w->n == 0)
+                return EINVAL;
+        if (w->member >= h->members.n)
+                return ENODEV;
+        if (!plugin_members_is_free(&h->members, w->member))
+                return EBUSY;
+        code = check_items(h, w, ret_rows);
+        if (code != 0)
+                return code;
+        member = &h->members.views[w->member];
+        return *ret_rows < member->lo || *ret_rows > member->hi ? ERANGE : 0;
+}
 
+/* The rows leave the queue, in the order of the ids; an item of which some are left goes on waiting. */
+static void take_rows(struct sched_host *h, struct instance *in, struct plugin_item *item,
+                      uint32_t n_rows) {
+        struct request *req = item->req;
+
+        if (n_rows == plugin_item_rows(item)) {
                 end_item(h, item);
-                request_queue_remove(h->queue, req);
-                req->queued.next = NULL;
-                *next = req;
-                next = &req->queued.next;
+        } else {
+                item->rows_taken += n_rows;
+                forget_stall(h, item);
         }
-        h->places[member].is_busy = true;
-        policy_assign(&h->base, h->places[member].in, batch, n);
+        instance_take_rows(in, h->queue, req, n_rows);
+}
+
+static enum dispatch_reason reason_of(const struct sched_host *h, const sched_member *member,
+                                      uint64_t n_rows) {
+        if (h->is_draining)
+                return DISPATCH_DRAIN;
+        return n_rows == member->hi ? DISPATCH_FULL : DISPATCH_DUE;
+}
+
+static void run_batch(struct sched_host *h, const struct wanted *w, uint64_t n_rows) {
+        struct plugin_seat *seat = &h->members.seats[w->member];
+
+        instance_begin_batch(seat->in);
+        for (uint32_t i = 0; i < w->n; i++) {
+                struct plugin_item *item = plugin_items_find(&h->items, w->ids[i]);
+
+                take_rows(h, seat->in, item, wanted_rows(w, i, item));
+        }
+        seat->is_busy = true;
+        seat->reason = reason_of(h, &h->members.views[w->member], n_rows);
+        policy_assign(&h->base, seat->in);
         if (h->is_draining)
                 h->progress_ns = h->now();
 }
 
-static int on_dispatch(sched_host *h, uint32_t member, const uint64_t *ids, uint32_t n) {
-        int code;
+static int try_batch(struct sched_host *h, const struct wanted *w, const char *function) {
+        uint64_t n_rows = 0;
+        int      code = check_batch(h, w, &n_rows);
 
-        if (!is_called(h))
-                return EPERM;
-        code = check_batch(h, member, ids, n);
         if (UNLIKELY(code != 0))
-                return refuse_call(h, "dispatch", code);
-        run_batch(h, member, ids, n);
+                return refuse_call(h, function, code);
+        run_batch(h, w, n_rows);
         return 0;
 }
 
-/* Whole items only: of these it is the same. */
-static int check_rows(struct sched_host *h, uint32_t member, const uint64_t *ids,
-                      const uint32_t *first, const uint32_t *count, uint32_t n) {
-        bool has_parts = false;
-
-        if (first == NULL || count == NULL || ids == NULL)
-                return EINVAL;
-        for (uint32_t i = 0; i < n; i++) {
-                const struct plugin_item *item = plugin_items_find(&h->items, ids[i]);
-
-                if (item == NULL)
-                        return ENOENT;
-                if (count[i] == 0 || first[i] > item->view.rows ||
-                    count[i] > item->view.rows - first[i])
-                        return ERANGE;
-                has_parts |= count[i] != item->view.rows;
-        }
-        return has_parts ? ENOTSUP : check_batch(h, member, ids, n);
+static int on_dispatch(sched_host *h, uint32_t member, const uint64_t *ids, uint32_t n) {
+        if (!is_called(h))
+                return EPERM;
+        return try_batch(h, &(struct wanted){ .member = member, .ids = ids, .n = n }, "dispatch");
 }
 
 static int on_dispatch_rows(sched_host *h, uint32_t member, const uint64_t *ids,
                             const uint32_t *first, const uint32_t *count, uint32_t n) {
-        int code;
-
         if (!is_called(h))
                 return EPERM;
-        code = check_rows(h, member, ids, first, count, n);
-        if (UNLIKELY(code != 0))
-                return refuse_call(h, "dispatch_rows", code);
-        run_batch(h, member, ids, n);
-        return 0;
+        if (first == NULL || count == NULL)
+                return refuse_call(h, "dispatch_rows", EINVAL);
+        return try_batch(
+                h,
+                &(struct wanted){
+                        .member = member, .ids = ids, .first = first, .count = count, .n = n },
+                "dispatch_rows");
 }
 
 static int on_reject(sched_host *h, uint64_t id, int code, const char *msg) {
@@ -347,11 +305,11 @@ static int call_init(struct sched_host *h) {
         PLUGIN_CALL(&h->place, "init");
 
         h->timer_ns = 0;
-        for (uint32_t i = 0; i < h->n_members; i++)
-                h->members[i].is_busy = h->places[i].is_busy;
+        for (uint32_t i = 0; i < h->members.n; i++)
+                h->members.views[i].is_busy = h->members.seats[i].is_busy;
         h->is_open = true;
-        code = h->functions->init(&h->state, h, &host_ops, h->config_json, h->members, h->n_members,
-                                  h->max_batch);
+        code = h->functions->init(&h->state, h, &host_ops, h->config_json, h->members.views,
+                                  h->members.n, h->max_batch);
         h->is_open = code == 0;
         return code;
 }
@@ -381,6 +339,8 @@ static void give_up(struct sched_host *h, const char *why) {
         h->base.due_ns = 0;
         call_fini(h);
         forget_all(h);
+        if (h->is_draining && h->builtin->ops->drain != NULL)
+                h->builtin->ops->drain(h->builtin, h->now());
 }
 
 static uint32_t priority_of(const struct request *req) {
@@ -395,27 +355,61 @@ static uint64_t deadline_of(const struct sched_host *h, const struct request *re
         return req->queued.due.due_ns;
 }
 
+/* The rows of a request that runs in parts are those that wait still. */
+static void fill_item(struct sched_host *h, struct plugin_item *item, struct request *req) {
+        item->req = req;
+        item->view->rows = (uint32_t)request_rows(req);
+        item->view->priority = priority_of(req);
+        item->view->arrival_ns = req->times.queue_start_ns;
+        item->view->deadline_ns = deadline_of(h, req);
+        if (h->model->needs_equal_shapes)
+                item->view->shape_class = request_shape_class(req, &h->key);
+        req->ticket = item->place;
+}
+
+static void refuse_unknown(struct sched_host *h, struct request *req) {
+        request_queue_remove(h->queue, req);
+        policy_refuse(&h->base, req, error_new(ERR_UNAVAILABLE, "out of memory"));
+}
+
+static void call_enqueue(struct sched_host *h, const sched_item *items, uint32_t n) {
+        PLUGIN_CALL(&h->place, "on_enqueue");
+
+        h->functions->on_enqueue(h->state, items, n);
+}
+
 static void announce(struct sched_host *h, struct request *req) {
         struct plugin_item *item = plugin_items_add(&h->items);
 
         if (item == NULL) {
-                request_queue_remove(h->queue, req);
-                policy_refuse(&h->base, req, error_new(ERR_UNAVAILABLE, "out of memory"));
+                refuse_unknown(h, req);
                 return;
         }
-        item->req = req;
-        item->view.rows = (uint32_t)MAX(req->batch_size, 1u);
-        item->view.priority = priority_of(req);
-        item->view.arrival_ns = req->times.queue_start_ns;
-        item->view.deadline_ns = deadline_of(h, req);
-        if (h->model->needs_equal_shapes)
-                item->view.shape_class = request_shape_class(req, &h->key);
-        req->ticket = item->place;
-        {
-                PLUGIN_CALL(&h->place, "on_enqueue");
+        fill_item(h, item, req);
+        call_enqueue(h, item->view, 1);
+}
 
-                h->functions->on_enqueue(h->state, &item->view, 1);
+/* In one call, those that memory suffices for. */
+static void announce_group(struct sched_host *h, struct request *first, uint32_t n) {
+        struct plugin_group *group = plugin_group_new(n);
+        uint32_t             n_known = 0;
+
+        for (struct request *req = first, *next; req != NULL; req = next) {
+                struct plugin_item *item =
+                        group != NULL ? plugin_items_add_to(&h->items, group, n_known) : NULL;
+
+                next = req->queued.next;
+                if (item == NULL) {
+                        refuse_unknown(h, req);
+                        continue;
+                }
+                fill_item(h, item, req);
+                n_known++;
         }
+        if (n_known > 0)
+                call_enqueue(h, group->views, n_known);
+        if (group != NULL)
+                plugin_group_leave(group);
 }
 
 /* Calls that announce may take any of them out of the queue. */
@@ -451,10 +445,10 @@ static uint64_t sooner(uint64_t a_ns, uint64_t b_ns) {
 static void settle(struct sched_host *h) {
         uint64_t grace_ns = 0;
 
-        if (h->items.n > 0 && h->timer_ns == 0 && has_free_member(h)) {
+        if (h->items.n > 0 && h->timer_ns == 0 &&
+            plugin_members_have_free(&h->members, h->queue->n_rows)) {
                 if (h->stalled_id == 0) {
-                        h->stalled_id =
-                                plugin_items_at(&h->items, first_waiting(h)->ticket)->view.id;
+                        h->stalled_id = plugin_items_at(&h->items, first_waiting(h)->ticket)->id;
                         h->stalled_ns = h->now();
                 }
                 if (h->watch_ns == 0)
@@ -467,20 +461,35 @@ static void settle(struct sched_host *h) {
         h->base.due_ns = sooner(sooner(h->timer_ns, h->watch_ns), grace_ns);
 }
 
+static struct plugin_look look_of(const struct sched_host *h) {
+        return (struct plugin_look){ &h->members, &h->items, h->queue, h->may_split };
+}
+
 static void check_stall(struct sched_host *h, uint64_t now_ns) {
+        const struct plugin_item *item = plugin_items_find(&h->items, h->stalled_id);
+        struct plugin_look        look;
+
         h->watch_ns = 0;
-        if (h->stalled_id == 0 || h->timer_ns != 0 || !has_free_member(h) ||
-            now_ns < h->stalled_ns + PLUGIN_STALL_NS)
+        if (item == NULL || h->timer_ns != 0 || now_ns < h->stalled_ns + PLUGIN_STALL_NS ||
+            !plugin_members_have_free(&h->members, h->queue->n_rows))
                 return;
+        look = look_of(h);
+        if (!plugin_look_is_served(&look, item)) { /* it must wait; another one may be forgotten */
+                item = plugin_look_find_served(&look);
+                h->stalled_id = item != NULL ? item->id : 0;
+                h->stalled_ns = now_ns;
+                return;
+        }
         plugin_counters_add(&h->counters, PLUGIN_COUNTER_STALL, 1);
         give_up(h, "has stalled: requests wait, an instance is free, and no timer is armed");
 }
 
 static void reject_leftovers(struct sched_host *h, uint64_t now_ns) {
-        struct request *req;
+        const struct plugin_look look = look_of(h);
+        struct request          *req;
 
         h->progress_ns = now_ns;
-        if (!has_free_member(h))
+        if (plugin_members_are_busy(&h->members) && plugin_look_find_served(&look) == NULL)
                 return; /* an execution takes long */
         log_warn("model '%s' version %lld: scheduler '%s' leaves %u requests behind, which are "
                  "refused",
@@ -498,16 +507,45 @@ static void reject_leftovers(struct sched_host *h, uint64_t now_ns) {
 
 /* ---- the policy ------------------------------------------------------------------------------ */
 
+static struct dispatch assigned_to(const struct sched_host *h, struct instance *in) {
+        struct dispatch d = { .verdict = BATCH_RUN, .on = in, .n_requests = in->n_items };
+        uint32_t        member;
+
+        if (plugin_members_find(&h->members, in, &member))
+                d.reason = h->members.seats[member].reason;
+        return d;
+}
+
+/* The first n of the queue, linked as those that a policy picks. */
+static struct request *link_first(struct request_queue *q, uint32_t n) {
+        struct queue_walk w = queue_walk_begin(q);
+        struct request   *first = NULL, **next = &first;
+
+        while (n-- > 0) {
+                *next = queue_walk_next(&w);
+                next = &(*next)->queued.next;
+        }
+        *next = NULL;
+        return first;
+}
+
+static struct dispatch ask_builtin(struct sched_host *h, const struct sched_view *view,
+                                   uint64_t now_ns) {
+        struct dispatch d = h->builtin->ops->decide(h->builtin, view, now_ns);
+
+        if (d.verdict == BATCH_RUN && !h->builtin->picks)
+                d.picked = link_first(view->queue, d.n_requests);
+        return d;
+}
+
 static struct dispatch decide(struct policy *p, const struct sched_view *view, uint64_t now_ns) {
         struct sched_host *h = host_of(p);
         struct instance   *in = policy_find_assigned(p, view);
 
         if (in != NULL)
-                return (struct dispatch){ .verdict = BATCH_RUN,
-                                          .on = in,
-                                          .n_requests = in->n_assigned };
+                return assigned_to(h, in);
         if (h->is_given_up)
-                return h->builtin->ops->decide(h->builtin, view, now_ns);
+                return ask_builtin(h, view, now_ns);
         return (struct dispatch){ .verdict = BATCH_NOTHING };
 }
 
@@ -522,13 +560,41 @@ static void arrived(struct policy *p, const struct sched_view *view, struct requ
         }
 }
 
+/* With the lock of an engine that has queued them together. */
+static void arrived_together(struct policy *p, const struct sched_view *view, struct request *first,
+                             uint32_t n) {
+        struct sched_host *h = host_of(p);
+
+        if (!h->is_given_up) {
+                announce_group(h, first, n);
+                settle(h);
+                return;
+        }
+        for (struct request *req = first; req != NULL; req = req->queued.next)
+                if (h->builtin->ops->arrived != NULL)
+                        h->builtin->ops->arrived(h->builtin, view, req);
+}
+
+static struct error *admit(struct policy *p, const struct request *req) {
+        struct policy *builtin = host_of(p)->builtin;
+
+        return builtin->ops->admit != NULL ? builtin->ops->admit(builtin, req) : NULL;
+}
+
+static void changed(struct policy *p, const struct sched_view *view) {
+        struct policy *builtin = host_of(p)->builtin;
+
+        if (builtin->ops->changed != NULL)
+                builtin->ops->changed(builtin, view);
+}
+
 static void executed(struct policy *p, const struct execution *done) {
         struct sched_host *h = host_of(p);
         uint32_t           member;
-        bool               is_member = find_member(h, done->on, &member);
+        bool               is_member = plugin_members_find(&h->members, done->on, &member);
 
         if (is_member)
-                h->places[member].is_busy = false;
+                h->members.seats[member].is_busy = false;
         if (h->is_given_up && h->builtin->ops->executed != NULL)
                 h->builtin->ops->executed(h->builtin, done);
         if (h->is_given_up || !is_member)
@@ -550,7 +616,7 @@ static void gone(struct policy *p, struct request *req) {
         if (h->is_given_up)
                 return;
         item = plugin_items_at(&h->items, req->ticket);
-        id = item->view.id;
+        id = item->id;
         end_item(h, item);
         {
                 PLUGIN_CALL(&h->place, "on_cancel");
@@ -581,20 +647,12 @@ static void open_again(struct sched_host *h) {
 
 static void joined(struct policy *p, const struct sched_view *view, struct instance *in) {
         struct sched_host *h = host_of(p);
-        uint32_t           at = 0;
-        bool               is_new;
+        bool               is_new = !plugin_members_has_seat(&h->members, in);
 
         h->queue = view->queue;
-        while (at < h->n_members &&
-               (h->places[at].executor != in->executor || h->places[at].in != NULL))
-                at++;
-        is_new = at == h->n_members;
-        if (is_new) {
+        if (is_new)
                 close_plugin(h);
-                add_member(h, in->executor);
-        }
-        h->places[at].in = in;
-        in->place = at;
+        plugin_members_join(&h->members, in);
         if (is_new)
                 open_again(h);
 }
@@ -604,11 +662,10 @@ static void left(struct policy *p, const struct sched_view *view, struct instanc
         uint32_t           at;
 
         (void)view;
-        if (!find_member(h, in, &at))
+        if (!plugin_members_find(&h->members, in, &at))
                 return;
         close_plugin(h);
-        remove_member(h, at);
-        in->place = UINT32_MAX;
+        plugin_members_remove(&h->members, at);
         open_again(h);
 }
 
@@ -634,6 +691,8 @@ static void due(struct policy *p, const struct sched_view *view, uint64_t now_ns
 static void drain(struct policy *p, uint64_t now_ns) {
         struct sched_host *h = host_of(p);
 
+        if (h->is_given_up && h->builtin->ops->drain != NULL)
+                h->builtin->ops->drain(h->builtin, now_ns);
         if (h->is_given_up || h->is_draining)
                 return;
         h->is_draining = true;
@@ -654,8 +713,7 @@ static void free_plugin(struct policy *p) {
         policy_free(h->builtin);
         plugin_counters_done(&h->counters);
         plugin_items_done(&h->items);
-        policy_plugin_members_free(h->members, h->n_members);
-        free(h->places);
+        plugin_members_done(&h->members);
         batching_config_done(&h->batching);
         free(h->config_json);
         free(h);
@@ -664,7 +722,10 @@ static void free_plugin(struct policy *p) {
 static const struct policy_ops plugin_ops = {
         .decide = decide,
         .arrived = arrived,
+        .arrived_together = arrived_together,
         .executed = executed,
+        .admit = admit,
+        .changed = changed,
         .gone = gone,
         .joined = joined,
         .left = left,
@@ -678,7 +739,10 @@ struct error *policy_plugin_new(const struct policy_plugin_options *o, struct po
         struct error      *err;
         int                code = 0;
 
-        h->base = (struct policy){ .ops = &plugin_ops, .limits = &h->batching };
+        h->base = (struct policy){ .ops = &plugin_ops,
+                                   .limits = &h->batching,
+                                   .picks = true,
+                                   .has_members = o->builtin->has_members };
         h->batching = *o->batching;
         *o->batching = (struct batching_config){ 0 };
         h->builtin = o->builtin;
@@ -690,9 +754,9 @@ struct error *policy_plugin_new(const struct policy_plugin_options *o, struct po
         h->config_json = mem_strdup(o->init->config_json);
         h->max_batch = o->init->max_batch;
         h->now = o->now != NULL ? o->now : clock_now_ns;
-        for (uint32_t i = 0; i < o->n_executors; i++)
-                if (!o->executors[i]->is_passive)
-                        add_member(h, o->executors[i]);
+        h->may_split = o->may_split;
+        plugin_members_init(&h->members, o->executors, o->n_executors);
+        h->members.is_exclusive = o->is_exclusive;
         plugin_counters_init(&h->counters, o->metrics, o->model);
         err = siphash_key_make(&h->key);
         if (err == NULL)

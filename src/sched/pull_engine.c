@@ -6,7 +6,6 @@
 #include "base/timer.h"
 #include "infer/model.h"
 #include "infer/request.h"
-#include "infer/request_split.h"
 #include "infer/response_order.h"
 #include "infer/submitter.h"
 #include "observe/batch_counts.h"
@@ -43,13 +42,11 @@ void pull_on_turn(void *instance) {
 
 static void wake_deferred(void *scheduler);
 
-/* A submitter may defer the wake-up: its flush asks the policy anew. False: it was deferred. */
-static bool wake_or_defer_locked(struct pull_engine *e, const struct event *ev,
+/* A submitter may defer the wake-up: its flush asks the policy anew. */
+static void wake_or_defer_locked(struct pull_engine *e, const struct event *ev,
                                  struct instance *in) {
-        if (ev->may_run_here && submitter_defer_wake(ev->thread, e, e->model, wake_deferred))
-                return false;
-        pull_wake_locked(in);
-        return true;
+        if (!ev->may_run_here || !submitter_defer_wake(ev->thread, e, e->model, wake_deferred))
+                pull_wake_locked(in);
 }
 
 /* One idle instance sleeps until then, if none sleeps as short already. */
@@ -117,15 +114,14 @@ static struct instance *ask_limiter_locked(struct pull_engine *e, struct event *
 
 static void take_batch_locked(struct pull_engine *e, struct event *ev, struct instance *in,
                               uint32_t n) {
-        assert(n > 0 && (in->assigned != NULL || n <= e->queue.n_waiting));
+        assert(n > 0 && n <= e->queue.n_waiting);
         list_remove(&in->idle_node);
         if (e->watcher == in)
                 e->watcher = NULL; /* it cannot act now: another one has to watch */
         in->is_borrowed = in != ev->self;
         ev->runner = in;
         ev->n_requests = n;
-        ev->batch = UNLIKELY(in->assigned != NULL) ? policy_take_assigned(e->policy, in)
-                                                   : request_queue_take(&e->queue, n);
+        ev->batch = request_queue_take(&e->queue, n);
         for (struct request *req = ev->batch; req != NULL; req = req->queued.next) {
                 ev->rows += MAX(req->batch_size, 1);
                 if (UNLIKELY(e->base.order != NULL) && req->slot == NULL)
@@ -138,8 +134,7 @@ static void take_batch_locked(struct pull_engine *e, struct event *ev, struct in
         ev->may_run_here = false;
 }
 
-/* True when the policy is to be asked once more: the calling thread has got the batch, or the
- * instance that was assigned one was woken and others may be as well. */
+/* True when the policy is to be asked once more: the calling thread has got the batch. */
 static bool dispatch_locked(struct pull_engine *e, struct event *ev, const struct dispatch *d) {
         struct instance *in = d->on;
 
@@ -160,7 +155,8 @@ static bool dispatch_locked(struct pull_engine *e, struct event *ev, const struc
                 take_batch_locked(e, ev, in, d->n_requests);
                 return true;
         }
-        return wake_or_defer_locked(e, ev, in) && UNLIKELY(in->assigned != NULL);
+        wake_or_defer_locked(e, ev, in);
+        return false;
 }
 
 static void expire_locked(struct pull_engine *e, struct event *ev) {
@@ -176,51 +172,34 @@ static NOINLINE void tell_due_locked(struct pull_engine *e, uint64_t now_ns) {
         e->policy->ops->due(e->policy, &view, now_ns);
 }
 
-/* The one place where it is decided what happens next: asks the policy after an event, and once
- * more for the others after the calling thread got its batch. */
-static void pump_locked(struct pull_engine *e, struct event *ev) {
+/* Once more for the others after the calling thread got its batch. */
+static inline void ask_policy_locked(struct pull_engine *e, struct event *ev) {
         bool has_batch = true;
 
-        if (UNLIKELY(e->queue.dues.n > 0))
-                expire_locked(e, ev);
-        if (UNLIKELY(e->policy->due_ns != 0) && e->policy->due_ns <= ev->now_ns)
-                tell_due_locked(e, ev->now_ns);
-        if (UNLIKELY(e->policy->picks)) {
-                pull_picks_locked(e, ev);
-                follow_dues_locked(e);
-                return;
-        }
         while (has_batch && (!list_is_empty(&e->idle) || e->group != NULL)) {
                 const struct sched_view view = view_of(e);
                 struct dispatch         d = e->policy->ops->decide(e->policy, &view, ev->now_ns);
 
                 has_batch = dispatch_locked(e, ev, &d) && (has_work(e) || e->group != NULL);
         }
+}
+
+/* The one place where it is decided what happens next, after an event. */
+static void pump_locked(struct pull_engine *e, struct event *ev) {
+        if (UNLIKELY(e->queue.dues.n > 0))
+                expire_locked(e, ev);
+        if (UNLIKELY(e->policy->due_ns != 0) && e->policy->due_ns <= ev->now_ns)
+                tell_due_locked(e, ev->now_ns);
+        if (UNLIKELY(e->policy->picks))
+                pull_picks_locked(e, ev);
+        else
+                ask_policy_locked(e, ev);
         if (UNLIKELY(e->policy->refused != NULL))
                 ev->refused = STEAL(e->policy->refused);
         follow_dues_locked(e);
 }
 
 /* ---- what follows without the lock ----------------------------------------------------------- */
-
-static void refuse_all(struct pull_engine *e, struct request *first, const struct error *why,
-                       enum failure_reason reason) {
-        for (struct request *req = first, *next; req != NULL; req = next) {
-                next = req->queued.next;
-                model_stats_pending(e->model->stats, -1);
-                request_refuse(req, why, reason);
-        }
-}
-
-static void answer_refused(struct pull_engine *e, struct refusal *first) {
-        for (struct refusal *r = first, *next; r != NULL; r = next) {
-                next = r->next;
-                r->req->queued.next = NULL;
-                refuse_all(e, r->req, r->why, FAILURE_REJECTED);
-                error_free(r->why);
-                free(r);
-        }
-}
 
 /* Releases the lock, then wakes the instances of other models that got a turn, and refuses what
  * timed out before anything runs here. When no batch was taken, the engine may be gone by then. */
@@ -233,9 +212,9 @@ static void leave(struct pull_engine *e, const struct event *ev) {
         if (UNLIKELY(limiter != NULL))
                 rate_limiter_deliver(limiter);
         if (UNLIKELY(ev->expired != NULL))
-                refuse_all(e, ev->expired, &expired, FAILURE_REJECTED);
+                pull_refuse_all(e, ev->expired, &expired, FAILURE_REJECTED);
         if (UNLIKELY(ev->refused != NULL))
-                answer_refused(e, ev->refused);
+                pull_answer_refused(e, ev->refused);
 }
 
 void pull_pump_and_leave(struct pull_engine *e, struct instance *ended) {
@@ -339,23 +318,8 @@ static struct error *draining(const struct request *req) {
                              "inference requests");
 }
 
-static void refuse_cancelled(struct pull_engine *e, struct request *req) {
-        static const struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "");
-
-        req->queued.next = NULL;
-        refuse_all(e, req, &cancelled, FAILURE_CANCELED);
-}
-
-/* Those of its rows that waited; the others are on their way. */
-static void give_up_parts(struct pull_engine *e, struct request *req) {
-        static const struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "");
-
-        model_stats_pending(e->model->stats, -1);
-        request_split_give_up(req, &cancelled, FAILURE_CANCELED);
-}
-
 /* The queue has it. False: it was cancelled in the meantime, and is out of the queue again. */
-static bool enter_locked(struct pull_engine *e, struct request *req) {
+static inline bool enter_locked(struct pull_engine *e, struct request *req) {
         atomic_store(&req->state, REQUEST_PENDING);
         model_stats_pending(e->model->stats, 1);
         /* request_cancel() writes the flag, then reads the state: one of the two sees the other. */
@@ -363,12 +327,15 @@ static bool enter_locked(struct pull_engine *e, struct request *req) {
                 request_queue_remove(&e->queue, req);
                 return false;
         }
+        return true;
+}
+
+static inline void tell_arrival_locked(struct pull_engine *e, struct request *req) {
         if (UNLIKELY(e->policy->ops->arrived != NULL)) {
                 const struct sched_view view = view_of(e);
 
                 e->policy->ops->arrived(e->policy, &view, req);
         }
-        return true;
 }
 
 static void run_here(struct pull_engine *e, struct event *ev) {
@@ -418,11 +385,11 @@ static void run_direct(struct pull_engine *e, struct submitter *thread, struct i
 }
 
 /* Runs a batch here, or has an instance called. Releases the lock; afterwards `req` may be gone. */
-static void act_on_arrival(struct pull_engine *e, struct submitter *thread,
-                           const struct request *req, uint64_t now_ns) {
+static void act_on_arrival(struct pull_engine *e, struct submitter *thread, bool is_step,
+                           uint64_t now_ns) {
         struct event ev = { .thread = thread,
                             .now_ns = now_ns,
-                            .may_run_here = may_run_here(e, thread, req->is_inner),
+                            .may_run_here = may_run_here(e, thread, is_step),
                             .spends_ns = e->average_ns };
 
         /* Deciding is for later when an instance will be called later. */
@@ -481,10 +448,11 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
                 return err;
         }
         if (LIKELY(enter_locked(e, req))) {
-                act_on_arrival(e, thread, req, now_ns);
+                tell_arrival_locked(e, req);
+                act_on_arrival(e, thread, req->is_inner, now_ns);
         } else {
                 mutex_unlock(&e->lock);
-                refuse_cancelled(e, req);
+                pull_refuse_cancelled(e, req);
         }
         submitter_check_wakes(thread, now_ns);
         return NULL;
@@ -508,25 +476,46 @@ static bool enter_one_locked(struct pull_engine *e, struct request *req, struct 
         return false;
 }
 
-/* All are in the queue before a batch is formed. */
+/* They are linked by queued.next. A policy may take some out of the queue when it hears of one. */
+static void tell_arrivals_locked(struct pull_engine *e, struct request *first, uint32_t n) {
+        if (n > 1 && e->policy->ops->arrived_together != NULL) {
+                const struct sched_view view = view_of(e);
+
+                e->policy->ops->arrived_together(e->policy, &view, first, n);
+                return;
+        }
+        for (struct request *req = first, *next; req != NULL; req = next) {
+                next = req->queued.next;
+                tell_arrival_locked(e, req);
+        }
+}
+
+/* All are in the queue before the policy hears of one, and before a batch is formed. */
 static void pull_submit_all(struct scheduler *base, struct request *const *requests, uint32_t n,
                             struct error **ret_errors) {
         static const struct error why = ERROR_STATIC(ERR_CANCELLED, "");
         struct pull_engine       *e = self_of(base);
         struct submitter         *thread = submitter_self();
-        const struct request     *first = NULL;
+        struct request           *first = NULL, **end = &first;
         struct request           *cancelled = NULL;
         uint64_t                  now_ns = clock_now_ns();
+        uint32_t                  n_entered = 0;
 
         mutex_lock(&e->lock);
         for (uint32_t i = 0; i < n; i++)
-                if (enter_one_locked(e, requests[i], &ret_errors[i], &cancelled) && first == NULL)
-                        first = requests[i];
-        if (first != NULL)
-                act_on_arrival(e, thread, first, now_ns);
-        else
+                if (enter_one_locked(e, requests[i], &ret_errors[i], &cancelled)) {
+                        *end = requests[i];
+                        end = &requests[i]->queued.next;
+                        n_entered++;
+                }
+        *end = NULL;
+        if (first != NULL) {
+                tell_arrivals_locked(e, first, n_entered);
+                act_on_arrival(e, thread, requests[0]->is_inner, now_ns);
+        } else {
                 mutex_unlock(&e->lock);
-        refuse_all(e, cancelled, &why, FAILURE_CANCELED);
+        }
+        pull_refuse_all(e, cancelled, &why, FAILURE_CANCELED);
         submitter_check_wakes(thread, now_ns);
 }
 
@@ -541,10 +530,7 @@ static void pull_cancel(struct scheduler *base, struct request *req) {
         if (e->policy->ops->gone != NULL)
                 e->policy->ops->gone(e->policy, req);
         pull_pump_and_leave(e, NULL);
-        if (UNLIKELY(req->is_split))
-                give_up_parts(e, req);
-        else
-                refuse_cancelled(e, req);
+        pull_refuse_cancelled(e, req);
 }
 
 /* ---- instances ------------------------------------------------------------------------------- */
@@ -635,7 +621,7 @@ void pull_instance_main(void *arg) {
                 cond_wait(&in->wake, &e->lock);
         if (list_is_linked(&in->idle_node))
                 list_remove(&in->idle_node);
-        while (in->is_called || in->assigned != NULL || (!e->is_ending && !in->is_leaving))
+        while (in->is_called || in->is_assigned || (!e->is_ending && !in->is_leaving))
                 step_locked(e, in, thread);
         if (e->watcher == in)
                 e->watcher = NULL;

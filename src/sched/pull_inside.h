@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the files of the engine share: pull_engine.c, pull_instances.c for instances that come and go,
- * and pull_picks.c for policies that pick.
+ * pull_picks.c for policies that pick, and pull_refuse.c for requests that do not run.
  *
  * Ownership.  As in pull_engine.h.
  * Threads.  Everything is guarded by the engine's lock, but for what does not change.
@@ -10,6 +10,7 @@
 #include "base/lock.h"
 #include "base/timer.h"
 #include "infer/scheduler.h"
+#include "observe/model_stats.h"
 #include "sched/instance.h"
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
@@ -99,3 +100,12 @@ void          pull_remove(struct scheduler *base, struct executor *executor);
 
 /* pump_locked() for a policy that picks: hands out batches until it has no more. */
 void pull_picks_locked(struct pull_engine *e, struct event *ev);
+
+/* ---- pull_refuse.c ---- */
+
+/* Answers requests that have left the queue, linked by queued.next; none of them runs in parts. */
+void pull_refuse_all(struct pull_engine *e, struct request *first, const struct error *why,
+                     enum failure_reason reason);
+/* Those that the policy refused. */
+void pull_answer_refused(struct pull_engine *e, struct refusal *first);
+void pull_refuse_cancelled(struct pull_engine *e, struct request *req);

@@ -55,7 +55,7 @@ struct error *pull_add(struct scheduler *base, struct executor *executor) {
         if (executor->is_passive)
                 return NULL;
         in = instance_new(e, executor);
-        if (e->policy->picks && e->counts != NULL)
+        if (e->policy->has_members && e->counts != NULL)
                 count_member(e, in);
         err = join_limiter(in);
         if (err != NULL) {

@@ -3,6 +3,7 @@
  * policy chose, at once, and that instance runs it. It is not formed anew by whoever wakes first,
  * since another instance may not take it.
  */
+#include "infer/request_split.h"
 #include "infer/response_order.h"
 #include "observe/batch_counts.h"
 #include "sched/pull_inside.h"
@@ -10,10 +11,15 @@
 
 #include <assert.h>
 
-static void use_slots_locked(const struct pull_engine *e, const struct dispatch *d) {
-        for (struct request *req = d->picked; req != NULL; req = req->queued.next)
+static void use_slots_locked(const struct pull_engine *e, const struct instance *in) {
+        for (uint32_t i = 0; i < in->n_items; i++) {
+                struct request *req = in->items[i].request;
+
+                if (req == NULL)
+                        req = split_part_request(in->items[i].part);
                 if (req->slot == NULL)
                         req->slot = response_ticket_new(e->base.order);
+        }
 }
 
 static void count_locked(const struct pull_engine *e, const struct instance *in,
@@ -21,7 +27,8 @@ static void count_locked(const struct pull_engine *e, const struct instance *in,
         batch_counts_ran(e->counts, d->reason);
         for (uint32_t i = 0; i < in->n_new_splits; i++)
                 batch_counts_split(e->counts);
-        atomic_fetch_add_explicit(&in->virtual_one->n_running, 1, memory_order_relaxed);
+        if (in->virtual_one != NULL)
+                atomic_fetch_add_explicit(&in->virtual_one->n_running, 1, memory_order_relaxed);
 }
 
 /* The batch is taken for that instance: for the calling thread to run, or for the instance's own. */
@@ -29,11 +36,14 @@ static void hand_out_locked(struct pull_engine *e, struct event *ev, const struc
         struct instance *in = d->on;
         bool             is_here = in == ev->self || (ev->may_run_here && may_borrow(e, in));
 
-        assert(d->picked != NULL && list_is_linked(&in->idle_node));
+        assert((d->picked != NULL) != in->is_assigned && list_is_linked(&in->idle_node));
+        if (in->is_assigned)
+                policy_take_assigned(e->policy, in);
+        else
+                instance_take(in, &e->queue, d);
         if (UNLIKELY(e->base.order != NULL))
-                use_slots_locked(e, d);
-        instance_take(in, &e->queue, d);
-        if (in->member != NULL)
+                use_slots_locked(e, in);
+        if (e->counts != NULL)
                 count_locked(e, in, d);
         e->rows_running += in->rows;
         in->is_running = true;

@@ -62,14 +62,12 @@ static struct error *make_policy(const struct sched_setup        *setup,
         return err;
 }
 
-struct error *sched_composite_new(const struct sched_setup *setup, struct scheduler **ret) {
+struct error *sched_composite_policy(const struct sched_setup *setup, struct policy **ret) {
         const struct model             *model = setup->model;
-        struct pull_options             options = { .gathers = true };
         struct batch_members            members;
         struct policy_composite_options rules = { .equal_shapes = model->needs_equal_shapes };
         const char                     *scheduler;
 
-        TRY(sched_options_read(setup, &options));
         TRY(sched_options_read_adaptive(setup, ADAPTIVE_FLOW, &rules.adaptive));
         TRY(sched_options_read_delay(&rules.n_delayed));
         TRY(sched_options_read_scheduler(setup, &scheduler));
@@ -79,6 +77,13 @@ struct error *sched_composite_new(const struct sched_setup *setup, struct schedu
         rules.may_split = members.may_split;
         rules.is_exclusive = members.is_exclusive;
         batch_members_done(&members);
-        TRY(error_prefix(make_policy(setup, &rules, &options.policy), "model '%s': ", model->name));
+        return error_prefix(make_policy(setup, &rules, ret), "model '%s': ", model->name);
+}
+
+struct error *sched_composite_new(const struct sched_setup *setup, struct scheduler **ret) {
+        struct pull_options options = { .gathers = true };
+
+        TRY(sched_options_read(setup, &options));
+        TRY(sched_composite_policy(setup, &options.policy));
         return pull_engine_new(&options, ret);
 }

@@ -28,14 +28,6 @@ static struct error *new_composite(const struct sched_setup *setup, struct sched
         return sched_composite_new(setup, ret);
 }
 
-/* A library may dispatch whole requests only, and those of a composite model may have to be split. */
-static struct error *refuse_members(const struct sched_setup *setup, const char *scheduler) {
-        return error_new(ERR_UNSUPPORTED,
-                         "model '%s' has instances that take certain batch sizes only, which the "
-                         "scheduler library '%s' cannot serve yet",
-                         setup->model->name, scheduler);
-}
-
 struct error *sched_new(const struct sched_setup *setup, struct scheduler **ret) {
         const struct model *model = setup->model;
         const char         *scheduler;
@@ -43,8 +35,7 @@ struct error *sched_new(const struct sched_setup *setup, struct scheduler **ret)
         TRY(sched_options_check(model->name, model->config));
         TRY(sched_options_read_scheduler(setup, &scheduler));
         if (!sched_is_built_in(scheduler))
-                return sched_is_composite(setup) ? refuse_members(setup, scheduler)
-                                                 : sched_plugin_new(setup, scheduler, ret);
+                return sched_plugin_new(setup, scheduler, ret);
         if (sched_is_composite(setup))
                 return new_composite(setup, ret);
         switch (model->config->pb->scheduling_choice_case) {

@@ -139,11 +139,6 @@ struct error *sched_options_read_scheduler(const struct sched_setup *setup, cons
                                  "model '%s' has the scheduler '%s' and a custom batching library: "
                                  "only one of them can decide about batches",
                                  setup->model->name, *ret);
-        if (setup->limiter != NULL)
-                return error_new(ERR_UNSUPPORTED,
-                                 "the scheduler '%s' of model '%s' cannot be used together with "
-                                 "--rate-limit: it does not know which instances have resources",
-                                 *ret, setup->model->name);
         return NULL;
 }
 

@@ -3,10 +3,12 @@
 
 #include "base/dl.h"
 #include "base/strbuf.h"
+#include "config/batch_members.h"
 #include "config/batching_config.h"
 #include "config/model_config.h"
 #include "infer/model.h"
 #include "sched/plugin_library.h"
+#include "sched/plugin_members.h"
 #include "sched/policy.h"
 #include "sched/policy_plugin.h"
 #include "sched/pull_engine.h"
@@ -14,10 +16,23 @@
 
 /* What decides when the plug-in is given up. */
 static struct error *make_builtin(const struct sched_setup *setup, struct policy **ret) {
+        if (sched_is_composite(setup))
+                return sched_composite_policy(setup, ret);
         if (setup->model->config->pb->scheduling_choice_case ==
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)
                 return sched_dynamic_policy(setup, ret);
         *ret = policy_single_new();
+        return NULL;
+}
+
+/* Rows of a model that batches do not depend on each other. */
+static struct error *read_members(const struct model *model, struct policy_plugin_options *o) {
+        struct batch_members members;
+
+        TRY(batch_members_read(model->config, &members));
+        o->may_split = members.may_split && model->io->max_batch_size > 0;
+        o->is_exclusive = members.is_exclusive;
+        batch_members_done(&members);
         return NULL;
 }
 
@@ -34,6 +49,7 @@ static struct error *make_policy(const struct sched_setup *setup, const char *na
                                                  .init = init };
         struct error                *err;
 
+        TRY(read_members(model, &options));
         TRY(plugin_library_open(&(struct plugin_wanted){ .name = name,
                                                          .model = model->name,
                                                          .version = model->version,
@@ -56,20 +72,21 @@ static struct error *make_policy(const struct sched_setup *setup, const char *na
 
 struct error *sched_plugin_new(const struct sched_setup *setup, const char *name,
                                struct scheduler **ret) {
-        struct pull_options options = { 0 };
-        AUTO_STRBUF         json = { 0 };
-        struct plugin_init  init = { 0 };
-        sched_member       *members;
-        struct error       *err;
+        struct pull_options   options = { 0 };
+        AUTO_STRBUF           json = { 0 };
+        struct plugin_init    init = { 0 };
+        struct plugin_members members;
+        struct error         *err;
 
         TRY(sched_options_read(setup, &options));
         strbuf_init(&json, 0);
         TRY(model_config_print_json(setup->model->config, 1, &json));
-        members = policy_plugin_members(setup->executors, setup->n_executors, &init.n_members);
-        init.members = members;
+        plugin_members_init(&members, setup->executors, setup->n_executors);
+        init.members = members.views;
+        init.n_members = members.n;
         init.config_json = strbuf_cstr(&json);
         init.max_batch = setup->model->io->max_batch_size;
         err = make_policy(setup, name, &init, &options.policy);
-        policy_plugin_members_free(members, init.n_members);
+        plugin_members_done(&members);
         return err != NULL ? err : pull_engine_new(&options, ret);
 }

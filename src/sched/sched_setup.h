@@ -45,8 +45,9 @@ struct error *sched_dynamic_new(const struct sched_setup *setup, struct schedule
 struct error *sched_composite_new(const struct sched_setup *setup, struct scheduler **ret);
 bool          sched_is_composite(const struct sched_setup *setup);
 
-/* Its policy alone. */
+/* Their policies alone. */
 struct error *sched_dynamic_policy(const struct sched_setup *setup, struct policy **ret);
+struct error *sched_composite_policy(const struct sched_setup *setup, struct policy **ret);
 
 /* As the library of that name decides: sched/policy_plugin.h. */
 struct error *sched_plugin_new(const struct sched_setup *setup, const char *name,

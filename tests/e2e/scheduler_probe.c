@@ -11,7 +11,8 @@
  *     unknown        dispatches an id that there is not
  *     range          dispatches more rows than a member takes
  *     busy           dispatches to a busy member
- *     split          dispatches a part of an item
+ *     split          dispatches a part of an item of a model whose requests may not run in parts
+ *     rows           fills the largest free members first, each to its most rows, with parts of items
  *     rejects        rejects each second item
  *     refuses        init() fails
  *     crash_init     init() crashes
@@ -35,6 +36,7 @@
 struct waiting {
         sched_item item;
         bool       is_forgotten;
+        uint32_t   rows_done; /* dispatched */
 };
 
 struct probe {
@@ -45,7 +47,7 @@ struct probe {
         uint32_t              n_waiting, cap_waiting;
         sched_member          members[64];
         bool                  is_busy[64];
-        uint32_t              n_members;
+        uint32_t              n_members, max_batch;
         uint64_t              n_items;
 };
 
@@ -139,9 +141,57 @@ static bool run_one(struct probe *p, uint32_t member) {
         return true;
 }
 
+/* Those of which all rows are dispatched. */
+static void forget_done(struct probe *p) {
+        uint32_t n = 0;
+
+        while (n < p->n_waiting && p->waiting[n].rows_done == p->waiting[n].item.rows)
+                n++;
+        forget(p, 0, n);
+}
+
+/* The first rows of one shape class, as many as the member takes. */
+static void run_rows(struct probe *p, const sched_member *m) {
+        uint64_t ids[64];
+        uint32_t first[64], count[64], n = 0, rows = 0;
+        int      code;
+
+        while (n < p->n_waiting && n < 64 && rows < m->hi &&
+               p->waiting[n].item.shape_class == p->waiting[0].item.shape_class) {
+                const struct waiting *w = &p->waiting[n];
+                uint32_t              left = w->item.rows - w->rows_done;
+
+                ids[n] = w->item.id;
+                first[n] = w->rows_done;
+                count[n] = left < m->hi - rows ? left : m->hi - rows;
+                rows += count[n++];
+        }
+        if (rows < m->lo || rows == 0)
+                return;
+        code = p->ops->dispatch_rows(p->host, m->id, ids, first, count, n);
+        if (code == EBUSY)
+                return; /* another member of its virtual instance runs */
+        expect(p, code, 0);
+        p->is_busy[m->id] = true;
+        for (uint32_t i = 0; i < n; i++)
+                p->waiting[i].rows_done += count[i];
+        forget_done(p);
+}
+
+static void run_all_rows(struct probe *p) {
+        for (uint32_t hi = p->max_batch > 0 ? p->max_batch : 1; hi > 0; hi--)
+                for (uint32_t i = 0; i < p->n_members; i++)
+                        if (p->members[i].hi == hi && !p->is_busy[i])
+                                run_rows(p, &p->members[i]);
+}
+
 static void run(struct probe *p) {
         if (is_mode(p, "forgets") || is_mode(p, "hoards"))
                 return;
+        if (is_mode(p, "rows")) {
+                run_all_rows(p);
+                return;
+        }
         for (uint32_t i = 0; i < p->n_members; i++)
                 if (!p->is_busy[i])
                         run_one(p, i);
@@ -153,7 +203,7 @@ static int init(void **st, sched_host *host, const sched_host_ops *ops, const ch
         const char       *mode = strstr(config_json, key);
         struct probe     *p = calloc(1, sizeof(*p));
 
-        (void)max_batch;
+        p->max_batch = max_batch;
         p->host = host;
         p->ops = ops;
         snprintf(p->mode, sizeof(p->mode), "%s", mode != NULL ? mode + strlen(key) : "fifo");
@@ -177,6 +227,10 @@ static int init(void **st, sched_host *host, const sched_host_ops *ops, const ch
 static void on_enqueue(void *st, const sched_item *items, uint32_t n) {
         struct probe *p = st;
 
+        if (n > 1) {
+                p->ops->count(p->host, "probe_groups", 1);
+                p->ops->count(p->host, "probe_grouped", n);
+        }
         for (uint32_t i = 0; i < n; i++) {
                 if (p->n_waiting == p->cap_waiting) {
                         p->cap_waiting = p->cap_waiting * 2 + 16;

@@ -248,6 +248,28 @@ def test_delay_ends(server):
     assert queue["count"] == 1 and 20_000_000 <= queue["ns"] < 10_000_000_000
 
 
+@pytest.mark.parametrize("end", ["unload", "stop"])
+def test_nothing_waits_for_others_at_the_end(tmp_path, end):
+    """Neither when the model is unloaded nor when the server stops."""
+    config = batching(dynamic("max_queue_delay_microseconds: 3600000000"))
+    write_repository(tmp_path, {"m": config})
+    server = Server(tmp_path, ("--model-control-mode=explicit", "--load-model=m", *OPTIONS))
+    try:
+        with Crowd(server, "m") as crowd:
+            sent = [crowd.queue([n]) for n in range(3)]
+            if end == "unload":
+                requests.post(f"{server.url}/v2/repository/models/m/unload", timeout=20)
+            else:
+                server.process.terminate()
+            for n, one in enumerate(sent):
+                answer = outputs(one.result())
+                assert (answer["OUTPUT0"], answer["BATCH_ROWS"]) == ([n], [3])
+        if end == "stop":
+            server.process.wait(40)
+    finally:
+        assert server.stop() == 0
+
+
 def test_error_of_one_in_a_batch(server):
     """The others get their answers."""
     with Gate(server, "full") as gate, Crowd(server, "full") as crowd:

@@ -14,7 +14,10 @@ import requests
 
 from conftest import BUILD, Server, is_sanitized, require_build, write_repository
 from gate import Gate, gated
+from models import wait_until
 from scrape import metric, metrics, wait_for_metric, wait_for_pending
+from test_composite import composite
+from test_rate_limiter import both_run, limited, opens_gates
 
 LIBRARIES = BUILD / "tests" / "e2e"
 BACKENDS = ("testing", "identity")
@@ -197,7 +200,8 @@ def test_54_wrong_calls(mode, n_errors, tmp_path, schedulers):
 
 @pytest.mark.parametrize("mode, n_errors", [("busy", 9), ("range", 1), ("split", 2)])
 def test_54_wrong_calls_about_batches(mode, n_errors, tmp_path, schedulers):
-    with Opened(tmp_path, {"m": gated(EIGHT + probe(mode))}, schedulers) as server:
+    model = EIGHT + probe(mode) + parameter("split_requests", "false")
+    with Opened(tmp_path, {"m": gated(model)}, schedulers) as server:
         with concurrent.futures.ThreadPoolExecutor(10) as pool, Gate(server, "m") as gate:
             rows = [2, 8] if mode == "split" else [1] * 9
             first, waiting = queue(pool, server, "m", gate, rows)
@@ -445,23 +449,130 @@ def test_32_greedy_or_planned(name, sizes, tmp_path):
         assert server.stop() == 0
 
 
+def wanted(values):
+    return {"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [len(values), 1],
+                        "data": values}]}
+
+
+def ask_members(server, values, outputs=("OUTPUT0", "BATCH_ROWS", "INSTANCE"), **more):
+    """By output."""
+    reply = requests.post(f"{server.url}/v2/models/m/infer", timeout=60, json={
+        **wanted(values), "outputs": [{"name": name} for name in outputs], **more})
+    assert reply.status_code == 200, reply.text
+    return {output["name"]: output["data"] for output in reply.json()["outputs"]}
+
+
+def assert_rows_of_members(answer, values, sizes):
+    """Each row was answered, by a member that takes as many rows as ran with it."""
+    assert answer["OUTPUT0"] == values
+    for instance, rows in zip(answer["INSTANCE"], answer["BATCH_ROWS"]):
+        low, high = sizes[instance.split("_")[0]]
+        assert low <= rows <= high
+
+
+SIZES = {"b1": (1, 1), "b4": (4, 4), "b8": (8, 8)}
+
+
 def test_members_with_ranges(tmp_path, schedulers):
-    """A library cannot split requests: it does not get such a model."""
-    models = {"said": MEMBERS + probe("fifo"), "unsaid": MEMBERS}
+    """A library that dispatches rows serves a model of members; --scheduler leaves such a model alone."""
+    models = {"m": composite(probe("rows")), "unsaid": composite()}
     with Opened(tmp_path, models, schedulers, "--scheduler=probe") as server:
-        entries = index(server)
-        assert entries["said"]["state"] == "UNAVAILABLE"
-        assert ("has instances that take certain batch sizes only, which the scheduler library 'probe' "
-                "cannot serve yet") in entries["said"]["reason"]
-        assert entries["unsaid"]["state"] == "READY"
-        assert asked(server, "unsaid") == 1
+        for n in (1, 3, 4, 5, 8, 8):
+            values = list(range(n))
+            assert_rows_of_members(ask_members(server, values), values, SIZES)
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            sent = {pool.submit(ask_members, server, [n] * (1 + n % 8)): [n] * (1 + n % 8)
+                    for n in range(200)}
+            for one, values in sent.items():
+                assert_rows_of_members(one.result(60), values, SIZES)
+        n_rows = sum(1 + n % 8 for n in range(200)) + 1 + 3 + 4 + 5 + 8 + 8
+        assert metric(server, "nv_inference_count", "m") == n_rows
+        wait_until(lambda: sum(metric(server, "neso_member_rows", "m", member=b)
+                               for b in SIZES) == n_rows)
+        assert metric(server, "neso_request_split", "m") > 0
+        assert metric(server, "neso_scheduler_error", "m") == 0
+        assert metric(server, "neso_scheduler_stall", "m") == 0
+        assert not any("neso_scheduler" in sample and "unsaid" in sample
+                       for sample in metrics(server))
 
 
-def test_rate_limiter(tmp_path, schedulers):
-    with Opened(tmp_path, {"m": ONE + probe("fifo"), "other": ONE}, schedulers,
-                "--rate-limit=execution_count") as server:
-        assert "cannot be used together with --rate-limit" in index(server)["m"]["reason"]
-        assert asked(server, "other") == 1
+def test_members_whose_library_stalls(tmp_path, schedulers):
+    """The built-in rules go on with members and ranges."""
+    with Opened(tmp_path, {"m": composite(probe("forgets"))}, schedulers) as server:
+        assert_rows_of_members(ask_members(server, [1, 2, 3]), [1, 2, 3], SIZES)
+        assert metric(server, "neso_scheduler_stall", "m") == 1
+        assert_rows_of_members(ask_members(server, [4] * 8), [4] * 8, SIZES)
+
+
+def test_members_that_do_not_cover_all(tmp_path, schedulers):
+    """What keeps a model of members from loading does so with a library as well, and a size that is no
+    member's is refused when requests may not run in parts."""
+    models = {"m": composite(probe("rows") + parameter("split_requests", "false")),
+              "wrong": composite(probe("rows"), (("b2", 1), ("b8", 1)), "b2:2-2,b8:4-8")}
+    with Opened(tmp_path, models, schedulers) as server:
+        assert "cannot serve batch size 1 (smallest member minimum is 2)" in (
+            index(server)["wrong"]["reason"])
+        reply = requests.post(f"{server.url}/v2/models/m/infer", timeout=60, json=wanted([1, 2, 3]))
+        assert reply.status_code == 400
+        assert "batch size 3 not supported; allowed: 1,4,8" in reply.text
+        assert ask_members(server, [1, 2, 3, 4], ("BATCH_ROWS",)) == {"BATCH_ROWS": [4] * 4}
+
+
+def test_exclusive_members(tmp_path, schedulers):
+    """One member of the virtual instance runs at a time, whatever the library asks for."""
+    config = composite(probe("rows") + parameter("member_concurrency", "exclusive"))
+    with Opened(tmp_path, {"m": gated(config)}, schedulers) as server:
+        with concurrent.futures.ThreadPoolExecutor(6) as pool, Gate(server, "m") as gate:
+            sent = [pool.submit(ask_members, server, [n]) for n in range(6)]
+            n_left = 6
+            while n_left > 0:
+                gate.wait()
+                assert not gate.is_reached()
+                running = metric(server, "neso_virtual_instance_busy", "m", index="0")
+                assert running == 1
+                gate.open()
+                ended, _ = concurrent.futures.wait(sent, 60, concurrent.futures.FIRST_COMPLETED)
+                n_left -= len(ended)
+                sent = [one for one in sent if one not in ended]
+
+
+@pytest.mark.parametrize("mode", ["fifo", "rows"])
+def test_rate_limiter(mode, tmp_path, schedulers):
+    """A batch that the library has dispatched waits at its member for the member's turn."""
+    models = {"a": gated(limited(1) + probe(mode)), "b": gated(limited(1) + probe(mode))}
+    with Opened(tmp_path, models, schedulers, "--rate-limit=execution_count") as server:
+        with opens_gates(server) as gates:
+            assert both_run(server, gates) is False
+            assert both_run(server, gates) is False
+        for name in "ab":
+            assert metric(server, "neso_scheduler_error", name) == 0
+            assert metric(server, "neso_scheduler_stall", name) == 0
+
+
+def test_56_a_group_is_announced_as_one(tmp_path, schedulers):
+    """Eight requests that ran together in the first stage of a chain come to the second as one."""
+    stage = ('backend: "testing"\nmax_batch_size: 8\ndynamic_batching { }\n'
+             'input { name: "INPUT0" data_type: TYPE_INT32 dims: [1] }\n'
+             'output { name: "OUTPUT0" data_type: TYPE_INT32 dims: [1] }\n'
+             'instance_group { count: 1 kind: KIND_CPU }\n')
+    models = {"a": gated(stage + parameter("next", "b")), "b": stage + probe("fifo")}
+    with Opened(tmp_path, models, schedulers) as server:
+        def ask(value):
+            reply = requests.post(f"{server.url}/v2/models/a/infer", timeout=60,
+                                  json=wanted([value]))
+            assert reply.status_code == 200, reply.text
+            return reply.json()["outputs"][0]["data"]
+
+        with concurrent.futures.ThreadPoolExecutor(9) as pool, Gate(server, "a") as gate:
+            first = pool.submit(ask, 0)
+            gate.wait()
+            waiting = [pool.submit(ask, n) for n in range(1, 9)]
+            wait_for_pending(server, "a", 8)
+            gate.open(2)
+            assert [one.result(60) for one in [first, *waiting]] == [[n] for n in range(9)]
+        assert metric(server, "neso_scheduler_probe_groups", "b") == 1
+        assert metric(server, "neso_scheduler_probe_grouped", "b") == 8
+        assert metric(server, "neso_scheduler_probe_items", "b") == 9
 
 
 @pytest.mark.parametrize("name", ["default", "baseline", "triton"])

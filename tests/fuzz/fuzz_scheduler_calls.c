@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The host of plug-in schedulers under arbitrary calls of a plug-in and arbitrary events of the engine:
  * each request ends exactly once, no batch breaks the limits of its member, and a wrong call has no
- * effect.
+ * effect. Requests may run in parts; a part ends with an error, as its request has no inputs.
  *
- * Two bytes an event. Within each call of the plug-in, up to three calls of the host's functions are
- * made; what they say comes from the bytes that follow.
+ * The first byte says whether requests may run in parts, and whether only one member of all may run at
+ * a time. Then two bytes an event. Within each call of the plug-in, up to three calls of the host's
+ * functions are made; what they say comes from the bytes that follow.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +15,16 @@
 #include "base/mem.h"
 #include "base/ref.h"
 #include "config/batching_config.h"
+#include "config/config_normalize.h"
+#include "config/model_config.h"
+#include "config/model_io.h"
 #include "infer/executor.h"
 #include "infer/model.h"
 #include "infer/request.h"
+#include "infer/request_split.h"
+#include "infer/response.h"
+#include "observe/metric.h"
+#include "observe/model_stats.h"
 #include "sched/instance.h"
 #include "sched/policy_plugin.h"
 #include "sched/request_queue.h"
@@ -28,8 +36,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 #define N_IDS 64
 #define MAX_EVENTS 2048
 
-enum where { IDLE, WAITS, RUNS };
-
 struct fuzz {
         const uint8_t        *input;
         size_t                size, at;
@@ -40,9 +46,10 @@ struct fuzz {
         struct executor       executors[N_INSTANCES];
         struct instance       instances[N_INSTANCES];
         bool                  is_there[N_INSTANCES];
-        struct request       *running[N_INSTANCES]; /* linked by queued.next */
+        bool                  is_running[N_INSTANCES];
         struct request       *requests[N_REQUESTS];
-        enum where            where[N_REQUESTS];
+        bool                  is_open[N_REQUESTS]; /* from push to release */
+        bool                  may_split, is_exclusive;
         const sched_host_ops *ops;
         sched_host           *host;
         uint64_t              ids[N_IDS]; /* the last ones that were announced */
@@ -85,22 +92,41 @@ static uint64_t some_id(void) {
         return byte == 255 ? UINT64_MAX : f.ids[byte % N_IDS];
 }
 
-static void dispatch_some(uint8_t what) {
-        uint64_t ids[4];
-        uint32_t first[4] = { 0 }, count[4];
-        uint32_t n = what >> 5 & 3, member = what >> 3 & 3;
-        uint64_t n_before = f.queue.n_waiting;
+static void dispatch_items(uint32_t member, uint32_t n) {
+        uint64_t ids[4], n_before = f.queue.n_waiting;
         int      code;
 
-        for (unsigned i = 0; i < 4; i++) {
+        for (unsigned i = 0; i < n; i++)
                 ids[i] = some_id();
-                count[i] = 1 + i;
+        code = f.ops->dispatch(f.host, member, ids, n);
+        must(f.queue.n_waiting == n_before - (code == 0 ? n : 0));
+}
+
+static void dispatch_rows(uint32_t member, uint32_t n) {
+        uint64_t ids[4], n_before = f.queue.n_waiting, rows_before = f.queue.n_rows;
+        uint32_t first[4], count[4], rows = 0;
+        int      code;
+
+        for (unsigned i = 0; i < n; i++) {
+                uint8_t byte = next_byte();
+
+                ids[i] = some_id();
+                first[i] = byte & 3;
+                count[i] = 1 + (byte >> 2 & 3);
+                rows += count[i];
         }
+        code = f.ops->dispatch_rows(f.host, member, ids, first, count, n);
+        must(f.queue.n_rows == rows_before - (code == 0 ? rows : 0));
+        must(code != 0 ? f.queue.n_waiting == n_before : f.queue.n_waiting + n >= n_before);
+}
+
+static void dispatch_some(uint8_t what) {
+        uint32_t n = 1 + (what >> 5 & 3), member = what >> 3 & 3;
+
         if ((what & 0x80) != 0)
-                code = f.ops->dispatch(f.host, member, ids, n + 1);
+                dispatch_items(member, n);
         else
-                code = f.ops->dispatch_rows(f.host, member, ids, first, count, n + 1);
-        must(f.queue.n_waiting == n_before - (code == 0 ? n + 1 : 0));
+                dispatch_rows(member, n);
 }
 
 static void act(void) {
@@ -132,8 +158,9 @@ static int init(void **st, sched_host *host, const sched_host_ops *ops, const ch
 }
 
 static void on_enqueue(void *st, const sched_item *items, uint32_t n) {
-        must(st == &f && n == 1);
-        f.ids[f.n_ids++ % N_IDS] = items->id;
+        must(st == &f && n > 0);
+        for (uint32_t i = 0; i < n; i++)
+                f.ids[f.n_ids++ % N_IDS] = items[i].id;
         act();
 }
 
@@ -154,88 +181,138 @@ static void on_other(void *st) {
 
 /* ---- the engine ------------------------------------------------------------------------------ */
 
+static const struct error ended = ERROR_STATIC(ERR_UNAVAILABLE, "it ends");
+
+static void on_response(struct response *response, uint32_t flags, void *userp) {
+        (void)flags;
+        (void)userp;
+        response_free(response);
+}
+
+static void on_release(struct request *req, uint32_t flags, void *userp) {
+        unsigned i = index_of(req);
+
+        (void)flags;
+        (void)userp;
+        must(f.is_open[i] && !list_is_linked(&req->queued.node));
+        f.is_open[i] = false;
+}
+
+/* It has left the queue; parts of it may run. */
+static void refuse(struct request *req) {
+        if (req->is_split)
+                request_split_give_up(req, &ended, FAILURE_REJECTED);
+        else
+                request_refuse(req, &ended, FAILURE_REJECTED);
+}
+
 static void take_refused(void) {
         for (struct refusal *r = STEAL(f.policy->refused), *next; r != NULL; r = next) {
-                unsigned i = index_of(r->req);
-
                 next = r->next;
-                must(f.where[i] == WAITS);
-                f.where[i] = IDLE;
+                refuse(r->req);
                 error_free(r->why);
                 free(r);
         }
 }
 
+static struct sched_view view_now(void) {
+        return (struct sched_view){ .queue = &f.queue, .idle = &f.idle };
+}
+
 static void begin_all(void) {
-        struct sched_view view = { .queue = &f.queue, .idle = &f.idle };
+        struct sched_view view = view_now();
 
         while (!list_is_empty(&f.idle)) {
-                struct dispatch d = f.policy->ops->decide(f.policy, &view, now_ns);
-                unsigned        on = (unsigned)(d.on - f.instances);
-                bool            is_assigned;
-                uint64_t        rows = 0;
+                struct dispatch  d = f.policy->ops->decide(f.policy, &view, now_ns);
+                struct instance *in = d.on;
+                unsigned         on = (unsigned)(in - f.instances);
 
                 if (d.verdict != BATCH_RUN)
                         return;
-                must(on < N_INSTANCES && f.running[on] == NULL);
-                is_assigned = d.on->assigned != NULL;
-                f.running[on] = is_assigned ? policy_take_assigned(f.policy, d.on)
-                                            : request_queue_take(&f.queue, d.n_requests);
-                list_remove(&d.on->idle_node);
-                for (struct request *req = f.running[on]; req != NULL; req = req->queued.next) {
-                        must(f.where[index_of(req)] == WAITS);
-                        f.where[index_of(req)] = RUNS;
-                        rows += request_rows(req);
+                must(on < N_INSTANCES && !f.is_running[on]);
+                if (in->is_assigned) {
+                        policy_take_assigned(f.policy, in);
+                        must(in->rows >= 1 && in->rows <= f.executors[on].max_rows);
+                } else {
+                        instance_take(in, &f.queue, &d);
                 }
-                must(!is_assigned || rows <= f.executors[on].max_rows);
+                list_remove(&in->idle_node);
+                f.is_running[on] = true;
         }
 }
 
 static void end(unsigned i) {
-        if (f.running[i] == NULL)
+        struct instance *in = &f.instances[i];
+
+        if (!f.is_running[i])
                 return;
-        for (struct request *req = f.running[i]; req != NULL; req = req->queued.next)
-                f.where[index_of(req)] = IDLE;
-        f.running[i] = NULL;
-        f.policy->ops->executed(f.policy,
-                                &(struct execution){ .on = &f.instances[i], .end_ns = now_ns });
+        for (uint32_t k = 0; k < in->n_items; k++)
+                if (in->items[k].request != NULL)
+                        request_refuse(in->items[k].request, &ended, FAILURE_BACKEND);
+                else
+                        must(split_part_make(in->items[k].part) == NULL);
+        f.is_running[i] = false;
+        f.policy->ops->executed(f.policy, &(struct execution){ .on = in, .end_ns = now_ns });
         if (f.is_there[i])
-                list_prepend(&f.idle, &f.instances[i].idle_node);
+                list_prepend(&f.idle, &in->idle_node);
 }
 
-static void push(uint8_t which) {
-        struct sched_view view = { .queue = &f.queue, .idle = &f.idle };
-        unsigned          i = which % N_REQUESTS;
-        struct request   *req = f.requests[i];
+/* False: it is in use. */
+static bool enqueue(uint8_t which) {
+        unsigned        i = which % N_REQUESTS;
+        struct request *req = f.requests[i];
 
-        if (f.where[i] != IDLE)
-                return;
+        if (f.is_open[i])
+                return false;
         req->batch_size = 1 + (which >> 6);
         req->timeout_us = which;
         req->times.queue_start_ns = now_ns;
-        f.where[i] = WAITS;
+        f.is_open[i] = true;
         must(request_queue_push(&f.queue, req, now_ns) == NULL);
-        f.policy->ops->arrived(f.policy, &view, req);
+        return true;
+}
+
+static void push(uint8_t which) {
+        struct sched_view view = view_now();
+
+        if (enqueue(which))
+                f.policy->ops->arrived(f.policy, &view, f.requests[which % N_REQUESTS]);
+}
+
+static void push_group(uint8_t which) {
+        struct sched_view view = view_now();
+        struct request   *first = NULL, **next = &first;
+        uint32_t          n = 0;
+
+        for (unsigned i = 0; i < 5; i++)
+                if (enqueue((uint8_t)(which + i))) {
+                        *next = f.requests[(uint8_t)(which + i) % N_REQUESTS];
+                        next = &(*next)->queued.next;
+                        n++;
+                }
+        *next = NULL;
+        if (n > 0)
+                f.policy->ops->arrived_together(f.policy, &view, first, n);
 }
 
 static void cancel(uint8_t which) {
-        unsigned i = which % N_REQUESTS;
+        struct request *req = f.requests[which % N_REQUESTS];
 
-        if (f.where[i] != WAITS || !request_queue_remove(&f.queue, f.requests[i]))
+        if (!request_queue_remove(&f.queue, req))
                 return;
-        f.where[i] = IDLE;
-        f.policy->ops->gone(f.policy, f.requests[i]);
+        f.policy->ops->gone(f.policy, req);
+        refuse(req);
 }
 
 static void pass_time(uint64_t ns) {
-        struct sched_view view = { .queue = &f.queue, .idle = &f.idle };
+        struct sched_view view = view_now();
 
         now_ns += ns;
         for (struct request *req = request_queue_expire(&f.queue, now_ns), *next; req != NULL;
              req = next) {
                 next = req->queued.next;
-                f.where[index_of(req)] = IDLE;
                 f.policy->ops->gone(f.policy, req);
+                refuse(req);
         }
         if (f.policy->due_ns != 0 && f.policy->due_ns <= now_ns)
                 f.policy->ops->due(f.policy, &view, now_ns);
@@ -243,33 +320,35 @@ static void pass_time(uint64_t ns) {
 
 /* One that has a batch runs it first, as the engine's do. */
 static void change(unsigned i) {
-        struct sched_view view = { .queue = &f.queue, .idle = &f.idle };
+        struct sched_view view = view_now();
+        struct instance  *in = &f.instances[i];
 
         if (!f.is_there[i]) {
-                if (f.running[i] != NULL)
+                if (f.is_running[i])
                         return;
-                f.instances[i] = (struct instance){ .executor = &f.executors[i] };
+                free(in->items);
+                *in = (struct instance){ .executor = &f.executors[i] };
                 list_append(&f.idle, &f.instances[i].idle_node);
                 f.is_there[i] = true;
                 f.policy->ops->joined(f.policy, &view, &f.instances[i]);
-        } else if (f.instances[i].assigned == NULL) {
+        } else if (!in->is_assigned) {
                 f.is_there[i] = false;
-                if (f.running[i] == NULL)
+                if (!f.is_running[i])
                         list_remove(&f.instances[i].idle_node);
                 f.policy->ops->left(f.policy, &view, &f.instances[i]);
         }
 }
 
 static void check(void) {
-        uint64_t n = 0;
+        uint64_t n = 0, rows = 0;
 
         for (unsigned i = 0; i < N_REQUESTS; i++)
-                n += f.where[i] == WAITS;
-        for (unsigned i = 0; i < N_INSTANCES; i++)
-                for (struct request *req = f.instances[i].assigned; req != NULL;
-                     req = req->queued.next)
-                        n--; /* out of the queue, not yet begun */
-        must(n == f.queue.n_waiting);
+                if (list_is_linked(&f.requests[i]->queued.node)) {
+                        must(f.is_open[i]);
+                        n++;
+                        rows += request_rows(f.requests[i]);
+                }
+        must(n == f.queue.n_waiting && rows == f.queue.n_rows);
 }
 
 static void run_event(uint8_t what, uint8_t which) {
@@ -284,6 +363,8 @@ static void run_event(uint8_t what, uint8_t which) {
         default:
                 if (what >= 0xf0)
                         f.policy->ops->drain(f.policy, now_ns);
+                else
+                        push_group(which);
         }
         take_refused();
         if ((what & 8) != 0)
@@ -307,12 +388,14 @@ static void finish(void) {
                 take_refused();
         }
         for (unsigned i = 0; i < N_REQUESTS; i++)
-                must(f.where[i] == IDLE);
+                must(!f.is_open[i]);
         must(f.queue.n_waiting == 0);
         policy_free(f.policy);
         request_queue_done(&f.queue);
         for (unsigned i = 0; i < N_REQUESTS; i++)
                 request_free(f.requests[i]);
+        for (unsigned i = 0; i < N_INSTANCES; i++)
+                free(f.instances[i].items);
 }
 
 static void open_policy(void) {
@@ -328,21 +411,56 @@ static void open_policy(void) {
                                                                 .builtin = policy_single_new(),
                                                                 .functions = &functions,
                                                                 .init = &start,
+                                                                .may_split = f.may_split,
+                                                                .is_exclusive = f.is_exclusive,
                                                                 .now = clock_of_fuzz },
                                &f.policy) == NULL);
         request_queue_init(&f.queue, f.policy->limits);
 }
 
+/* Made once: what the requests of all inputs need of a model. */
+static void open_model(struct model *m) {
+        static const char           text[] = "name: 'm' max_batch_size: 4 input { name: 'X' "
+                                             "data_type: TYPE_FP32 dims: 1 }";
+        static struct model_config *config;
+        static struct model_io_set *io;
+        static struct model_stats  *stats;
+
+        if (config == NULL) {
+                struct metric_registry *registry = metric_registry_new();
+
+                must(model_config_read_text(str_of(text), "config.pbtxt", &config) == NULL);
+                must(model_config_normalize(config) == NULL);
+                must(model_io_set_new(config, &io) == NULL);
+                stats = model_stats_new(model_metrics_new(registry,
+                                                          &(struct model_metrics_options){ 0 }),
+                                        &(struct model_stats_options){ .model = "m",
+                                                                       .version = 1 });
+        }
+        m->name = m->label = "m";
+        m->config = config;
+        m->io = io;
+        m->stats = stats;
+        m->on_unused = on_unused;
+        ref_init(&m->ref);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
+        uint8_t options;
+
         log_set_settings(&(struct log_settings){ .info = false });
         f = (struct fuzz){ .input = input, .size = size };
         now_ns = NS_PER_S;
-        f.model.name = f.model.label = "m";
-        f.model.on_unused = on_unused;
-        ref_init(&f.model.ref);
+        options = next_byte();
+        f.may_split = (options & 1) != 0;
+        f.is_exclusive = (options & 2) != 0;
+        open_model(&f.model);
         list_init(&f.idle);
-        for (unsigned i = 0; i < N_REQUESTS; i++)
+        for (unsigned i = 0; i < N_REQUESTS; i++) {
                 must((f.requests[i] = request_new(&f.model)) != NULL);
+                f.requests[i]->on_response = on_response;
+                f.requests[i]->on_release = on_release;
+        }
         for (unsigned i = 0; i < N_INSTANCES; i++)
                 f.executors[i] =
                         (struct executor){ .name = "g_0", .min_rows = 1, .max_rows = 2 + i };

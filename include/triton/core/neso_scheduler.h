@@ -14,13 +14,17 @@
  *
  * Life of an item.  on_enqueue() announces it. It ends exactly once, and is known until then:
  *
- *     enqueued --dispatch() or dispatch_rows() of all rows--> executed by that member
+ *     enqueued --dispatch() or dispatch_rows() of all rows--> executed by those members
  *              --reject()-----------------------------------> answered with that error
  *              --on_cancel()--------------------------------> the server has taken it back: its
  *                                                             client has cancelled or its time is over
  *
  * Timeouts are the server's: it takes back an item when its deadline passes (on_cancel), and the
- * scheduler may use deadline_ns to serve the urgent ones first.
+ * scheduler may use deadline_ns to serve the urgent ones first. The deadline does not count any more once
+ * rows of the item were dispatched.
+ *
+ * A rate limiter (--rate-limit) is the server's as well: what was dispatched waits at its member until the
+ * member's resources are there, and the member is busy meanwhile.
  *
  * Threads and locks.  All functions of sched_vtbl are called with the lock of the model's queue held,
  * one at a time, on any thread of the server; init() and fini() too are never concurrent with others.
@@ -33,11 +37,13 @@
  * error has no side effect, except that neso_scheduler_error is counted (and the first one of each kind
  * is logged). The codes are those of <errno.h>:
  *
- *     EBUSY    the member is executing, or has a batch already
+ *     EBUSY    the member is executing, or has a batch already; with `member_concurrency` exclusive,
+ *              so does another member of the same virtual_index
  *     ENODEV   there is no such member
  *     ENOENT   an id is not known: never announced, or ended already
  *     EALREADY an id is named twice in one call
- *     ERANGE   the rows are fewer than lo or more than hi of the member
+ *     ERANGE   the rows are fewer than lo or more than hi of the member, or are not the next ones of
+ *              their item
  *     EXDEV    the items are of different shape classes
  *     EINVAL   no items, a NULL pointer, an error code that there is not
  *     ENOTSUP  dispatch_rows() of a part of an item, for a model whose requests cannot be split
@@ -47,7 +53,7 @@
  * Fall-back.  When items wait, a member is free and no timer is armed, and the scheduler leaves it so
  * for a second, it has stalled: the server logs that, counts neso_scheduler_stall, calls fini() and
  * serves the model with the built-in scheduler until it is loaded again. No item is lost. A free member
- * counts when what waits has as many rows as its smallest batch.
+ * counts when the items of one shape class fill its smallest batch.
  *
  * Crashes.  sched_get(), init() and fini() are tried in a process of its own first, so that a library that
  * crashes or hangs there fails the load of its model alone. So init() must not do anything outside of
@@ -100,9 +106,12 @@ typedef struct sched_host_ops {
         /* Runs `n` items, whole, as one execution on the member. The items have ended for the scheduler
          * and the member is busy until on_member_free(). 0 or an error. */
         int (*dispatch)(sched_host *host, uint32_t member, const uint64_t *ids, uint32_t n);
-        /* The same for parts: rows first[i] to first[i] + count[i] - 1 of ids[i]. An item has ended when
-         * each of its rows was dispatched once. Rows that were dispatched, or lie beyond the item: ERANGE.
-         * A model that cannot run parts of requests: ENOTSUP unless each part is a whole item. */
+        /* The same for parts: rows first[i] to first[i] + count[i] - 1 of ids[i]. Rows of an item are
+         * dispatched in order: first[i] is how many were before, else ERANGE, as for rows beyond the item.
+         * An item has ended when all its rows were dispatched; dispatch() takes those that are left. The
+         * request is answered once all of it has run. A model that cannot run parts of requests
+         * (max_batch_size 0, decoupled, or `split_requests` false): ENOTSUP unless all rows that are left
+         * are taken. */
         int (*dispatch_rows)(sched_host *host, uint32_t member, const uint64_t *ids,
                              const uint32_t *first, const uint32_t *count, uint32_t n);
         /* Answers the item with an error; `code` is a TRITONSERVER_Error_Code (0 to 7). The text is
@@ -128,7 +137,7 @@ typedef struct sched_vtbl {
         int (*init)(void **st, sched_host *host, const sched_host_ops *ops, const char *config_json,
                     const sched_member *members, uint32_t n_members, uint32_t max_batch);
         /* New items. More than one is a group that came as one: what a batch of another model handed
-         * on. */
+         * on, 64 at most. */
         void (*on_enqueue)(void *st, const sched_item *items, uint32_t n);
         /* The execution on the member has ended: it may be given the next batch. */
         void (*on_member_free)(void *st, uint32_t member);
@@ -140,7 +149,8 @@ typedef struct sched_vtbl {
          * dispatched for five seconds though a member was free, the server rejects what is left. */
         void (*on_drain)(void *st);
         /* The end. Nothing waits any more, unless the instances of the model change: then init() follows,
-         * with the new members, and what waits is announced again under other ids. */
+         * with the new members, and what waits is announced again under other ids, with the rows that
+         * were not dispatched yet. */
         void (*fini)(void *st);
 } sched_vtbl;
 

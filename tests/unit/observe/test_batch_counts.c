@@ -23,10 +23,12 @@ static void test_a_model_without_members(void **state) {
         batch_counts_ran(c, 1);
         batch_counts_ran(c, 1);
         batch_counts_ran(c, 3);
-        assert_page(c, "neso_batch_dispatch_reason{model=\"m\",reason=\"due\",version=\"1\"} 0\n"
-                       "neso_batch_dispatch_reason{model=\"m\",reason=\"full\",version=\"1\"} 2\n"
-                       "neso_batch_dispatch_reason{model=\"m\",reason=\"idle\",version=\"1\"} 0\n"
-                       "neso_batch_dispatch_reason{model=\"m\",reason=\"flow\",version=\"1\"} 1\n");
+        assert_page(c,
+                    "neso_batch_dispatch_reason{model=\"m\",reason=\"due\",version=\"1\"} 0\n"
+                    "neso_batch_dispatch_reason{model=\"m\",reason=\"full\",version=\"1\"} 2\n"
+                    "neso_batch_dispatch_reason{model=\"m\",reason=\"idle\",version=\"1\"} 0\n"
+                    "neso_batch_dispatch_reason{model=\"m\",reason=\"flow\",version=\"1\"} 1\n"
+                    "neso_batch_dispatch_reason{model=\"m\",reason=\"drain\",version=\"1\"} 0\n");
         batch_counts_free(c);
 }
 
@@ -49,6 +51,7 @@ static void test_members(void **state) {
                        "neso_batch_dispatch_reason{model=\"m\",reason=\"full\",version=\"1\"} 0\n"
                        "neso_batch_dispatch_reason{model=\"m\",reason=\"idle\",version=\"1\"} 0\n"
                        "neso_batch_dispatch_reason{model=\"m\",reason=\"flow\",version=\"1\"} 0\n"
+                       "neso_batch_dispatch_reason{model=\"m\",reason=\"drain\",version=\"1\"} 0\n"
                        "neso_member_exec_count{member=\"b1\",model=\"m\",version=\"1\"} 2\n"
                        "neso_member_exec_count{member=\"b4\",model=\"m\",version=\"1\"} 0\n"
                        "neso_member_rows{member=\"b1\",model=\"m\",version=\"1\"} 3\n"

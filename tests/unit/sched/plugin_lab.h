@@ -16,6 +16,7 @@
 #include "infer/executor.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
+#include "infer/request_split.h"
 #include "sched/instance.h"
 #include "sched/policy_plugin.h"
 #include "sched/request_queue.h"
@@ -34,7 +35,10 @@ struct plugin_lab {
         struct list          idle;
         struct executor      executors[PLUGIN_MAX_MEMBERS];
         struct instance      instances[PLUGIN_MAX_MEMBERS];
+        struct instance     *pointers[PLUGIN_MAX_MEMBERS];
         unsigned             n_instances;
+        enum dispatch_reason reason;  /* of the last batch that began */
+        unsigned             n_ended; /* requests */
 
         /* Of the plug-in. */
         sched_host           *host;
@@ -45,7 +49,10 @@ struct plugin_lab {
         sched_item            items[PLUGIN_MAX_ITEMS]; /* as they were announced */
         unsigned              n_items;
         int                   init_code;
-        uint64_t              cancelled; /* the last id */
+        uint64_t              cancelled;  /* the last id */
+        const sched_item     *last_items; /* of the last on_enqueue(), where they lie */
+        bool                  may_split, is_exclusive;
+        struct policy        *builtin; /* NULL: the one for models that do not batch */
 };
 
 static uint64_t           plugin_now_ns;
@@ -55,11 +62,15 @@ static inline uint64_t plugin_now(void) {
         return plugin_now_ns;
 }
 
-static inline void plugin_note(struct plugin_lab *lab, const char *what, int number) {
+static inline void plugin_write(struct plugin_lab *lab, const char *what, int number) {
         lab->calls_len +=
                 (size_t)snprintf(lab->calls + lab->calls_len, sizeof(lab->calls) - lab->calls_len,
                                  number < 0 ? "%s; " : "%s %d; ", what, number);
         assert_true(lab->calls_len < sizeof(lab->calls));
+}
+
+static inline void plugin_note(struct plugin_lab *lab, const char *what, int number) {
+        plugin_write(lab, what, number);
         if (lab->act != NULL)
                 lab->act(lab);
 }
@@ -83,10 +94,16 @@ static inline int plugin_init(void **st, sched_host *host, const sched_host_ops 
 static inline void plugin_on_enqueue(void *st, const sched_item *items, uint32_t n) {
         struct plugin_lab *lab = st;
 
-        assert_int_equal(n, 1);
-        assert_true(lab->n_items < PLUGIN_MAX_ITEMS);
-        lab->items[lab->n_items++] = items[0];
-        plugin_note(lab, "enqueue", (int)items[0].rows);
+        assert_true(n > 0 && lab->n_items + n <= PLUGIN_MAX_ITEMS);
+        if (n > 1)
+                plugin_write(lab, "group", (int)n);
+        for (uint32_t i = 0; i < n; i++) {
+                lab->items[lab->n_items++] = items[i];
+                plugin_write(lab, "enqueue", (int)items[i].rows);
+        }
+        lab->last_items = items;
+        if (lab->act != NULL)
+                lab->act(lab);
 }
 
 static inline void plugin_on_member_free(void *st, uint32_t member) {
@@ -121,14 +138,22 @@ static const sched_vtbl plugin_functions = {
 };
 
 static inline struct sched_view plugin_view(struct plugin_lab *lab) {
-        return (struct sched_view){ .queue = &lab->queue, .idle = &lab->idle };
+        for (unsigned i = 0; i < PLUGIN_MAX_MEMBERS; i++)
+                lab->pointers[i] = &lab->instances[i];
+        return (struct sched_view){ .queue = &lab->queue,
+                                    .idle = &lab->idle,
+                                    .instances = lab->pointers,
+                                    .n_instances = lab->n_instances };
 }
 
 static inline struct error *plugin_lab_make(struct plugin_lab *lab) {
         struct batching_config   batching;
         struct executor         *executors[PLUGIN_MAX_MEMBERS];
         const struct plugin_init init = { .config_json = "{}", .max_batch = 8 };
+        struct policy           *builtin = STEAL(lab->builtin);
 
+        if (builtin == NULL)
+                builtin = policy_single_new();
         for (unsigned i = 0; i < lab->n_instances; i++)
                 executors[i] = &lab->executors[i];
         assert_ok(batching_config_init(&batching, lab->fake->model.config), "batching");
@@ -136,10 +161,12 @@ static inline struct error *plugin_lab_make(struct plugin_lab *lab) {
                                                                   .executors = executors,
                                                                   .n_executors = lab->n_instances,
                                                                   .batching = &batching,
-                                                                  .builtin = policy_single_new(),
+                                                                  .builtin = builtin,
                                                                   .metrics = lab->fake->registry,
                                                                   .functions = &plugin_functions,
                                                                   .now = plugin_now,
+                                                                  .may_split = lab->may_split,
+                                                                  .is_exclusive = lab->is_exclusive,
                                                                   .init = &init },
                                  &lab->policy);
 }
@@ -152,9 +179,8 @@ static inline void plugin_join(struct plugin_lab *lab, unsigned i) {
         lab->policy->ops->joined(lab->policy, &view, &lab->instances[i]);
 }
 
-/* Members 0, 1, ... take 1 to 4 rows. */
-static inline void plugin_lab_open(struct plugin_lab *lab, const char *config,
-                                   unsigned n_instances) {
+static inline void plugin_lab_prepare(struct plugin_lab *lab, const char *config,
+                                      unsigned n_instances) {
         *lab = (struct plugin_lab){ .n_instances = n_instances };
         plugin_lab_now = lab;
         plugin_now_ns = PLUGIN_START_NS;
@@ -164,10 +190,22 @@ static inline void plugin_lab_open(struct plugin_lab *lab, const char *config,
         for (unsigned i = 0; i < PLUGIN_MAX_MEMBERS; i++)
                 lab->executors[i] =
                         (struct executor){ .name = "g_0", .min_rows = 1, .max_rows = 4 };
+}
+
+static inline void plugin_lab_begin(struct plugin_lab *lab) {
+        unsigned n_instances = lab->n_instances;
+
         assert_ok(plugin_lab_make(lab), "policy");
         request_queue_init(&lab->queue, lab->policy->limits);
         for (unsigned i = 0; i < n_instances; i++)
                 plugin_join(lab, i);
+}
+
+/* Members 0, 1, ... take 1 to 4 rows. */
+static inline void plugin_lab_open(struct plugin_lab *lab, const char *config,
+                                   unsigned n_instances) {
+        plugin_lab_prepare(lab, config, n_instances);
+        plugin_lab_begin(lab);
 }
 
 static inline void plugin_lab_close(struct plugin_lab *lab) {
@@ -178,20 +216,64 @@ static inline void plugin_lab_close(struct plugin_lab *lab) {
                 request_free(req);
         assert_null(lab->policy->refused);
         policy_free(lab->policy);
+        for (unsigned i = 0; i < PLUGIN_MAX_MEMBERS; i++)
+                free(lab->instances[i].items);
         request_queue_done(&lab->queue);
         fake_model_free(lab->fake);
 }
 
-static inline struct request *plugin_push(struct plugin_lab *lab, uint64_t rows) {
-        struct request   *req = fake_request(lab->fake);
-        struct sched_view view = plugin_view(lab);
+static inline void plugin_on_response(struct response *response, uint32_t flags, void *userp) {
+        (void)flags;
+        (void)userp;
+        response_free(response);
+}
 
-        add_zeroed_input(req, "X", DATA_TYPE_FP32, (int64_t[]){ (int64_t)rows, 1 }, 2);
+static inline void plugin_on_release(struct request *req, uint32_t flags, void *userp) {
+        struct plugin_lab *lab = userp;
+
+        (void)flags;
+        lab->n_ended++;
+        request_free(req);
+}
+
+/* In the queue; the policy does not know. Rows of another width are of another shape class. */
+static inline struct request *plugin_queue(struct plugin_lab *lab, uint64_t rows, int64_t width) {
+        struct request *req = fake_request(lab->fake);
+
+        add_zeroed_input(req, "X", DATA_TYPE_FP32, (int64_t[]){ (int64_t)rows, width }, 2);
         assert_ok(request_prepare(req), "prepare");
+        req->on_response = plugin_on_response;
+        req->on_release = plugin_on_release;
+        req->on_release_userp = lab;
         req->times.queue_start_ns = plugin_now_ns;
         assert_ok(request_queue_push(&lab->queue, req, plugin_now_ns), "push");
+        return req;
+}
+
+static inline struct request *plugin_push_wide(struct plugin_lab *lab, uint64_t rows,
+                                               int64_t width) {
+        struct request   *req = plugin_queue(lab, rows, width);
+        struct sched_view view = plugin_view(lab);
+
         lab->policy->ops->arrived(lab->policy, &view, req);
         return req;
+}
+
+static inline struct request *plugin_push(struct plugin_lab *lab, uint64_t rows) {
+        return plugin_push_wide(lab, rows, 1);
+}
+
+/* n requests of one row each, as one. */
+static inline void plugin_push_group(struct plugin_lab *lab, uint32_t n) {
+        struct sched_view view = plugin_view(lab);
+        struct request   *first = NULL, **end = &first;
+
+        for (uint32_t i = 0; i < n; i++) {
+                *end = plugin_queue(lab, 1, 1);
+                end = &(*end)->queued.next;
+        }
+        *end = NULL;
+        lab->policy->ops->arrived_together(lab->policy, &view, first, n);
 }
 
 /* What the engine's pump does. */
@@ -209,28 +291,49 @@ static inline void plugin_pass(struct plugin_lab *lab, uint64_t ns) {
                 lab->policy->ops->due(lab->policy, &view, plugin_now_ns);
 }
 
+static inline void plugin_cancel(struct plugin_lab *lab, struct request *req) {
+        static const struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "");
+
+        assert_true(request_queue_remove(&lab->queue, req));
+        lab->policy->ops->gone(lab->policy, req);
+        if (req->is_split)
+                request_split_give_up(req, &cancelled, FAILURE_CANCELED);
+        else
+                request_refuse(req, &cancelled, FAILURE_CANCELED);
+}
+
+/* A request, or a part of one, ends with an error. */
+static inline void plugin_end_item(const struct batch_item *item) {
+        static const struct error ended = ERROR_STATIC(ERR_INTERNAL, "the test ends it");
+        struct request           *req = item->request;
+
+        if (req == NULL)
+                assert_non_null(req = split_part_make(item->part));
+        request_refuse(req, &ended, FAILURE_BACKEND);
+}
+
 /* The engine asks: the rows that begin, and on which instance; 0: nothing. Each request ends. */
 static inline unsigned plugin_begin(struct plugin_lab *lab, unsigned *ret_instance) {
         struct sched_view view = plugin_view(lab);
         struct dispatch   d = lab->policy->ops->decide(lab->policy, &view, plugin_now_ns);
-        struct request   *first;
-        unsigned          rows = 0;
 
         if (d.verdict != BATCH_RUN)
                 return 0;
-        first = d.on->assigned != NULL ? policy_take_assigned(lab->policy, d.on)
-                                       : request_queue_take(&lab->queue, d.n_requests);
+        if (d.on->is_assigned)
+                policy_take_assigned(lab->policy, d.on);
+        else
+                instance_take(d.on, &lab->queue, &d);
+        lab->reason = d.reason;
+        d.on->is_running = true;
         list_remove(&d.on->idle_node);
-        for (struct request *req = first, *next; req != NULL; req = next) {
-                next = req->queued.next;
-                rows += (unsigned)request_rows(req);
-                request_free(req);
-        }
+        for (uint32_t i = 0; i < d.on->n_items; i++)
+                plugin_end_item(&d.on->items[i]);
         *ret_instance = (unsigned)(d.on - lab->instances);
-        return rows;
+        return (unsigned)d.on->rows;
 }
 
 static inline void plugin_end(struct plugin_lab *lab, unsigned i) {
+        lab->instances[i].is_running = false;
         lab->policy->ops->executed(lab->policy, &(struct execution){ .on = &lab->instances[i],
                                                                      .end_ns = plugin_now_ns });
         list_append(&lab->idle, &lab->instances[i].idle_node);
@@ -243,8 +346,11 @@ static inline unsigned plugin_take_refused(struct plugin_lab *lab, const char *t
         for (struct refusal *r = STEAL(lab->policy->refused), *next; r != NULL; r = next) {
                 next = r->next;
                 assert_string_equal(r->why->message, text);
+                if (r->req->is_split)
+                        request_split_give_up(r->req, r->why, FAILURE_REJECTED);
+                else
+                        request_refuse(r->req, r->why, FAILURE_REJECTED);
                 error_free(r->why);
-                request_free(r->req);
                 free(r);
                 n++;
         }

@@ -37,7 +37,7 @@ struct sim_start {
         unsigned all[SIM_MAX_BATCH];
 };
 
-enum sim_kind { SIM_ARRIVAL, SIM_END, SIM_TIMER };
+enum sim_kind { SIM_ARRIVAL, SIM_END, SIM_TIMER, SIM_DRAIN };
 
 struct sim_event {
         uint64_t      at_us;
@@ -66,6 +66,8 @@ struct sim {
         unsigned             n_ordered;
         struct sim_start     starts[SIM_MAX_STARTS];
         unsigned             n_starts;
+        enum dispatch_reason reasons[SIM_MAX_STARTS]; /* of each start */
+        unsigned             n_refused;               /* requests, by the policy */
 };
 
 /* The instances of one range are one group. */
@@ -176,7 +178,19 @@ static inline void sim_start(struct sim *s, const struct dispatch *d) {
         s->took_us[at] = s->cost(start.rows);
         sim_at(s, s->now_us + s->took_us[at], SIM_END, at);
         assert_true(s->n_starts < SIM_MAX_STARTS);
+        s->reasons[s->n_starts] = d->reason;
         s->starts[s->n_starts++] = start;
+}
+
+static inline void sim_take_refused(struct sim *s) {
+        for (struct refusal *r = s->policy->refused, *next; r != NULL; r = next) {
+                next = r->next;
+                assert_false(list_is_linked(&r->req->queued.node));
+                error_free(r->why);
+                free(r);
+                s->n_refused++;
+        }
+        s->policy->refused = NULL;
 }
 
 static inline void sim_pump(struct sim *s) {
@@ -248,7 +262,10 @@ static inline bool sim_step(struct sim *s) {
                 sim_arrive(s, s->requests[event.number]);
         else if (event.kind == SIM_END)
                 sim_end(s, event.number);
+        else if (event.kind == SIM_DRAIN)
+                s->policy->ops->drain(s->policy, sim_ns(s->now_us));
         sim_pump(s);
+        sim_take_refused(s);
         return true;
 }
 

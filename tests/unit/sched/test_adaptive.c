@@ -133,6 +133,28 @@ static void test_without_a_delay_nothing_waits(void **state) {
                 sim_close(&s);
         }
 }
+/* Once the model ends, what waits for others runs at once. */
+static void test_drained(void **state) {
+        struct sim s;
+
+        (void)state;
+        for (int mode = ADAPTIVE_OFF; mode <= ADAPTIVE_IDLE; mode++) {
+                open_sim(&s, (enum adaptive_mode)mode, DELAY_US, 1, constant_cost);
+                arrive(&s, 0);
+                arrive(&s, 10);
+                arrive(&s, 20);
+                sim_at(&s, 1000, SIM_DRAIN, 0);
+                sim_at(&s, 2000, SIM_DRAIN, 0); /* it may come twice */
+                arrive(&s, 3000);               /* of a model that is made of this one */
+                sim_run(&s);
+                assert_starts(&s, mode == ADAPTIVE_OFF ? "1000 r0+3 i0, 3000 r3+1 i0"
+                                                       : "0 r0+1 i0, 1000 r1+2 i0, 3000 r3+1 i0");
+                assert_int_equal(s.reasons[s.n_starts - 2], DISPATCH_DRAIN);
+                assert_int_equal(s.reasons[s.n_starts - 1],
+                                 mode == ADAPTIVE_OFF ? DISPATCH_DRAIN : DISPATCH_IDLE);
+                sim_close(&s);
+        }
+}
 
 /* ---- closed loops ---------------------------------------------------------------------------- */
 
@@ -434,6 +456,7 @@ SUITE(adaptive) {
                 cmocka_unit_test(test_who_has_gone_is_waited_for_once),
                 cmocka_unit_test(test_no_longer_than_the_delay),
                 cmocka_unit_test(test_without_a_delay_nothing_waits),
+                cmocka_unit_test(test_drained),
                 cmocka_unit_test(test_closed_loops),
                 cmocka_unit_test(test_random_orders),
         };

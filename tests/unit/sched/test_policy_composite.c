@@ -210,6 +210,32 @@ static void test_some_may_wait(void **state) {
 }
 
 /* The planned member is busy: at once what is due, later what is not. */
+/* Once the model ends, what waits runs at once, and what no member takes is refused. */
+static void test_drained(void **state) {
+        static const uint32_t large[][2] = { { 4, 4 }, { 8, 8 } };
+        const struct setting  late = { three, 3, .delay_us = 10000, .mode = ADAPTIVE_OFF };
+        const struct setting  waits = { large, 2, .mode = ADAPTIVE_OFF, .may_wait = true };
+        struct sim            s;
+
+        (void)state;
+        open_sim(&s, &late);
+        queue_all(&s, NULL, 5);
+        sim_at(&s, 700, SIM_DRAIN, 0);
+        sim_run(&s);
+        assert_starts(&s, "700 r0+4 i1, 700 r4+1 i0");
+        assert_int_equal(s.reasons[0], DISPATCH_DRAIN);
+        assert_int_equal(s.n_refused, 0);
+        sim_close(&s);
+
+        open_sim(&s, &waits);
+        queue_all(&s, NULL, 13);
+        sim_at(&s, 700, SIM_DRAIN, 0);
+        sim_run(&s);
+        assert_starts(&s, "0 r0+8 i1, 0 r8+4 i0");
+        assert_int_equal(s.n_refused, 1);
+        sim_close(&s);
+}
+
 static void test_a_busy_member(void **state) {
         struct setting o = { three, 3, .mode = ADAPTIVE_OFF, .cost = slow_eight };
         struct sim     s;
@@ -620,6 +646,7 @@ SUITE(policy_composite) {
                 cmocka_unit_test(test_requests_of_several_rows),
                 cmocka_unit_test(test_without_splitting),
                 cmocka_unit_test(test_some_may_wait),
+                cmocka_unit_test(test_drained),
                 cmocka_unit_test(test_a_busy_member),
                 cmocka_unit_test(test_a_batch_grows_until_a_member_takes_it),
                 cmocka_unit_test(test_exclusive_members),

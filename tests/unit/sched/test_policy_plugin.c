@@ -4,7 +4,9 @@
 #include "observe/metric.h"
 #include "sched/plugin_counters.h"
 #include "sched/plugin_items.h"
+#include "sched/plugin_members.h"
 #include "sched/plugin_lab.h"
+#include "sched/row_plan.h"
 
 #define X "input { name: 'X' data_type: TYPE_FP32 dims: [-1] } "
 #define DEFAULT "name: 'm' max_batch_size: 8 " X
@@ -180,24 +182,215 @@ static void dispatch_pair(struct plugin_lab *lab) {
 
 static void test_shape_classes(void **state) {
         struct plugin_lab lab;
-        struct request   *req;
-        struct sched_view view;
 
         (void)state;
         plugin_lab_open(&lab, DEFAULT, 1);
         lab.fake->model.needs_equal_shapes = true;
         lab.act = dispatch_pair;
-        view = plugin_view(&lab);
-        for (int64_t width = 1; width <= 2; width++) {
-                req = fake_request(lab.fake);
-                add_zeroed_input(req, "X", DATA_TYPE_FP32, (int64_t[]){ 1, width }, 2);
-                assert_ok(request_prepare(req), "prepare");
-                assert_ok(request_queue_push(&lab.queue, req, plugin_now_ns), "push");
-                lab.policy->ops->arrived(lab.policy, &view, req);
-        }
+        plugin_push_wide(&lab, 1, 1);
+        plugin_push_wide(&lab, 1, 2);
         lab.act = NULL;
         plugin_push(&lab, 1);
         assert_true(lab.items[0].shape_class == lab.items[2].shape_class);
+        plugin_lab_close(&lab);
+}
+
+/* ---- rows and members ------------------------------------------------------------------------ */
+
+/* Rows `first` to first + count - 1 of the item that was announced as the i-th. */
+static int dispatch_rows(struct plugin_lab *lab, uint32_t member, unsigned i, uint32_t first,
+                         uint32_t count) {
+        return lab->ops->dispatch_rows(lab->host, member, &lab->items[i].id, &first, &count, 1);
+}
+
+/* Members 0 and 1 take 1 and 4 rows, requests may run in parts. */
+static void open_members(struct plugin_lab *lab, plugin_act_fn act) {
+        plugin_lab_prepare(lab, FIXED, 2);
+        lab->may_split = true;
+        lab->executors[0].max_rows = 1;
+        lab->executors[1].min_rows = 4;
+        plugin_lab_begin(lab);
+        lab->act = act;
+}
+
+static void dispatch_five_rows(struct plugin_lab *lab) {
+        if (lab->n_items != 1)
+                return;
+        lab->n_items++; /* once */
+        assert_int_equal(dispatch_rows(lab, 1, 0, 1, 4), ERANGE); /* row 0 comes first */
+        assert_int_equal(dispatch_rows(lab, 1, 0, 0, 6), ERANGE);
+        assert_int_equal(dispatch_rows(lab, 1, 0, 0, 3), ERANGE); /* too few for the member */
+        assert_int_equal(dispatch_rows(lab, 1, 0, 0, 4), 0);
+        assert_int_equal(lab->queue.n_waiting, 1);
+        assert_int_equal(lab->queue.n_rows, 1);
+        assert_int_equal(dispatch_rows(lab, 0, 0, 0, 1), ERANGE); /* dispatched before */
+        assert_int_equal(dispatch_rows(lab, 0, 0, 4, 2), ERANGE);
+        assert_int_equal(dispatch_rows(lab, 0, 0, 4, 0), ERANGE);
+        assert_int_equal(dispatch(lab, 0, 0, 1), 0); /* all that is left */
+        assert_int_equal(dispatch(lab, 0, 0, 1), EBUSY);
+}
+
+static void test_parts(void **state) {
+        struct plugin_lab lab;
+        unsigned          on[2], rows[2];
+
+        (void)state;
+        open_members(&lab, dispatch_five_rows);
+        plugin_push(&lab, 5);
+        assert_int_equal(lab.queue.n_waiting, 0);
+        rows[0] = plugin_begin(&lab, &on[0]);
+        assert_int_equal(lab.n_ended, 0); /* half of it runs still */
+        rows[1] = plugin_begin(&lab, &on[1]);
+        assert_int_equal(rows[on[0] == 1 ? 0 : 1], 4);
+        assert_int_equal(rows[0] + rows[1], 5);
+        assert_int_equal(lab.n_ended, 1);
+        assert_true(plugin_counted(&lab, "error") == 7);
+        plugin_lab_close(&lab);
+}
+
+static void dispatch_four_rows(struct plugin_lab *lab) {
+        if (lab->n_items == 1)
+                assert_int_equal(dispatch_rows(lab, 1, 0, 0, 4), 0);
+        lab->n_items += lab->n_items == 1; /* once */
+}
+
+static void test_the_rest_is_cancelled(void **state) {
+        struct plugin_lab lab;
+        struct request   *req;
+        unsigned          on;
+
+        (void)state;
+        open_members(&lab, dispatch_four_rows);
+        req = plugin_push(&lab, 6);
+        plugin_cancel(&lab, req);
+        assert_true(lab.cancelled == lab.items[0].id);
+        assert_int_equal(lab.n_ended, 0);
+        assert_int_equal(plugin_begin(&lab, &on), 4);
+        assert_int_equal(lab.n_ended, 1);
+        assert_string_equal(lab.calls, "init 2; enqueue 6; cancel; ");
+        plugin_lab_close(&lab);
+}
+
+static void reject_the_rest(struct plugin_lab *lab) {
+        dispatch_four_rows(lab);
+        if (lab->n_items == 2)
+                assert_int_equal(lab->ops->reject(lab->host, lab->items[0].id, 4, "enough"), 0);
+        lab->n_items += lab->n_items == 2; /* once */
+}
+
+static void test_the_rest_is_rejected(void **state) {
+        struct plugin_lab lab;
+        unsigned          on;
+
+        (void)state;
+        open_members(&lab, reject_the_rest);
+        plugin_push(&lab, 6);
+        assert_int_equal(lab.queue.n_rows, 0);
+        assert_int_equal(plugin_take_refused(&lab, "[request id: <id_unknown>] enough"), 1);
+        assert_int_equal(lab.n_ended, 0);
+        assert_int_equal(plugin_begin(&lab, &on), 4);
+        assert_int_equal(lab.n_ended, 1);
+        plugin_lab_close(&lab);
+}
+
+/* Both are of virtual instance 0. */
+static void dispatch_two_members(struct plugin_lab *lab) {
+        if (lab->n_items != 2)
+                return;
+        lab->n_items++; /* once */
+        assert_int_equal(dispatch(lab, 0, 0, 1), 0);
+        assert_int_equal(dispatch(lab, 1, 1, 1), EBUSY);
+}
+
+static void dispatch_the_other(struct plugin_lab *lab) {
+        if (strstr(lab->calls, "free 0; ") != NULL && lab->n_items == 3)
+                assert_int_equal(dispatch(lab, 1, 1, 1), 0);
+        lab->n_items++;
+}
+
+static void test_exclusive_members(void **state) {
+        struct plugin_lab lab;
+        unsigned          on;
+
+        (void)state;
+        plugin_lab_prepare(&lab, FIXED, 2);
+        lab.is_exclusive = true;
+        plugin_lab_begin(&lab);
+        lab.act = dispatch_two_members;
+        plugin_push(&lab, 1);
+        plugin_push(&lab, 2);
+        assert_int_equal(plugin_begin(&lab, &on), 1);
+        assert_int_equal(on, 0);
+        plugin_pass(&lab, 5 * PLUGIN_STALL_NS); /* none is free: no stall */
+        assert_true(plugin_counted(&lab, "stall") == 0);
+        lab.act = dispatch_the_other;
+        plugin_end(&lab, 0);
+        assert_int_equal(plugin_begin(&lab, &on), 2);
+        assert_int_equal(on, 1);
+        plugin_lab_close(&lab);
+}
+
+static void dispatch_by_kind(struct plugin_lab *lab) {
+        if (lab->n_items == 1)
+                assert_int_equal(dispatch(lab, 0, 0, 1), 0);
+        if (lab->n_items == 2)
+                assert_int_equal(dispatch(lab, 1, 1, 1), 0);
+}
+
+static void test_reasons(void **state) {
+        struct plugin_lab lab;
+        unsigned          on;
+
+        (void)state;
+        plugin_lab_open(&lab, FIXED, 3);
+        lab.act = dispatch_by_kind;
+        plugin_push(&lab, 4);
+        assert_int_equal(plugin_begin(&lab, &on), 4);
+        assert_int_equal(lab.reason, DISPATCH_FULL);
+        plugin_push(&lab, 3);
+        assert_int_equal(plugin_begin(&lab, &on), 3);
+        assert_int_equal(lab.reason, DISPATCH_DUE);
+        lab.act = NULL;
+        lab.policy->ops->drain(lab.policy, plugin_now_ns);
+        lab.n_items = 0;
+        lab.act = dispatch_by_kind;
+        plugin_end(&lab, 0);
+        lab.n_items = 0;
+        plugin_push(&lab, 4);
+        assert_int_equal(plugin_begin(&lab, &on), 4);
+        assert_int_equal(lab.reason, DISPATCH_DRAIN);
+        plugin_lab_close(&lab);
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+static void dispatch_half_the_group(struct plugin_lab *lab) {
+        if (lab->n_items != 8)
+                return;
+        assert_int_equal(dispatch(lab, 0, 0, 4), 0);
+        /* Those that have ended are not to be looked at, the others are where they were. */
+        for (unsigned i = 4; i < 8; i++) {
+                assert_true(lab->last_items[i].id == lab->items[i].id);
+                assert_int_equal(lab->last_items[i].rows, 1);
+        }
+        lab->n_items++; /* once */
+}
+
+/* What came as one is announced as one: check 56. */
+static void test_a_group(void **state) {
+        struct plugin_lab lab;
+        unsigned          on;
+
+        (void)state;
+        plugin_lab_open(&lab, FIXED, 1);
+        lab.act = dispatch_half_the_group;
+        plugin_push_group(&lab, 8);
+        assert_string_equal(lab.calls, "init 1; group 8; enqueue 1; enqueue 1; enqueue 1; enqueue 1; "
+                                       "enqueue 1; enqueue 1; enqueue 1; enqueue 1; ");
+        assert_int_equal(plugin_begin(&lab, &on), 4);
+        assert_int_equal(lab.queue.n_waiting, 4);
+        for (unsigned i = 4; i < 8; i++)
+                assert_true(lab.last_items[i].id == lab.items[i].id);
         plugin_lab_close(&lab);
 }
 
@@ -295,6 +488,95 @@ static void test_no_stall_below_the_range(void **state) {
         plugin_lab_close(&lab);
 }
 
+/* Neither shape has as many rows as the smallest batch, though all together have. */
+static void test_no_stall_of_mixed_shapes(void **state) {
+        struct plugin_lab lab;
+
+        (void)state;
+        plugin_lab_prepare(&lab, DEFAULT, 1);
+        lab.executors[0].min_rows = 4;
+        plugin_lab_begin(&lab);
+        lab.fake->model.needs_equal_shapes = true;
+        plugin_push_wide(&lab, 3, 1);
+        plugin_push_wide(&lab, 3, 2);
+        for (unsigned i = 0; i < 5; i++)
+                plugin_pass(&lab, PLUGIN_STALL_NS);
+        assert_true(plugin_counted(&lab, "stall") == 0);
+        plugin_push_wide(&lab, 1, 2);
+        plugin_pass(&lab, PLUGIN_STALL_NS);
+        assert_true(plugin_counted(&lab, "stall") == 0); /* not of the first, but of the second */
+        plugin_pass(&lab, PLUGIN_STALL_NS);
+        assert_true(plugin_counted(&lab, "stall") == 1);
+        plugin_lab_close(&lab);
+}
+
+/* Whole requests that do not fit leave a member free; one that fits is a stall. */
+static void test_no_stall_of_what_does_not_fit(void **state) {
+        struct plugin_lab lab;
+
+        (void)state;
+        plugin_lab_prepare(&lab, FIXED, 1);
+        lab.executors[0].min_rows = 2;
+        plugin_lab_begin(&lab);
+        plugin_push(&lab, 7);
+        plugin_pass(&lab, PLUGIN_STALL_NS);
+        plugin_pass(&lab, PLUGIN_STALL_NS);
+        assert_true(plugin_counted(&lab, "stall") == 0);
+        plugin_push(&lab, 1);
+        plugin_push(&lab, 1);
+        plugin_pass(&lab, PLUGIN_STALL_NS);
+        assert_true(plugin_counted(&lab, "stall") == 1);
+        plugin_lab_close(&lab);
+}
+
+static struct policy *composite_of(const struct plugin_lab *lab) {
+        const struct row_range ranges[] = { { 1, 1 }, { 4, 4 } };
+        struct batching_config    batching;
+        struct policy         *policy;
+
+        assert_ok(batching_config_init(&batching, lab->fake->model.config), "batching");
+        assert_ok(policy_composite_new(
+                          &(struct policy_composite_options){
+                                  .batching = &batching,
+                                  .ranges = ranges,
+                                  .n_ranges = 2,
+                                  .may_split = true,
+                          },
+                          &policy),
+                  "composite");
+        return policy;
+}
+
+static void dispatch_one_row(struct plugin_lab *lab) {
+        if (lab->n_items == 1)
+                assert_int_equal(dispatch_rows(lab, 0, 0, 0, 1), 0);
+        lab->n_items += lab->n_items == 1; /* once */
+}
+
+/* The built-in policy goes on with the rows that the plug-in has left of a request. */
+static void test_stall_with_members(void **state) {
+        struct plugin_lab lab;
+        unsigned          on;
+
+        (void)state;
+        plugin_lab_prepare(&lab, FIXED, 2);
+        lab.may_split = true;
+        lab.executors[0].max_rows = 1;
+        lab.executors[1].min_rows = 4;
+        lab.builtin = composite_of(&lab);
+        plugin_lab_begin(&lab);
+        lab.act = dispatch_one_row;
+        plugin_push(&lab, 5);
+        assert_int_equal(plugin_begin(&lab, &on), 1);
+        plugin_end(&lab, 0);
+        plugin_pass(&lab, PLUGIN_STALL_NS);
+        assert_true(plugin_counted(&lab, "stall") == 1);
+        assert_int_equal(plugin_begin(&lab, &on), 4);
+        assert_int_equal(on, 1);
+        assert_int_equal(lab.n_ended, 1);
+        plugin_lab_close(&lab);
+}
+
 static void arm_always(struct plugin_lab *lab) {
         lab->ops->set_timer(lab->host, plugin_now_ns + PLUGIN_STALL_NS);
 }
@@ -375,21 +657,23 @@ static void test_init_refuses(void **state) {
 static void test_member_names(void **state) {
         struct executor        e[] = { { .name = "b4_1", .index = 1, .min_rows = 4, .max_rows = 8 },
                                        { .name = "passive_0", .is_passive = true },
-                                       { .name = "odd", .index = 2 } };
-        struct executor *const executors[] = { &e[0], &e[1], &e[2] };
-        uint32_t               n;
-        sched_member          *m = policy_plugin_members(executors, 3, &n);
+                                       { .name = "odd", .index = 2 },
+                                       { .name = "x_0", .group_name = "named" } };
+        struct executor *const executors[] = { &e[0], &e[1], &e[2], &e[3] };
+        struct plugin_members  m;
 
         (void)state;
-        assert_int_equal(n, 2);
-        assert_string_equal(m[0].name, "b4");
-        assert_int_equal(m[0].lo, 4);
-        assert_int_equal(m[0].hi, 8);
-        assert_int_equal(m[0].virtual_index, 1);
-        assert_string_equal(m[1].name, "odd");
-        assert_int_equal(m[1].id, 1);
-        assert_int_equal(m[1].hi, 1);
-        policy_plugin_members_free(m, n);
+        plugin_members_init(&m, executors, 4);
+        assert_int_equal(m.n, 3);
+        assert_string_equal(m.views[0].name, "b4");
+        assert_int_equal(m.views[0].lo, 4);
+        assert_int_equal(m.views[0].hi, 8);
+        assert_int_equal(m.views[0].virtual_index, 1);
+        assert_string_equal(m.views[1].name, "odd");
+        assert_int_equal(m.views[1].id, 1);
+        assert_int_equal(m.views[1].hi, 1);
+        assert_string_equal(m.views[2].name, "named");
+        plugin_members_done(&m);
 }
 
 static void test_items(void **state) {
@@ -402,12 +686,12 @@ static void test_items(void **state) {
                 assert_non_null(items[i] = plugin_items_add(&t));
         assert_int_equal(t.n, ARRAY_LEN(items));
         for (unsigned i = 0; i < ARRAY_LEN(items); i++)
-                assert_ptr_equal(plugin_items_find(&t, items[i]->view.id), items[i]);
-        old = items[7]->view.id;
+                assert_ptr_equal(plugin_items_find(&t, items[i]->id), items[i]);
+        old = items[7]->id;
         plugin_items_remove(&t, items[7]);
         assert_null(plugin_items_find(&t, old));
         assert_ptr_equal(plugin_items_add(&t), items[7]);
-        assert_true(items[7]->view.id != old);
+        assert_true(items[7]->id != old);
         assert_null(plugin_items_find(&t, 0));
         assert_null(plugin_items_find(&t, UINT64_MAX));
         plugin_items_clear(&t);
@@ -450,10 +734,19 @@ SUITE(policy_plugin) {
                 cmocka_unit_test(test_wrong_calls),
                 cmocka_unit_test(test_calls_from_outside),
                 cmocka_unit_test(test_shape_classes),
+                cmocka_unit_test(test_parts),
+                cmocka_unit_test(test_the_rest_is_cancelled),
+                cmocka_unit_test(test_the_rest_is_rejected),
+                cmocka_unit_test(test_exclusive_members),
+                cmocka_unit_test(test_reasons),
+                cmocka_unit_test(test_a_group),
                 cmocka_unit_test(test_timer),
                 cmocka_unit_test(test_stall),
                 cmocka_unit_test(test_stall_of_one_item),
                 cmocka_unit_test(test_no_stall_below_the_range),
+                cmocka_unit_test(test_no_stall_of_mixed_shapes),
+                cmocka_unit_test(test_no_stall_of_what_does_not_fit),
+                cmocka_unit_test(test_stall_with_members),
                 cmocka_unit_test(test_leftovers),
                 cmocka_unit_test(test_members_change),
                 cmocka_unit_test(test_init_refuses),
