@@ -224,15 +224,6 @@ void pull_pump_and_leave(struct pull_engine *e, struct instance *ended) {
         leave(e, &ev);
 }
 
-static void count_execution(const struct execution *done) {
-        struct member_counts *m = done->on->member;
-
-        atomic_fetch_add_explicit(&m->n_executions, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&m->n_rows, done->rows, memory_order_relaxed);
-        atomic_fetch_add_explicit(&m->busy_ns, done->took_ns, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&done->on->virtual_one->n_running, 1, memory_order_relaxed);
-}
-
 static void measure_locked(struct pull_engine *e, const struct execution *done) {
         uint64_t old = e->average_ns;
         uint64_t took_ns = MAX(done->took_ns, 1u);
@@ -242,7 +233,7 @@ static void measure_locked(struct pull_engine *e, const struct execution *done) 
         done->on->free_ns = done->end_ns;
         done->on->is_running = false;
         if (UNLIKELY(done->on->member != NULL))
-                count_execution(done);
+                pull_count_execution(done);
         if (e->policy->ops->executed != NULL)
                 e->policy->ops->executed(e->policy, done);
 }
@@ -282,7 +273,8 @@ static void run_borrowed(struct pull_engine *e, struct event *ev) {
                 list_append(&e->idle, &in->idle_node); /* its thread does not wait */
         else
                 list_prepend(&e->idle, &in->idle_node);
-        if (in->claim != NULL || has_work(e))
+        ev->has_more = ev->asks_again && has_work(e);
+        if (in->claim != NULL || (has_work(e) && !ev->asks_again))
                 pull_pump_and_leave(e, in);
         else
                 mutex_unlock(&e->lock);
@@ -401,20 +393,35 @@ static void act_on_arrival(struct pull_engine *e, struct submitter *thread, bool
         leave_and_run(e, &ev);
 }
 
-/* The flush of a submitter's deferred wake-ups: with all that its round has submitted. */
-static void wake_deferred(void *scheduler) {
-        struct pull_engine *e = scheduler;
-        struct event        ev = { .thread = submitter_self(), .now_ns = clock_now_ns() };
+/* Decides with all that is there. True: a batch ran here, and there is more; others were not called for
+ * it. `spent_ns` of what this event may run here. */
+static bool decide_anew(struct pull_engine *e, uint64_t *spent_ns, bool asks_again) {
+        struct event ev = { .thread = submitter_self(),
+                            .now_ns = clock_now_ns(),
+                            .asks_again = asks_again };
 
         mutex_lock(&e->lock);
-        ev.may_run_here = e->gathers && may_run_here(e, ev.thread, false);
+        ev.may_run_here = e->gathers &&
+                          (*spent_ns == 0 || *spent_ns + e->average_ns < e->inline_limit_ns) &&
+                          may_run_here(e, ev.thread, false);
         ev.spends_ns = e->average_ns;
+        *spent_ns += e->average_ns;
         pump_locked(e, &ev);
         leave_and_run(e, &ev);
+        return ev.has_more;
+}
+
+/* The flush of a submitter's deferred wake-ups: with all that its round has submitted. It runs here as many
+ * batches as one event may. The submitter has a reference to the model. */
+static void wake_deferred(void *scheduler) {
+        uint64_t spent_ns = 0;
+
+        while (decide_anew(scheduler, &spent_ns, true))
+                continue;
 }
 
 void pull_engine_ask_again(struct scheduler *s) {
-        wake_deferred(self_of(s));
+        decide_anew(self_of(s), &(uint64_t){ 0 }, false);
 }
 
 static struct error *admit_locked(const struct pull_engine *e, const struct request *req) {

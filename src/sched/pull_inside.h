@@ -54,6 +54,7 @@ struct event {
         struct instance  *self;  /* idle: its own thread asks for a batch; NULL: another event */
         struct instance  *ended; /* borrowed by this thread until now; gives back its turn */
         bool              may_run_here; /* a submitter that may borrow an instance */
+        bool              asks_again;   /* once its batch has run: calls nobody for what is left */
         uint64_t          spends_ns;    /* when it does */
 
         /* Filled in by pump_locked(). */
@@ -66,6 +67,7 @@ struct event {
 
         bool is_direct;         /* the batch is a request that was in no queue */
         bool has_continuations; /* after the batch */
+        bool has_more;          /* likewise: what to ask again for */
 };
 
 static inline struct sched_view view_of(struct pull_engine *e) {
@@ -97,6 +99,11 @@ struct error *pull_add(struct scheduler *base, struct executor *executor) NODISC
 void          pull_remove(struct scheduler *base, struct executor *executor);
 
 /* ---- pull_picks.c ---- */
+
+/* Members have counters of their own (observe/batch_counts.h): finds those of an instance; adds what it has
+ * executed. */
+void pull_count_member(struct pull_engine *e, struct instance *in);
+void pull_count_execution(const struct execution *done);
 
 /* pump_locked() for a policy that picks: hands out batches until it has no more. */
 void pull_picks_locked(struct pull_engine *e, struct event *ev);

@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "base/placement.h"
 #include "infer/model.h"
-#include "observe/batch_counts.h"
 #include "sched/pull_inside.h"
 #include "sched/rate_limiter.h"
 
@@ -23,13 +22,6 @@ static struct error *join_limiter(struct instance *in) {
                            &in->claim));
         rate_limiter_deliver(e->limiter);
         return NULL;
-}
-
-static void count_member(struct pull_engine *e, struct instance *in) {
-        const char *name = in->executor->group_name;
-
-        in->member = batch_counts_member(e->counts, name != NULL ? name : "");
-        in->virtual_one = batch_counts_virtual(e->counts, in->executor->index);
 }
 
 static void tell_change_locked(struct pull_engine *e) {
@@ -56,7 +48,7 @@ struct error *pull_add(struct scheduler *base, struct executor *executor) {
                 return NULL;
         in = instance_new(e, executor);
         if (e->policy->has_members && e->counts != NULL)
-                count_member(e, in);
+                pull_count_member(e, in);
         err = join_limiter(in);
         if (err != NULL) {
                 instance_free(in);

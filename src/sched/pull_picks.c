@@ -22,6 +22,24 @@ static void use_slots_locked(const struct pull_engine *e, const struct instance 
         }
 }
 
+/* ---- counters of members ---- */
+
+void pull_count_member(struct pull_engine *e, struct instance *in) {
+        const char *name = in->executor->group_name;
+
+        in->member = batch_counts_member(e->counts, name != NULL ? name : "");
+        in->virtual_one = batch_counts_virtual(e->counts, in->executor->index);
+}
+
+void pull_count_execution(const struct execution *done) {
+        struct member_counts *m = done->on->member;
+
+        atomic_fetch_add_explicit(&m->n_executions, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&m->n_rows, done->rows, memory_order_relaxed);
+        atomic_fetch_add_explicit(&m->busy_ns, done->took_ns, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&done->on->virtual_one->n_running, 1, memory_order_relaxed);
+}
+
 static void count_locked(const struct pull_engine *e, const struct instance *in,
                          const struct dispatch *d) {
         batch_counts_ran(e->counts, d->reason);
@@ -30,6 +48,8 @@ static void count_locked(const struct pull_engine *e, const struct instance *in,
         if (in->virtual_one != NULL)
                 atomic_fetch_add_explicit(&in->virtual_one->n_running, 1, memory_order_relaxed);
 }
+
+/* ---- handing out ---- */
 
 /* The batch is taken for that instance: for the calling thread to run, or for the instance's own. */
 static void hand_out_locked(struct pull_engine *e, struct event *ev, const struct dispatch *d) {

@@ -417,6 +417,36 @@ static void test_batches_are_gathered_until_the_flush(void **state) {
         expect_gathering(lab_open(BATCHES_OF_4 "dynamic_batching { } ", 1, true), false);
 }
 
+/* True when the flush ran all ten of them here, in more than one batch. */
+static bool flush_runs_ten(struct lab *lab) {
+        struct ticket *t = tickets_new(lab, 10);
+        unsigned       n_before = LAB_GET(lab, lab->n_batches), n_here = 0;
+        bool           is_few;
+
+        for (unsigned i = 0; i < 10; i++)
+                ticket_submit(&t[i]);
+        submitter_flush_wakes();
+        for (unsigned i = 0; i < 10; i++) {
+                assert_success(&t[i]);
+                n_here += pthread_equal(LAB_GET(lab, t[i].ran_on), pthread_self()) != 0;
+        }
+        is_few = LAB_GET(lab, lab->n_batches) == n_before + 3;
+        tickets_end(t, 10);
+        return is_few && n_here == 10;
+}
+
+/* What is left after a batch runs here as well, as long as one event may. */
+static void test_the_flush_runs_several_batches(void **state) {
+        struct lab *lab = lab_open(BATCHES_OF_4 "dynamic_batching { } ", 1, true);
+        uint64_t    give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;
+
+        (void)state;
+        while (!flush_runs_ten(lab))
+                if (clock_now_ns() > give_up_ns)
+                        fail_msg("the flush never runs the ten that were submitted");
+        lab_close(lab);
+}
+
 static struct error *make_members(const struct sched_setup *setup, struct scheduler **ret) {
         setup->executors[0]->max_rows = 1;
         setup->executors[1]->min_rows = 4;
@@ -447,6 +477,7 @@ SUITE(run_to_completion) {
                 cmocka_unit_test(test_slots_are_gathered_until_the_flush),
                 cmocka_unit_test(test_batches_are_gathered_until_the_flush),
                 cmocka_unit_test(test_batches_of_members_are_gathered_until_the_flush),
+                cmocka_unit_test(test_the_flush_runs_several_batches),
         };
 
         submitter_allow_inline(true);
