@@ -8,9 +8,9 @@
 #include <string.h>
 
 bool adaptive_mode_read(const char *text, enum adaptive_mode *ret) {
-        static const char *const names[] = { [ADAPTIVE_OFF] = "off",
-                                             [ADAPTIVE_IDLE] = "idle",
-                                             [ADAPTIVE_FLOW] = "flow" };
+        static const char *const names[] = {
+                [ADAPTIVE_OFF] = "off", [ADAPTIVE_IDLE] = "idle", [ADAPTIVE_FLOW] = "flow"
+        };
 
         for (size_t i = 0; i < ARRAY_LEN(names); i++) {
                 if (strcmp(names[i], text) != 0)
@@ -32,13 +32,17 @@ void adaptive_executed(struct adaptive *a, uint64_t took_ns) {
         a->average_ns = old == 0 ? took_ns : old - old / 4 + took_ns / 4;
 }
 
+uint64_t adaptive_expected(const struct adaptive *a, uint64_t rows_running) {
+        return a->circulating > rows_running ? a->circulating - rows_running : 0;
+}
+
 static bool flow_runs(struct adaptive *a, const struct adaptive_view *v, uint64_t *ret_until_ns) {
         uint64_t seen = v->rows_waiting + v->rows_running;
-        uint64_t to_come = a->circulating > v->rows_running ? a->circulating - v->rows_running : 0;
+        uint64_t expected = adaptive_expected(a, v->rows_running);
         uint64_t longest_ns = MIN(a->delay_ns, a->average_ns);
         uint64_t until_ns;
 
-        if (v->rows_waiting >= MIN(v->max_rows, to_come))
+        if (v->rows_waiting >= MIN(v->max_rows, expected))
                 return true;
         if (__builtin_add_overflow(MAX(v->oldest_ns, v->free_ns), longest_ns, &until_ns))
                 until_ns = CLOCK_NEVER;

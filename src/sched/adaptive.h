@@ -53,12 +53,15 @@ struct adaptive_view {
         uint64_t rows_running; /* X */
         uint64_t oldest_ns;    /* when the oldest of the batch arrived */
         uint64_t free_ns;      /* when the member that would run it became free; 0: it never ran */
-        uint64_t max_rows;     /* of a batch of the model */
+        uint64_t max_rows;     /* more rows than these make no other batch */
 };
 
 /* After a request was queued; with it. */
 void adaptive_arrived(struct adaptive *a, uint64_t rows_waiting, uint64_t rows_running);
 void adaptive_executed(struct adaptive *a, uint64_t took_ns);
+
+/* Rows that may yet wait at the same time: K - X. */
+uint64_t adaptive_expected(const struct adaptive *a, uint64_t rows_running);
 
 /* A batch is there, not full, and a member is free for it. True: it runs now. False: it waits, and is
  * to be asked about again at *ret_until_ns, when nothing happens before (CLOCK_NEVER). */

@@ -6,7 +6,8 @@
  *      it, the one with the smallest largest size; with exclusive concurrency a member is free when no
  *      other of its virtual instance runs;
  *   3. as many rows as the largest size run at once; less when they are due (no delay, or the oldest
- *      waited for it), or adaptive batching says so (sched/adaptive.h);
+ *      waited for it), or adaptive batching says so (sched/adaptive.h), which does not wait for rows that
+ *      would leave the next batch as it is;
  *   4. when rows are due and the planned member is busy, the largest batch that any free member takes
  *      runs; while they are not, they wait for the planned one and grow;
  *   5. a batch ends where a request ends: it is the first requests that have exactly the planned number
@@ -178,7 +179,18 @@ static bool try_run(const struct question *q, const struct shape_class *s, uint6
 
 /* ---- when ------------------------------------------------------------------------------------ */
 
-static bool runs_early(struct question *q, const struct shape_class *s,
+/* With how many rows the next batch is as large as it can become: those that wait, when all that are
+ * expected would be run in batches of which the first is the same. */
+static uint64_t rows_worth_waiting_for(const struct question *q, const struct shape_class *s,
+                                       uint32_t size) {
+        const struct policy_composite *c = q->policy;
+        uint64_t                       most = c->plan.max_rows;
+
+        most = MIN(most, adaptive_expected(&c->adaptive, q->view->rows_running));
+        return row_plan_next(&c->plan, most) == size ? s->rows : c->plan.max_rows;
+}
+
+static bool runs_early(struct question *q, const struct shape_class *s, uint32_t size,
                        const struct instance *planned, uint64_t *ret_until_ns) {
         struct policy_composite *c = q->policy;
 
@@ -192,7 +204,8 @@ static bool runs_early(struct question *q, const struct shape_class *s,
                                                       .rows_running = q->view->rows_running,
                                                       .oldest_ns = s->oldest_ns,
                                                       .free_ns = planned->free_ns,
-                                                      .max_rows = c->plan.max_rows },
+                                                      .max_rows =
+                                                              rows_worth_waiting_for(q, s, size) },
                              ret_until_ns);
 }
 
@@ -220,7 +233,7 @@ static bool try_class(struct question *q, const struct shape_class *s, struct di
         if (s->rows >= c->plan.max_rows && planned != NULL &&
             try_run(q, s, size, planned, DISPATCH_FULL, ret))
                 return true;
-        is_early = runs_early(q, s, planned, &sooner_ns);
+        is_early = runs_early(q, s, size, planned, &sooner_ns);
         if (delay_ns == 0 || age_ns >= delay_ns)
                 return try_due(q, s, size, planned, DISPATCH_DUE, ret);
         if (is_early && try_due(q, s, size, planned, adaptive_reason(&c->adaptive), ret))

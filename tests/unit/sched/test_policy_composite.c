@@ -342,6 +342,28 @@ static void test_a_lone_request_flows(void **state) {
         sim_close(&s);
 }
 
+/* The second client's request would run alone as well: nothing is waited for. */
+static void test_flow_does_not_wait_for_rows_that_change_nothing(void **state) {
+        const struct setting o = { three, 3, .delay_us = 10000, .mode = ADAPTIVE_FLOW };
+        struct sim           s;
+
+        (void)state;
+        open_sim(&s, &o);
+        arrive(&s, 0, 1);
+        arrive(&s, 100, 1); /* two clients */
+        sim_run(&s);
+        assert_starts(&s, "0 r0+1 i0, 1000 r1+1 i0");
+        sim_close(&s);
+
+        open_sim(&s, &o);
+        for (unsigned i = 0; i < 4; i++) /* four clients: three more make a batch of four */
+                arrive(&s, i * 100, 1);
+        arrive(&s, 1200, 1);
+        sim_run(&s);
+        assert_starts(&s, "0 r0+1 i0, 1200 r1+4 i1");
+        sim_close(&s);
+}
+
 /* ---- random orders of events ----------------------------------------------------------------- */
 
 /* The rules once more, for requests of one row; sizes are tried one by one. */
@@ -386,15 +408,17 @@ static void rules_count(struct rules *m) {
         }
 }
 
-static unsigned rules_plan(const struct rules *m) {
-        unsigned n = m->n_waiting;
-
+static unsigned rules_plan_of(const struct rules *m, uint64_t n) {
         if (n >= rules_largest(m))
                 return rules_largest(m);
-        for (unsigned size = n; size > 0; size--)
+        for (unsigned size = (unsigned)n; size > 0; size--)
                 if (rules_has_size(m, size) && m->fewest[n - size] + 1 == m->fewest[n])
                         return size;
         return 0;
+}
+
+static unsigned rules_plan(const struct rules *m) {
+        return rules_plan_of(m, m->n_waiting);
 }
 
 static uint32_t rules_virtual(const struct rules *m, unsigned i) {
@@ -448,7 +472,8 @@ static bool rules_early(struct rules *m, int member, uint64_t now_us, uint64_t *
                 return m->n_waiting == 1 && running == 0;
         if (m->o->mode != ADAPTIVE_FLOW)
                 return false;
-        if (m->n_waiting >= rules_largest(m) || m->n_waiting + running >= m->believed)
+        if (m->n_waiting >= rules_largest(m) || m->n_waiting + running >= m->believed ||
+            rules_plan_of(m, MIN(m->believed - running, rules_largest(m))) == rules_plan(m))
                 return true;
         patience_ns = MIN(m->o->delay_us * NS_PER_US, m->average_ns);
         from_us = MAX(m->waiting_us[0], m->freed_us[member]);
@@ -652,6 +677,7 @@ SUITE(policy_composite) {
                 cmocka_unit_test(test_exclusive_members),
                 cmocka_unit_test(test_shapes_are_not_mixed),
                 cmocka_unit_test(test_a_lone_request_flows),
+                cmocka_unit_test(test_flow_does_not_wait_for_rows_that_change_nothing),
                 cmocka_unit_test(test_random_orders),
         };
         int result;
