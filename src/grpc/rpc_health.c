@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "codec/pb_build.h"
+#include "control/ready_query.h"
 #include "control/service.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
@@ -29,28 +30,64 @@ struct error *rpc_server_live(struct grpc_call *call, const ProtobufCMessage *re
         return NULL;
 }
 
+/* In the call's arena. */
+struct question {
+        struct ready_query query;
+        struct grpc_call  *call;   /* borrowed: holds this */
+        ProtobufCMessage  *answer; /* in arena */
+};
+
+static void ask(struct grpc_call *call, const char *model, int64_t version,
+                ProtobufCMessage *answer, loop_work_fn done) {
+        struct question *q = ARENA_NEW(&call->arena, struct question);
+
+        ready_query_init(&q->query, call->core, model, version, done);
+        q->call = call;
+        q->answer = answer;
+        grpc_call_start_work_thread(call, &q->query.work);
+}
+
+static void reply(struct question *q) {
+        if (q->query.failure)
+                grpc_call_fail(q->call, q->query.failure);
+        else
+                rpc_map_reply(q->call, q->answer);
+}
+
+static void on_server_asked(struct loop_work *w) {
+        struct question *q = CONTAINER_OF(w, struct question, query.work);
+
+        ((Inference__ServerReadyResponse *)(void *)q->answer)->ready = q->query.is_ready;
+        reply(q);
+}
+
 struct error *rpc_server_ready(struct grpc_call *call, const ProtobufCMessage *request UNUSED,
                                ProtobufCMessage **ret_answer) {
-        bool is_ready = false;
+        ProtobufCMessage *answer;
 
-        TRY(core_error_take(TRITONSERVER_ServerIsReady(call->core, &is_ready)));
-        TRY(pb_message_new(&inference__server_ready_response__descriptor, &call->arena,
-                           ret_answer));
-        ((Inference__ServerReadyResponse *)(void *)*ret_answer)->ready = is_ready;
+        TRY(pb_message_new(&inference__server_ready_response__descriptor, &call->arena, &answer));
+        ask(call, NULL, -1, answer, on_server_asked);
+        *ret_answer = NULL;
         return NULL;
+}
+
+static void on_model_asked(struct loop_work *w) {
+        struct question *q = CONTAINER_OF(w, struct question, query.work);
+
+        ((Inference__ModelReadyResponse *)(void *)q->answer)->ready = q->query.is_ready;
+        reply(q);
 }
 
 struct error *rpc_model_ready(struct grpc_call *call, const ProtobufCMessage *request,
                               ProtobufCMessage **ret_answer) {
         const Inference__ModelReadyRequest *q = RPC_REQUEST(Inference__ModelReadyRequest, request);
-        bool                                is_ready = false;
+        ProtobufCMessage                   *answer;
         int64_t                             version;
 
         TRY(model_version_read(str_of(q->version), &version));
-        TRY(core_error_take(
-                TRITONSERVER_ServerModelIsReady(call->core, q->name, version, &is_ready)));
-        TRY(pb_message_new(&inference__model_ready_response__descriptor, &call->arena, ret_answer));
-        ((Inference__ModelReadyResponse *)(void *)*ret_answer)->ready = is_ready;
+        TRY(pb_message_new(&inference__model_ready_response__descriptor, &call->arena, &answer));
+        ask(call, q->name, version, answer, on_model_asked);
+        *ret_answer = NULL;
         return NULL;
 }
 

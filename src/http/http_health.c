@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "control/ready_query.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
 #include "http/http_handlers.h"
@@ -6,9 +7,7 @@
 #include "triton/core/tritonserver.h"
 
 /* Health says yes or no by its status alone; an error (the server is exiting) has a text. */
-static void reply_health(struct http_call *call, struct TRITONSERVER_Error *failure, bool is_well) {
-        struct error *err = core_error_take(failure);
-
+static void reply_health(struct http_call *call, struct error *err, bool is_well) {
         if (err)
                 http_call_reply_error(call, err, NULL);
         else
@@ -16,34 +15,54 @@ static void reply_health(struct http_call *call, struct TRITONSERVER_Error *fail
 }
 
 void http_health_live(struct http_call *call) {
-        bool                       live = false;
-        struct TRITONSERVER_Error *failure = TRITONSERVER_ServerIsLive(call->core, &live);
+        bool          live = false;
+        struct error *err = core_error_take(TRITONSERVER_ServerIsLive(call->core, &live));
 
-        reply_health(call, failure, live);
+        reply_health(call, err, live);
+}
+
+/* In the call's arena. */
+struct question {
+        struct ready_query query;
+        struct http_call  *call; /* borrowed: holds this */
+};
+
+static void ask(struct http_call *call, const char *model, int64_t version, loop_work_fn done) {
+        struct question *q = ARENA_NEW(&call->arena, struct question);
+
+        ready_query_init(&q->query, call->core, model, version, done);
+        q->call = call;
+        http_call_start_work_thread(call, &q->query.work);
+}
+
+static void on_server_asked(struct loop_work *w) {
+        struct question *q = CONTAINER_OF(w, struct question, query.work);
+
+        reply_health(q->call, q->query.failure, q->query.is_ready);
 }
 
 void http_health_ready(struct http_call *call) {
-        bool                       ready = false;
-        struct TRITONSERVER_Error *failure = TRITONSERVER_ServerIsReady(call->core, &ready);
-
-        reply_health(call, failure, ready);
+        ask(call, NULL, -1, on_server_asked);
 }
 
-static struct error *check_model(struct http_call *call) {
-        bool    ready = false;
-        int64_t version;
+static void on_model_asked(struct loop_work *w) {
+        struct question *q = CONTAINER_OF(w, struct question, query.work);
+        struct error    *err = q->query.failure;
 
-        TRY(model_version_read(call->version, &version));
-        TRY(core_error_take(TRITONSERVER_ServerModelIsReady(call->core, http_call_model(call),
-                                                            version, &ready)));
-        return ready ? NULL : error_new_text(ERR_INVALID_ARG, "Model version not ready");
+        if (!err && !q->query.is_ready)
+                err = error_new_text(ERR_INVALID_ARG, "Model version not ready");
+        if (err)
+                http_call_reply_error(q->call, err, NULL);
+        else
+                http_call_reply_empty(q->call, 200);
 }
 
 void http_health_model(struct http_call *call) {
-        struct error *err = check_model(call);
+        int64_t       version;
+        struct error *err = model_version_read(call->version, &version);
 
         if (err)
                 http_call_reply_error(call, err, NULL);
         else
-                http_call_reply_empty(call, 200);
+                ask(call, http_call_model(call), version, on_model_asked);
 }

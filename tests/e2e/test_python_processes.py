@@ -200,6 +200,43 @@ def test_is_ready(server, name):
         assert requests.get(url, timeout=20).status_code == status, what
 
 
+SLOW_READY = PROGRAM + '''
+    def execute(self, requests):
+        return [answer(0) for r in requests]
+
+    def is_ready(self):
+        pb_utils.Logger.log_info("is_ready begins")
+        while not os.path.exists(os.path.join(pb_utils.get_model_dir(), "go")):
+            time.sleep(0.005)
+        return True
+'''
+
+
+def test_is_ready_that_takes_longer_than_askers_wait(start):
+    """(44) Askers share one call and give up after 5 s; it goes on, and a later one has its result. What
+    the server's only loop serves meanwhile does not wait."""
+    server = start({"slow": model(SLOW_READY), "lab": model(LAB)}, "--http-thread-count=1")
+
+    def ask(_=None):
+        begin = time.monotonic()
+        status = requests.get(f"{server.url}/v2/models/slow/ready", timeout=60).status_code
+        return status, time.monotonic() - begin
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(ask) for _ in range(3)]
+        server.wait_for_line("is_ready begins")
+        assert lab(server, "result = 7") == 7
+        assert infer(server, "slow", code_input(""))[0] == 200
+        assert not any(task.done() for task in asked)
+        for task in asked:
+            status, seconds = task.result()
+            assert status == 400 and seconds >= 5
+        last = pool.submit(ask)
+        (server.repository / "slow" / "1" / "go").touch()
+        assert last.result()[0] == 200
+    assert server.text().count("is_ready begins") <= 2
+
+
 def test_finalize_that_raises(server):
     """(45)"""
     assert requests.post(f"{server.url}/v2/repository/models/raises/unload", json={},
