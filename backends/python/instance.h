@@ -79,6 +79,7 @@ struct instance {
         TRITONSERVER_Error *start_error;   /* owned; of the last start */
         bool                is_reading;    /* a thread reads the messages of the stub */
         bool                is_started;    /* the session's model is loaded */
+        bool                is_writing_stacks; /* the process was asked to */
         struct execution   *first, **last; /* under way, oldest first */
         uint32_t            n_executions;
         struct execution   *by_slot[SHM_MAX_DEPTH]; /* those that were offered */

@@ -6,6 +6,11 @@
  */
 #include "python/complete.h"
 #include "python/instance.h"
+#include "python/stacks.h"
+
+/* Of Neso's own: triton/core/neso.h. */
+TRITONBACKEND_ISPEC TRITONSERVER_Error *NESOBACKEND_ModelInstanceStacks(
+        TRITONBACKEND_ModelInstance *triton, TRITONSERVER_Message **ret);
 
 TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *triton) {
         struct backend *backend;
@@ -78,6 +83,14 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReady(TRITONBACKEND_ModelInstance
 
         KIT_TRY(TRITONBACKEND_ModelInstanceState(triton, &instance));
         return instance_is_ready(instance);
+}
+
+TRITONSERVER_Error *NESOBACKEND_ModelInstanceStacks(TRITONBACKEND_ModelInstance *triton,
+                                                    TRITONSERVER_Message       **ret) {
+        void *instance;
+
+        KIT_TRY(TRITONBACKEND_ModelInstanceState(triton, &instance));
+        return stacks_ask(instance, ret);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *triton,

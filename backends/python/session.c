@@ -35,6 +35,7 @@ static void wake_all(struct session *s) {
         shm_futex_wake(&h->receiver_sleep, INT32_MAX);
         shm_futex_wake(&h->executor_sleep, INT32_MAX);
         shm_futex_wake(&h->ready_answered, INT32_MAX);
+        shm_futex_wake(&h->stacks_answered, INT32_MAX);
 }
 
 static void on_end(struct stub_process *process) {

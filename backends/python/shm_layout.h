@@ -36,6 +36,7 @@
 
 #define SHM_MAX_DEPTH 128u /* executions that were handed over and are not answered */
 #define SHM_MESSAGES 1024u /* entries of the ring to the server */
+#define SHM_STACKS_BYTES (64u << 10) /* text of stacks; what is longer is cut */
 #define SHM_NO_INDEX UINT32_MAX
 
 /* Descriptors that the stub is started with. */
@@ -262,6 +263,11 @@ struct shm_header {
         struct shm_slot      slots[SHM_MAX_DEPTH];
         struct shm_execution executions[SHM_MAX_DEPTH * 2];
         struct shm_message   messages[SHM_MESSAGES];
+
+        _Alignas(SHM_BLOCK) _Atomic uint32_t stacks_asked; /* counts up; a futex word */
+        _Atomic uint32_t stacks_answered; /* the question that was answered; a futex word */
+        _Atomic uint32_t stacks_bytes;
+        char             stacks[SHM_STACKS_BYTES];
 };
 
 enum shm_ready { SHM_READY_NO, SHM_READY_YES, SHM_READY_ERROR, SHM_READY_NOT_BOOL };

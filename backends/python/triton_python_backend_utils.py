@@ -8,11 +8,13 @@ import asyncio
 import base64
 import contextvars
 import enum
+import faulthandler
 import importlib
 import inspect
 import json
 import os
 import queue
+import signal
 import sys
 import threading
 import traceback
@@ -942,6 +944,43 @@ def _answer_ready_questions(model):
         _c._answer_ready(question, _ask_ready(model))
 
 
+# The signal at which faulthandler writes the stacks; models have no use for it.
+_STACKS_SIGNAL = signal.SIGRTMAX - 3
+
+
+def _new_file():
+    return os.memfd_create("stacks", os.MFD_CLOEXEC)
+
+
+def _read_stacks():
+    """The stacks of all threads, the interpreter lock being held."""
+    file = _new_file()
+    try:
+        faulthandler.dump_traceback(file, all_threads=True)
+        return os.pread(file, os.fstat(file).st_size, 0)
+    finally:
+        os.close(file)
+
+
+def _answer_stack_questions():
+    question = 0
+    while True:
+        question = _c._stacks_wait(question)
+        try:
+            text = _read_stacks()
+        except OSError as error:
+            text = ("The stacks cannot be written: %s\n" % error).encode()
+        _c._stacks_answer(question, text)
+
+
+def _watch_stacks():
+    """Lets the server ask where the threads of this process are, also while it hangs."""
+    file = _new_file()
+    faulthandler.register(_STACKS_SIGNAL, file=file, all_threads=True)
+    _c._stacks_begin(file, _STACKS_SIGNAL)
+    threading.Thread(target=_answer_stack_questions, name="stacks", daemon=True).start()
+
+
 def _finalize(model):
     if not hasattr(model, "finalize"):
         return
@@ -977,6 +1016,7 @@ def _run():
         if start["mode"] == "complete":
             _c._started(0, False, _complete(start))
             return 0
+        _watch_stacks()
         _state.model = model = _load(start)
         is_concurrent = _is_concurrent(model, start)
         execute = _make_execute(model, start["is_decoupled"], is_concurrent)

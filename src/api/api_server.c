@@ -174,6 +174,16 @@ struct TRITONSERVER_Error *NESO_ServerModelSequences(struct TRITONSERVER_Server 
                                                        model_version, &m));
 }
 
+struct TRITONSERVER_Error *NESO_ServerModelStacks(struct TRITONSERVER_Server *server,
+                                                  const char *model_name, int64_t model_version,
+                                                  struct TRITONSERVER_Message **stacks) {
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        API_NEEDS(stacks);
+        GIVE_MESSAGE(stacks,
+                     server_model_stacks(server_from_api(server), model_name, model_version, &m));
+}
+
 struct TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(
         struct TRITONSERVER_Server *server, const char *model_name, const int64_t model_version,
         const uint32_t config_version, struct TRITONSERVER_Message **model_config) {

@@ -29,6 +29,7 @@ static struct error *find_entry_points(struct backend *b) {
         FIND(b, instance_finalize, "TRITONBACKEND_ModelInstanceFinalize");
         FIND(b, instance_ready, "TRITONBACKEND_ModelInstanceReady");
         FIND(b, instance_batch_range, "NESOBACKEND_ModelInstanceBatchRange");
+        FIND(b, instance_stacks, "NESOBACKEND_ModelInstanceStacks");
 
         const int *inline_safe = (const int *)(void *)dl_find(b->library, INLINE_SAFE_SYMBOL);
 

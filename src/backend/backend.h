@@ -36,6 +36,9 @@ typedef TRITONSERVER_Error *(*backend_execute_fn)(TRITONBACKEND_ModelInstance *i
 typedef TRITONSERVER_Error *(*backend_batch_range_fn)(TRITONBACKEND_ModelInstance *instance,
                                                       uint32_t *min_rows, uint32_t *max_rows);
 
+typedef TRITONSERVER_Error *(*backend_stacks_fn)(TRITONBACKEND_ModelInstance *instance,
+                                                 TRITONSERVER_Message       **stacks);
+
 /* All optional but execute. */
 struct backend_entry {
         backend_life_fn      initialize;
@@ -48,6 +51,7 @@ struct backend_entry {
         backend_instance_fn  instance_ready;
         backend_execute_fn   execute;
         backend_batch_range_fn instance_batch_range;
+        backend_stacks_fn      instance_stacks;
 };
 
 /* TRITONBACKEND_BackendAttribute. */

@@ -170,6 +170,13 @@ void backend_instance_free(struct backend_instance *in) {
         free(in);
 }
 
+struct error *backend_instance_stacks(struct backend_instance *in, struct message **ret) {
+        PLUGIN_CALL(&in->model->place, "NESOBACKEND_ModelInstanceStacks");
+
+        return (struct error *)in->model->backend->entry.instance_stacks(
+                (TRITONBACKEND_ModelInstance *)in, (TRITONSERVER_Message **)ret);
+}
+
 static void report_trace(struct trace *t, const struct request_times *times) {
         trace_report(t, TRACE_COMPUTE_START, times->exec_start_ns);
         trace_report(t, TRACE_COMPUTE_INPUT_END, times->compute_start_ns);

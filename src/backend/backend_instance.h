@@ -47,6 +47,9 @@ struct error *backend_instance_new(const struct backend_instance_options *option
 /* Calls TRITONBACKEND_ModelInstanceFinalize. NULL is fine. */
 void backend_instance_free(struct backend_instance *in);
 
+/* NESOBACKEND_ModelInstanceStacks(), which its backend has; *ret is the caller's. */
+struct error *backend_instance_stacks(struct backend_instance *in, struct message **ret) NODISCARD;
+
 /* TRITONBACKEND_ModelInstanceReportStatistics and …ReportBatchStatistics. `times` carries the
  * four stamps of the execution. */
 void backend_instance_report(struct backend_instance *in, struct request *req, bool is_success,

@@ -74,6 +74,7 @@ struct error *ctl_load(struct ctl *c);
 struct error *ctl_unload(struct ctl *c);
 struct error *ctl_ready(struct ctl *c);
 struct error *ctl_sequences(struct ctl *c);
+struct error *ctl_stacks(struct ctl *c);
 struct error *ctl_stats(struct ctl *c);
 struct error *ctl_metadata(struct ctl *c);
 struct error *ctl_config(struct ctl *c);

@@ -18,6 +18,7 @@ static struct TRITONSERVER_Error *ask(const struct model_query *q, struct TRITON
         case MODEL_QUERY_SEQUENCES:
                 return NESO_ServerModelSequences(core, q->model, q->version, ret);
         case MODEL_QUERY_CHAIN: return NESO_ServerModelChain(core, q->model, q->version, ret);
+        case MODEL_QUERY_STACKS: return NESO_ServerModelStacks(core, q->model, q->version, ret);
         case MODEL_QUERY_INDEX: break;
         }
         return TRITONSERVER_ServerModelIndex(

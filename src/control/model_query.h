@@ -29,6 +29,7 @@ enum model_query_kind {
         MODEL_QUERY_STATISTICS,
         MODEL_QUERY_SEQUENCES,
         MODEL_QUERY_CHAIN,
+        MODEL_QUERY_STACKS, /* waits for processes: to be asked in bulk */
         MODEL_QUERY_INDEX,
 };
 

@@ -34,6 +34,8 @@ static const struct http_route rows[] = {
         { VERSION "/stats", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_statistics },
         { MODEL "/sequences", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_sequences },
         { VERSION "/sequences", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_sequences },
+        { MODEL "/stacks", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_stacks },
+        { VERSION "/stacks", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_stacks },
         { MODEL "/generate", POST, ENDPOINT_INFERENCE, HTTP_JSON, http_generate_post },
         { VERSION "/generate", POST, ENDPOINT_INFERENCE, HTTP_JSON, http_generate_post },
         { MODEL "/generate_stream", POST, ENDPOINT_INFERENCE, HTTP_JSON,

@@ -20,6 +20,7 @@ void http_metadata_server(struct http_call *call);
 void http_metadata_model(struct http_call *call);
 void http_metadata_config(struct http_call *call);
 void http_metadata_sequences(struct http_call *call);
+void http_metadata_stacks(struct http_call *call);
 void http_metadata_chain(struct http_call *call);
 void http_metadata_statistics(struct http_call *call); /* of one model, or of all */
 /* Replies, later, to a question about all models. */

@@ -110,6 +110,17 @@ void http_metadata_reply_bulk(struct http_call *call, const struct model_query *
         http_call_start_work_thread(call, &b->query.work);
 }
 
+/* One model, and yet beside the loop: its processes are waited for. */
+void http_metadata_stacks(struct http_call *call) {
+        struct model_query query = { .kind = MODEL_QUERY_STACKS, .model = http_call_model(call) };
+        struct error      *err = model_version_read(call->version, &query.version);
+
+        if (err)
+                http_call_reply_error(call, err, HTTP_JSON);
+        else
+                http_metadata_reply_bulk(call, &query);
+}
+
 /* Without a model in the path: of all. */
 void http_metadata_statistics(struct http_call *call) {
         struct model_query query = { .kind = MODEL_QUERY_STATISTICS, .model = "" };

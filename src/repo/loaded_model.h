@@ -34,7 +34,7 @@ struct loaded_instance {
         struct group_config     *config;   /* ref: its group lives there; NULL: in the model's */
         size_t                   group;    /* index there */
         uint32_t                 index;    /* in the group: the number in its name */
-        size_t                   n_checks; /* threads that ask whether it is ready */
+        size_t                   n_checks; /* threads that ask it something */
 };
 
 struct loaded_model {

@@ -125,13 +125,11 @@ void model_instances_free(struct loaded_model *l) {
         group_config_unref(l->groups);
 }
 
-bool model_instances_are_ready(struct loaded_model *l) {
+void model_instances_visit(struct loaded_model *l,
+                           void (*visit)(struct backend_instance *in, void *userp), void *userp) {
         struct loaded_instance **asked;
         size_t                   n;
-        bool                     all = true;
 
-        if (!l->model.may_be_unready)
-                return true;
         mutex_lock(&l->lock);
         n = l->n_instances;
         asked = mem_zalloc((n + 1) * sizeof(struct loaded_instance *));
@@ -140,17 +138,27 @@ bool model_instances_are_ready(struct loaded_model *l) {
                 asked[i]->n_checks++; /* it is not freed meanwhile */
         }
         mutex_unlock(&l->lock);
-        for (size_t i = 0; i < n && all; i++) {
-                struct executor *e = &asked[i]->backend->executor;
-
-                all = e->ops->is_ready(e);
-        }
+        for (size_t i = 0; i < n; i++)
+                visit(asked[i]->backend, userp);
         mutex_lock(&l->lock);
         for (size_t i = 0; i < n; i++)
                 asked[i]->n_checks--;
         cond_broadcast(&l->checked);
         mutex_unlock(&l->lock);
         free(asked);
+}
+
+static void ask_ready(struct backend_instance *in, void *userp) {
+        bool *all = userp;
+
+        *all = *all && in->executor.ops->is_ready(&in->executor);
+}
+
+bool model_instances_are_ready(struct loaded_model *l) {
+        bool all = true;
+
+        if (l->model.may_be_unready)
+                model_instances_visit(l, ask_ready, &all);
         return all;
 }
 

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct backend_instance;
 struct loaded_model;
 struct model;
 struct model_config;
@@ -28,6 +29,9 @@ const struct placement *model_instances_place(const struct loaded_model *l);
 struct error *model_instances_make(struct loaded_model *l) NODISCARD;
 void          model_instances_free(struct loaded_model *l);
 
+/* Calls `visit` for each instance, without a lock; none is freed meanwhile. */
+void model_instances_visit(struct loaded_model *l,
+                           void (*visit)(struct backend_instance *in, void *userp), void *userp);
 /* Are all instances able to serve (TRITONBACKEND_ModelInstanceReady)? */
 bool model_instances_are_ready(struct loaded_model *l);
 

@@ -109,6 +109,10 @@ struct error *server_model_statistics(struct server *s, const char *name, int64_
  * and how many were left out. */
 struct error *server_model_sequences(struct server *s, const char *name, int64_t version,
                                      struct message **ret) NODISCARD;
+/* The stacks of the processes that are a model's instances. UNSUPPORTED when they are none. Takes seconds
+ * for a process that does not answer. */
+struct error *server_model_stacks(struct server *s, const char *name, int64_t version,
+                                  struct message **ret) NODISCARD;
 struct error *server_model_index(struct server *s, bool only_ready, struct message **ret) NODISCARD;
 
 /* Names of models in requests: what file systems take. */

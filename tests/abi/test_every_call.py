@@ -77,6 +77,7 @@ FAILS = {
     "NESO_ServerLoadChain": "stage 1 of the chain has no name",
     "NESO_ServerModelChain": "no chain begins with model 'id'",
     "NESO_ServerModelSequences": "model 'id' has no sequence_batching",
+    "NESO_ServerModelStacks": "the instances of model 'id' are not processes of their own",
     "NESO_ServerStartPoll": "polling is disabled",
     "TRITONSERVER_ServerPollModelRepository": "polling is disabled",
     "TRITONSERVER_ServerUnregisterModelRepository": "repository not found",

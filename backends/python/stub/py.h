@@ -204,6 +204,16 @@ int calls_is_cancelled(uint32_t handle, uint64_t *asked_ns);
 void calls_begin_execution(uint32_t depth);
 void calls_end_execution(void);
 
+/* ---- stacks (stacks.c) ----------------------------------------------------------------------- */
+
+/* stacks_begin(fd, signal): faulthandler writes all stacks to the descriptor at that signal. Starts the
+ * watchdog. */
+PyObject *stacks_begin(PyObject *module, PyObject *args);
+/* stacks_wait(question): the next question that this thread is to answer, when it comes */
+PyObject *stacks_wait(PyObject *module, PyObject *args);
+/* stacks_answer(question, text) */
+PyObject *stacks_answer(PyObject *module, PyObject *args);
+
 /* The types of the files above. False and an exception on failure. */
 bool block_init(void);
 bool tensor_init(void);

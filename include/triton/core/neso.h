@@ -206,6 +206,30 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelSequences(
         struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
         struct TRITONSERVER_Message **sequences);
 
+/* Where the threads of a model's processes are, for a model that hangs: of models whose instances are
+ * processes of their own, as those of the python backend. `model_version` -1 is the highest. `stacks` is
+ * JSON and to be deleted with TRITONSERVER_MessageDelete():
+ *
+ *     {"name": "m", "version": "1", "instances": [
+ *       {"name": "m_0", "process": {"pid": 4711, "executing_ms": 8012, "cut": false,
+ *                                   "stacks": "Thread 0x00007f... (most recent call first):\n..."}},
+ *       {"name": "m_1", "error": "Stub process 'm_1' is not healthy."}], "left_out": 0}
+ *
+ * "executing_ms" is how long the oldest execution runs, 0 when there is none. Text of "stacks" beyond
+ * 64 KiB is cut; instances beyond 1 MiB in all are left out. A process that does not answer is waited for
+ * some seconds. A backend takes part by exporting
+ *
+ *     TRITONSERVER_Error *NESOBACKEND_ModelInstanceStacks(
+ *             TRITONBACKEND_ModelInstance *instance, TRITONSERVER_Message **stacks);
+ *
+ * which makes the JSON of "process", on any thread, beside the instance's execution.
+ *
+ * NOT_FOUND when there is no such model, UNSUPPORTED when its backend does not take part, INVALID_ARG
+ * when an argument is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelStacks(
+        struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
+        struct TRITONSERVER_Message **stacks);
+
 /* Whether TRITONSERVER_ServerLoadModelWithParameters() takes code along with the other files: shared
  * objects (a backend, custom batching, anything that begins as one) and Python programs, and, in
  * the configuration that is given, libraries of operators outside of the model's directory. The

@@ -367,6 +367,17 @@ static void execute(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request
         call_factory(instance, factory);
 }
 
+TRITONBACKEND_ISPEC TRITONSERVER_Error *NESOBACKEND_ModelInstanceStacks(
+        TRITONBACKEND_ModelInstance *instance, TRITONSERVER_Message **stacks);
+
+TRITONSERVER_Error *NESOBACKEND_ModelInstanceStacks(TRITONBACKEND_ModelInstance *instance,
+                                                    TRITONSERVER_Message       **stacks) {
+        static const char json[] = "{\"stacks\":\"nowhere\"}";
+
+        (void)instance;
+        return TRITONSERVER_MessageNewFromSerializedJson(stacks, json, sizeof(json) - 1);
+}
+
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
                                                        TRITONBACKEND_Request      **requests,
                                                        const uint32_t               request_count) {

@@ -132,6 +132,12 @@ struct TRITONSERVER_Error *NESO_ServerModelSequences(struct TRITONSERVER_Server 
         return about("sequences", model, version, ret);
 }
 
+struct TRITONSERVER_Error *NESO_ServerModelStacks(struct TRITONSERVER_Server *s UNUSED,
+                                                  const char *model, int64_t version,
+                                                  struct TRITONSERVER_Message **ret) {
+        return about("stacks", model, version, ret);
+}
+
 struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(struct TRITONSERVER_Server *s UNUSED,
                                                          uint32_t                      flags,
                                                          struct TRITONSERVER_Message **ret) {

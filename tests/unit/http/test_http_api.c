@@ -111,6 +111,10 @@ static void test_metadata(void **state UNUSED) {
                   "{\"sequences\":\"simple\",\"version\":-1}" },
                 { "GET /v2/models/simple/versions/3/sequences", NULL, 200,
                   "{\"sequences\":\"simple\",\"version\":3}" },
+                { "GET /v2/models/simple/stacks", NULL, 200,
+                  "{\"stacks\":\"simple\",\"version\":-1}" },
+                { "GET /v2/models/simple/versions/3/stacks", NULL, 200,
+                  "{\"stacks\":\"simple\",\"version\":3}" },
                 { "GET /v2/models/simple/versions/9223372036854775808/stats", NULL, 400,
                   "{\"error\":\"failed to get model version from specified version string "
                   "'9223372036854775808' (details: stol), version should be an integral value > "
