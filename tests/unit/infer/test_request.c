@@ -96,134 +96,6 @@ static void test_correlation(void **state) {
         close_one(o);
 }
 
-/* ---- inputs ---------------------------------------------------------------------------------- */
-
-static void assert_inputs(const struct request *req, const char *names) {
-        uint32_t n = 0;
-
-        for (; *names != '\0'; names++, n++) {
-                char name[2] = { *names, 0 };
-
-                assert_non_null(request_input_at(req, n));
-                assert_string_equal(request_input_at(req, n)->name, name);
-                assert_ptr_equal(request_find_input(req, name), request_input_at(req, n));
-        }
-        assert_int_equal(req->n_inputs, n);
-        assert_null(request_input_at(req, n));
-}
-
-static void test_inputs(void **state) {
-        struct open_request   o = open_one();
-        int64_t               dims[] = { 2, 4 };
-        char                  name[] = "A";
-        struct request_input *in;
-
-        (void)state;
-        assert_ok(request_add_input(o.req, name, DATA_TYPE_FP32, dims, 2), "A");
-        name[0] = 'X';
-        dims[0] = 99;
-        in = request_input_at(o.req, 0);
-        assert_string_equal(in->name, "A");
-        assert_int_equal(in->type, DATA_TYPE_FP32);
-        assert_int_equal(in->n_given_dims, 2);
-        assert_int_equal(in->given_shape[0], 2);
-        assert_int_equal(in->given_shape[1], 4);
-        assert_int_equal(in->byte_size, 0);
-        assert_ok(request_add_input(o.req, "B", DATA_TYPE_INT8, NULL, 0), "B");
-        assert_int_equal(request_find_input(o.req, "B")->n_given_dims, 0);
-        assert_ok(request_add_input(o.req, "C", DATA_TYPE_INT8, dims, 2), "C");
-        assert_inputs(o.req, "ABC");
-
-        assert_ok(request_remove_input(o.req, "B"), "middle");
-        assert_inputs(o.req, "AC");
-        assert_ok(request_remove_input(o.req, "C"), "last");
-        assert_ok(request_add_input(o.req, "D", DATA_TYPE_INT8, dims, 2), "D");
-        assert_inputs(o.req, "AD");
-        assert_ok(request_remove_input(o.req, "A"), "first");
-        assert_inputs(o.req, "D");
-        assert_ok(request_remove_input(o.req, "D"), "only");
-        assert_inputs(o.req, "");
-        assert_ok(request_add_input(o.req, "E", DATA_TYPE_INT8, dims, 2), "E");
-        assert_inputs(o.req, "E");
-        request_remove_all_inputs(o.req);
-        assert_inputs(o.req, "");
-        assert_ok(request_add_input(o.req, "A", DATA_TYPE_INT8, dims, 2), "again");
-        assert_inputs(o.req, "A");
-        close_one(o);
-}
-
-static void test_input_errors(void **state) {
-        struct open_request      o = open_one();
-        struct buffer_attributes bytes = cpu_bytes(4);
-        int64_t                  dims[REQUEST_MAX_DIMS + 1] = { 1 };
-
-        (void)state;
-        add_input(o.req, "A", DATA_TYPE_FP32, 1, 4);
-        assert_error(request_add_input(o.req, "A", DATA_TYPE_FP32, dims, 1), ERR_INVALID_ARG,
-                     "[request id: <id_unknown>] input 'A' already exists in request");
-        assert_ok(request_set_id(o.req, "7"), "id");
-        assert_error(request_remove_input(o.req, "Z"), ERR_INVALID_ARG,
-                     "[request id: 7] input 'Z' does not exist in request");
-        assert_error(request_append_bytes(o.req, "Z", dims, &bytes, NULL), ERR_INVALID_ARG,
-                     "[request id: 7] input 'Z' does not exist in request");
-        assert_error(request_remove_bytes(o.req, "Z"), ERR_INVALID_ARG,
-                     "[request id: 7] input 'Z' does not exist in request");
-        assert_error(request_add_raw_input(o.req, "R"), ERR_INVALID_ARG,
-                     "[request id: 7] raw input 'R' can't be added to request with other inputs");
-        assert_ok(request_add_input(o.req, "B", DATA_TYPE_FP32, dims, REQUEST_MAX_DIMS), "64");
-        assert_error(request_add_input(o.req, "C", DATA_TYPE_FP32, dims, REQUEST_MAX_DIMS + 1),
-                     ERR_INVALID_ARG,
-                     "[request id: 7] input 'C' has 65 dimensions, at most 64 are supported");
-        assert_error(
-                request_add_input(o.req, "C", DATA_TYPE_FP32, dims, UINT64_MAX), ERR_INVALID_ARG,
-                "[request id: 7] input 'C' has 18446744073709551615 dimensions, at most 64 are "
-                "supported");
-        assert_inputs(o.req, "AB");
-        close_one(o);
-}
-
-static void test_input_bytes(void **state) {
-        static const char        bytes[64];
-        struct open_request      o = open_one();
-        struct buffer_attributes huge = cpu_bytes(SIZE_MAX);
-        struct buffer_attributes four = { .memory_type = MEMORY_CPU_PINNED,
-                                          .memory_id = 3,
-                                          .byte_size = 4 };
-        struct request_input    *in;
-
-        (void)state;
-        assert_ok(request_add_input(o.req, "A", DATA_TYPE_FP32, NULL, 0), "A");
-        in = request_find_input(o.req, "A");
-        append_bytes(o.req, "A", NULL, 0); /* nothing is no chunk */
-        assert_int_equal(in->n_chunks, 0);
-        append_bytes(o.req, "A", bytes, 8);
-        assert_ptr_equal(in->first_chunk, &in->only_chunk); /* no allocation */
-        assert_ok(request_append_bytes(o.req, "A", bytes + 8, &four, NULL), "second");
-        assert_ok(request_append_bytes(o.req, "A", bytes + 32, &four, "gpu_0"), "policy");
-        append_bytes(o.req, "A", bytes + 16, 16);
-
-        assert_int_equal(in->n_chunks, 4);
-        assert_int_equal(in->byte_size, 28); /* without those of a host policy */
-        assert_ptr_equal(in->first_chunk->base, bytes);
-        assert_ptr_equal(in->first_chunk->next->base, bytes + 8);
-        assert_int_equal(in->first_chunk->next->attributes.memory_type, MEMORY_CPU_PINNED);
-        assert_int_equal(in->first_chunk->next->attributes.memory_id, 3);
-        assert_string_equal(in->first_chunk->next->next->host_policy, "gpu_0");
-        assert_null(in->last_chunk->host_policy);
-        assert_int_equal(in->last_chunk->attributes.byte_size, 16);
-        assert_null(in->last_chunk->next);
-
-        assert_error(request_append_bytes(o.req, "A", bytes, &huge, NULL), ERR_UNAVAILABLE,
-                     "[request id: <id_unknown>] out of memory for the request's inputs");
-        assert_ok(request_remove_bytes(o.req, "A"), "remove");
-        assert_int_equal(in->n_chunks, 0);
-        assert_int_equal(in->byte_size, 0);
-        append_bytes(o.req, "A", bytes, 4);
-        assert_int_equal(in->byte_size, 4);
-        assert_null(in->first_chunk->next);
-        close_one(o);
-}
-
 /* ---- outputs and parameters ------------------------------------------------------------------ */
 
 static void assert_outputs(const struct request *req, const char *names) {
@@ -542,13 +414,17 @@ static void test_short_of_memory(void **state) {
 
 SUITE(request) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_new),          cmocka_unit_test(test_id),
-                cmocka_unit_test(test_correlation),  cmocka_unit_test(test_inputs),
-                cmocka_unit_test(test_input_errors), cmocka_unit_test(test_input_bytes),
-                cmocka_unit_test(test_outputs),      cmocka_unit_test(test_too_many),
-                cmocka_unit_test(test_parameters),   cmocka_unit_test(test_parameter_limits),
-                cmocka_unit_test(test_cancel),       cmocka_unit_test(test_release),
-                cmocka_unit_test(test_refuse),       cmocka_unit_test(test_short_of_memory),
+                cmocka_unit_test(test_new),
+                cmocka_unit_test(test_id),
+                cmocka_unit_test(test_correlation),
+                cmocka_unit_test(test_outputs),
+                cmocka_unit_test(test_too_many),
+                cmocka_unit_test(test_parameters),
+                cmocka_unit_test(test_parameter_limits),
+                cmocka_unit_test(test_cancel),
+                cmocka_unit_test(test_release),
+                cmocka_unit_test(test_refuse),
+                cmocka_unit_test(test_short_of_memory),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
