@@ -53,12 +53,13 @@ check:
 	@tools/setup.sh || { echo "0 passed, 1 failed"; exit 1; }
 	@WERROR=$(WERROR) $(PYTHON) tools/run_checks.py $(BUILD)
 
-# E2E: the end-to-end tests to run too, all of them unless said otherwise.
+# E2E: the end-to-end tests to run too, all of them unless said otherwise. CHECK_OPTIONS: more options
+# of tools/run_checks.py.
 asan:
-	@$(PYTHON) tools/run_checks.py $(GATED) --end-to-end="$(E2E)" build-asan
+	@$(PYTHON) tools/run_checks.py $(GATED) $(CHECK_OPTIONS) --end-to-end="$(E2E)" build-asan
 
 tsan:
-	@$(PYTHON) tools/run_checks.py $(GATED) --end-to-end="$(E2E)" build-tsan
+	@$(PYTHON) tools/run_checks.py $(GATED) $(CHECK_OPTIONS) --end-to-end="$(E2E)" build-tsan
 
 # The other compiler, whose warnings are errors; without optimisation, which is quick.
 clang:

@@ -8,19 +8,26 @@
 
 A test program of cmocka counts with each of its tests; any other program counts once, and so does
 anything that keeps tests from running (a build that fails, a program that crashes, time over).
+Before the last line come the time that each phase took and the ten slowest tests.
 """
 import argparse
+import contextlib
 import json
 import os
+import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PYTHON = "/usr/bin/python3"
 CMOCKA_PASSED = re.compile(r"^\[  PASSED  \] (\d+) test", re.M)
+TAKES_SECONDS = re.compile(r"^TAKES_SECONDS = (\d+)$", re.M)
+ALONE = re.compile(r"^ALONE = True\b", re.M)
 CMOCKA_FAILED = re.compile(r"^\[  FAILED  \] (\d+) test", re.M)
 
 
@@ -28,6 +35,7 @@ class Tally:
     def __init__(self):
         self.passed = 0
         self.failed = 0
+        self.seconds = {}  # of a test, by its name
 
     def add(self, passed, failed):
         self.passed += passed
@@ -37,15 +45,45 @@ class Tally:
         print(f"FAILED: {what}", flush=True)
         self.failed += 1
 
+    def print_slowest(self, n=10):
+        slowest = sorted(self.seconds.items(), key=lambda row: -row[1])[:n]
+        for name, seconds in slowest:
+            print(f"{seconds:8.1f} s  {name}")
 
-def run(command, timeout, env=None, quiet=False):
+
+class Phases:
+    """How long each part of the checks takes: with phases("build"): ..."""
+
+    def __init__(self):
+        self.rows = []
+
+    @contextlib.contextmanager
+    def __call__(self, name):
+        wall, cpu = time.monotonic(), cpu_seconds()
+        yield
+        self.rows.append((name, time.monotonic() - wall, cpu_seconds() - cpu))
+
+    def print_rows(self):
+        for name, wall, cpu in self.rows:
+            print(f"{wall:8.1f} s, {cpu:.1f} s of CPU  {name}")
+
+
+def cpu_seconds():
+    """Of the children that have ended and were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def start(command, env=None, output=None):
+    print("+ " + " ".join(command[:12] + ["..."] * (len(command) > 12)), flush=True)
+    return subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=output,
+                            start_new_session=True)
+
+
+def wait(process, deadline):
     """The exit status, None when the time was over (then the whole process group was ended)."""
-    print("+ " + " ".join(command), flush=True)
-    process = subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL if quiet else None,
-                               start_new_session=True)
     try:
-        return process.wait(timeout=timeout)
+        return process.wait(timeout=max(0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGTERM)
         try:
@@ -56,19 +94,27 @@ def run(command, timeout, env=None, quiet=False):
         return None
 
 
+def run(command, timeout, env=None, quiet=False):
+    return wait(start(command, env, subprocess.DEVNULL if quiet else None),
+                time.monotonic() + timeout)
+
+
 def build(folder, options):
     command = ["make", "--no-print-directory", f"{folder}/build.ninja", f"BUILD={folder}"]
     if folder in ("build-clang", "build-asan", "build-tsan"):
         command.pop()  # has a rule of its own
     # Since Meson 1.7 "all" is without what only tests depend on.
+    targets = ["all", "meson-test-prereq"]
+    if options.only_needed:
+        targets[0] = "installed"
     return (run(command, options.build_seconds) == 0
-            and run(["ninja", "-C", folder, "all", "meson-test-prereq"],
-                    options.build_seconds) == 0)
+            and run(["ninja", "-C", folder, *targets], options.build_seconds) == 0)
 
 
 def count_program(entry, tally):
     """One line of Meson's testlog.json."""
     text = (entry.get("stdout") or "") + "\n" + (entry.get("stderr") or "")
+    tally.seconds[entry["name"]] = entry["duration"]
     passed = sum(int(n) for n in CMOCKA_PASSED.findall(text))
     failed = sum(int(n) for n in CMOCKA_FAILED.findall(text))
     if entry["result"] in ("OK", "EXPECTEDFAIL"):
@@ -119,21 +165,81 @@ def run_programs(folder, options, tally):
         tally.fail(f"meson test ended with status {status}")
 
 
+def files_of(tests):
+    """The test files of files and folders; None where a part of a file is asked for."""
+    files = []
+    for test in tests:
+        path = pathlib.Path(ROOT, test)
+        if path.is_dir():
+            files += sorted(path.rglob("test_*.py"))
+        elif path.is_file():
+            files.append(path)
+        else:
+            return None
+    return files
+
+
+def seconds_of(path):
+    """About how long a test file takes, where it says so."""
+    found = TAKES_SECONDS.search(path.read_text(encoding="utf-8"))
+    return int(found.group(1)) if found else 0
+
+
+class EndToEnd:
+    """The runs of pytest: some that share the files (share_tests.py), those that take long first,
+    and after them one with the files that measure time and must have the machine for themselves."""
+
+    def __init__(self, folder, options, tally):
+        self._folder = pathlib.Path(ROOT, folder)
+        self._deadline = time.monotonic() + options.test_seconds
+        self._tally = tally
+        self._n_runs = 0
+        self._env = sanitizer_environment(folder)
+        self._env["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [str(pathlib.Path(ROOT, "tools")), self._env.get("PYTHONPATH")]))
+
+    def run(self, tests, n_at_once=1, more=()):
+        command = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *more]
+        runs = []
+        for _ in range(n_at_once):
+            self._n_runs += 1
+            report, log = (self._folder / f"e2e-{self._n_runs}.{kind}" for kind in ("xml", "log"))
+            report.unlink(missing_ok=True)
+            with log.open("wb") as output:
+                runs.append((start([*command, f"--junitxml={report}", *map(str, tests)], self._env,
+                                   output), report, log))
+        for process, report, log in runs:
+            status = wait(process, self._deadline)
+            print(log.read_text(encoding="utf-8", errors="replace"), flush=True)
+            if status is None:
+                self._tally.fail("tests/e2e took too long")
+            elif status not in (0, 1) or not report.exists():
+                self._tally.fail(f"pytest ended with status {status}")
+            if report.exists():
+                count_report(report, self._tally)
+
+    def run_shared(self, files, n_at_once):
+        queue = self._folder / "e2e-queue"
+        queue.write_text("".join(f"{path}\n" for path in files), encoding="utf-8")
+        self.run(files, min(n_at_once, len(files)), ("-p", "share_tests", f"--queue={queue}"))
+        if queue.read_text(encoding="utf-8"):
+            self._tally.fail("some of tests/e2e was not run")
+
+
 def run_end_to_end(folder, options, tally):
     tests = options.end_to_end.split()
-    if not tests:
+    runs = EndToEnd(folder, options, tally)
+    files = files_of(tests)
+    if files is None:
+        runs.run(tests)
         return
-    report = os.path.join(ROOT, folder, "e2e.xml")
-    if os.path.exists(report):
-        os.remove(report)
-    status = run([PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=" + report,
-                  *tests], options.test_seconds, sanitizer_environment(folder))
-    if status is None:
-        tally.fail(f"tests/e2e took more than {options.test_seconds} s")
-    elif status not in (0, 1) or not os.path.exists(report):
-        tally.fail(f"pytest ended with status {status}")
-    if os.path.exists(report):
-        count_report(report, tally)
+    files.sort(key=seconds_of, reverse=True)
+    alone = [path for path in files if ALONE.search(path.read_text(encoding="utf-8"))]
+    shared = [path for path in files if path not in alone]
+    if shared:
+        runs.run_shared(shared, options.end_to_end_runs)
+    if alone:
+        runs.run(alone)
 
 
 def count_report(report, tally):
@@ -142,6 +248,9 @@ def count_report(report, tally):
                   for key in ("tests", "failures", "errors", "skipped")}
         failed = number["failures"] + number["errors"]
         tally.add(number["tests"] - failed - number["skipped"], failed)
+        for case in suite.iter("testcase"):
+            name = f"{case.get('classname')}.{case.get('name')}"
+            tally.seconds[name] = float(case.get("time", "0"))
 
 
 def main():
@@ -150,8 +259,13 @@ def main():
     parser.add_argument("--end-to-end", default="tests/e2e",
                         help="files and folders for pytest; empty = none")
     parser.add_argument("--suite", action="append", default=[])
+    parser.add_argument("--only-needed", action="store_true",
+                        help="build what is installed and the programs of the suites, and nothing "
+                             "that only other end-to-end tests and the benchmarks use")
     parser.add_argument("--build-seconds", type=float, default=1800)
     parser.add_argument("--test-seconds", type=float, default=2700)
+    parser.add_argument("--end-to-end-runs", type=int, default=(os.cpu_count() or 1) + 1,
+                        help="runs of pytest that share the end-to-end tests")
     parser.add_argument("--fixed-addresses", action="store_true",
                         help="without address randomisation, as far as the machine allows")
     options = parser.parse_args()
@@ -159,11 +273,18 @@ def main():
 
     if "tsan" in options.folder:
         options.fixed_addresses = True
-    if not build(options.folder, options):
+    phases = Phases()
+    with phases("build"):
+        is_built = build(options.folder, options)
+    if not is_built:
         tally.fail("the build")
     else:
-        run_programs(options.folder, options, tally)
-        run_end_to_end(options.folder, options, tally)
+        with phases("programs"):
+            run_programs(options.folder, options, tally)
+        with phases("end to end"):
+            run_end_to_end(options.folder, options, tally)
+    tally.print_slowest()
+    phases.print_rows()
     print(f"{tally.passed} passed, {tally.failed} failed", flush=True)
     return 1 if tally.failed > 0 or tally.passed == 0 else 0
 

@@ -27,6 +27,8 @@ from infer_ways import (Case, GrpcRaw, GrpcTyped, HttpBinary, HttpJson, InProces
 from models import EXPLICIT, SECONDS, opens_server, wait_for_index, wait_until, write
 from scrape import metrics
 
+TAKES_SECONDS = 10
+
 DYNAMIC = "dynamic_batching { }\n"
 NEXT_C = "next model 'C' is not ready"
 

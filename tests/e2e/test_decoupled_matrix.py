@@ -24,6 +24,7 @@ import requests
 
 from conftest import BUILD, Server, is_sanitized, require_build, write_repository
 from grpc_stubs import client, plain, stubs  # noqa: F401
+from models import wait_until
 from test_generate import DATA, read_chunk, read_head
 from test_grpc_stream import Requests
 from wire import Wire, request
@@ -304,8 +305,15 @@ def server(backends, tmp_path_factory):
 def test_over_the_network(server, client, protocol, case):  # noqa: F811
     model = model_name(protocol, case)
     run(PROTOCOLS[protocol](server, client, model, CASES[case]), CASES[case])
+    # A request that its client cancelled is counted when the backend releases it.
+    wait_until(lambda: sum(statistics(server, model)["inference_stats"][kind]["count"]
+                           for kind in ("success", "fail")) == len(starts(CASES[case])))
+    check_statistics(statistics(server, model), CASES[case])
+
+
+def statistics(server, model):
     reply = requests.get(f"{server.url}/v2/models/{model}/stats", timeout=SECONDS)
-    check_statistics(reply.json()["model_stats"][0], CASES[case])
+    return reply.json()["model_stats"][0]
 
 
 def lines_of(steps):

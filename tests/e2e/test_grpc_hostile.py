@@ -19,6 +19,8 @@ from grpc_stubs import client, stubs  # noqa: F401
 from scrape import wait_for_any
 from test_grpc_load import load
 
+TAKES_SECONDS = 17
+
 BACKENDS = ("identity", "testing")
 TENSORS = """input { name: "INPUT0" data_type: TYPE_FP32 dims: [-1] }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [-1] }

@@ -18,6 +18,8 @@ from frames import (ACK, CALM, END_HEADERS, END_STREAM, GOAWAY, HEADERS, INFER, 
 from gate import Gate, gated
 from grpc_stubs import SECONDS, Client, open_channel, stubs  # noqa: F401
 
+TAKES_SECONDS = 20
+
 CONFIG = """backend: "testing"
 input { name: "INPUT0" data_type: TYPE_FP32 dims: [1] }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [1] }

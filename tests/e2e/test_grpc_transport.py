@@ -20,6 +20,8 @@ from conftest import ROOT, Server, write_repository
 from frames import (ACK, CALM, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, LIVE, PING,
                     PREFACE, RST_STREAM, SETTINGS, Raw, call, field, frame, head)
 
+TAKES_SECONDS = 13
+
 BACKENDS = ["identity"]
 MODELS = {
     "bytes": """backend: "identity" max_batch_size: 0

@@ -9,17 +9,19 @@ from conftest import TLS, is_sanitized
 from long_requests import FOUR, GRPC, HTTP, MODELS, LongRequests, Prober, packed
 from wire import exchange
 
+ALONE = True  # it measures how long answers take
+
 BACKENDS = ("identity",)
 OPTIONS = ("--http-thread-count=1", "--grpc-infer-thread-count=1")
 pytestmark = pytest.mark.skipif(bool(TLS), reason="sends plain bytes")
 __all__ = ["MODELS"]
 
-SECONDS = 4
+SECONDS = 2
 # The attacks held a loop for 200 ms to 5 s each time. What is left is what the machine does with
 # threads that all want to run: what a client waits without them is measured at the same time, and
 # the best of a few tries counts.
 BOUND = 0.15  # more than without
-ALONE_SECONDS = 1
+ALONE_SECONDS = 0.5
 TRIES = 4
 
 

@@ -19,6 +19,8 @@ from grpc_stubs import Client, open_channel, stubs  # noqa: F401
 from scrape import metrics
 from wire import Wire
 
+TAKES_SECONDS = 45
+
 BACKENDS = ("identity",)
 MODELS = {"bytes": """backend: "identity"
 input { name: "INPUT0" data_type: TYPE_UINT8 dims: [-1] }

@@ -18,6 +18,8 @@ from models import (control, index, infer, is_server_ready, load, model_config, 
                     opens_server, wait_for_index, wait_until, write)
 from scrape import metric
 
+TAKES_SECONDS = 60
+
 BACKENDS = ("identity", "testing")
 POLL_SECONDS = 1
 POLL = ("--model-control-mode=poll", f"--repository-poll-secs={POLL_SECONDS}")

@@ -7,6 +7,8 @@ import pytest
 
 from conftest import BUILD, ROOT, is_sanitized, require_build
 
+TAKES_SECONDS = 75
+
 
 @pytest.mark.parametrize("mode,file,seconds", [("explicit", "labels", 8), ("explicit", "onnx", 8),
                                                ("poll", "labels", 6)])

@@ -14,6 +14,8 @@ import requests
 from conftest import BUILD, Server, is_sanitized, require_build, write_repository
 from grpc_stubs import Client, open_channel, stubs  # noqa: F401
 
+TAKES_SECONDS = 25
+
 BACKENDS = ("identity",)
 FAIL_ALLOC = BUILD / "tests" / "e2e" / "fail_alloc.so"
 IDENTITY = """backend: "identity"

@@ -6,6 +6,8 @@ import sys
 
 from conftest import BUILD, ROOT, require_build
 
+TAKES_SECONDS = 10
+
 
 def run(program, *options):
     require_build(("testing",))

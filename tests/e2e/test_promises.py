@@ -20,6 +20,8 @@ from grpc_stubs import stubs  # noqa: F401
 from models import model_text, write
 from places import WAYS, open_place
 
+TAKES_SECONDS = 17
+
 NOT_ALLOWED = ("UNAVAILABLE",
                "explicit model load / unload is not allowed if polling is enabled")
 BAD = model_text(parameters={"fail_load": "no luck"})

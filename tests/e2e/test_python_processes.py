@@ -19,6 +19,8 @@ from conftest import Server, write_repository
 from python_lab import IO, LAB, OPTIONS as PYTHON, PROGRAM, code_input, infer, lab, model, post
 from scrape import metric
 
+TAKES_SECONDS = 16
+
 BACKENDS = ("python",)
 
 # What is_ready() does is said by a file in the version's directory.

@@ -19,6 +19,8 @@ from models import (EXPLICIT, SECONDS, index, load, model_config, opens_server, 
 from scrape import metric, wait_for_metric, wait_for_pending
 from test_sequences import grpc_request, grpc_sum, infer, needs_start, post, refusal
 
+TAKES_SECONDS = 20
+
 BACKENDS = ("testing",)
 UNKNOWN = "Request for unknown model: 'm' has no available versions"
 

@@ -7,6 +7,8 @@ import pytest
 
 from conftest import BUILD, ROOT, require_build
 
+TAKES_SECONDS = 12
+
 
 @pytest.mark.parametrize("strategy", ["direct", "oldest"])
 def test_sequences_under_load(strategy):

@@ -18,7 +18,9 @@ from models import load
 from scrape import wait_for_pending
 
 BACKENDS = ("testing",)
-OPTIONS = ("--http-thread-count=2", "--model-control-mode=explicit", "--load-model=*")
+# Sequences are left open here: the server ends them a second after it was asked to stop.
+OPTIONS = ("--http-thread-count=2", "--model-control-mode=explicit", "--load-model=*",
+           "--exit-timeout-secs=2")
 
 
 def tensor(kind, name, data_type="TYPE_INT32", dims=1):

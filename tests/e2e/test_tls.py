@@ -22,6 +22,8 @@ from grpc_stubs import SECONDS, Client, stubs  # noqa: F401
 from scrape import wait_for_pending
 from test_startup_and_stop import BODY, IDENTITY, serve, tensors
 
+TAKES_SECONDS = 18
+
 BACKENDS = ("identity", "testing")
 
 

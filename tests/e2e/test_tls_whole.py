@@ -12,6 +12,8 @@ import pytest
 from certificates import Authority
 from conftest import BUILD, require_build
 
+TAKES_SECONDS = 15
+
 HERE = pathlib.Path(__file__).parent
 
 # File, which of its tests, and how many there are at least.

@@ -16,6 +16,8 @@ from grpc_stubs import SECONDS, Client, open_channel, stubs  # noqa: F401
 from models import wait_until
 from test_http_infer import identity
 
+TAKES_SECONDS = 13
+
 BACKENDS = ("identity",)
 MODELS = {"one": identity("TYPE_INT32", [-1])}
 

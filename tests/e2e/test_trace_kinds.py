@@ -19,6 +19,8 @@ from test_generate import echo
 from test_trace import CORE, by_id
 from test_trace_export import Receiver
 
+TAKES_SECONDS = 17
+
 BACKENDS = ("identity", "testing", "square")
 MODELS = {"echo": echo("INT32", [-1]), "own": echo("INT32", [-1], backend="testing"),
           "gated": gated(echo("INT32", [1], backend="testing")), "square": SQUARE}

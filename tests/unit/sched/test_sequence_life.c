@@ -187,7 +187,7 @@ static void list(struct lab *lab, size_t at_once, char *to, size_t room) {
                 assert_in_range(n, 0, at_once);
                 for (size_t i = 0; i < n; i++) {
                         const struct sequence_row *r = &rows[i];
-                        char                       slot[24] = "-";
+                        char                       slot[160] = "-";
 
                         if (r->has_slot)
                                 snprintf(slot, sizeof(slot), "%s.%u", r->instance, r->slot);
