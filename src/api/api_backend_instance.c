@@ -146,13 +146,14 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportStatistics(
         TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request, const bool success,
         const uint64_t exec_start_ns, const uint64_t compute_start_ns,
         const uint64_t compute_end_ns, const uint64_t exec_end_ns) {
-        struct request_times times = { .exec_start_ns = exec_start_ns,
-                                       .compute_start_ns = compute_start_ns,
-                                       .compute_end_ns = compute_end_ns,
-                                       .exec_end_ns = exec_end_ns };
+        struct request_times times;
 
         API_NEEDS(instance);
         API_NEEDS(request);
+        times.exec_start_ns = exec_start_ns;
+        times.compute_start_ns = compute_start_ns;
+        times.compute_end_ns = compute_end_ns;
+        times.exec_end_ns = exec_end_ns;
         backend_instance_report(INSTANCE(instance), (struct request *)request, success, &times);
         return NULL;
 }

@@ -185,28 +185,26 @@ static void report_trace(struct trace *t, const struct request_times *times) {
 }
 
 void backend_instance_report(struct backend_instance *in, struct request *req, bool is_success,
-                             const struct request_times *times) {
-        struct request_times t = *times;
-
+                             struct request_times *times) {
         if (UNLIKELY(in->model->has_sequences) && request_is_null(req))
                 return; /* asked of such models only: the flag is in a line of its own */
         if (UNLIKELY(in->model->has_parts) && req->is_part) {
                 split_part_report(req, times);
                 return;
         }
-        t.request_start_ns = req->times.request_start_ns;
-        t.queue_start_ns = req->times.queue_start_ns;
-        t.request_end_ns = times->exec_end_ns; /* reported when its outputs are delivered */
+        times->request_start_ns = req->times.request_start_ns;
+        times->queue_start_ns = req->times.queue_start_ns;
+        times->request_end_ns = times->exec_end_ns; /* reported when its outputs are delivered */
         if (UNLIKELY(req->trace != NULL))
                 report_trace(req->trace, times);
         if (UNLIKELY(req->is_inner) && req->sums != NULL)
                 compute_sums_add(req->sums, times);
         if (is_success)
-                model_stats_success(in->model->stats, &t, MAX(req->batch_size, 1));
+                model_stats_success(in->model->stats, times, MAX(req->batch_size, 1));
         else
                 model_stats_failure(in->model->stats, FAILURE_BACKEND,
-                                    t.request_end_ns > t.request_start_ns
-                                            ? t.request_end_ns - t.request_start_ns
+                                    times->request_end_ns > times->request_start_ns
+                                            ? times->request_end_ns - times->request_start_ns
                                             : 0);
 }
 

@@ -51,9 +51,9 @@ void backend_instance_free(struct backend_instance *in);
 struct error *backend_instance_stacks(struct backend_instance *in, struct message **ret) NODISCARD;
 
 /* TRITONBACKEND_ModelInstanceReportStatistics and …ReportBatchStatistics. `times` carries the
- * four stamps of the execution. */
+ * four stamps of the execution; the request's are filled in here. */
 void backend_instance_report(struct backend_instance *in, struct request *req, bool is_success,
-                             const struct request_times *times);
+                             struct request_times *times);
 void backend_instance_report_batch(struct backend_instance *in, uint64_t batch_size,
                                    const struct request_times *times);
 

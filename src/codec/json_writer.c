@@ -9,21 +9,25 @@ void json_writer_init(struct json_writer *w, struct strbuf *out) {
         *w = (struct json_writer){ .out = out };
 }
 
+static ALWAYS_INLINE void put_char(struct strbuf *out, char c) {
+        strbuf_put_few(out, &c, 1);
+}
+
 /* Before a value or a key. */
-static void separate(struct json_writer *w) {
+static ALWAYS_INLINE void separate(struct json_writer *w) {
         if (w->needs_comma)
-                strbuf_putc(w->out, ',');
+                put_char(w->out, ',');
         w->needs_comma = true;
 }
 
 static void begin(struct json_writer *w, char bracket) {
         separate(w);
-        strbuf_putc(w->out, bracket);
+        put_char(w->out, bracket);
         w->needs_comma = false;
 }
 
 static void end(struct json_writer *w, char bracket) {
-        strbuf_putc(w->out, bracket);
+        put_char(w->out, bracket);
         w->needs_comma = true;
 }
 
@@ -50,7 +54,7 @@ void json_key(struct json_writer *w, const char *key) {
 void json_key_str(struct json_writer *w, struct str key) {
         separate(w);
         json_quote(w->out, key);
-        strbuf_putc(w->out, ':');
+        put_char(w->out, ':');
         w->needs_comma = false;
 }
 
@@ -65,7 +69,10 @@ void json_put_str(struct json_writer *w, struct str s) {
 
 void json_put_bool(struct json_writer *w, bool value) {
         separate(w);
-        strbuf_puts(w->out, value ? "true" : "false");
+        if (value)
+                STRBUF_PUT_LIT(w->out, "true");
+        else
+                STRBUF_PUT_LIT(w->out, "false");
 }
 
 void json_put_null(struct json_writer *w) {
@@ -151,7 +158,7 @@ void json_quote(struct strbuf *out, struct str s) {
 
         if (quote_plain_name(out, s))
                 return;
-        strbuf_putc(out, '"');
+        put_char(out, '"');
         while (at < limit) {
                 unsigned char c = (unsigned char)*at;
                 size_t len = c < 0x80 ? 1 : str_utf8_first(str_range(at, (size_t)(limit - at)));
@@ -168,7 +175,7 @@ void json_quote(struct strbuf *out, struct str s) {
                 plain = ++at;
         }
         strbuf_put(out, plain, (size_t)(limit - plain));
-        strbuf_putc(out, '"');
+        put_char(out, '"');
 }
 
 /* Numbers. */

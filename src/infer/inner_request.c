@@ -7,6 +7,7 @@
 #include "infer/model_submit.h"
 #include "infer/request.h"
 #include "infer/request_check.h"
+#include "infer/request_plan.h"
 #include "infer/response.h"
 #include "infer/submitter.h"
 
@@ -67,11 +68,11 @@ static struct error *give_back(struct response_allocator *allocator, void *buffe
         return NULL;
 }
 
-struct inner_request *inner_request_new(struct model *model, const struct inner_request_ops *ops,
-                                        void *owner) {
+/* Takes the request; NULL stays NULL. */
+static struct inner_request *wrap(struct request *req, const struct inner_request_ops *ops,
+                                  void *owner) {
         static const struct response_allocator allocator = { .alloc = allocate,
                                                              .release = give_back };
-        struct request                        *req = request_new(model);
         struct inner_request                  *r;
 
         if (req == NULL)
@@ -92,6 +93,17 @@ struct inner_request *inner_request_new(struct model *model, const struct inner_
         req->on_release = on_release;
         req->on_release_userp = r;
         return r;
+}
+
+struct inner_request *inner_request_new(struct model *model, const struct inner_request_ops *ops,
+                                        void *owner) {
+        return wrap(request_new(model), ops, owner);
+}
+
+struct inner_request *inner_request_new_borrowing(struct model                   *model,
+                                                  const struct inner_request_ops *ops,
+                                                  void                           *owner) {
+        return wrap(request_new_borrowing(model), ops, owner);
 }
 
 void inner_request_free(struct inner_request *r) {

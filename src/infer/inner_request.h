@@ -37,14 +37,19 @@ struct inner_request_ops {
 struct inner_request {
         struct request                 *request; /* owned, and this is in its arena */
         const struct inner_request_ops *ops;
-        void                           *owner;   /* borrowed: whoever made it */
-        _Atomic unsigned                n_open;  /* the last response and the release */
+        void                           *owner;  /* borrowed: whoever made it */
+        _Atomic unsigned                n_open; /* the last response and the release */
 };
 
 /* For one inference of the model. NULL when memory is short. */
 struct inner_request *inner_request_new(struct model *model, const struct inner_request_ops *ops,
                                         void *owner) NODISCARD;
-void                  inner_request_free(struct inner_request *r); /* NULL is fine; not under way */
+/* The same without a reference to the model, for owners that hold it until the request and its
+ * responses have ended. */
+struct inner_request *inner_request_new_borrowing(struct model                   *model,
+                                                  const struct inner_request_ops *ops, void *owner)
+        NODISCARD;
+void inner_request_free(struct inner_request *r); /* NULL is fine; not under way */
 
 /* Through the model's scheduler. On error nothing was begun. */
 struct error *inner_request_submit(struct inner_request *r) NODISCARD;

@@ -128,6 +128,16 @@ bool parameter_list_set(struct parameter_list *l, struct arena *a, const struct 
         return there != NULL ? set_value(there, a, p) : parameter_list_add(l, a, p);
 }
 
+void parameter_list_link(struct parameter_list *l, struct parameter *p) {
+        p->next = NULL;
+        if (l->last != NULL)
+                l->last->next = p;
+        else
+                l->first = p;
+        l->last = p;
+        l->n++;
+}
+
 bool parameter_list_add(struct parameter_list *l, struct arena *a, const struct parameter *p) {
         size_t            name_bytes = strlen(p->name) + 1;
         struct parameter *copy = arena_try_alloc(a, sizeof(*copy));
@@ -138,12 +148,7 @@ bool parameter_list_add(struct parameter_list *l, struct arena *a, const struct 
         *copy = (struct parameter){ .name = memcpy(name, p->name, name_bytes) };
         if (!set_value(copy, a, p))
                 return false;
-        if (l->last != NULL)
-                l->last->next = copy;
-        else
-                l->first = copy;
-        l->last = copy;
-        l->n++;
+        parameter_list_link(l, copy);
         return true;
 }
 

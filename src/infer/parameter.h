@@ -52,7 +52,9 @@ void              parameter_free(struct parameter *p);
 /* Appends a copy that lives in the arena; false when that is full. */
 bool parameter_list_add(struct parameter_list *l, struct arena *a, const struct parameter *p)
         NODISCARD;
-/* The same, but in place of the parameter of that name, if there is one: a list that is filled
+/* Appends what lies in the arena itself, or lives as long as it. */
+void parameter_list_link(struct parameter_list *l, struct parameter *p);
+/* parameter_list_add(), but in place of the parameter of that name, if there is one: a list that is filled
  * again and again does not grow. */
 bool parameter_list_set(struct parameter_list *l, struct arena *a, const struct parameter *p)
         NODISCARD;

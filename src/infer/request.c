@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/request_memory.h"
+#include "infer/request_plan.h"
 #include "infer/response.h"
 #include "infer/response_order.h"
 #include "infer/trace.h"
@@ -13,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct request *request_new(struct model *model) {
+struct request *request_new_borrowing(struct model *model) {
         struct request_memory *memory = request_memory_take();
         struct request        *req;
 
@@ -28,8 +29,18 @@ struct request *request_new(struct model *model) {
         response_stream_init(&req->own_flow, memory, request_memory_give);
         response_stream_lend(&req->own_flow, &memory->response);
         req->flow = &req->own_flow;
-        model_ref(model);
+        req->own_flow.borrows_model = true;
         req->model = model;
+        return req;
+}
+
+struct request *request_new(struct model *model) {
+        struct request *req = request_new_borrowing(model);
+
+        if (req == NULL)
+                return NULL;
+        model_ref(model);
+        req->own_flow.borrows_model = false;
         return req;
 }
 
@@ -37,7 +48,8 @@ void request_free(struct request *req) {
         if (req == NULL)
                 return;
         response_ticket_unref(req->slot);
-        model_unref(req->model);
+        if (!req->own_flow.borrows_model)
+                model_unref(req->model);
         arena_done(&req->arena);
         if (req->flow != &req->own_flow)
                 response_stream_unref(req->flow);

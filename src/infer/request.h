@@ -242,18 +242,10 @@ struct error *request_set_correlation_text(struct request *req, const char *text
 /* dims may be NULL when n_dims is 0. Errors: "input '<i>' already exists in request". */
 struct error *request_add_input(struct request *req, const char *name, enum data_type type,
                                 const int64_t *dims, uint64_t n_dims);
-/* The same for an input of the request's model that is in no other place of the request: for plans of
- * composed models, which have looked the names up. */
-struct error *request_add_known_input(struct request *req, const struct model_io *io,
-                                      enum data_type type, const int64_t *dims, uint32_t n_dims,
-                                      struct request_input **ret) NODISCARD;
 struct error *request_add_raw_input(struct request *req, const char *name);
 struct error *request_remove_input(struct request *req, const char *name);
 void          request_remove_all_inputs(struct request *req);
 struct error *request_append_bytes(struct request *req, const char *input, const void *base,
-                                   const struct buffer_attributes *attributes,
-                                   const char                     *host_policy);
-struct error *request_input_append(struct request *req, struct request_input *in, const void *base,
                                    const struct buffer_attributes *attributes,
                                    const char                     *host_policy);
 struct error *request_remove_bytes(struct request *req, const char *input);

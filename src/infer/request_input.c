@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "infer/model.h"
+#include "infer/request_plan.h"
 
 #include <string.h>
 
@@ -218,7 +219,9 @@ struct error *request_rebind(struct request *req, struct model *model) {
         }
         model_ref(model);
         req->model = model;
-        model_unref(old);
+        if (!req->own_flow.borrows_model)
+                model_unref(old);
+        req->flow->borrows_model = req->own_flow.borrows_model = false;
         return NULL;
 }
 

@@ -20,12 +20,13 @@ static struct error *out_of_memory(void) {
 }
 
 static bool copy_id(struct response *r, const char *id) {
-        size_t len = strlen(id) + 1;
+        size_t len;
         char  *copy;
 
         r->source.id = "";
-        if (len == 1)
+        if (*id == '\0')
                 return true;
+        len = strlen(id) + 1;
         copy = arena_try_alloc(&r->arena, len);
         if (copy == NULL)
                 return false;
@@ -61,7 +62,8 @@ struct error *response_new_from(const struct response_source *source, struct res
         r->parameters = (struct parameter_list){ 0 };
         r->is_lent = is_lent;
         arena_init(&r->arena, r->first_memory, sizeof(r->first_memory), RESPONSE_MAX_ARENA_BYTES);
-        model_ref(r->source.model);
+        if (!r->source.flow->borrows_model)
+                model_ref(r->source.model);
         response_stream_ref(r->source.flow);
         if (r->source.slot != NULL)
                 response_ticket_ref(r->source.slot);
@@ -98,13 +100,13 @@ static uint64_t release_buffer(struct response *r, struct response_output *o) {
 
 void response_free(struct response *r) {
         struct response_stream *flow;
-        struct model           *model;
+        struct model           *model; /* NULL: it is borrowed */
         uint64_t                n_bytes = sizeof(*r);
 
         if (r == NULL)
                 return;
         flow = r->source.flow;
-        model = r->source.model;
+        model = flow->borrows_model ? NULL : r->source.model;
         for (struct response_output *o = r->first_output; o != NULL; o = o->next) {
                 n_bytes += release_buffer(r, o);
                 labels_free(o->labels);

@@ -28,6 +28,7 @@ void response_stream_init(struct response_stream *f, void *memory, void (*releas
         atomic_init(&f->has_ended, false);
         atomic_init(&f->n_sent, 0);
         atomic_init(&f->n_reported, 0);
+        f->borrows_model = false;
         f->start_ns = 0;
         f->window = NULL;
         atomic_init(&f->keeper, NULL);
@@ -86,6 +87,7 @@ struct response_stream *response_stream_renew(struct response_stream *f) {
         if (other == NULL)
                 return NULL;
         response_stream_init(other, other, free);
+        other->borrows_model = f->borrows_model;
         if (f->window != NULL && !response_stream_limit(other, &f->window->limits)) {
                 response_stream_unref(other);
                 return NULL;

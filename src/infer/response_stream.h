@@ -33,6 +33,7 @@ struct response_stream {
         struct ref                     ref;
         _Atomic bool                   is_cancelled;
         _Atomic bool                   has_ended;  /* FINAL was sent */
+        bool                           borrows_model; /* neither request nor responses hold it */
         _Atomic uint32_t               n_sent;     /* responses */
         _Atomic uint32_t               n_reported; /* in the statistics of responses */
         uint64_t                       start_ns;   /* of the request; 0 = not known */

@@ -49,18 +49,25 @@ struct submitter {
 };
 
 static _Thread_local struct submitter self;
+static _Thread_local TLS_EARLY struct submitter
+        *found; /* self, or NULL: its place is found slowly */
 
-/* Not inlined: the compiler would look it up again at each use. */
-NOINLINE struct submitter *submitter_self(void) {
-        return &self;
+static NOINLINE struct submitter *find_self(void) {
+        found = &self;
+        return found;
+}
+
+struct submitter *submitter_self(void) {
+        return LIKELY(found != NULL) ? found : find_self();
 }
 
 /* ---- running batches itself ------------------------------------------------------------------ */
 
 bool submitter_allow_inline(bool allow) {
-        bool old = self.allows_inline;
+        struct submitter *s = submitter_self();
+        bool              old = s->allows_inline;
 
-        self.allows_inline = allow;
+        s->allows_inline = allow;
         return old;
 }
 
@@ -208,62 +215,74 @@ void submitter_check_wakes(struct submitter *s, uint64_t now_ns) {
 }
 
 void submitter_flush_wakes(void) {
-        unsigned n = self.n_deferred;
+        struct submitter *s = submitter_self();
+        unsigned          n = s->n_deferred;
 
-        if (self.is_flushing)
+        if (s->is_flushing)
                 return;
         /* A wake-up may refuse requests, whose receivers submit others: these do not wait for the
          * next flush, which may come late. */
-        self.is_flushing = true;
-        self.defers = false;
-        self.n_deferred = 0;
-        self.since_ns = 0;
+        s->is_flushing = true;
+        s->defers = false;
+        s->n_deferred = 0;
+        s->since_ns = 0;
         for (unsigned i = 0; i < n; i++) {
-                self.deferred[i].wake(self.deferred[i].scheduler);
-                model_unref(self.deferred[i].model);
+                s->deferred[i].wake(s->deferred[i].scheduler);
+                model_unref(s->deferred[i].model);
         }
-        self.defers = true;
-        self.is_flushing = false;
+        s->defers = true;
+        s->is_flushing = false;
 }
 
 /* ---- rows of answers ------------------------------------------------------------------------- */
 
 static void make_calls(void) {
+        struct submitter *s = submitter_self();
         struct noted_call calls[MAX_CALLS];
-        unsigned          n = self.n_calls;
+        unsigned          n = s->n_calls;
 
-        self.n_calls = 0; /* a call may send responses, and ask, as well */
-        memcpy(calls, self.calls, n * sizeof(calls[0]));
+        s->n_calls = 0; /* a call may send responses, and ask, as well */
+        memcpy(calls, s->calls, n * sizeof(calls[0]));
         for (unsigned i = 0; i < n; i++)
                 calls[i].call(calls[i].userp);
 }
 
 void submitter_begin_row(void) {
-        self.n_rows++;
+        struct submitter *s = submitter_self();
+
+        s->n_rows++;
 }
 
 void submitter_end_row(void) {
-        if (self.n_rows > 0 && --self.n_rows == 0)
+        struct submitter *s = submitter_self();
+
+        if (s->n_rows > 0 && --s->n_rows == 0)
                 make_calls();
 }
 
 void submitter_flush_row(void) {
-        if (self.n_calls > 0)
+        struct submitter *s = submitter_self();
+
+        if (s->n_calls > 0)
                 make_calls();
 }
 
 void submitter_end_all_rows(void) {
-        self.n_rows = 0;
+        struct submitter *s = submitter_self();
+
+        s->n_rows = 0;
         submitter_flush_row();
 }
 
 bool submitter_call_after_row(submitter_call_fn call, void *userp) {
-        if (self.n_rows == 0)
+        struct submitter *s = submitter_self();
+
+        if (s->n_rows == 0)
                 return false;
-        if (self.n_calls == MAX_CALLS)
+        if (s->n_calls == MAX_CALLS)
                 make_calls();
-        if (self.n_calls == MAX_CALLS) /* these asked again */
+        if (s->n_calls == MAX_CALLS) /* these asked again */
                 return false;
-        self.calls[self.n_calls++] = (struct noted_call){ call, userp };
+        s->calls[s->n_calls++] = (struct noted_call){ call, userp };
         return true;
 }

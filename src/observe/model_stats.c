@@ -14,7 +14,7 @@
 /* A wall clock that was set differs by more; its slewing applies to both clocks alike. */
 #define MAX_WALL_DRIFT_NS (100 * NS_PER_MS)
 
-static _Atomic unsigned       n_threads;
+static _Atomic unsigned                 n_threads;
 static _Thread_local TLS_EARLY unsigned thread_number; /* 1, 2, … in order of first use */
 
 static NOINLINE unsigned number_thread(void) {
@@ -75,17 +75,34 @@ void compute_sums_tell(const struct compute_sums *sums, uint64_t start_ns,
         t->exec_end_ns = t->compute_end_ns + sums->output_ns;
 }
 
-void model_stats_success(struct model_stats *s, const struct request_times *t, uint64_t batch) {
-        struct stats_shard *shard = own_shard(s);
-        struct stats_sums  *sums = &shard->sums;
-
-        mutex_lock(&shard->lock);
+static void add_request(struct stats_sums *sums, const struct request_times *t, uint64_t batch) {
         add_success(sums, t);
         sums->of[STAT_INFERENCES] += batch;
         add_phase(sums, PHASE_INPUT, since(t->exec_start_ns, t->compute_start_ns));
         add_phase(sums, PHASE_INFER, since(t->compute_start_ns, t->compute_end_ns));
         add_phase(sums, PHASE_OUTPUT, since(t->compute_end_ns, t->exec_end_ns));
-        mutex_unlock(&shard->lock);
+}
+
+static void add_execution(struct stats_shard *shard, const struct request_times *t,
+                          uint64_t batch) {
+        const struct batch_stats one = {
+                .batch_size = batch,
+                .compute_input = { 1, since(t->exec_start_ns, t->compute_start_ns) },
+                .compute_infer = { 1, since(t->compute_start_ns, t->compute_end_ns) },
+                .compute_output = { 1, since(t->compute_end_ns, t->exec_end_ns) },
+        };
+
+        shard->sums.of[STAT_EXECUTIONS]++;
+        shard->sums.of[STAT_EXECUTED_INFERENCES] += batch;
+        shard->sums.batch[power_bucket(batch, 1, N_BATCH_BOUNDS)]++;
+        batch_table_add(&shard->batches, &one);
+}
+
+void model_stats_success(struct model_stats *s, const struct request_times *t, uint64_t batch) {
+        struct stats_shard *shard = own_shard(s);
+
+        MUTEX_GUARD(&shard->lock);
+        add_request(&shard->sums, t, batch);
 }
 
 void model_stats_failure(struct model_stats *s, enum failure_reason why, uint64_t duration_ns) {
@@ -97,19 +114,18 @@ void model_stats_failure(struct model_stats *s, enum failure_reason why, uint64_
 }
 
 void model_stats_execution(struct model_stats *s, uint64_t batch, const struct request_times *t) {
-        struct stats_shard      *shard = own_shard(s);
-        const struct batch_stats one = {
-                .batch_size = batch,
-                .compute_input = { 1, since(t->exec_start_ns, t->compute_start_ns) },
-                .compute_infer = { 1, since(t->compute_start_ns, t->compute_end_ns) },
-                .compute_output = { 1, since(t->compute_end_ns, t->exec_end_ns) },
-        };
+        struct stats_shard *shard = own_shard(s);
 
         MUTEX_GUARD(&shard->lock);
-        shard->sums.of[STAT_EXECUTIONS]++;
-        shard->sums.of[STAT_EXECUTED_INFERENCES] += batch;
-        shard->sums.batch[power_bucket(batch, 1, N_BATCH_BOUNDS)]++;
-        batch_table_add(&shard->batches, &one);
+        add_execution(shard, t, batch);
+}
+
+void model_stats_composed(struct model_stats *s, const struct request_times *t, uint64_t batch) {
+        struct stats_shard *shard = own_shard(s);
+
+        MUTEX_GUARD(&shard->lock);
+        add_request(&shard->sums, t, batch);
+        add_execution(shard, t, batch);
 }
 
 void model_stats_cache_hit(struct model_stats *s, const struct request_times *t,

@@ -87,6 +87,8 @@ void model_stats_success(struct model_stats *s, const struct request_times *t, u
 void model_stats_failure(struct model_stats *s, enum failure_reason why, uint64_t duration_ns);
 /* One execution of `batch` inferences. At most 4096 different sizes are told apart. */
 void model_stats_execution(struct model_stats *s, uint64_t batch, const struct request_times *t);
+/* A successful request of a composed model, which is its own execution. */
+void model_stats_composed(struct model_stats *s, const struct request_times *t, uint64_t batch);
 void model_stats_cache_hit(struct model_stats *s, const struct request_times *t,
                            uint64_t lookup_ns);
 void model_stats_cache_miss(struct model_stats *s, uint64_t lookup_insert_ns);

@@ -124,13 +124,12 @@ void flow_fail_locked(struct ensemble_run *run, struct error *err, struct work *
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static void set_value_locked(struct frame *f, uint32_t tensor, const struct value *v,
-                             struct work *w) {
+/* Its value has been written: copies of what was just stored piece by piece make the processor wait. */
+static void value_is_set_locked(struct frame *f, uint32_t tensor, struct work *w) {
         struct ensemble_run          *run = f->run;
         const struct plan_choice     *choice = run->choice;
         const struct ensemble_tensor *t = &run->plan->graph->tensors[tensor];
 
-        *frame_value(f, tensor) = *v;
         if (choice->is_output[tensor])
                 f->n_missing--;
         for (uint32_t i = 0; i < t->n_readers; i++) {
@@ -141,24 +140,28 @@ static void set_value_locked(struct frame *f, uint32_t tensor, const struct valu
         }
 }
 
+/* NULL: the request has none. */
+static void set_input(struct frame *f, uint32_t tensor, const struct request_input *in,
+                      struct work *w) {
+        struct value *v = frame_value(f, tensor);
+
+        v->kind = in != NULL ? VALUE_INPUT : VALUE_ABSENT;
+        v->input = in;
+        v->batch_size = f->run->req->batch_size;
+        value_is_set_locked(f, tensor, w);
+}
+
 void flow_begin(struct ensemble_run *run, struct work *w) {
         const struct model_io_set *io = run->req->model->io;
         const uint32_t            *tensors = run->plan->graph->inputs;
 
         for (const struct request_input *in = run->req->first_input; in != NULL; in = in->next)
-                set_value_locked(run->first, tensors[in->io - io->inputs],
-                                 &(struct value){ .kind = VALUE_INPUT,
-                                                  .input = in,
-                                                  .batch_size = run->req->batch_size },
-                                 w);
+                set_input(run->first, tensors[in->io - io->inputs], in, w);
         if (io->n_inputs == run->req->n_inputs)
                 return;
         for (uint32_t i = 0; i < io->n_inputs; i++)
                 if (frame_value(run->first, tensors[i])->kind == VALUE_MISSING)
-                        set_value_locked(run->first, tensors[i],
-                                         &(struct value){ .kind = VALUE_ABSENT,
-                                                          .batch_size = run->req->batch_size },
-                                         w);
+                        set_input(run->first, tensors[i], NULL, w);
 }
 
 /* ---- what a response says of the sequence ---------------------------------------------------- */
@@ -214,8 +217,10 @@ static struct error *read_parameters(const struct response *r, struct sequence_m
 /* A text that is not the request's own is copied: where it comes from may go earlier. */
 static struct error *read_mark(const struct step_run *s, const struct response *r,
                                struct sequence_mark *ret) {
-        *ret = (struct sequence_mark){ .correlation = s->given.correlation,
-                                       .flags = s->given.flags };
+        ret->correlation.number = s->given.correlation.number;
+        ret->correlation.text = s->given.correlation.text;
+        ret->flags = s->given.flags;
+        ret->text = NULL;
         if (r->parameters.n > 0)
                 TRY(read_parameters(r, ret));
         if (ret->correlation.text == NULL || ret->correlation.text == s->run->req->correlation.text)
@@ -249,14 +254,13 @@ static void set_outputs_locked(struct step_run *s, struct frame *to, const struc
         const struct response_output *last = NULL;
 
         for (uint32_t i = 0; i < step->n_outputs; i++) {
-                struct value v = { .kind = VALUE_ABSENT,
-                                   .mark = &k->mark,
-                                   .batch_size = atomic_load(&s->inner)->request->batch_size };
+                struct value *v = frame_value(to, step->outputs[i].tensor);
 
-                v.output = find_output(k->response, s->plan->outputs[i]->name, &last);
-                if (v.output != NULL)
-                        v.kind = VALUE_OUTPUT;
-                set_value_locked(to, step->outputs[i].tensor, &v, w);
+                v->mark = &k->mark;
+                v->batch_size = atomic_load(&s->inner)->request->batch_size;
+                v->output = find_output(k->response, s->plan->outputs[i]->name, &last);
+                v->kind = v->output != NULL ? VALUE_OUTPUT : VALUE_ABSENT;
+                value_is_set_locked(to, step->outputs[i].tensor, w);
         }
 }
 
@@ -293,23 +297,16 @@ static bool may_stay(const struct step_run *s, const struct response *response) 
 
 static struct error *take_response_locked(struct step_run *s, struct response *response,
                                           struct work *w) {
-        struct sequence_mark mark = { 0 };
         struct kept_outputs *kept;
         struct frame        *frame;
-        struct error        *err;
 
         if (response->error != NULL)
                 return error_copy(response->error);
-        TRY(read_mark(s, response, &mark));
-        err = place_response_locked(s, &frame, &kept);
-        if (err != NULL) {
-                free(mark.text);
-                return err;
-        }
-        *kept = (struct kept_outputs){ .response = response,
-                                       .n_users = s->run->choice->n_users[s->plan->index],
-                                       .is_small = may_stay(s, response),
-                                       .mark = mark };
+        TRY(place_response_locked(s, &frame, &kept));
+        TRY(read_mark(s, response, &kept->mark));
+        kept->response = response;
+        kept->n_users = s->run->choice->n_users[s->plan->index];
+        kept->is_small = may_stay(s, response);
         set_outputs_locked(s, frame, kept, w);
         return NULL;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One step of a request: its inner request, from the inputs to its end. */
 #include "base/clock.h"
+#include "infer/request_plan.h"
 #include "infer/trace.h"
 #include "sched/ensemble_run.h"
 
@@ -142,9 +143,9 @@ static struct error *add_output_bytes(struct request *req, struct request_input 
 
 static struct error *add_input(struct request *req, const struct model_io *io,
                                const struct value *v) {
-        bool                 is_output = v->kind == VALUE_OUTPUT;
-        const int64_t       *dims = is_output ? v->output->shape : v->input->shape;
-        uint32_t             n_dims = is_output ? v->output->n_dims : v->input->n_dims;
+        bool                  is_output = v->kind == VALUE_OUTPUT;
+        const int64_t        *dims = is_output ? v->output->shape : v->input->shape;
+        uint32_t              n_dims = is_output ? v->output->n_dims : v->input->n_dims;
         struct bridged_shape  shape;
         struct request_input *in;
 
@@ -284,9 +285,10 @@ static void submit(struct step_run *s, struct inner_request *inner) {
 static struct error *begin(struct step_run *s) {
         static const struct inner_request_ops ops = { .on_response = on_response,
                                                       .on_end = on_end };
-        struct inner_request                 *inner = inner_request_new(s->plan->model, &ops, s);
+        struct inner_request                 *inner;
         struct error                         *err;
 
+        inner = inner_request_new_borrowing(s->plan->model, &ops, s); /* the run's models hold it */
         if (inner == NULL)
                 return out_of_memory(s);
         err = fill(s, inner->request);

@@ -64,8 +64,8 @@ struct error *pull_add(struct scheduler *base, struct executor *executor) {
                 e->policy->ops->joined(e->policy, &view, in);
         }
         mutex_unlock(&e->lock);
-        err = placement_start_thread(executor->place, &in->thread, executor->name, pull_instance_main,
-                                     in);
+        err = placement_start_thread(executor->place, &in->thread, executor->name,
+                                     pull_instance_main, in);
         if (err != NULL)
                 base->ops->remove_executor(base, executor);
         else if (e->policy->picks)

@@ -321,7 +321,7 @@ static void test_error_of_execute_answers_all(void **state) {
 }
 
 static void test_reports(void **state) {
-        static const struct request_times times = { .exec_start_ns = 1300,
+        struct request_times times = { .exec_start_ns = 1300,
                                                     .compute_start_ns = 1310,
                                                     .compute_end_ns = 1350,
                                                     .exec_end_ns = 1370 };

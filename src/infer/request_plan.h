@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A request as the plan of a composed model fills it in: the model is held and its inputs were looked up
+ * when the plan was made, so that a step pays for neither.
+ *
+ * Ownership.  As in request.h, but that the model is borrowed.
+ * Threads.  The owner's.
+ */
+#pragma once
+
+#include "infer/request.h"
+
+/* The caller holds the model until the request and its responses have ended. NULL when memory is short. */
+struct request *request_new_borrowing(struct model *model) NODISCARD;
+
+/* An input of the request's model that the request has not yet; its name is the model's. */
+struct error *request_add_known_input(struct request *req, const struct model_io *io,
+                                      enum data_type type, const int64_t *dims, uint32_t n_dims,
+                                      struct request_input **ret) NODISCARD;
+/* As request_append_bytes(). */
+struct error *request_input_append(struct request *req, struct request_input *in, const void *base,
+                                   const struct buffer_attributes *attributes,
+                                   const char *host_policy) NODISCARD;
