@@ -15,6 +15,7 @@
 #include "sched/chain_memory.h"
 #include "sched/chain_metrics.h"
 #include "sched/chain_plan.h"
+#include "sched/client_memory.h"
 #include "sched/step_memory.h"
 #include "sched/step_models.h"
 
@@ -96,8 +97,7 @@ static void count_end(struct chain_run *run) {
 
         compute_sums_tell(&run->sums, start_ns, &t);
         t.request_end_ns = now_ns;
-        model_stats_success(c->options.model->stats, &t, MAX(run->outer->batch_size, 1));
-        model_stats_execution(c->options.model->stats, MAX(run->outer->batch_size, 1), &t);
+        model_stats_composed(c->options.model->stats, &t, MAX(run->outer->batch_size, 1));
         if (run->outer->is_inner && run->outer->sums != NULL)
                 compute_sums_add(run->outer->sums, &t);
 }
@@ -180,7 +180,7 @@ static struct error *put_output(struct response_output *from, struct response *t
         TRY(response_add_seen_output(to, name, from->type, from->n_dims, &o, &shape));
         memcpy(shape, from->shape, from->n_dims * sizeof(*shape));
         TRY(take_labels(from, o));
-        if (chain_memory_hand_over(from, o, &err))
+        if (client_memory_hand_over(o, from, &err))
                 return err;
         TRY(response_output_buffer(o, from->byte_size, &type, &id, &bytes));
         if (type != MEMORY_CPU && type != MEMORY_CPU_PINNED)
@@ -434,7 +434,7 @@ static struct inner_request *make_stage(struct chain_run *run) {
                 fail(run, error_new_text(ERR_CANCELLED, ""));
                 return NULL;
         }
-        r = inner_request_new(model, &ops, run);
+        r = inner_request_new_borrowing(model, &ops, run);
         err = r != NULL ? fill_in(run, r) : error_new(ERR_UNAVAILABLE, "out of memory");
         if (err != NULL) {
                 inner_request_free(r);

@@ -2,9 +2,8 @@
 /* Where the stages of one run of a chain write their outputs.
  *
  * Small ones lie in the run itself: in two halves, since a stage reads from one while it writes to the
- * other. Large ones are counted buffers of a pool (step_memory.h). The last stage writes into the memory
- * that the client's own allocator gives, so that its response only points there; not when that
- * allocator wants to hear of a response before it gives memory, and not when there are many responses.
+ * other. Large ones are counted buffers of a pool (step_memory.h). The last stage writes into memory of the
+ * client (client_memory.h), unless there are many responses.
  *
  * `make bench` (chains) is what this is for: 64-byte buffers from malloc() cost a fast stage a tenth of its
  * time.
@@ -14,35 +13,27 @@
  */
 #pragma once
 
-#include "base/error.h"
 #include "infer/response_allocator.h"
+#include "sched/client_memory.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 struct request;
-struct response_output;
 struct step_memory;
 
 #define CHAIN_HALF_BYTES 256
 #define CHAIN_N_RECORDS 2
 
-/* What the client's allocator has said of one output. */
-struct chain_record {
-        const struct response_allocator *allocator; /* borrowed */
-        void                            *userp;     /* its own */
-        bool                             is_inline;
-};
-
 struct chain_memory {
-        const struct request *outer; /* borrowed; of the client */
-        struct step_memory   *large; /* borrowed: the chain's */
+        const struct request *outer;     /* borrowed; of the client */
+        struct step_memory   *large;     /* borrowed: the chain's */
         bool                  is_direct; /* the stage under way writes for the client */
         unsigned              half;      /* that it writes to */
         _Atomic size_t        n_used;    /* there */
         _Atomic unsigned      n_records;
-        struct chain_record   records[CHAIN_N_RECORDS];
+        struct client_memory  records[CHAIN_N_RECORDS];
         char                 *small; /* 2 * CHAIN_HALF_BYTES, aligned as buffers are */
         char                  room[2 * CHAIN_HALF_BYTES + 64];
 };
@@ -54,7 +45,3 @@ void chain_memory_begin_stage(struct chain_memory *m, bool is_last);
 
 /* Of inner requests, with the chain_memory as their allocator_userp. */
 extern const struct response_allocator chain_allocator;
-
-/* `to` is the client's; false when `from` was not written for it, and has to be copied. */
-bool chain_memory_hand_over(struct response_output *from, struct response_output *to,
-                            struct error **ret_error);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "sched/client_memory.h"
 #include "sched/ensemble_run.h"
 
 static struct ensemble *self_of(struct scheduler *s) {
@@ -92,8 +93,7 @@ static void count_success(struct ensemble_run *run) {
 
         compute_sums_tell(&run->sums, run->start_ns, &t);
         t.request_end_ns = clock_now_ns();
-        model_stats_success(req->model->stats, &t, batch);
-        model_stats_execution(req->model->stats, batch, &t);
+        model_stats_composed(req->model->stats, &t, batch);
         if (req->is_inner && req->sums != NULL)
                 compute_sums_add(req->sums, &t);
 }
@@ -176,11 +176,6 @@ static bool choose(struct ensemble_run *run) {
         return plan_choice_make(run->plan, run->req, &run->own_choice);
 }
 
-/* A client that wants to hear of a response before it gives memory hears of the ensemble's. */
-static bool may_write_directly(const struct request *req) {
-        return req->allocator != NULL && req->allocator->start == NULL;
-}
-
 static struct ensemble_run *run_new(struct ensemble *e, struct request *req,
                                     struct step_models *models) {
         const struct ensemble_plan *plan = models->plan;
@@ -199,7 +194,7 @@ static struct ensemble_run *run_new(struct ensemble *e, struct request *req,
                 free(run);
                 return NULL;
         }
-        run->direct_step = may_write_directly(req) ? run->choice->direct_step : ENSEMBLE_NONE;
+        run->direct_step = client_memory_is_there(req) ? run->choice->direct_step : ENSEMBLE_NONE;
         run->start_ns = req->times.request_start_ns;
         run->deadline_ns = CLOCK_NEVER;
         if (req->timeout_us > 0 && req->timeout_us < (CLOCK_NEVER - run->start_ns) / NS_PER_US)

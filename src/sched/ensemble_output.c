@@ -6,25 +6,10 @@
 #include "base/mem.h"
 #include "config/labels.h"
 #include "config/shape.h"
+#include "sched/client_memory.h"
 #include "sched/ensemble_run.h"
 
 /* ---- memory ---------------------------------------------------------------------------------- */
-
-/* Of an output that lies where the client's allocator put it. */
-struct direct_memory {
-        const struct response_allocator *allocator; /* borrowed: the client's */
-        void                            *userp;     /* the client's */
-        bool                             is_inline; /* this record: in the run's memory */
-};
-
-/* Marks the buffer_userp of such an output; buffers and records are aligned to more. */
-#define DIRECT_MARK 1u
-
-static struct direct_memory *direct_of(void *buffer_userp) {
-        uintptr_t at = (uintptr_t)buffer_userp;
-
-        return (at & DIRECT_MARK) != 0 ? (struct direct_memory *)(at - DIRECT_MARK) : NULL;
-}
 
 static size_t round_up(size_t n) {
         return (n + ENSEMBLE_INLINE_ALIGNMENT - 1) & ~(size_t)(ENSEMBLE_INLINE_ALIGNMENT - 1);
@@ -45,23 +30,6 @@ static void *take_inline(const struct step_run *s, size_t bytes) {
         return run->inline_memory + at;
 }
 
-static struct direct_memory *new_record(const struct step_run *s) {
-        struct direct_memory *d = take_inline(s, sizeof(*d));
-        bool                  is_inline = d != NULL;
-
-        if (!is_inline)
-                d = try_alloc(sizeof(*d));
-        if (d != NULL)
-                *d = (struct direct_memory){ .allocator = s->run->req->allocator,
-                                             .is_inline = is_inline };
-        return d;
-}
-
-static void free_record(struct direct_memory *d) {
-        if (!d->is_inline)
-                free(d);
-}
-
 /* The tensor, if the step is to write it where the client reads it; else ENSEMBLE_NONE. */
 static uint32_t find_direct(const struct step_run *s, const char *output) {
         const struct ensemble_step *step = s->plan->step;
@@ -75,72 +43,38 @@ static uint32_t find_direct(const struct step_run *s, const char *output) {
         return ENSEMBLE_NONE;
 }
 
-static struct error *too_short(const char *output, size_t byte_size) {
-        return error_new(ERR_UNAVAILABLE, "out of memory for output '%s' of %zu bytes", output,
-                         byte_size);
-}
-
 /* The signature of allocator_alloc_fn. */
 static struct error *allocate(struct response_allocator *allocator, const char *output,
                               size_t byte_size, enum memory_type type, int64_t id, void *userp,
                               void **buffer, void **buffer_userp, enum memory_type *actual_type,
                               int64_t *actual_id) {
-        const struct step_run           *s = userp;
-        const struct response_allocator *a = s->run->req->allocator;
-        uint32_t                         direct = find_direct(s, output);
-        struct buf                      *b = NULL;
+        const struct step_run *s = userp;
+        uint32_t               direct = find_direct(s, output);
+        struct buf            *b = NULL;
 
         (void)allocator;
         *buffer_userp = NULL;
         *actual_type = MEMORY_CPU;
         *actual_id = 0;
-        if (direct != ENSEMBLE_NONE) {
-                struct direct_memory *d = new_record(s);
-                struct error         *err;
-
-                if (d == NULL)
-                        return too_short(output, byte_size);
-                err = a->alloc((struct response_allocator *)a,
-                               s->run->plan->graph->tensors[direct].name, byte_size, type, id,
-                               s->run->req->allocator_userp, buffer, &d->userp, actual_type,
-                               actual_id);
-                if (err != NULL)
-                        free_record(d);
-                else
-                        *buffer_userp = (char *)d + DIRECT_MARK;
-                return err;
-        }
+        if (direct != ENSEMBLE_NONE)
+                return client_memory_get(
+                        s->run->req, take_inline(s, sizeof(struct client_memory)),
+                        &(struct wanted_output){ s->run->plan->graph->tensors[direct].name,
+                                                 byte_size, type, id },
+                        &(struct given_memory){ buffer, buffer_userp, actual_type, actual_id });
         *buffer = byte_size > 0 ? take_inline(s, byte_size) : NULL;
         if (byte_size == 0 || *buffer != NULL)
                 return NULL;
         b = step_memory_get(&s->run->ensemble->memory, byte_size);
         if (b == NULL)
-                return too_short(output, byte_size);
+                return step_memory_shortage(output, byte_size);
         *buffer = b->bytes;
         *buffer_userp = b;
         return NULL;
 }
 
-static struct error *give_back(struct response_allocator *allocator, void *buffer,
-                               void *buffer_userp, size_t byte_size, enum memory_type type,
-                               int64_t id) {
-        struct direct_memory            *d = direct_of(buffer_userp);
-        const struct response_allocator *a = d != NULL ? d->allocator : NULL;
-        struct error                    *err = NULL;
-
-        (void)allocator;
-        if (d == NULL) {
-                buf_unref(buffer_userp);
-                return NULL;
-        }
-        if (a->release != NULL)
-                err = a->release((struct response_allocator *)a, buffer, d->userp, byte_size, type,
-                                 id);
-        free_record(d);
-        return err;
-}
-
-const struct response_allocator ensemble_allocator = { .alloc = allocate, .release = give_back };
+const struct response_allocator ensemble_allocator = { .alloc = allocate,
+                                                       .release = client_memory_release };
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
@@ -218,15 +152,6 @@ static struct error *copy_input(struct response_output *to, const struct request
         return NULL;
 }
 
-/* The record goes, the memory stays. */
-static struct error *take_direct(struct response_output *to, struct response_output *from) {
-        struct direct_memory *d = direct_of(from->userp);
-        void                 *userp = d->userp;
-
-        free_record(d);
-        return response_take_buffer(to, from, userp);
-}
-
 /* Those of the step's model, under the name there, unless the ensemble has its own. */
 static struct error *set_labels(struct response_output *to, struct labels *labels,
                                 const char *name) {
@@ -297,6 +222,7 @@ static struct error *put_output(struct frame *f, struct response *r, const struc
         uint32_t                n_dims = is_output ? v->output->n_dims : v->input->n_dims;
         struct response_output *to;
         struct bridged_shape    shape;
+        struct error           *err;
 
         bridge_shape(io->has_reshape ? io->reshape : io->dims,
                      io->has_reshape ? io->n_reshape : io->n_dims, req->batch_size != 0,
@@ -306,30 +232,36 @@ static struct error *put_output(struct frame *f, struct response *r, const struc
         if (!is_output)
                 return copy_input(to, v->input);
         TRY(inherit_labels(to, v->output));
-        if (v->output->has_buffer && direct_of(v->output->userp) != NULL)
-                return take_direct(to, (struct response_output *)v->output);
+        if (client_memory_hand_over(to, (struct response_output *)v->output, &err))
+                return err;
         return copy_output(to, v->output);
 }
 
 static struct error *add_mark(struct response *r, const struct request *req,
                               const struct sequence_mark *mark) {
-        bool             is_text = req->correlation.text != NULL;
-        const char      *text = mark->correlation.text != NULL ? mark->correlation.text : "";
-        struct parameter id = { .name = "sequence_id", .type = PARAMETER_INT };
-        struct parameter start = { .name = "sequence_start", .type = PARAMETER_BOOL };
-        struct parameter end = { .name = "sequence_end", .type = PARAMETER_BOOL };
+        const char       *text = mark->correlation.text != NULL ? mark->correlation.text : "";
+        struct parameter *p = arena_try_alloc(&r->arena, 3 * sizeof(*p));
 
-        if (is_text) {
-                id.type = PARAMETER_STRING;
-                id.string = text;
-        } else {
-                id.integer = (int64_t)mark->correlation.number;
+        if (p == NULL)
+                return error_new(ERR_UNAVAILABLE, "out of memory for a response");
+        p[0] = (struct parameter){ .name = "sequence_id",
+                                   .type = PARAMETER_INT,
+                                   .integer = (int64_t)mark->correlation.number };
+        p[1] = (struct parameter){ .name = "sequence_start",
+                                   .type = PARAMETER_BOOL,
+                                   .boolean = (mark->flags & REQUEST_SEQUENCE_START) != 0 };
+        p[2] = (struct parameter){ .name = "sequence_end",
+                                   .type = PARAMETER_BOOL,
+                                   .boolean = (mark->flags & REQUEST_SEQUENCE_END) != 0 };
+        if (req->correlation.text != NULL) {
+                p[0].type = PARAMETER_STRING;
+                p[0].string = arena_try_str(&r->arena, str_of(text));
+                if (p[0].string == NULL)
+                        return error_new(ERR_UNAVAILABLE, "out of memory for a response");
         }
-        start.boolean = (mark->flags & REQUEST_SEQUENCE_START) != 0;
-        end.boolean = (mark->flags & REQUEST_SEQUENCE_END) != 0;
-        TRY(response_add_parameter(r, &id));
-        TRY(response_add_parameter(r, &start));
-        return response_add_parameter(r, &end);
+        for (unsigned i = 0; i < 3; i++)
+                parameter_list_link(&r->parameters, &p[i]);
+        return NULL;
 }
 
 static struct error *put_all(struct frame *f, struct response *r) {

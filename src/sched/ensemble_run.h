@@ -217,8 +217,7 @@ void steps_cancel(struct ensemble_run *run, bool only_decoupled);
 
 /* ---- ensemble_output.c ---- */
 
-/* Memory for an output of a step. Its buffer_userp: a counted buf, NULL (memory of the run), or marked:
- * memory of the request's own allocator. */
+/* Memory for an output of a step: the client's (client_memory.h), the run's, or a counted buf. */
 extern const struct response_allocator ensemble_allocator;
 
 /* A tensor as a model with or without batching wants to see it. `dims` are what the configuration says,

@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/error.h"
 
 /* From here on malloc asks the kernel. */
 #define LARGE_BYTES ((size_t)128 << 10)
@@ -47,4 +48,8 @@ struct buf *step_memory_get(struct step_memory *m, size_t bytes) {
                 arm(m);
         }
         return buf_new(m->pool, bytes);
+}
+
+struct error *step_memory_shortage(const char *output, size_t bytes) {
+        return error_new(ERR_UNAVAILABLE, "out of memory for output '%s' of %zu bytes", output, bytes);
 }

@@ -18,6 +18,7 @@
 
 struct buf;
 struct buf_pool;
+struct error;
 
 #define STEP_MEMORY_MAX_KEPT ((size_t)32 << 20)
 
@@ -35,3 +36,5 @@ void step_memory_done(struct step_memory *m);
 
 /* NULL when memory is short. */
 struct buf *step_memory_get(struct step_memory *m, size_t bytes) NODISCARD;
+/* The error for that. */
+struct error *step_memory_shortage(const char *output, size_t bytes);

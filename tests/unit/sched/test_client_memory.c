@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* An output of a composed model's last step, in memory that the client's allocator gives. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "infer/fake_model.h"
+#include "sched/client_memory.h"
+
+#define CONFIG                                                                                     \
+        "name: \"m\" input { name: \"I\" data_type: TYPE_INT32 dims: 2 } "                         \
+        "output { name: \"O\" data_type: TYPE_INT32 dims: 2 }"
+
+/* What the client's allocator does and was asked. */
+static struct client {
+        int32_t          bytes[2]; /* the memory that it gives */
+        int              note;     /* &note is its userp for the buffer */
+        struct error    *failure;  /* owned; instead of memory */
+        char             name[16];
+        size_t           byte_size;
+        enum memory_type type;
+        int64_t          id;
+        unsigned         n_given;
+        unsigned         n_released;
+} client;
+
+/* The signature of allocator_alloc_fn. */
+static struct error *give(struct response_allocator *allocator, const char *tensor,
+                          size_t byte_size, enum memory_type type, int64_t id, void *userp,
+                          void **buffer, void **buffer_userp, enum memory_type *actual_type,
+                          int64_t *actual_id) {
+        (void)allocator;
+        assert_ptr_equal(userp, &client);
+        if (client.failure != NULL)
+                return STEAL(client.failure);
+        assert_true(strlen(tensor) < sizeof(client.name));
+        strcpy(client.name, tensor);
+        client.byte_size = byte_size;
+        client.type = type;
+        client.id = id;
+        client.n_given++;
+        *buffer = client.bytes;
+        *buffer_userp = &client.note;
+        *actual_type = MEMORY_CPU_PINNED;
+        *actual_id = 7;
+        return NULL;
+}
+
+static struct error *take_back(struct response_allocator *allocator, void *buffer,
+                               void *buffer_userp, size_t byte_size, enum memory_type type,
+                               int64_t id) {
+        (void)allocator;
+        assert_ptr_equal(buffer, client.bytes);
+        assert_ptr_equal(buffer_userp, &client.note);
+        assert_int_equal(byte_size, sizeof(client.bytes));
+        assert_int_equal(type, MEMORY_CPU_PINNED);
+        assert_int_equal(id, 7);
+        client.n_released++;
+        return NULL;
+}
+
+static struct error *start(struct response_allocator *allocator, void *userp) {
+        (void)allocator;
+        (void)userp;
+        return NULL;
+}
+
+static const struct response_allocator of_client = { .alloc = give, .release = take_back };
+static const struct response_allocator no_release = { .alloc = give };
+static const struct response_allocator with_start = { .alloc = give, .start = start };
+
+/* The composed model's allocator: the record in the run's room, or on the heap. */
+static struct run {
+        struct request      *outer;
+        struct client_memory room;
+        bool                 has_room;
+        bool                 is_for_client;
+} run;
+
+/* The signature of allocator_alloc_fn. */
+static struct error *allocate(struct response_allocator *allocator, const char *tensor,
+                              size_t byte_size, enum memory_type type, int64_t id, void *userp,
+                              void **buffer, void **buffer_userp, enum memory_type *actual_type,
+                              int64_t *actual_id) {
+        struct buf *b;
+
+        (void)allocator;
+        (void)tensor;
+        assert_ptr_equal(userp, &run);
+        *buffer_userp = NULL;
+        if (run.is_for_client)
+                return client_memory_get(run.outer, run.has_room ? &run.room : NULL,
+                                         &(struct wanted_output){ "outer", byte_size, type, id },
+                                         &(struct given_memory){ buffer, buffer_userp, actual_type,
+                                                                 actual_id });
+        b = buf_new(NULL, byte_size);
+        assert_non_null(b);
+        *buffer = b->bytes;
+        *buffer_userp = b;
+        return NULL;
+}
+
+static const struct response_allocator of_run = { .alloc = allocate,
+                                                  .release = client_memory_release };
+
+struct lab {
+        struct fake_model      *fake;
+        struct request         *inner;
+        struct response        *from; /* of the inner request */
+        struct response_output *output;
+};
+
+static void lab_open(struct lab *l, const struct response_allocator *allocator, bool has_room) {
+        const int64_t two = 2;
+
+        client = (struct client){ 0 };
+        l->fake = fake_model_new(CONFIG);
+        run = (struct run){ .outer = fake_request(l->fake),
+                            .has_room = has_room,
+                            .is_for_client = true };
+        run.outer->allocator = allocator;
+        run.outer->allocator_userp = &client;
+        l->inner = fake_request(l->fake);
+        l->inner->allocator = &of_run;
+        l->inner->allocator_userp = &run;
+        assert_ok(response_new(l->inner, &l->from), "response");
+        assert_ok(response_add_output(l->from, "O", DATA_TYPE_INT32, &two, 1, &l->output), "O");
+}
+
+static void lab_close(struct lab *l) {
+        response_free(l->from);
+        request_free(l->inner);
+        request_free(run.outer);
+        fake_model_free(l->fake);
+}
+
+/* What the step writes to. */
+static struct error *lab_buffer(struct lab *l, void **ret) {
+        enum memory_type type = MEMORY_CPU;
+        int64_t          id = 3;
+
+        return response_output_buffer(l->output, sizeof(client.bytes), &type, &id, ret);
+}
+
+/* The client's response has it from then on, the step's has nothing to give back. */
+static void check_hand_over(bool has_room) {
+        struct response        *to;
+        struct response_output *o;
+        struct error           *err = NULL;
+        struct lab              l;
+        const int64_t           two = 2;
+        void                   *bytes;
+
+        lab_open(&l, &of_client, has_room);
+        assert_ok(lab_buffer(&l, &bytes), "buffer");
+        assert_ptr_equal(bytes, client.bytes);
+        assert_string_equal(client.name, "outer");
+        assert_int_equal(client.byte_size, sizeof(client.bytes));
+        assert_int_equal(client.type, MEMORY_CPU);
+        assert_int_equal(client.id, 3);
+        assert_int_equal(l.output->attributes.memory_type, MEMORY_CPU_PINNED);
+        assert_int_equal(l.output->attributes.memory_id, 7);
+
+        assert_ok(response_new(run.outer, &to), "response");
+        assert_ok(response_add_output(to, "O", DATA_TYPE_INT32, &two, 1, &o), "O");
+        assert_true(client_memory_hand_over(o, l.output, &err));
+        assert_null(err);
+        assert_ptr_equal(o->base, client.bytes);
+        assert_ptr_equal(o->userp, &client.note);
+        assert_int_equal(o->byte_size, sizeof(client.bytes));
+        assert_int_equal(o->attributes.memory_type, MEMORY_CPU_PINNED);
+        assert_true(o->has_buffer);
+        assert_false(l.output->has_buffer);
+
+        response_free(STEAL(l.from));
+        assert_int_equal(client.n_released, 0);
+        response_free(to);
+        assert_int_equal(client.n_released, 1);
+        lab_close(&l);
+}
+
+static void test_handed_over(void **state) {
+        (void)state;
+        check_hand_over(true);
+        check_hand_over(false);
+}
+
+/* Nobody takes it: the client's allocator gets it back, with its own userp. */
+static void test_given_back(void **state) {
+        struct lab l;
+        void      *bytes;
+
+        (void)state;
+        for (int has_room = 0; has_room < 2; has_room++) {
+                lab_open(&l, &of_client, has_room != 0);
+                assert_ok(lab_buffer(&l, &bytes), "buffer");
+                assert_int_equal(client.n_given, 1);
+                response_free(STEAL(l.from));
+                assert_int_equal(client.n_released, 1);
+                lab_close(&l);
+        }
+}
+
+static void test_nothing_to_release(void **state) {
+        struct lab l;
+        void      *bytes;
+
+        (void)state;
+        lab_open(&l, &no_release, false);
+        assert_ok(lab_buffer(&l, &bytes), "buffer");
+        response_free(STEAL(l.from));
+        assert_int_equal(client.n_given, 1);
+        assert_int_equal(client.n_released, 0);
+        lab_close(&l);
+}
+
+/* Its error is the output's, which has no buffer then. */
+static void test_client_refuses(void **state) {
+        struct lab l;
+        void      *bytes = NULL;
+
+        (void)state;
+        for (int has_room = 0; has_room < 2; has_room++) {
+                lab_open(&l, &of_client, has_room != 0);
+                client.failure = error_new(ERR_UNAVAILABLE, "the client has no memory");
+                assert_error(lab_buffer(&l, &bytes), ERR_UNAVAILABLE, "the client has no memory");
+                assert_null(bytes);
+                assert_false(l.output->has_buffer);
+                lab_close(&l);
+                assert_int_equal(client.n_released, 0);
+        }
+}
+
+static void test_no_memory_for_the_record(void **state) {
+        struct lab    l;
+        struct error *err;
+        void         *bytes;
+
+        (void)state;
+        lab_open(&l, &of_client, false);
+        mem_fail_after(1);
+        err = lab_buffer(&l, &bytes);
+        mem_fail_after(0);
+        assert_out_of_memory(err);
+        assert_int_equal(client.n_given, 0);
+        lab_close(&l);
+}
+
+/* Written elsewhere: the bytes have to be copied. */
+static void test_not_for_the_client(void **state) {
+        struct response        *to;
+        struct response_output *o;
+        struct error           *err = NULL;
+        struct lab              l;
+        const int64_t           two = 2;
+        void                   *bytes;
+
+        (void)state;
+        lab_open(&l, &of_client, true);
+        run.is_for_client = false;
+        assert_ok(response_new(run.outer, &to), "response");
+        assert_ok(response_add_output(to, "O", DATA_TYPE_INT32, &two, 1, &o), "O");
+        assert_false(client_memory_hand_over(o, l.output, &err)); /* no buffer yet */
+        assert_ok(lab_buffer(&l, &bytes), "buffer");
+        assert_false(client_memory_hand_over(o, l.output, &err));
+        assert_null(err);
+        assert_true(l.output->has_buffer);
+        assert_false(o->has_buffer);
+        assert_int_equal(client.n_given, 0);
+        response_free(to);
+        lab_close(&l);
+}
+
+static void test_when_it_may_be_used(void **state) {
+        struct lab l;
+
+        (void)state;
+        lab_open(&l, &of_client, true);
+        assert_true(client_memory_is_there(run.outer));
+        run.outer->allocator = &with_start;
+        assert_false(client_memory_is_there(run.outer));
+        run.outer->allocator = NULL;
+        assert_false(client_memory_is_there(run.outer));
+        lab_close(&l);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_handed_over),
+                cmocka_unit_test(test_given_back),
+                cmocka_unit_test(test_nothing_to_release),
+                cmocka_unit_test(test_client_refuses),
+                cmocka_unit_test(test_no_memory_for_the_record),
+                cmocka_unit_test(test_not_for_the_client),
+                cmocka_unit_test(test_when_it_may_be_used),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
