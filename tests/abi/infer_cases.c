@@ -19,7 +19,9 @@
  *                word n, n times: text name, text data type, shape,
  *                                 text content                         outputs
  *
- * A value of a parameter is the text itself, or the bytes of an int64_t, bool or double.
+ * A value of a parameter is the text itself, or the bytes of an int64_t, bool or double. As in requests
+ * of clients, "timeout" and "sequence_id" (integers), "sequence_start" and "sequence_end" are properties of
+ * the request and no parameters.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -204,6 +206,33 @@ static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
+static struct TRITONSERVER_Error *set_flag(struct TRITONSERVER_InferenceRequest *request,
+                                           uint32_t flag, bool is_set) {
+        uint32_t flags;
+
+        must(TRITONSERVER_InferenceRequestFlags(request, &flags));
+        return TRITONSERVER_InferenceRequestSetFlags(request, is_set ? flags | flag : flags);
+}
+
+static struct TRITONSERVER_Error *add_integer(struct TRITONSERVER_InferenceRequest *request,
+                                              const char *name, int64_t number) {
+        if (strcmp(name, "timeout") == 0)
+                return TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(request,
+                                                                           (uint64_t)number);
+        if (strcmp(name, "sequence_id") == 0)
+                return TRITONSERVER_InferenceRequestSetCorrelationId(request, (uint64_t)number);
+        return TRITONSERVER_InferenceRequestSetIntParameter(request, name, number);
+}
+
+static struct TRITONSERVER_Error *add_bool(struct TRITONSERVER_InferenceRequest *request,
+                                           const char *name, bool value) {
+        if (strcmp(name, "sequence_start") == 0)
+                return set_flag(request, TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, value);
+        if (strcmp(name, "sequence_end") == 0)
+                return set_flag(request, TRITONSERVER_REQUEST_FLAG_SEQUENCE_END, value);
+        return TRITONSERVER_InferenceRequestSetBoolParameter(request, name, value);
+}
+
 static struct TRITONSERVER_Error *add_parameter(struct TRITONSERVER_InferenceRequest *request,
                                                 struct reader                        *r) {
         const char *name = read_text(r, NULL);
@@ -216,17 +245,14 @@ static struct TRITONSERVER_Error *add_parameter(struct TRITONSERVER_InferenceReq
         switch (type) {
         case TRITONSERVER_PARAMETER_STRING:
                 return TRITONSERVER_InferenceRequestSetStringParameter(request, name, value);
-        case TRITONSERVER_PARAMETER_BOOL:
-                return TRITONSERVER_InferenceRequestSetBoolParameter(request, name, *value != 0);
+        case TRITONSERVER_PARAMETER_BOOL: return add_bool(request, name, *value != 0);
         case TRITONSERVER_PARAMETER_INT:
                 memcpy(&number, value, sizeof(number));
-                return TRITONSERVER_InferenceRequestSetIntParameter(request, name, number);
+                return add_integer(request, name, number);
         case TRITONSERVER_PARAMETER_DOUBLE:
                 memcpy(&real, value, sizeof(real));
                 return TRITONSERVER_InferenceRequestSetDoubleParameter(request, name, real);
-        default:
-                fail("cases", "a parameter has no known type");
-                return NULL;
+        default: fail("cases", "a parameter has no known type"); return NULL;
         }
 }
 
@@ -283,8 +309,8 @@ static void submit(struct inference *inference, struct reader *r) {
         if (!request)
                 return;
         must(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, NULL));
-        must(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, NULL,
-                                                              on_response, inference));
+        must(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, NULL, on_response,
+                                                              inference));
         change_pending(2);
         if (!inference->err)
                 inference->err = TRITONSERVER_ServerInferAsync(server, request, NULL);

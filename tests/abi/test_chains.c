@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Chains that a program with the server in it loads and asks: the checks 28 and 29 of the chains, whose
- * other numbers are in tests/e2e/test_chains.py.
+/* Chains and ensembles of a program with the server in it: the checks 28 and 29 of the chains, whose other
+ * numbers are in tests/e2e/test_chains.py, and what only a program can see. What clients see as well is in
+ * tests/e2e/test_pipeline_ways.py.
  *
  *   test_chains <directory of backends>
  */
@@ -10,6 +11,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <ftw.h>
 #include <semaphore.h>
 #include <stdbool.h>
@@ -28,6 +30,8 @@
                 NULL, 0                                                                            \
         }
 
+#define MAX_RESPONSES 8
+
 static const char *const names[] = { "A", "B", "C" };
 static const char       *backend_directory;
 
@@ -37,35 +41,100 @@ struct place {
         struct TRITONSERVER_ResponseAllocator *allocator;
         void                                  *output; /* room for it */
         size_t                                 output_bytes;
-        struct TRITONSERVER_InferenceResponse *response;
+        struct TRITONSERVER_InferenceResponse *responses[MAX_RESPONSES];
+        int32_t                                firsts[MAX_RESPONSES]; /* elements of the output */
+        unsigned                               n_responses;
         sem_t                                  is_answered, is_released;
 };
 
-/* A adds 1, B adds 10, C adds 100. */
+static void write_file(const struct place *p, const char *name, const char *text) {
+        char  path[128];
+        FILE *file;
+
+        snprintf(path, sizeof(path), "%s/%s", p->root, name);
+        file = fopen(path, "w");
+        assert_non_null(file);
+        assert_true(fputs(text, file) >= 0);
+        assert_int_equal(fclose(file), 0);
+}
+
+static void make_folder(const struct place *p, const char *name) {
+        char path[128];
+
+        snprintf(path, sizeof(path), "%s/%s", p->root, name);
+        assert_int_equal(mkdir(path, 0755), 0);
+}
+
+static void write_model(const struct place *p, const char *name, const char *text) {
+        char path[64];
+
+        make_folder(p, name);
+        snprintf(path, sizeof(path), "%s/1", name);
+        make_folder(p, path);
+        snprintf(path, sizeof(path), "%s/config.pbtxt", name);
+        write_file(p, path, text);
+}
+
+/* A model that adds to a row of numbers. */
+static void write_adding(const struct place *p, const char *name, int add, const char *more) {
+        char text[1024];
+
+        snprintf(text, sizeof(text),
+                 "backend: \"testing\"\n"
+                 "input { name: \"IN\" data_type: TYPE_INT32 dims: [ -1 ] }\n"
+                 "output { name: \"%s_OUT\" data_type: TYPE_INT32 dims: [ -1 ] "
+                 "label_filename: \"labels.txt\" }\n"
+                 "parameters { key: \"add\" value { string_value: \"%d\" } }\n"
+                 "parameters { key: \"address_log\" value { string_value: \"log\" } }\n%s",
+                 name, add, more);
+        write_model(p, name, text);
+        snprintf(text, sizeof(text), "%s/labels.txt", name);
+        write_file(p, text, "first\nsecond\n");
+}
+
+/* An ensemble of two such models. */
+static void write_ensemble(const struct place *p, const char *name, const char *first,
+                           const char *second) {
+        char text[1024];
+
+        snprintf(text, sizeof(text),
+                 "platform: \"ensemble\"\n"
+                 "input { name: \"IN\" data_type: TYPE_INT32 dims: [ -1 ] }\n"
+                 "output { name: \"OUT\" data_type: TYPE_INT32 dims: [ -1 ] }\n"
+                 "ensemble_scheduling {\n"
+                 "step { model_name: \"%s\" model_version: -1 input_map { key: \"IN\" value: "
+                 "\"IN\" } "
+                 "output_map { key: \"%s_OUT\" value: \"T\" } }\n"
+                 "step { model_name: \"%s\" model_version: -1 input_map { key: \"IN\" value: \"T\" "
+                 "} "
+                 "output_map { key: \"%s_OUT\" value: \"OUT\" } } }\n",
+                 first, first, second, second);
+        write_model(p, name, text);
+}
+
+/* A adds 1, B adds 10, C adds 100; D answers three times; G stops at a gate. */
 static void make_repository(struct place *p) {
-        static const char text[] =
-                "backend: \"testing\"\n"
-                "input { name: \"IN\" data_type: TYPE_INT32 dims: [ -1 ] }\n"
-                "output { name: \"%s_OUT\" data_type: TYPE_INT32 dims: [ -1 ] }\n"
-                "parameters { key: \"add\" value { string_value: \"%d\" } }\n"
-                "parameters { key: \"address_log\" value { string_value: \"log\" } }\n";
-        int add = 1;
+        static const char decoupled[] =
+                "model_transaction_policy { decoupled: true }\n"
+                "parameters { key: \"responses\" value { string_value: \"3\" } }\n";
+        static const char gated[] =
+                "parameters { key: \"gate_fifo\" value { string_value: \"gate\" } }\n"
+                "parameters { key: \"reached_fifo\" value { string_value: \"reached\" } }\n";
+        char path[128];
 
         snprintf(p->root, sizeof(p->root), "/tmp/neso_chains_XXXXXX");
         assert_non_null(mkdtemp(p->root));
-        for (int i = 0; i < 3; i++, add *= 10) {
-                char  path[128];
-                FILE *file;
-
-                snprintf(path, sizeof(path), "%s/%s", p->root, names[i]);
-                assert_int_equal(mkdir(path, 0755), 0);
-                snprintf(path, sizeof(path), "%s/%s/1", p->root, names[i]);
-                assert_int_equal(mkdir(path, 0755), 0);
-                snprintf(path, sizeof(path), "%s/%s/config.pbtxt", p->root, names[i]);
-                file = fopen(path, "w");
-                assert_non_null(file);
-                assert_true(fprintf(file, text, names[i], add) > 0);
-                assert_int_equal(fclose(file), 0);
+        write_adding(p, "A", 1, "");
+        write_adding(p, "B", 10, "");
+        write_adding(p, "C", 100, "");
+        write_adding(p, "D", 1000, decoupled);
+        write_adding(p, "G", 0, gated);
+        write_ensemble(p, "AB", "A", "B");
+        write_ensemble(p, "DB", "D", "B");
+        write_ensemble(p, "GB", "G", "B");
+        for (int i = 0; i < 2; i++) {
+                snprintf(path, sizeof(path), "%s/G/%s", p->root, i == 0 ? "gate" : "reached");
+                assert_int_equal(mkfifo(path, 0600), 0);
         }
 }
 
@@ -97,9 +166,13 @@ static void on_response(struct TRITONSERVER_InferenceResponse *response, const u
                         void *userp) {
         struct place *p = userp;
 
-        (void)flags;
-        p->response = response;
-        sem_post(&p->is_answered);
+        if (response != NULL) {
+                assert_true(p->n_responses < MAX_RESPONSES);
+                memcpy(&p->firsts[p->n_responses], p->output, sizeof(int32_t));
+                p->responses[p->n_responses++] = response;
+        }
+        if ((flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0)
+                sem_post(&p->is_answered);
 }
 
 static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
@@ -147,12 +220,13 @@ static bool is_ready(const struct place *p, const char *model) {
         return ready;
 }
 
-static void infer_all(struct place *p, const char *model, const int32_t *numbers, int64_t n,
-                      int32_t *ret) {
+static struct TRITONSERVER_InferenceRequest *send(struct place *p, const char *model,
+                                                  const int32_t *numbers, int64_t n, int32_t *ret) {
         struct TRITONSERVER_InferenceRequest *request;
 
         p->output = ret;
         p->output_bytes = (size_t)n * sizeof(*ret);
+        p->n_responses = 0;
         assert_ok(TRITONSERVER_InferenceRequestNew(&request, p->server, model, -1));
         assert_ok(TRITONSERVER_InferenceRequestAddInput(request, "IN", TRITONSERVER_TYPE_INT32, &n,
                                                         1));
@@ -163,11 +237,30 @@ static void infer_all(struct place *p, const char *model, const int32_t *numbers
                                                                    on_response, p));
         assert_ok(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, p));
         assert_ok(TRITONSERVER_ServerInferAsync(p->server, request, NULL));
+        return request;
+}
+
+/* Its FINAL comes once; the responses are deleted by drop_responses(). */
+static void await(struct place *p, struct TRITONSERVER_InferenceRequest *request) {
         sem_wait(&p->is_answered);
         sem_wait(&p->is_released);
-        assert_ok(TRITONSERVER_InferenceResponseError(p->response));
-        assert_ok(TRITONSERVER_InferenceResponseDelete(p->response));
+        assert_int_equal(sem_trywait(&p->is_answered), -1);
         assert_ok(TRITONSERVER_InferenceRequestDelete(request));
+}
+
+static void drop_responses(struct place *p) {
+        for (unsigned i = 0; i < p->n_responses; i++)
+                assert_ok(TRITONSERVER_InferenceResponseDelete(p->responses[i]));
+        p->n_responses = 0;
+}
+
+/* One answer, which is no error. */
+static void infer_all(struct place *p, const char *model, const int32_t *numbers, int64_t n,
+                      int32_t *ret) {
+        await(p, send(p, model, numbers, n, ret));
+        assert_int_equal(p->n_responses, 1);
+        assert_ok(TRITONSERVER_InferenceResponseError(p->responses[0]));
+        drop_responses(p);
 }
 
 /* What the model makes of a number. */
@@ -356,6 +449,105 @@ static void test_29_each_stage_reads_where_the_one_before_wrote(void **state) {
         free(sent);
 }
 
+/* ---- what clients do not see ----------------------------------------------------------------- */
+
+/* Each response of the decoupled model, and one FINAL. */
+static void test_decoupled(void **state) {
+        struct place               p;
+        const char                *loaded[2];
+        struct NESO_LoadParameters none[2] = { NONE, NONE };
+        int32_t                    sent = 5, got = 0;
+
+        (void)state;
+        begin(&p);
+        assert_ok(NESO_ServerLoadChain(p.server, (const char *[]){ "A", "D" }, 2, none, 2, loaded));
+        assert_ok(TRITONSERVER_ServerLoadModel(p.server, "DB"));
+        for (int i = 0; i < 2; i++) {
+                await(&p, send(&p, i == 0 ? "A" : "DB", &sent, 1, &got));
+                assert_int_equal(p.n_responses, 3);
+                for (unsigned k = 0; k < 3; k++) {
+                        assert_ok(TRITONSERVER_InferenceResponseError(p.responses[k]));
+                        assert_int_equal(p.firsts[k], i == 0 ? 1006 : 1015);
+                }
+                drop_responses(&p);
+        }
+        /* Elsewhere than at a chain's end. */
+        assert_error(
+                NESO_ServerLoadChain(p.server, (const char *[]){ "D", "C" }, 2, none, 2, loaded),
+                TRITONSERVER_ERROR_INVALID_ARG,
+                "load failed for model 'D': version 1 is at UNAVAILABLE state: Invalid "
+                "argument: stage 'D' of chain 'D' is decoupled: only the last stage may be;\n");
+        end(&p);
+}
+
+/* An ensemble has the labels of the step's output that it is. */
+static void test_labels(void **state) {
+        struct place p;
+        int32_t      sent = 5, got = 0;
+        const char  *label;
+
+        (void)state;
+        begin(&p);
+        assert_ok(TRITONSERVER_ServerLoadModel(p.server, "AB"));
+        await(&p, send(&p, "AB", &sent, 1, &got));
+        assert_int_equal(got, 16);
+        assert_ok(TRITONSERVER_InferenceResponseOutputClassificationLabel(p.responses[0], 0, 1,
+                                                                          &label));
+        assert_string_equal(label, "second");
+        drop_responses(&p);
+        end(&p);
+}
+
+static int open_fifo(const struct place *p, const char *name) {
+        char path[128];
+        int  opened;
+
+        snprintf(path, sizeof(path), "%s/G/%s", p->root, name);
+        opened = open(path, O_RDWR);
+        assert_true(opened >= 0);
+        return opened;
+}
+
+/* A cancelled request ends with the step that is under way; one that is inside ends with the models that
+ * it was admitted with. */
+static void test_while_a_step_runs(void **state) {
+        struct place                          p;
+        struct TRITONSERVER_InferenceRequest *request;
+        int32_t                               sent = 5, got = 0;
+        char                                  byte;
+
+        (void)state;
+        begin(&p);
+        assert_ok(TRITONSERVER_ServerLoadModel(p.server, "GB"));
+        for (int cancels = 0; cancels < 2; cancels++) {
+                int gate = open_fifo(&p, "gate"), reached = open_fifo(&p, "reached");
+
+                request = send(&p, "GB", &sent, 1, &got);
+                assert_int_equal(read(reached, &byte, 1), 1);
+                if (cancels)
+                        assert_ok(TRITONSERVER_InferenceRequestCancel(request));
+                else
+                        assert_ok(TRITONSERVER_ServerUnloadModel(p.server, "B"));
+                assert_int_equal(write(gate, "g", 1), 1);
+                await(&p, request);
+                if (cancels) {
+                        assert_error(TRITONSERVER_InferenceResponseError(p.responses[0]),
+                                     TRITONSERVER_ERROR_CANCELLED, "in ensemble 'GB', ");
+                } else {
+                        assert_ok(TRITONSERVER_InferenceResponseError(p.responses[0]));
+                        assert_int_equal(got, 15);
+                        assert_error(TRITONSERVER_InferenceRequestNew(&request, p.server, "GB", -1),
+                                     TRITONSERVER_ERROR_NOT_FOUND,
+                                     "Request for unknown model: 'GB' has no available versions");
+                        assert_ok(TRITONSERVER_ServerLoadModel(p.server, "B"));
+                }
+                drop_responses(&p);
+                assert_int_equal(close(gate), 0);
+                assert_int_equal(close(reached), 0);
+        }
+        end(&p);
+}
+
 int main(int argc, char **argv) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_28_a_list_of_models),
@@ -364,6 +556,9 @@ int main(int argc, char **argv) {
                 cmocka_unit_test(test_28_parameters),
                 cmocka_unit_test(test_28_a_load_that_fails),
                 cmocka_unit_test(test_29_each_stage_reads_where_the_one_before_wrote),
+                cmocka_unit_test(test_decoupled),
+                cmocka_unit_test(test_labels),
+                cmocka_unit_test(test_while_a_step_runs),
         };
 
         if (argc != 2)

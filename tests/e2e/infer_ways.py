@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One inference, sent in five ways: `Case` is what is sent, `Answer` what comes back.
+"""One inference, sent in six ways: `Case` is what is sent, `Answer` what comes back.
 
     HttpJson, HttpBinary     POST /v2/models/{m}/infer
     GrpcRaw, GrpcTyped       ModelInfer with raw_input_contents, with contents
+    GrpcStream               ModelStreamInfer, a stream for each case
     InProcess                the C API (tests/abi/infer_cases.c)
 
 Each way has send(cases), which gives the answers in the order of the cases. Tensors are little-endian
@@ -223,6 +224,9 @@ class Grpc:
             reply = future.result()
         except grpc.RpcError as error:
             return Failure(error.code().name, error.details())
+        return self.answer_of(reply)
+
+    def answer_of(self, reply):
         assert len(reply.outputs) == len(reply.raw_output_contents)
         return Answer(reply.model_name, reply.model_version, reply.id, plain(reply.parameters),
                       tuple(Tensor(o.name, o.datatype, tuple(o.shape), content)
@@ -245,6 +249,18 @@ class GrpcTyped(Grpc):
                   for t in case.inputs]
         return self.client.request(case.model, inputs, (), case.outputs, dict(case.parameters),
                                    id=case.id)
+
+
+class GrpcStream(GrpcRaw):
+    """Models that answer once; a failure has no code of its own in a stream."""
+
+    def send(self, cases):
+        answers = []
+        for case in cases:
+            only, = self.client.stream([self.request(case)])
+            answers.append(Failure("", only.error_message) if only.error_message
+                           else self.answer_of(only.infer_response))
+        return answers
 
 
 # ---- the C API ----------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ten thousand requests inside an ensemble of ten steps that lets four at a time into each step.
 
-  make soak-pipelines   or   tests/stress/pipelines_in_flight.py --build=build [--requests=10000] [--any-memory]
+  make soak-pipelines    or
+  tests/stress/pipelines_in_flight.py --build=build [--requests=10000] [--any-memory]
 
 The first step's model stops in each execution. The requests, of which each has a number of its own, are
 sent over ten gRPC connections. While all of them are inside, the server's memory is read; then
