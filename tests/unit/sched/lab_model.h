@@ -67,17 +67,18 @@ struct lab_model {
         struct timer_thread *timers; /* owned, unless shared */
         struct executor      executor;
 
-        uint32_t    add;
-        const char *error;          /* answers with that, INVALID_ARG; NULL: it does not */
-        bool        is_silent;      /* releases without a response */
-        const char *omits;          /* an output that it leaves out */
-        unsigned    n_responses;    /* of a decoupled model */
-        bool        has_late_final; /* its FINAL comes without a response */
-        bool        says_sequence;
-        int64_t     sequence_id;
-        const char *sequence_text;
-        bool        sequence_start, sequence_end;
-        bool        may_lack_memory; /* a response that cannot be made is not sent */
+        uint32_t                add;
+        const char             *error;       /* answers with that, INVALID_ARG; NULL: it does not */
+        bool                    is_silent;   /* releases without a response */
+        const char             *omits;       /* an output that it leaves out */
+        unsigned                n_responses; /* of a decoupled model */
+        bool                    has_late_final; /* its FINAL comes without a response */
+        bool                    says_sequence;
+        int64_t                 sequence_id;
+        const char             *sequence_text;
+        bool                    sequence_start, sequence_end;
+        const struct parameter *says; /* one more parameter of its responses; NULL: none */
+        bool                    may_lack_memory; /* a response that cannot be made is not sent */
 
         /* Guarded by lab_lock. */
         bool            is_held;                       /* requests wait before they are answered */
@@ -112,6 +113,8 @@ static inline void lab_add_parameters(const struct lab_model *m, struct response
         struct parameter start = { .name = "sequence_start", .type = PARAMETER_BOOL };
         struct parameter end = { .name = "sequence_end", .type = PARAMETER_BOOL };
 
+        if (m->says != NULL)
+                assert_ok(response_add_parameter(r, m->says), "parameter");
         if (!m->says_sequence)
                 return;
         id.integer = m->sequence_id;

@@ -89,6 +89,41 @@ static void test_client_without_memory(void **state) {
         bench_close(&b);
 }
 
+/* What a step says about the sequence, in parameters of another type than theirs. */
+static void test_wrong_parameters_of_a_step(void **state) {
+        static const struct {
+                struct parameter says;
+                const char      *text;
+        } rows[] = {
+                { { .name = "sequence_id", .type = PARAMETER_BOOL, .boolean = true },
+                  "in ensemble 'e', expected parameter 'sequence_id' to be "
+                  "TRITONSERVER_PARAMETER_INT or TRITONSERVER_PARAMETER_STRING" },
+                { { .name = "sequence_start", .type = PARAMETER_INT, .integer = 1 },
+                  "in ensemble 'e', expect parameter 'sequence_start' to be "
+                  "TRITONSERVER_PARAMETER_BOOL" },
+                { { .name = "sequence_end", .type = PARAMETER_STRING, .string = "true" },
+                  "in ensemble 'e', expect parameter 'sequence_end' to be "
+                  "TRITONSERVER_PARAMETER_BOOL" },
+        };
+        struct bench    b;
+        struct lab_call c;
+        uint32_t        x = 5;
+
+        (void)state;
+        BENCH(&b, ENSEMBLE(IN("X") OUT("Y"), STEP(I_TO_O("X", "T")) STEP(I_TO_O("T", "Y"))), ONE,
+              ONE);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                b.models[0].says = &rows[i].says;
+                call_open(&c, &b);
+                lab_input(&c, "X", &x, 1);
+                lab_run(&c);
+                lab_assert_error(&c, ERR_INVALID_ARG, rows[i].text);
+                lab_call_close(&c);
+        }
+        assert_int_equal(lab_count(&b.models[1]), 0);
+        bench_close(&b);
+}
+
 static void test_steps_that_are_not_ready(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -616,6 +651,7 @@ SUITE(ensemble_life) {
                 cmocka_unit_test(test_failing_step),
                 cmocka_unit_test(test_error_waits_for_steps_under_way),
                 cmocka_unit_test(test_client_without_memory),
+                cmocka_unit_test(test_wrong_parameters_of_a_step),
                 cmocka_unit_test(test_steps_that_are_not_ready),
                 cmocka_unit_test(test_nested),
                 cmocka_unit_test(test_cancelled_before),
