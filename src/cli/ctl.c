@@ -46,6 +46,8 @@ static const struct ctl_command {
           FOR_VERSION, ctl_sequences },
         { "stacks", NEEDS_MODEL, "where the threads of a model's processes are, for one that hangs",
           FOR_VERSION, ctl_stacks },
+        { "members", NEEDS_MODEL, "the instance groups of a model that take certain batch sizes",
+          FOR_VERSION, ctl_members },
         { "metadata", MAY_NAME_MODEL, "what the server is, or a model's inputs and outputs",
           FOR_VERSION, ctl_metadata },
         { "config", NEEDS_MODEL, "a model's configuration", FOR_VERSION, ctl_config },
@@ -147,6 +149,13 @@ struct error *ctl_bad_answer(struct ctl *c, const struct json_reader *r) {
 void ctl_put_answer(struct ctl *c, struct str body) {
         strbuf_put(&c->out, body.ptr, body.len);
         strbuf_putc(&c->out, '\n');
+}
+
+uint64_t ctl_read_count(struct json_reader *r) {
+        if (json_peek(r) == JSON_NUMBER)
+                return json_read_number(r).magnitude;
+        json_skip(r);
+        return 0;
 }
 
 struct error *ctl_print_member(struct ctl *c, const char *path, const char *name,
@@ -318,7 +327,7 @@ int ctl_main(int argc, char **argv) {
                 { "ready", COMMAND_FLAG, &c.only_ready, NULL, FOR_INDEX,
                   "index: only what is ready" },
                 { "version", COMMAND_WORD, &c.version, "V", FOR_VERSION,
-                  "infer, config, ready, stats, sequences, stacks, metadata, graph: of this version" },
+                  "infer, config, ready, stats, sequences, stacks, members, metadata, graph: of this version" },
                 { "config", COMMAND_WORD, &c.config_file, "FILE", FOR_LOAD,
                   "load: JSON, instead of the model's configuration" },
                 { "file", COMMAND_WORDS, &c.files, "V/NAME=PATH", FOR_LOAD,

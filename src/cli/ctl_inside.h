@@ -64,6 +64,9 @@ void ctl_put_answer(struct ctl *c, struct str body);
 struct error *ctl_print_member(struct ctl *c, const char *path, const char *name,
                                void (*print)(struct ctl *c, struct json_reader *r)) NODISCARD;
 
+/* A number of an answer; 0 when it is something else. */
+uint64_t ctl_read_count(struct json_reader *r);
+
 /* A file of the command line, in the arena. */
 struct error *ctl_read_file(struct ctl *c, const char *path, struct str *ret) NODISCARD;
 
@@ -73,6 +76,7 @@ struct error *ctl_index(struct ctl *c);
 struct error *ctl_load(struct ctl *c);
 struct error *ctl_unload(struct ctl *c);
 struct error *ctl_ready(struct ctl *c);
+struct error *ctl_members(struct ctl *c);
 struct error *ctl_sequences(struct ctl *c);
 struct error *ctl_stacks(struct ctl *c);
 struct error *ctl_stats(struct ctl *c);

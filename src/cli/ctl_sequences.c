@@ -31,13 +31,6 @@ static void start_table(struct text_table *t) {
         }
 }
 
-static uint64_t read_count(struct json_reader *r) {
-        if (json_peek(r) == JSON_NUMBER)
-                return json_read_number(r).magnitude;
-        json_skip(r);
-        return 0;
-}
-
 static bool read_flag(struct json_reader *r) {
         if (json_peek(r) == JSON_BOOL)
                 return json_read_bool(r);
@@ -51,7 +44,7 @@ static struct str read_id(struct ctl *c, struct json_reader *r) {
 
                 return str_of(arena_printf(&c->arena, "\"%.*s\"", STR_ARG(text)));
         }
-        return str_of(arena_printf(&c->arena, "%llu", (unsigned long long)read_count(r)));
+        return str_of(arena_printf(&c->arena, "%llu", (unsigned long long)ctl_read_count(r)));
 }
 
 static void read_line(struct ctl *c, struct json_reader *r, struct sequence_line *l) {
@@ -63,14 +56,14 @@ static void read_line(struct ctl *c, struct json_reader *r, struct sequence_line
                 } else if (str_is(key, "instance")) {
                         l->instance = json_read_string(r, &c->arena);
                 } else if (str_is(key, "slot")) {
-                        l->slot = read_count(r);
+                        l->slot = ctl_read_count(r);
                         l->has_slot = true;
                 } else if (str_is(key, "requests")) {
-                        l->n_requests = read_count(r);
+                        l->n_requests = ctl_read_count(r);
                 } else if (str_is(key, "age_us")) {
-                        l->age_us = read_count(r);
+                        l->age_us = ctl_read_count(r);
                 } else if (str_is(key, "idle_us")) {
-                        l->idle_us = read_count(r);
+                        l->idle_us = ctl_read_count(r);
                 } else if (str_is(key, "ending")) {
                         l->is_ending = read_flag(r);
                 } else {
@@ -124,11 +117,11 @@ static struct load_head read_head(struct ctl *c, struct json_reader r) {
                 else if (str_is(key, "retired"))
                         h.has_retired = read_flag(&r);
                 else if (str_is(key, "active"))
-                        h.n_active = read_count(&r);
+                        h.n_active = ctl_read_count(&r);
                 else if (str_is(key, "backlog"))
-                        h.n_backlog = read_count(&r);
+                        h.n_backlog = ctl_read_count(&r);
                 else if (str_is(key, "left_out"))
-                        h.n_left_out = read_count(&r);
+                        h.n_left_out = ctl_read_count(&r);
                 else
                         json_skip(&r);
         }

@@ -23,21 +23,14 @@ struct model_row {
         struct batch_row *batches;
 };
 
-static uint64_t read_count(struct json_reader *r) {
-        if (json_peek(r) == JSON_NUMBER)
-                return json_read_number(r).magnitude;
-        json_skip(r);
-        return 0;
-}
-
 static void read_total(struct ctl *c, struct json_reader *r, struct total *ret) {
         struct str key;
 
         for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
                 if (str_is(key, "count"))
-                        ret->count = read_count(r);
+                        ret->count = ctl_read_count(r);
                 else if (str_is(key, "ns"))
-                        ret->ns = read_count(r);
+                        ret->ns = ctl_read_count(r);
                 else
                         json_skip(r);
         }
@@ -82,7 +75,7 @@ static struct batch_row *read_batch(struct ctl *c, struct json_reader *r) {
 
         for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
                 if (str_is(key, "batch_size"))
-                        b->size = read_count(r);
+                        b->size = ctl_read_count(r);
                 else if (str_is(key, "compute_input"))
                         read_total(c, r, &b->input);
                 else if (str_is(key, "compute_infer"))
@@ -105,9 +98,9 @@ static void read_model(struct ctl *c, struct json_reader *r, struct model_row *r
                 else if (str_is(key, "version"))
                         row->version = json_read_string(r, &c->arena);
                 else if (str_is(key, "inference_count"))
-                        row->n_inferences = read_count(r);
+                        row->n_inferences = ctl_read_count(r);
                 else if (str_is(key, "execution_count"))
-                        row->n_executions = read_count(r);
+                        row->n_executions = ctl_read_count(r);
                 else if (str_is(key, "inference_stats"))
                         read_inference_stats(c, r, row);
                 else if (!str_is(key, "batch_stats"))

@@ -144,6 +144,17 @@ struct virtual_counts *batch_counts_virtual(struct batch_counts *c, uint32_t ind
         return &(*at)->counts;
 }
 
+bool batch_counts_have_members(struct batch_counts *c) {
+        MUTEX_GUARD(&c->lock);
+        return c->members != NULL;
+}
+
+void batch_counts_visit(struct batch_counts *c, member_visit_fn visit, void *userp) {
+        MUTEX_GUARD(&c->lock);
+        for (const struct member_node *m = c->members; m != NULL; m = m->next)
+                visit(userp, m->name, &m->counts);
+}
+
 void batch_counts_ran(struct batch_counts *c, unsigned reason) {
         atomic_fetch_add_explicit(&c->n_ran[reason], 1, memory_order_relaxed);
 }
@@ -157,8 +168,7 @@ void batch_counts_split(struct batch_counts *c) {
 bool batch_counts_has(struct batch_counts *c, size_t family) {
         if (family == FAMILY_REASON)
                 return true;
-        MUTEX_GUARD(&c->lock);
-        return c->members != NULL; /* the rest is of composite models */
+        return batch_counts_have_members(c); /* the rest is of composite models */
 }
 
 static double load(const _Atomic uint64_t *count) {

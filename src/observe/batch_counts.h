@@ -22,6 +22,9 @@ struct batch_counts;
 
 /* One instance group. */
 struct member_counts {
+        _Atomic uint32_t min_rows, max_rows; /* of its batches */
+        _Atomic uint32_t n_instances;        /* that there are now */
+        _Atomic uint32_t n_running;          /* of them */
         _Atomic uint64_t n_executions;
         _Atomic uint64_t n_rows;
         _Atomic uint64_t busy_ns;
@@ -40,6 +43,11 @@ struct member_counts  *batch_counts_member(struct batch_counts *c, const char *n
 struct virtual_counts *batch_counts_virtual(struct batch_counts *c, uint32_t index);
 void                   batch_counts_ran(struct batch_counts *c, unsigned reason);
 void                   batch_counts_split(struct batch_counts *c);
+
+bool batch_counts_have_members(struct batch_counts *c);
+/* In the order in which they came. The list is locked meanwhile: `visit` must not call back. */
+typedef void (*member_visit_fn)(void *userp, const char *name, const struct member_counts *m);
+void batch_counts_visit(struct batch_counts *c, member_visit_fn visit, void *userp);
 
 /* The families that there are, and the lines of one of a model. */
 enum { N_BATCH_FAMILIES = 6 };

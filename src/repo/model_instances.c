@@ -4,6 +4,7 @@
 #include "backend/host_policy.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "config/batch_members.h"
 #include "config/config_check.h"
 #include "config/config_normalize.h"
 #include "infer/scheduler.h"
@@ -233,14 +234,22 @@ static bool is_in(struct loaded_instance *const *in, size_t n, const struct load
         return false;
 }
 
+/* The name of a group counts where it says which batches its instances take. */
+static bool fits(const struct model_update *u, const struct loaded_instance *in,
+                 const Inference__ModelInstanceGroup *group) {
+        const Inference__ModelInstanceGroup *own = loaded_instance_group(u->model, in);
+
+        return is_same_group(own, group) && (!batch_members_are_given(u->model->model.config) ||
+                                             strcmp(own->name, group->name) == 0);
+}
+
 /* One that runs already, fits the group, and was not taken for another place; NULL if none. */
 static struct loaded_instance *find_fitting(const struct model_update *u, size_t group) {
         const struct loaded_model *l = u->model;
 
         for (size_t i = 0; i < l->n_instances; i++)
                 if (!is_in(u->instances, u->n_instances, l->instances[i]) &&
-                    is_same_group(loaded_instance_group(l, l->instances[i]),
-                                  u->config->shown->pb->instance_group[group]))
+                    fits(u, l->instances[i], u->config->shown->pb->instance_group[group]))
                         return l->instances[i];
         return NULL;
 }

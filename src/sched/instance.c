@@ -7,6 +7,7 @@
 #include "infer/request.h"
 #include "infer/request_split.h"
 #include "infer/trace.h"
+#include "observe/batch_counts.h"
 #include "sched/policy.h"
 #include "sched/rate_limiter.h"
 #include "sched/request_queue.h"
@@ -22,6 +23,8 @@ struct instance *instance_new(struct pull_engine *e, struct executor *executor) 
 }
 
 void instance_free(struct instance *in) {
+        if (in->member != NULL)
+                atomic_fetch_sub_explicit(&in->member->n_instances, 1, memory_order_relaxed);
         rate_claim_free(in->claim);
         rate_group_free(in->group);
         cond_done(&in->wake);

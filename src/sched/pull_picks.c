@@ -28,6 +28,9 @@ void pull_count_member(struct pull_engine *e, struct instance *in) {
         const char *name = in->executor->group_name;
 
         in->member = batch_counts_member(e->counts, name != NULL ? name : "");
+        atomic_store_explicit(&in->member->min_rows, in->executor->min_rows, memory_order_relaxed);
+        atomic_store_explicit(&in->member->max_rows, in->executor->max_rows, memory_order_relaxed);
+        atomic_fetch_add_explicit(&in->member->n_instances, 1, memory_order_relaxed);
         in->virtual_one = batch_counts_virtual(e->counts, in->executor->index);
 }
 
@@ -37,6 +40,7 @@ void pull_count_execution(const struct execution *done) {
         atomic_fetch_add_explicit(&m->n_executions, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&m->n_rows, done->rows, memory_order_relaxed);
         atomic_fetch_add_explicit(&m->busy_ns, done->took_ns, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&m->n_running, 1, memory_order_relaxed);
         atomic_fetch_sub_explicit(&done->on->virtual_one->n_running, 1, memory_order_relaxed);
 }
 
@@ -45,8 +49,10 @@ static void count_locked(const struct pull_engine *e, const struct instance *in,
         batch_counts_ran(e->counts, d->reason);
         for (uint32_t i = 0; i < in->n_new_splits; i++)
                 batch_counts_split(e->counts);
-        if (in->virtual_one != NULL)
-                atomic_fetch_add_explicit(&in->virtual_one->n_running, 1, memory_order_relaxed);
+        if (in->member == NULL)
+                return;
+        atomic_fetch_add_explicit(&in->member->n_running, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&in->virtual_one->n_running, 1, memory_order_relaxed);
 }
 
 /* ---- handing out ---- */

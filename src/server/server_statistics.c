@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "codec/json_writer.h"
 #include "infer/model.h"
+#include "observe/batch_counts.h"
 #include "observe/model_stats.h"
 #include "repo/repo.h"
 #include "server/server_chain.h"
@@ -86,6 +87,34 @@ static void print_memory(struct json_writer *w, const struct model_stats_snapsho
         json_end_array(w);
 }
 
+static void print_member(void *writer, const char *name, const struct member_counts *m) {
+        struct json_writer *w = writer;
+
+        json_begin_object(w);
+        json_key(w, "name");
+        json_put_string(w, name);
+        put_u64(w, "min_rows", atomic_load(&m->min_rows));
+        put_u64(w, "max_rows", atomic_load(&m->max_rows));
+        put_u64(w, "instances", atomic_load(&m->n_instances));
+        put_u64(w, "busy", atomic_load(&m->n_running));
+        put_u64(w, "execution_count", atomic_load(&m->n_executions));
+        put_u64(w, "row_count", atomic_load(&m->n_rows));
+        put_u64(w, "busy_ns", atomic_load(&m->busy_ns));
+        json_end_object(w);
+}
+
+/* Of models whose instances take certain batch sizes. */
+static void print_members(struct json_writer *w, const struct model *model) {
+        struct batch_counts *counts = model_stats_batches(model->stats);
+
+        if (counts == NULL || !batch_counts_have_members(counts))
+                return;
+        json_key(w, "members");
+        json_begin_array(w);
+        batch_counts_visit(counts, print_member, w);
+        json_end_array(w);
+}
+
 static void print_model(struct json_writer *w, const struct model *model) {
         AUTO_CHARS                  version = mem_printf("%lld", (long long)model->version);
         struct model_stats_snapshot s;
@@ -104,6 +133,7 @@ static void print_model(struct json_writer *w, const struct model *model) {
         print_batch_stats(w, &s);
         print_memory(w, &s);
         server_chain_print_statistics(w, model);
+        print_members(w, model);
         json_end_object(w);
         model_stats_snapshot_done(&s);
 }

@@ -12,9 +12,12 @@ import requests
 
 from conftest import Server, write_repository
 from gate import Gate, gated
+from grpc_stubs import Client, open_channel, stubs  # noqa: F401
 from models import opens_server, wait_until
 from scrape import metric, wait_for_metric
-from test_dynamic_batching import Crowd, batches, body, infer, outputs, statistics, tensor
+from test_ctl import DONE, REFUSED, ctl_of
+from test_dynamic_batching import (Crowd, batches, batching, body, infer, outputs, statistics,
+                                   tensor)
 
 BACKENDS = ("identity", "testing")
 OUTPUTS = ("OUTPUT0", "BATCH_ROWS", "INSTANCE")
@@ -139,6 +142,66 @@ def test_metrics_of_members(tmp_path):
         assert metric(server, "neso_batch_dispatch_reason", "m", reason="due") == 5
     finally:
         assert server.stop() == 0
+
+
+def members(server, model):
+    """Of the statistics over HTTP, without times."""
+    return [{key: value for key, value in member.items() if key != "busy_ns"}
+            for member in statistics(server, model)["members"]]
+
+
+def member(name, low, high, instances=1, busy=0, executions=0, rows=0):
+    return {"name": name, "min_rows": low, "max_rows": high, "instances": instances, "busy": busy,
+            "execution_count": executions, "row_count": rows}
+
+
+def members_line(line):
+    cells = line.split()
+    return cells[:7]
+
+
+def test_members_are_seen(tmp_path, stubs):  # noqa: F811
+    config = composite(groups=(("b1", 2), ("b4", 1), ("any", 1)), ranges="b1:1-1,b4:4-4")
+    with opens_server(tmp_path / "models", {"m": gated(config), "plain": batching()},
+                      "--model-control-mode=explicit", "--load-model=*") as server:
+        with Gate(server, "m") as gate, concurrent.futures.ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(ask, server, "m", [1, 2, 3, 4])
+            gate.wait()
+            assert members(server, "m") == [member("b1", 1, 1, 2), member("b4", 4, 4, busy=1),
+                                            member("any", 1, 8)]
+            code, out, error = ctl_of(server.url, "members", "m")
+            assert (code, error) == (DONE, "")
+            assert [members_line(line) for line in out.splitlines()] == [
+                ["VERSION", "MEMBER", "BATCHES", "INSTANCES", "BUSY", "EXECUTIONS", "ROWS"],
+                ["1", "b1", "1", "2", "0", "0", "0"], ["1", "b4", "4", "1", "1", "0", "0"],
+                ["1", "any", "1-8", "1", "0", "0", "0"]]
+            gate.open()
+            assert asked.result()["OUTPUT0"] == [1, 2, 3, 4]
+        after = [member("b1", 1, 1, 2), member("b4", 4, 4, executions=1, rows=4),
+                 member("any", 1, 8)]
+        wait_until(lambda: members(server, "m") == after)
+        with open_channel(server) as channel:
+            call = Client(channel, stubs).call
+            [told] = call("ModelStatistics", {"name": "m"}).model_stats
+            assert [member(m.name, m.min_rows, m.max_rows, m.instances, m.busy, m.execution_count,
+                           m.row_count) for m in told.members] == after
+            assert [m.busy_ns > 0 for m in told.members] == [False, True, False]
+            [plain] = call("ModelStatistics", {"name": "plain"}).model_stats
+            assert len(plain.members) == 0
+        assert "members" not in statistics(server, "plain")
+        assert ctl_of(server.url, "members", "plain")[:2] == (
+            DONE, "model 'plain' has no members: its instances take all batch sizes\n")
+        code, out, error = ctl_of(server.url, "members", "nobody")
+        assert (code, out) == (REFUSED, "") and "nobody" in error
+        code, out, _ = ctl_of(server.url, "members", "m", "--json")
+        assert json.loads(out)["model_stats"][0]["members"][1]["row_count"] == 4
+
+        config = requests.get(f"{server.url}/v2/models/m/config", timeout=20).json()
+        config["instance_group"][0]["count"] = 1
+        reply = requests.post(f"{server.url}/v2/repository/models/m/load", timeout=60,
+                              json={"parameters": {"config": json.dumps(config)}})
+        assert reply.status_code == 200, reply.text
+        wait_until(lambda: [m["instances"] for m in members(server, "m")] == [1, 1, 1])
 
 
 # ---- requests that are run in parts -------------------------------------------------------------
@@ -272,6 +335,22 @@ def test_members_are_updated_without_a_reload(tmp_path):
                               json={"parameters": {"config": json.dumps(config)}})
         assert reply.status_code == 400
         assert ask(server, "m", [1])["INSTANCE"][0].startswith("b1_")
+
+
+def test_an_update_keeps_the_instances_of_each_group(tmp_path):
+    """Groups that are alike but for their names take other batches: fewer of one do not become more of
+    another."""
+    with opens_server(tmp_path / "models", {"m": composite(groups=(("b1", 3), ("b4", 1), ("b8", 1)))},
+                      "--model-control-mode=explicit", "--load-model=m") as server:
+        config = requests.get(f"{server.url}/v2/models/m/config", timeout=20).json()
+        for counts in ((1, 1, 1), (1, 3, 2), (2, 1, 1)):
+            for group, count in zip(config["instance_group"], counts):
+                group["count"] = count
+            reply = requests.post(f"{server.url}/v2/repository/models/m/load", timeout=60,
+                                  json={"parameters": {"config": json.dumps(config)}})
+            assert reply.status_code == 200, reply.text
+            wait_until(lambda c=counts: [m["instances"] for m in members(server, "m")] == [*c])
+            ask_until(server, "m", [1, 2, 3, 4, 5, 6, 7, 8], [8] * 8)
 
 
 def test_what_is_queued_runs_before_an_unload(tmp_path):

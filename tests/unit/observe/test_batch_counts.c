@@ -32,6 +32,33 @@ static void test_a_model_without_members(void **state) {
         batch_counts_free(c);
 }
 
+static void note_member(void *userp, const char *name, const struct member_counts *m) {
+        struct strbuf *text = userp;
+
+        strbuf_printf(text, "%s %u-%u x%u; ", name, m->min_rows, m->max_rows, m->n_instances);
+}
+
+static void test_members_are_visited(void **state) {
+        struct batch_counts  *c = batch_counts_new(labels, ARRAY_LEN(labels));
+        AUTO_STRBUF           text = { 0 };
+        struct member_counts *b4;
+
+        (void)state;
+        strbuf_init(&text, 0);
+        assert_false(batch_counts_have_members(c));
+        batch_counts_visit(c, note_member, &text);
+        assert_string_equal(strbuf_cstr(&text), "");
+        b4 = batch_counts_member(c, "b4");
+        b4->min_rows = 4;
+        b4->max_rows = 8;
+        b4->n_instances = 2;
+        batch_counts_member(c, "a");
+        assert_true(batch_counts_have_members(c));
+        batch_counts_visit(c, note_member, &text);
+        assert_string_equal(strbuf_cstr(&text), "b4 4-8 x2; a 0-0 x0; ");
+        batch_counts_free(c);
+}
+
 static void test_members(void **state) {
         struct batch_counts   *c = batch_counts_new(labels, ARRAY_LEN(labels));
         struct member_counts  *b1 = batch_counts_member(c, "b1");
@@ -67,6 +94,7 @@ static void test_members(void **state) {
 SUITE(batch_counts) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_a_model_without_members),
+                cmocka_unit_test(test_members_are_visited),
                 cmocka_unit_test(test_members),
         };
 
