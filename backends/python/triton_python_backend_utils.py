@@ -756,6 +756,17 @@ def _exception_text(kind, value, trace):
     return text + "\n" if frames else text
 
 
+def _load_failure(error):
+    """Why the model does not load; what another interpreter might not fail at names this one."""
+    text = _exception_text(type(error), error, error.__traceback__)
+    if isinstance(error, SyntaxError) and error.filename and "\n\nAt:" not in text:
+        text += "\n\nAt:\n  %s(%s): <module>\n" % (error.filename, error.lineno)
+    if isinstance(error, (ImportError, SyntaxError)):
+        text += "%sThe interpreter is %s, Python %s.\n" % (
+            "" if text.endswith("\n") else "\n", sys.executable, sys.version.split()[0])
+    return text
+
+
 def _failure(text):
     text = "Failed to process the request(s) for model '%s', message: %s" % (_state.name, text)
     _c._log(2, b"triton_python_backend_utils.py", sys._getframe().f_lineno,
@@ -1021,8 +1032,7 @@ def _run():
         is_concurrent = _is_concurrent(model, start)
         execute = _make_execute(model, start["is_decoupled"], is_concurrent)
     except BaseException as error:  # noqa: B902 - sys.exit() in a model is a failure, too
-        text = _exception_text(type(error), error, error.__traceback__)
-        _c._started(1, True, text.encode("utf-8", "surrogateescape"))
+        _c._started(1, True, _load_failure(error).encode("utf-8", "surrogateescape"))
         return 1
     _state.may_call = True
     has_ready_check = hasattr(model, "is_ready")

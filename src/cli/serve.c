@@ -30,6 +30,7 @@
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -396,6 +397,17 @@ static void serve_reload(void *owner) {
         serve_tls_reload(&s->tls);
 }
 
+/* Processes of models share the stream: when they have filled the pipe that it may be, and no one reads,
+ * the server ends without the line. */
+static void say_signal(int number) {
+        struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
+
+        if (poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0)
+                return;
+        printf("Signal (%d) received.\n", number);
+        fflush(stdout);
+}
+
 static int run(struct serve *s) {
         struct error *err = start(s);
         int           number;
@@ -403,8 +415,7 @@ static int run(struct serve *s) {
         if (err != NULL)
                 return fail(s, err);
         number = signals_wait(serve_reload, s);
-        printf("Signal (%d) received.\n", number);
-        fflush(stdout);
+        say_signal(number);
         return stop(s);
 }
 

@@ -149,15 +149,31 @@ def test_a_backend_that_is_a_python_program(tmp_path):
         assert server.stop() == 0
 
 
-def test_check_says_why_a_program_does_not_load(tmp_path):
-    write_repository(tmp_path, {"m": model("import nothing_of_that_name\n")})
-    path = os.environ["PATH"]
+FAULTS = {
+    "import os\nimport nothing_of_that_name\n": (
+        "ModuleNotFoundError: No module named 'nothing_of_that_name'", 2),
+    "from json import nothing\n": ("ImportError: cannot import name 'nothing' from 'json'", 1),
+    "\n\nclass TritonPythonModel\n": ("SyntaxError: ", 3),
+    "def f():\n    raise ValueError('why')\nf()\n": ("ValueError: why", 3),
+}
+
+
+@pytest.mark.parametrize("program", FAULTS)
+def test_check_says_why_a_program_does_not_load(tmp_path, program):
+    """File and line, and which interpreter could not import it."""
+    text, line = FAULTS[program]
+    write_repository(tmp_path, {"m": model(program)})
+    make_folder(tmp_path / "env")
+    (tmp_path / "m/config.pbtxt").write_text(model("", environment(tmp_path / "env"))["config.pbtxt"])
     run = subprocess.run([BUILD / "neso", "check", "--load", f"--backend-directory={BUILD}/backends",
-                          tmp_path], capture_output=True, text=True, timeout=60, check=False,
-                         env={**os.environ, "PATH": f"/usr/bin:{path}"})
+                          tmp_path / "m"], capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 1
-    assert "ModuleNotFoundError: No module named 'nothing_of_that_name'\n\nAt:\n  " + str(
-        tmp_path / "m/1/model.py") + "(1): <module>" in run.stdout + run.stderr
+    out = run.stdout + run.stderr
+    assert text in out and f"  {tmp_path}/m/1/model.py({line}): <module>\n" in out, out
+    version = subprocess.run([tmp_path / "env/bin/python3", "-V"], capture_output=True, text=True,
+                             check=True).stdout.strip()
+    assert (f"The interpreter is {tmp_path}/env/bin/python3, {version}.\n" in out) == (
+        "ValueError" not in text), out
 
 
 def test_without_numpys_table(tmp_path):
