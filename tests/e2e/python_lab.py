@@ -16,8 +16,8 @@ import os
 import requests
 
 # NESO_TEST_PYTHON: another interpreter with NumPy, of any version that models may have.
-OPTIONS = ("--backend-config=python,python-path=" +
-           os.environ.get("NESO_TEST_PYTHON", "/usr/bin/python3"),)
+PYTHON = os.environ.get("NESO_TEST_PYTHON", "/usr/bin/python3")
+OPTIONS = (f"--backend-config=python,python-path={PYTHON}",)
 SECONDS = 30
 
 IO = """input { name: "CODE" data_type: TYPE_STRING dims: [ 1 ] }

@@ -320,6 +320,27 @@ result = [values, sys.getrefcount(a) - before]
 """) == [[0.0, 1.0, 2.0, 3.0, 4.0, 5.0], 0]
 
 
+def test_dlpack_of_numpy(server):
+    """(18) Arrays that are given over directly, and capsules that are used up."""
+    assert lab(server, """
+a = np.arange(6, dtype=np.float32).reshape(2, 3)
+before = sys.getrefcount(a)
+t = pb_utils.Tensor.from_dlpack("y", a)
+capsule = a.__dlpack__()
+u = pb_utils.Tensor.from_dlpack("z", capsule)
+values = [t.as_numpy().tolist(), u.as_numpy().tolist(), "used_dltensor" in repr(capsule)]
+try:
+    pb_utils.Tensor.from_dlpack("z", capsule)
+except Exception as error:
+    values.append(type(error).__name__)
+del t, u, capsule
+gc.collect()
+result = values + [pb_utils.Tensor.from_dlpack("y", a * 2).as_numpy().tolist(),
+                   sys.getrefcount(a) - before]
+""") == [[[0, 1, 2], [3, 4, 5]], [[0, 1, 2], [3, 4, 5]], True, "ValueError",
+         [[0, 2, 4], [6, 8, 10]], 0]
+
+
 def test_a_later_change_of_the_array_is_seen(server):
     assert lab(server, """
 a = np.zeros(2, np.int32)

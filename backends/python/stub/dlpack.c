@@ -8,7 +8,7 @@
 #include "python/stub/py.h"
 
 #define CAPSULE "dltensor"
-#define USED_CAPSULE "used_dlpack"
+#define USED_CAPSULE "used_dltensor" /* as DLPack says; the capsules of NumPy insist on it */
 #define DEVICE_CPU 1
 #define DEVICE_CUDA_HOST 3
 
