@@ -24,12 +24,21 @@ static void close_fd(int *fd) {
 
 char *path_join(const char *directory, const char *name) {
         struct str d = str_of(directory);
+        size_t     name_bytes;
+        char      *path;
 
         while (name[0] == '/')
                 name++;
         if (d.len == 0)
                 return mem_strdup(name);
-        return mem_printf("%s%s%s", directory, d.ptr[d.len - 1] == '/' ? "" : "/", name);
+        if (d.ptr[d.len - 1] == '/')
+                d.len--;
+        name_bytes = strlen(name) + 1;
+        path = mem_alloc(d.len + 1 + name_bytes);
+        memcpy(path, d.ptr, d.len);
+        path[d.len] = '/';
+        memcpy(path + d.len + 1, name, name_bytes);
+        return path;
 }
 
 const char *path_basename(const char *path) {
@@ -248,12 +257,11 @@ static struct error *not_opened(const char *path) {
 }
 
 /* Most file systems say what an entry is; links, and what they do not know, are looked at. */
-static bool is_directory(DIR *stream, const struct dirent *entry, bool *ret_has_links) {
+static bool is_directory(DIR *stream, const struct dirent *entry) {
         struct stat st;
 
         if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK)
                 return entry->d_type == DT_DIR;
-        *ret_has_links = true;
         return fstatat(dirfd(stream), entry->d_name, &st, 0) == 0 && S_ISDIR(st.st_mode);
 }
 
@@ -269,7 +277,7 @@ static struct error *read_names(DIR *stream, const char *path, bool directories_
                 if (!entry)
                         break;
                 if (is_dot(entry->d_name) ||
-                    (directories_only && !is_directory(stream, entry, &l->has_links)))
+                    (directories_only && !is_directory(stream, entry)))
                         continue;
                 if (l->n_names == cap) {
                         cap = cap > 0 ? cap * 2 : 16;

@@ -40,7 +40,6 @@ struct error *file_read_fd(int fd, const char *name_for_errors, size_t max_bytes
 struct dir_list {
         char  **names; /* owned; sorted by byte value; without "." and ".." */
         size_t  n_names;
-        bool    has_links; /* or what the system does not tell from them: they were followed */
 };
 
 struct error *dir_list_read(const char *path, struct dir_list *ret);

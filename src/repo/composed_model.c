@@ -2,13 +2,14 @@
 #include "repo/composed_model.h"
 
 #include "base/mem.h"
+#include "config/config_edit.h"
 #include "infer/model.h"
 #include "repo/loaded_model.h"
 #include "repo/model_key.h"
 #include "repo/model_runner.h"
-#include "repo/run_composed.h"
 #include "sched/chain.h"
 #include "sched/chain_metrics.h"
+#include "sched/ensemble.h"
 
 #include <string.h>
 
@@ -179,11 +180,26 @@ static struct error *plan_chain(struct composed_model *c, struct step_models *s)
         return err;
 }
 
+/* Checks an ensemble against the models of its steps, and makes the plan of the snapshot. */
+static struct error *plan_ensemble(struct loaded_model *l, struct step_models *s) {
+        bool is_decoupled;
+
+        TRY(ensemble_prepare(l->model.config, s, &is_decoupled));
+        /* Its configuration says so from the load on, whatever the file says. */
+        if (l->model.scheduler == NULL)
+                return config_edit_set_decoupled(l->model.config, is_decoupled);
+        if (is_decoupled == l->model.is_decoupled)
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "the steps of ensemble '%s' %s decoupled now, load it again", l->name,
+                         is_decoupled ? "are" : "are not");
+}
+
 static struct error *make_plan(struct composed_model *c, struct step_models *s) {
         switch (c->needs.kind) {
         case NEEDS_NEXT:
         case NEEDS_STAGES: return plan_chain(c, s);
-        default: return composed_plan_ensemble(c->model, s);
+        default: return plan_ensemble(c->model, s);
         }
 }
 
@@ -239,7 +255,8 @@ struct step_models *composed_model_get(struct composed_model *c) {
         return step_models_holder_get(&c->holder);
 }
 
-bool composed_model_is_ready(struct composed_model *c) {
+/* The models of all its steps are there, and can serve. */
+static bool are_steps_ready(struct composed_model *c) {
         struct step_models *s = composed_model_get(c);
         bool                is_ready = s != NULL;
 
@@ -247,4 +264,17 @@ bool composed_model_is_ready(struct composed_model *c) {
                 is_ready = model_is_ready(s->models[i]);
         step_models_unref(s);
         return is_ready;
+}
+
+bool model_is_ready_itself(struct model *model) {
+        struct loaded_model *l = loaded_model_of(model);
+
+        return l->runner->is_ready(l);
+}
+
+bool model_is_ready(struct model *model) {
+        const struct loaded_model *l = loaded_model_of(model);
+
+        return model_is_ready_itself(model) &&
+               (l->composed == NULL || are_steps_ready(l->composed));
 }

@@ -42,9 +42,6 @@ void composed_model_bind(struct composed_model *c, struct composed_block *ret);
 /* UNAVAILABLE or INVALID_ARG with the reason, for a load; takes it. NULL when there is none. */
 struct error *composed_block_error(struct composed_block *b) NODISCARD;
 
-/* The models of all its steps are there, and say that they can serve. */
-bool composed_model_is_ready(struct composed_model *c);
-
 /* The first step's model and the last one's, of a chain that is bound; a reference to the snapshot,
  * NULL when it is not. */
 struct step_models *composed_model_get(struct composed_model *c);

@@ -201,19 +201,6 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
         return NULL;
 }
 
-bool model_is_ready_itself(struct model *model) {
-        struct loaded_model *l = loaded_model_of(model);
-
-        return l->runner->is_ready(l);
-}
-
-bool model_is_ready(struct model *model) {
-        struct loaded_model *l = loaded_model_of(model);
-
-        return model_is_ready_itself(model) &&
-               (l->composed == NULL || composed_model_is_ready(l->composed));
-}
-
 struct error *model_update(struct model *model, const struct model_config *config,
                            struct model_update **ret) {
         struct loaded_model *l = loaded_model_of(model);

@@ -38,7 +38,7 @@ struct model_runner_ops {
         void (*free)(struct loaded_model *l);
 };
 
-/* Of a model that was loaded. */
+/* Of a model that was loaded; in composed_model.c, since it depends on those that the model needs. */
 bool          model_is_ready(struct model *model);
 /* The same whatever becomes of the models that it needs. */
 bool          model_is_ready_itself(struct model *model);

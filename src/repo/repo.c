@@ -9,7 +9,6 @@
 #include "repo/model_graph.h"
 #include "repo/model_runner.h"
 #include "repo/override.h"
-#include "repo/repo_catalog.h"
 #include "repo/repo_compose.h"
 #include "repo/repo_inside.h"
 
@@ -26,30 +25,12 @@ const char *version_state_name(enum version_state state) {
         return "UNKNOWN";
 }
 
-void repo_path_done(struct repo_path *p) {
-        for (size_t i = 0; i < p->n_names; i++) {
-                free((char *)(uintptr_t)p->names[i].directory);
-                free((char *)(uintptr_t)p->names[i].model);
-        }
-        free(p->names);
-        free(p->namespace);
-        free(p->path);
-}
-
-struct repo_path *repo_find_path_locked(struct repo *r, const char *path) {
-        for (size_t i = 0; i < r->n_paths; i++)
-                if (strcmp(r->paths[i].path, path) == 0)
-                        return &r->paths[i];
-        return NULL;
-}
-
 static void append_path_locked(struct repo *r, const char *path, const struct repo_name *names,
                                size_t n_names) {
         struct repo_path *p;
 
         r->paths = mem_realloc(r->paths, (r->n_paths + 1) * sizeof(*r->paths));
         p = &r->paths[r->n_paths++];
-        r->n_path_changes++;
         *p = (struct repo_path){ .path = mem_strdup(path),
                                  .namespace = mem_strdup(r->has_namespaces ? path : ""),
                                  .n_names = n_names };
@@ -100,7 +81,6 @@ struct error *repo_remove_path(struct repo *r, const char *path) {
         repo_path_done(p);
         memmove(p, p + 1, (size_t)(&r->paths[r->n_paths] - (p + 1)) * sizeof(*p));
         r->n_paths--;
-        r->n_path_changes++;
         return NULL;
 }
 
@@ -182,7 +162,6 @@ void repo_free(struct repo *r) {
         for (size_t i = 0; i < r->n_paths; i++)
                 repo_path_done(&r->paths[i]);
         free(r->paths);
-        repo_catalog_unref(r->catalog);
         free(r->config_name);
         free(r);
 }

@@ -15,10 +15,12 @@
  */
 #pragma once
 
+#include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "repo/model_key.h"
 #include "repo/repo_parts.h"
+#include "repo/repo_scan.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -148,20 +150,16 @@ struct repo_index_entry {
         int64_t            version; /* -1 = none: the model was never loaded */
         enum version_state state;
         const char        *reason; /* NULL = none */
-        struct str         line;   /* all of it as JSON; empty: not printed yet */
 };
 
-struct listed_model;
-struct repo_catalog;
 struct strbuf;
 
 struct repo_index {
-        struct repo_index_entry *entries; /* owned; texts are those of: */
+        struct repo_index_entry *entries; /* owned; texts are in: */
         size_t                   n_entries;
         size_t                   cap_entries;
-        struct listed_model    **models; /* refs, owned array; in the table */
-        size_t                   n_models;
-        struct repo_catalog     *catalog; /* ref; NULL: the directories do not matter */
+        struct arena             texts; /* of models in the table */
+        struct repo_scan         scan;  /* empty when the directories do not matter */
 };
 
 /* Sorted by name, then namespace and version. */

@@ -409,8 +409,7 @@ void repo_compose_list_needs(struct repo *r, const struct model_key *key, struct
         model_order_done(&order);
 }
 
-/* Its key, owned by the caller; false when it stays. */
-static bool take_unused(struct repo *r, const char *label, struct model_key *ret) {
+bool repo_compose_take_unused(struct repo *r, const char *label, struct model_key *ret) {
         const struct repo_entry *e;
         struct model_order       users;
         bool                     is_used = false;
@@ -430,16 +429,4 @@ static bool take_unused(struct repo *r, const char *label, struct model_key *ret
                 return false;
         *ret = (struct model_key){ mem_strdup(e->namespace), mem_strdup(e->name) };
         return true;
-}
-
-void repo_compose_unload_unused(struct repo *r, const struct label_list *labels) {
-        for (size_t i = 0; i < labels->n; i++) {
-                struct model_key key;
-
-                if (!take_unused(r, labels->items[i], &key))
-                        continue;
-                error_free(repo_unload_one(r, &key)); /* stopping: all is unloaded */
-                free((char *)(uintptr_t)key.namespace);
-                free((char *)(uintptr_t)key.name);
-        }
 }

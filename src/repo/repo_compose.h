@@ -45,5 +45,6 @@ struct label_list {
 void label_list_done(struct label_list *l);
 /* All that this model needs, directly or not, each before those that it needs. */
 void repo_compose_list_needs(struct repo *r, const struct model_key *key, struct label_list *ret);
-/* Unloads those that nobody asked for and no loaded model needs. */
-void repo_compose_unload_unused(struct repo *r, const struct label_list *labels);
+/* True for a loaded model that was not asked for and that no loaded model needs; the texts of *ret are
+ * owned by the caller. */
+bool repo_compose_take_unused(struct repo *r, const char *label, struct model_key *ret) NODISCARD;

@@ -1,136 +1,153 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The index: what the table lists, and directories that the table does not know. Both are sorted
- * and merged here, where no lock is held. */
+/* The index: the versions in the table, and directories that the table does not know. Both are sorted
+ * by name, then namespace. They are merged under the table's lock, where texts are copied and nothing
+ * else; directories are read before that, so that what is loaded meanwhile is not taken for unknown,
+ * and JSON is printed after it. */
 #include "repo/repo.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
-#include "repo/index_line.h"
-#include "repo/listed_model.h"
-#include "repo/repo_catalog.h"
+#include "codec/json_writer.h"
 #include "repo/repo_inside.h"
 
-#include <string.h>
+#include <stdio.h>
 
-static void add(struct repo_index *index, const struct repo_index_entry *entry) {
+static struct repo_index_entry *add(struct repo_index *index, const struct model_key *key) {
         if (index->n_entries == index->cap_entries) {
-                index->cap_entries = index->cap_entries > 0 ? index->cap_entries * 2 : 16;
-                index->entries =
-                        mem_realloc(index->entries, index->cap_entries * sizeof(*entry));
+                index->cap_entries = index->cap_entries > 0 ? index->cap_entries * 2 : 64;
+                index->entries = mem_realloc(index->entries,
+                                             index->cap_entries * sizeof(index->entries[0]));
         }
-        index->entries[index->n_entries++] = *entry;
+        index->entries[index->n_entries] = (struct repo_index_entry){ .name = key->name,
+                                                                      .namespace = key->namespace,
+                                                                      .version = -1 };
+        return &index->entries[index->n_entries++];
 }
 
-static void add_found(struct repo_index *index, size_t i) {
-        const struct found_model *found = &index->catalog->scan.models[i];
-        struct repo_index_entry   line = index_entry_of_key(&found->key, found->is_duplicate);
+/* A model without versions, or before its versions. */
+static void add_model(struct repo_index *index, const struct model_key *key, bool is_duplicate) {
+        struct repo_index_entry *line = add(index, key);
 
-        line.line = index_line_find(index->catalog->texts, index->catalog->lines[i]);
-        add(index, &line);
-}
-
-static void add_versions(struct repo_index *index, const struct listed_model *m, bool only_ready) {
-        for (size_t i = 0; i < m->n_versions; i++)
-                if (!only_ready || m->versions[i].state == VERSION_READY) {
-                        const struct repo_index_entry line =
-                                listed_model_entry(m, &m->versions[i]);
-
-                        add(index, &line);
-                }
-}
-
-static void add_model(struct repo_index *index, const struct listed_model *m, bool is_duplicate) {
-        const struct model_key  key = listed_model_key(m);
-        struct repo_index_entry line = index_entry_of_key(&key, is_duplicate);
-
-        if (is_duplicate == m->is_duplicate)
-                line.line = index_line_find(m->texts, m->line);
-        if (is_duplicate || (m->n_versions == 0 && !m->is_versionless))
-                add(index, &line);
-        add_versions(index, m, false);
-}
-
-/* Which models are twice there can change as well. `found` NULL: there is no directory. */
-static bool note_twins(struct repo *r, const struct listed_model *m, const struct repo_scan *scan,
-                       const struct found_model *found) {
-        const struct model_key key = listed_model_key(m);
-        struct repo_entry     *e;
-
-        if (m->is_duplicate == (found != NULL && found->is_duplicate))
-                return m->is_duplicate;
-        MUTEX_GUARD(&r->table.lock);
-        e = repo_table_find_locked(&r->table, &key);
-        if (e == NULL)
-                return found != NULL && found->is_duplicate;
-        repo_entry_note_twins_locked(e, scan, found);
-        return e->is_duplicate;
-}
-
-/* Models that nobody ever asked for are in no table: the directories tell. Both lists are sorted. */
-static void merge(struct repo *r, struct repo_index *index) {
-        const struct repo_scan *scan = &index->catalog->scan;
-        size_t                  k = 0;
-
-        for (size_t i = 0; i < index->n_models; i++) {
-                const struct listed_model *m = index->models[i];
-                const struct found_model  *found = NULL;
-                const struct model_key     key = listed_model_key(m);
-                int                        order = 1;
-
-                while (k < scan->n_models &&
-                       (order = model_key_compare(&scan->models[k].key, &key)) < 0)
-                        add_found(index, k++);
-                if (k < scan->n_models && order == 0)
-                        found = &scan->models[k++];
-                add_model(index, m, note_twins(r, m, scan, found));
+        if (is_duplicate) {
+                line->state = VERSION_UNAVAILABLE;
+                line->reason = "model appears in two or more repositories";
         }
-        while (k < scan->n_models)
-                add_found(index, k++);
 }
 
-/* Directories are read before the table is looked at, so that what is loaded meanwhile is not taken
- * for unknown. */
+/* A version that is blocked is UNAVAILABLE, and the index says why. */
+static void add_version_locked(struct repo_index *index, const struct model_key *key,
+                               const struct repo_version *v, bool only_ready) {
+        const char        *reason = v->blocked != NULL ? v->blocked : v->reason;
+        enum version_state state = v->blocked != NULL ? VERSION_UNAVAILABLE : v->state;
+        struct repo_index_entry *line;
+
+        if (only_ready && state != VERSION_READY)
+                return;
+        line = add(index, key);
+        line->version = v->number;
+        line->state = state;
+        line->reason = reason != NULL ? arena_strdup(&index->texts, reason) : NULL;
+}
+
+static void add_entry_locked(struct repo_index *index, const struct repo_entry *e,
+                             bool only_ready) {
+        const struct model_key key = {
+                .namespace = *e->namespace != '\0' ? arena_strdup(&index->texts, e->namespace) : "",
+                .name = arena_strdup(&index->texts, e->name),
+        };
+
+        if (!only_ready && (e->is_duplicate || (e->n_versions == 0 && !e->is_versionless)))
+                add_model(index, &key, e->is_duplicate);
+        for (size_t i = 0; i < e->n_versions; i++)
+                add_version_locked(index, &key, &e->versions[i], only_ready);
+}
+
+/* Adds the models before `key` (NULL: all that are left) of which only the directories know; the one
+ * of the key itself, or NULL. */
+static const struct found_model *add_found_before(struct repo_index *index, size_t *at,
+                                                  const struct model_key *key) {
+        const struct repo_scan *scan = &index->scan;
+        int                     order = -1;
+
+        while (*at < scan->n_models) {
+                const struct found_model *found = &scan->models[*at];
+
+                if (key != NULL)
+                        order = model_key_compare(&found->key, key);
+                if (order > 0)
+                        return NULL;
+                ++*at;
+                if (order == 0)
+                        return found;
+                add_model(index, &found->key, found->is_duplicate);
+        }
+        return NULL;
+}
+
+/* Which models are in two repositories can have changed since the last load or poll. */
+static void merge_locked(struct repo *r, struct repo_index *index) {
+        size_t at = 0;
+
+        for (size_t i = 0; i < r->table.n_entries; i++) {
+                struct repo_entry     *e = r->table.sorted[i];
+                const struct model_key key = repo_entry_key(e);
+
+                repo_entry_note_twins_locked(e, &index->scan, add_found_before(index, &at, &key));
+                add_entry_locked(index, e, false);
+        }
+        add_found_before(index, &at, NULL);
+}
+
 void repo_index_read(struct repo *r, bool only_ready, struct repo_index *ret) {
+        bool looks_at_files = r->is_followed && !only_ready;
+
         *ret = (struct repo_index){ 0 };
-        if (!only_ready && r->is_followed)
-                ret->catalog = repo_catalog_get(r, clock_wall_ns());
-        ret->models = repo_table_list(&r->table, &ret->n_models);
-        if (ret->catalog != NULL) {
-                merge(r, ret);
+        arena_init(&ret->texts, NULL, 0, 0);
+        if (looks_at_files)
+                repo_scan_read(r, &ret->scan);
+        MUTEX_GUARD(&r->table.lock);
+        if (looks_at_files) {
+                merge_locked(r, ret);
                 return;
         }
-        for (size_t i = 0; i < ret->n_models; i++)
-                if (only_ready)
-                        add_versions(ret, ret->models[i], true);
-                else
-                        add_model(ret, ret->models[i], ret->models[i]->is_duplicate);
+        for (size_t i = 0; i < r->table.n_entries; i++)
+                add_entry_locked(ret, r->table.sorted[i], only_ready);
+}
+
+static void print_line(struct json_writer *w, const struct repo_index_entry *e) {
+        char version[24]; /* a number of 64 bits has 20 digits */
+
+        json_begin_object(w);
+        json_key(w, "name");
+        json_put_string(w, e->name);
+        if (e->version >= 0) {
+                snprintf(version, sizeof(version), "%lld", (long long)e->version);
+                json_key(w, "version");
+                json_put_string(w, version);
+        }
+        if (e->state != VERSION_UNKNOWN) {
+                json_key(w, "state");
+                json_put_string(w, version_state_name(e->state));
+        }
+        if (e->reason != NULL) {
+                json_key(w, "reason");
+                json_put_string(w, e->reason);
+        }
+        json_end_object(w);
 }
 
 void repo_index_print(const struct repo_index *index, struct strbuf *out) {
-        size_t bytes = 2;
+        struct json_writer w;
 
+        json_writer_init(&w, out);
+        json_begin_array(&w);
         for (size_t i = 0; i < index->n_entries; i++)
-                bytes += index->entries[i].line.len + 1;
-        strbuf_reserve(out, bytes);
-        strbuf_putc(out, '[');
-        for (size_t i = 0; i < index->n_entries; i++) {
-                const struct repo_index_entry *e = &index->entries[i];
-
-                if (i > 0)
-                        strbuf_putc(out, ',');
-                if (e->line.len > 0)
-                        strbuf_put(out, e->line.ptr, e->line.len);
-                else
-                        index_line_print(out, e);
-        }
-        strbuf_putc(out, ']');
+                print_line(&w, &index->entries[i]);
+        json_end_array(&w);
 }
 
 void repo_index_done(struct repo_index *index) {
-        for (size_t i = 0; i < index->n_models; i++)
-                listed_model_unref(index->models[i]);
-        free(index->models);
-        repo_catalog_unref(index->catalog);
         free(index->entries);
+        arena_done(&index->texts);
+        repo_scan_done(&index->scan);
 }

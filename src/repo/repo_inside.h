@@ -9,7 +9,6 @@
 struct work_pool;
 struct model_graph;
 struct override_store;
-struct repo_catalog;
 
 /* One --model-repository. */
 struct repo_path {
@@ -40,8 +39,6 @@ struct repo {
         struct model_graph  *graph; /* owned; who needs whom, by label */
         struct repo_path    *paths; /* owned */
         size_t               n_paths;
-        unsigned             n_path_changes; /* repositories added and removed, ever */
-        struct repo_catalog *catalog;        /* ref; the last to rely on; NULL: none */
         size_t               n_loading;      /* model versions that load right now */
         size_t               n_changing;     /* models */
         bool                 is_stopping;

@@ -252,6 +252,19 @@ static struct error *load_item(struct repo *r, struct load_item *item) {
         return load_found(r, item->found, item->config_json);
 }
 
+/* Unloads those that were not asked for and that no loaded model needs. */
+static void unload_unused(struct repo *r, const struct label_list *labels) {
+        for (size_t i = 0; i < labels->n; i++) {
+                struct model_key key;
+
+                if (!repo_compose_take_unused(r, labels->items[i], &key))
+                        continue;
+                error_free(repo_unload_one(r, &key)); /* stopping: all is unloaded */
+                free((char *)(uintptr_t)key.namespace);
+                free((char *)(uintptr_t)key.name);
+        }
+}
+
 /* Those that were not asked for and came along with a load that has failed. */
 static void unload_unneeded(struct repo *r, const struct load_plan *p) {
         struct label_list added = { .items = mem_alloc((p->n_items + 1) * sizeof(char *)) };
@@ -259,7 +272,7 @@ static void unload_unneeded(struct repo *r, const struct load_plan *p) {
         for (size_t i = p->n_items; i > 0; i--)
                 if (!p->items[i - 1]->is_asked)
                         added.items[added.n++] = model_key_label(&p->items[i - 1]->found->key);
-        repo_compose_unload_unused(r, &added);
+        unload_unused(r, &added);
         label_list_done(&added);
 }
 
@@ -455,7 +468,7 @@ struct error *repo_unload_with_needs(struct repo *r, const char *name) {
                 error_free(STEAL(err)); /* several of that name: their needs stay */
         err = repo_unload(r, name);
         if (err == NULL)
-                repo_compose_unload_unused(r, &needs);
+                unload_unused(r, &needs);
         label_list_done(&needs);
         return err;
 }

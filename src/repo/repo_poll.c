@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/work_pool.h"
-#include "repo/listed_model.h"
 #include "repo/model_files.h"
 #include "repo/dir_fingerprint.h"
 #include "repo/repo_change.h"
@@ -176,31 +175,24 @@ static void miss_locked(struct repo *r, struct repo_entry *e, struct steps *step
         e->seen = NULL;
 }
 
-/* A model that was not found; if its repository could be read, it is gone. */
-static void look_for(struct repo *r, const struct model_key *key, const struct repo_scan *scan,
-                     struct steps *steps) {
-        struct repo_entry *e;
+/* Entries whose directory is not there, in repositories that could be read. Both lists are sorted. */
+static void look_for_gone(struct repo *r, const struct repo_scan *scan, struct steps *steps) {
+        struct repo_entry **sorted;
+        size_t              n, at = 0;
 
         MUTEX_GUARD(&r->table.lock);
-        e = repo_table_find_locked(&r->table, key);
-        if (e != NULL && repo_scan_find_failure(scan, e->repository) == NULL)
-                miss_locked(r, e, steps);
-}
-
-/* Models that serve and whose directory was missing twice. */
-static void look_for_gone(struct repo *r, const struct repo_scan *scan, struct steps *steps) {
-        size_t                n;
-        struct listed_model **listed = repo_table_list(&r->table, &n);
-
+        sorted = repo_table_sorted_locked(&r->table, &n); /* a copy: entries may go */
         for (size_t i = 0; i < n; i++) {
-                const struct model_key key = { .name = listed[i]->name,
-                                               .namespace = listed[i]->namespace };
+                const struct model_key key = repo_entry_key(sorted[i]);
+                int                    order = 1;
 
-                if (repo_scan_find(scan, &key) == NULL)
-                        look_for(r, &key, scan, steps);
-                listed_model_unref(listed[i]);
+                while (at < scan->n_models &&
+                       (order = model_key_compare(&scan->models[at].key, &key)) < 0)
+                        at++;
+                if (order != 0 && repo_scan_find_failure(scan, sorted[i]->repository) == NULL)
+                        miss_locked(r, sorted[i], steps);
         }
-        free(listed);
+        free(sorted);
 }
 
 /* What there is to do now, owned by the caller. */

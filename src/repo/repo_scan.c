@@ -8,6 +8,25 @@
 
 #include <string.h>
 
+/* ---- paths of repositories ------------------------------------------------------------------- */
+
+void repo_path_done(struct repo_path *p) {
+        for (size_t i = 0; i < p->n_names; i++) {
+                free((char *)(uintptr_t)p->names[i].directory);
+                free((char *)(uintptr_t)p->names[i].model);
+        }
+        free(p->names);
+        free(p->namespace);
+        free(p->path);
+}
+
+struct repo_path *repo_find_path_locked(struct repo *r, const char *path) {
+        for (size_t i = 0; i < r->n_paths; i++)
+                if (strcmp(r->paths[i].path, path) == 0)
+                        return &r->paths[i];
+        return NULL;
+}
+
 /* Hidden directories are nobody's models, and no name leads out of the repository. */
 static bool may_be_model(const char *directory) {
         return directory[0] != '\0' && directory[0] != '.' && strchr(directory, '/') == NULL;
@@ -22,9 +41,7 @@ static const char *find_name(const struct repo_path *p, const char *directory) {
 }
 
 static void found_done(struct found_model *m) {
-        free((char *)(uintptr_t)m->key.namespace);
         free((char *)(uintptr_t)m->key.name);
-        free(m->repository);
         free(m->directory);
 }
 
@@ -38,8 +55,8 @@ static void add(struct repo_scan *s, const struct repo_path *p, const char *name
                 s->models = mem_realloc(s->models, s->cap_models * sizeof(*s->models));
         }
         s->models[s->n_models++] = (struct found_model){
-                .key = { .namespace = mem_strdup(p->namespace), .name = mem_strdup(name) },
-                .repository = mem_strdup(p->path),
+                .key = { .namespace = p->namespace, .name = mem_strdup(name) },
+                .repository = p->path,
                 .directory = directory
         };
 }
@@ -59,7 +76,6 @@ static struct error *scan_all(const struct repo_path *p, struct repo_scan *s) {
         TRY(dir_check(p->path));
         TRY(check_search(p));
         TRY(dir_list_read_directories(p->path, &list));
-        s->has_links = s->has_links || list.has_links;
         for (size_t i = 0; i < list.n_names; i++) {
                 const char *name = find_name(p, list.names[i]);
 
@@ -123,11 +139,19 @@ static int by_key(const void *a, const void *b) {
                                  &((const struct found_model *)b)->key);
 }
 
+/* A single repository nearly always is. */
+static bool is_sorted(const struct repo_scan *s) {
+        for (size_t i = 1; i < s->n_models; i++)
+                if (by_key(&s->models[i - 1], &s->models[i]) > 0)
+                        return false;
+        return true;
+}
+
 /* Sorted; of those with the same key the first stays. */
 static void merge(struct repo_scan *s) {
         size_t n = 0;
 
-        if (s->n_models > 0)
+        if (!is_sorted(s))
                 qsort(s->models, s->n_models, sizeof(*s->models), by_key);
         for (size_t i = 0; i < s->n_models; i++) {
                 if (n > 0 && by_key(&s->models[n - 1], &s->models[i]) == 0) {
@@ -150,15 +174,12 @@ static void copy_path(struct repo_path *to, const struct repo_path *from) {
                                                    mem_strdup(from->names[i].model) };
 }
 
-static struct repo_path *copy_paths(struct repo *r, size_t *ret_n) {
-        struct repo_path *paths;
-
+static void copy_paths(struct repo *r, struct repo_scan *s) {
         MUTEX_GUARD(&r->table.lock);
-        paths = mem_zalloc((r->n_paths + 1) * sizeof(*paths));
+        s->paths = mem_zalloc((r->n_paths + 1) * sizeof(s->paths[0]));
         for (size_t i = 0; i < r->n_paths; i++)
-                copy_path(&paths[i], &r->paths[i]);
-        *ret_n = r->n_paths;
-        return paths;
+                copy_path(&s->paths[i], &r->paths[i]);
+        s->n_paths = r->n_paths;
 }
 
 /* Was it otherwise before? */
@@ -193,30 +214,20 @@ void repo_scan_read(struct repo *r, struct repo_scan *ret) {
 }
 
 void repo_scan_read_one(struct repo *r, const char *only, struct repo_scan *ret) {
-        size_t            n;
-        struct repo_path *paths = copy_paths(r, &n);
-
         *ret = (struct repo_scan){ 0 };
-        for (size_t i = 0; i < n; i++) {
-                read_path(r, &paths[i], only, ret);
-                repo_path_done(&paths[i]);
-        }
-        free(paths);
+        copy_paths(r, ret);
+        for (size_t i = 0; i < ret->n_paths; i++)
+                read_path(r, &ret->paths[i], only, ret);
         merge(ret);
 }
 
 struct error *repo_check_paths(struct repo *r) {
-        size_t            n;
-        struct repo_path *paths = copy_paths(r, &n);
-        struct repo_scan  scan = { 0 };
-        struct error     *err = NULL;
+        struct repo_scan scan = { 0 };
+        struct error    *err = NULL;
 
-        for (size_t i = 0; i < n; i++) {
-                if (err == NULL)
-                        err = scan_path(&paths[i], NULL, &scan);
-                repo_path_done(&paths[i]);
-        }
-        free(paths);
+        copy_paths(r, &scan);
+        for (size_t i = 0; i < scan.n_paths && err == NULL; i++)
+                err = scan_path(&scan.paths[i], NULL, &scan);
         repo_scan_done(&scan);
         return err;
 }
@@ -228,6 +239,9 @@ void repo_scan_done(struct repo_scan *s) {
                 free(s->failures[i].repository);
                 error_free(s->failures[i].error);
         }
+        for (size_t i = 0; i < s->n_paths; i++)
+                repo_path_done(&s->paths[i]);
+        free(s->paths);
         free(s->models);
         free(s->failures);
         *s = (struct repo_scan){ 0 };

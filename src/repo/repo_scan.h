@@ -18,10 +18,11 @@
 
 struct repo;
 struct repo_entry;
+struct repo_path;
 
 struct found_model {
-        struct model_key key;        /* its texts are owned */
-        char            *repository; /* owned; the path of the first one that has it */
+        struct model_key key;        /* its name is owned, its namespace the scan's */
+        const char      *repository; /* borrowed: the scan's; the path of the first one that has it */
         char            *directory;  /* owned; there */
         bool             is_duplicate; /* another repository of the same namespace has it too */
 };
@@ -37,7 +38,8 @@ struct repo_scan {
         size_t               cap_models;
         struct scan_failure *failures; /* owned; of the repositories that cannot be read */
         size_t               n_failures;
-        bool                 has_links; /* what they lead to can change unseen */
+        struct repo_path    *paths;      /* owned; of the repositories, as they were */
+        size_t               n_paths;
 };
 
 void repo_scan_read(struct repo *r, struct repo_scan *ret);

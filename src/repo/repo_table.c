@@ -5,7 +5,6 @@
 #include "infer/model.h"
 #include "infer/model_generations.h"
 #include "repo/agent_list.h"
-#include "repo/listed_model.h"
 #include "repo/dir_fingerprint.h"
 
 #include <assert.h>
@@ -60,13 +59,10 @@ static void review(struct repo_entry *e) {
         e->is_unready = is_unready(e);
         e->n_doubtful = count_doubtful(e);
         count_in(e);
-        listed_model_unref(e->listed);
-        e->listed = listed_model_new(e);
 }
 
 static void entry_free(struct repo_entry *e) {
         count_out(e);
-        listed_model_unref(e->listed);
         for (size_t i = 0; i < e->n_versions; i++) {
                 model_unref(e->versions[i].model);
                 free(e->versions[i].reason);
@@ -311,19 +307,6 @@ void repo_version_block_locked(struct repo_version *v, const struct repo_block *
 
 bool repo_version_is_found(const struct repo_version *v) {
         return v->state == VERSION_READY && !v->is_hidden;
-}
-
-struct listed_model **repo_table_list(struct repo_table *t, size_t *ret_n) {
-        struct listed_model **listed;
-
-        MUTEX_GUARD(&t->lock);
-        listed = mem_alloc((t->n_entries + 1) * sizeof(struct listed_model *));
-        for (size_t i = 0; i < t->n_entries; i++) {
-                listed[i] = t->sorted[i]->listed;
-                ref_get(&listed[i]->ref);
-        }
-        *ret_n = t->n_entries;
-        return listed;
 }
 
 struct repo_entry **repo_table_sorted_locked(struct repo_table *t, size_t *ret_n) {

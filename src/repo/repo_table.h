@@ -6,7 +6,7 @@
  * chain.
  *
  * Whatever is asked often and of all models is kept up to date with each change, so that nobody
- * holds the lock for long: how many entries are not ready, and what the index says of each.
+ * holds the lock for long: the order of the entries, and how many are not ready.
  *
  * Ownership.  The table owns its entries; a READY version holds a reference to its model.
  * Threads.  Guarded by `lock` (rank LOCK_MODEL); the functions ending in _locked need it held.
@@ -18,7 +18,6 @@
 #include "repo/model_key.h"
 #include "repo/repo.h"
 
-struct listed_model;
 struct model_generations;
 struct repo_table;
 
@@ -65,7 +64,6 @@ struct repo_entry {
         size_t                    n_versions;
 
         /* Made of the above by each of the functions below that changes it. */
-        struct listed_model *listed;     /* ref */
         bool                 is_unready; /* counted in the table */
         size_t               n_doubtful; /* READY versions that must be asked; counted likewise */
 };
@@ -121,8 +119,5 @@ struct repo_block {
 void repo_version_block_locked(struct repo_version *v, const struct repo_block *block);
 /* READY and not hidden. */
 bool repo_version_is_found(const struct repo_version *v);
-/* What the index says of each, sorted by name, then namespace; takes the lock. Owned array of
- * references. */
-struct listed_model **repo_table_list(struct repo_table *t, size_t *ret_n);
 /* All entries sorted by name, then namespace; owned array, borrowed entries. */
 struct repo_entry **repo_table_sorted_locked(struct repo_table *t, size_t *ret_n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "repo/run_composed.h"
-
+/* The runner of models that other models run: ensembles, and chains that are models of their own
+ * (model_runner.h). */
 #include "base/mem.h"
 #include "config/config_edit.h"
 #include "config/model_io.h"
@@ -10,22 +10,6 @@
 #include "repo/model_runner.h"
 #include "sched/chain.h"
 #include "sched/ensemble.h"
-
-/* ---- ensembles ------------------------------------------------------------------------------- */
-
-struct error *composed_plan_ensemble(struct loaded_model *l, struct step_models *s) {
-        bool is_decoupled;
-
-        TRY(ensemble_prepare(l->model.config, s, &is_decoupled));
-        /* Its configuration says so from the load on, whatever the file says. */
-        if (l->model.scheduler == NULL)
-                return config_edit_set_decoupled(l->model.config, is_decoupled);
-        if (is_decoupled == l->model.is_decoupled)
-                return NULL;
-        return error_new(ERR_INVALID_ARG,
-                         "the steps of ensemble '%s' %s decoupled now, load it again", l->name,
-                         is_decoupled ? "are" : "are not");
-}
 
 /* ---- chains ---------------------------------------------------------------------------------- */
 

@@ -5,10 +5,10 @@
 #include "base/mem.h"
 #include "config/model_config.h"
 #include "infer/executor.h"
+#include "infer/implicit_state.h"
 #include "infer/inner_request.h"
 #include "infer/model.h"
 #include "infer/request.h"
-#include "infer/implicit_state.h"
 #include "infer/response.h"
 #include "repo/warmup_input.h"
 

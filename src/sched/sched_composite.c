@@ -11,24 +11,6 @@
 
 #include <string.h>
 
-/* A backend may say of an instance that it takes fewer sizes than the configuration lets it. */
-static bool is_narrower(const struct executor *e, uint32_t max_batch_size) {
-        return !e->is_passive && e->max_rows > 0 &&
-               (e->min_rows > 1 || e->max_rows < MAX(max_batch_size, 1u));
-}
-
-bool sched_is_composite(const struct sched_setup *setup) {
-        const struct model_config *config = setup->model->config;
-        uint32_t                   max_batch_size = (uint32_t)MAX(config->pb->max_batch_size, 0);
-
-        if (batch_members_are_given(config))
-                return true;
-        for (uint32_t i = 0; i < setup->n_executors; i++)
-                if (is_narrower(setup->executors[i], max_batch_size))
-                        return true;
-        return false;
-}
-
 /* Of those that are scheduled; owned by the caller. */
 static struct row_range *list_ranges(const struct sched_setup *setup, size_t *ret_n) {
         struct row_range *ranges = mem_zalloc((setup->n_executors + 1) * sizeof(*ranges));

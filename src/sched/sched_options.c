@@ -123,6 +123,24 @@ static struct error *check_scheduler(const char *model, const struct model_confi
         return NULL;
 }
 
+/* A backend may say of an instance that it takes fewer sizes than the configuration lets it. */
+static bool is_narrower(const struct executor *e, uint32_t max_batch_size) {
+        return !e->is_passive && e->max_rows > 0 &&
+               (e->min_rows > 1 || e->max_rows < MAX(max_batch_size, 1u));
+}
+
+bool sched_is_composite(const struct sched_setup *setup) {
+        const struct model_config *config = setup->model->config;
+        uint32_t                   max_batch_size = (uint32_t)MAX(config->pb->max_batch_size, 0);
+
+        if (batch_members_are_given(config))
+                return true;
+        for (uint32_t i = 0; i < setup->n_executors; i++)
+                if (is_narrower(setup->executors[i], max_batch_size))
+                        return true;
+        return false;
+}
+
 struct error *sched_options_read_scheduler(const struct sched_setup *setup, const char **ret) {
         const struct model_config *config = setup->model->config;
         const char                *value = model_config_find_parameter(config, SCHEDULER);

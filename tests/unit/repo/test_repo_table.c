@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "infer/model.h"
-#include "repo/listed_model.h"
 
 /* A model that only counts. */
 struct stub {
@@ -167,10 +166,8 @@ static void test_sorted_by_bytes(void **state) {
 }
 
 /* Names in no order come and go; of each there is one with another namespace. */
-static void test_listed_in_order(void **state) {
-        struct listed_model **listed;
-        struct repo_table     t;
-        size_t                n;
+static void test_stays_sorted(void **state) {
+        struct repo_table t;
 
         (void)state;
         repo_table_init(&t);
@@ -185,19 +182,15 @@ static void test_listed_in_order(void **state) {
 
                 repo_table_forget_locked(&t, repo_table_first_locked(&t, name));
         }
-        mutex_unlock(&t.lock);
-        listed = repo_table_list(&t, &n);
-        assert_int_equal(n, 200 - 34);
-        for (size_t i = 0; i < n; i++) {
-                int order = i == 0 ? -1 : strcmp(listed[i - 1]->name, listed[i]->name);
+        assert_int_equal(t.n_entries, 200 - 34);
+        for (size_t i = 1; i < t.n_entries; i++) {
+                int order = strcmp(t.sorted[i - 1]->name, t.sorted[i]->name);
 
                 if (order == 0)
-                        order = strcmp(listed[i - 1]->namespace, listed[i]->namespace);
+                        order = strcmp(t.sorted[i - 1]->namespace, t.sorted[i]->namespace);
                 assert_true(order < 0);
         }
-        for (size_t i = 0; i < n; i++)
-                listed_model_unref(listed[i]);
-        free(listed);
+        mutex_unlock(&t.lock);
         repo_table_done(&t);
 }
 
@@ -250,70 +243,6 @@ static void test_counts_follow_each_change(void **state) {
         repo_table_done(&t);
 }
 
-/* "name[!]" and "version:STATE:reason" of each version. */
-static char *print_listed(const struct listed_model *m) {
-        struct strbuf text;
-
-        strbuf_init(&text, 0);
-        strbuf_printf(&text, "%s%s", m->name, m->is_duplicate ? "!" : "");
-        for (size_t i = 0; i < m->n_versions; i++)
-                strbuf_printf(&text, " %lld:%s:%s", (long long)m->versions[i].number,
-                              version_state_name(m->versions[i].state),
-                              m->versions[i].reason != NULL ? m->versions[i].reason : "-");
-        return strbuf_take(&text);
-}
-
-/* Lists "m" alone; owned by the caller. */
-static struct listed_model *list_one(struct repo_table *t) {
-        struct listed_model **listed, *m;
-        size_t                n;
-
-        mutex_unlock(&t->lock);
-        listed = repo_table_list(t, &n);
-        mutex_lock(&t->lock);
-        assert_int_equal(n, 1);
-        m = listed[0];
-        free(listed);
-        return m;
-}
-
-/* What was listed once stays as it was, also behind the end of the entry. */
-static void test_what_is_listed(void **state) {
-        static const char *const expected[] = {
-                "m",
-                "m 3:LOADING:-",
-                "m 1:UNAVAILABLE:unloaded 3:LOADING:-",
-                "m! 1:UNAVAILABLE:unloaded 3:LOADING:-",
-                "m! 3:UNAVAILABLE:Internal: x",
-        };
-        struct listed_model *seen[ARRAY_LEN(expected)];
-        struct repo_table    t;
-        struct repo_entry   *e;
-
-        (void)state;
-        repo_table_init(&t);
-        mutex_lock(&t.lock);
-        e = add(&t, "m", "/m");
-        seen[0] = list_one(&t);
-        set(e, 3, VERSION_LOADING, NULL, NULL);
-        seen[1] = list_one(&t);
-        set(e, 1, VERSION_UNAVAILABLE, "unloaded", NULL);
-        seen[2] = list_one(&t);
-        repo_entry_set_duplicate_locked(e, true);
-        seen[3] = list_one(&t);
-        repo_entry_remove_version_locked(e, 1);
-        set(e, 3, VERSION_UNAVAILABLE, "Internal: x", NULL);
-        seen[4] = list_one(&t);
-        mutex_unlock(&t.lock);
-        repo_table_done(&t);
-        for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
-                AUTO_CHARS text = print_listed(seen[i]);
-
-                assert_string_equal(text, expected[i]);
-                listed_model_unref(seen[i]);
-        }
-}
-
 SUITE(repo_table) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_entries),
@@ -321,9 +250,8 @@ SUITE(repo_table) {
                 cmocka_unit_test(test_latest_is_the_highest_ready),
                 cmocka_unit_test(test_setting_gives_the_old_model),
                 cmocka_unit_test(test_sorted_by_bytes),
-                cmocka_unit_test(test_listed_in_order),
+                cmocka_unit_test(test_stays_sorted),
                 cmocka_unit_test(test_counts_follow_each_change),
-                cmocka_unit_test(test_what_is_listed),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
