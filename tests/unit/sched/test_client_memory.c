@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* An output of a composed model's last step, in memory that the client's allocator gives. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "suite.h"
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -288,7 +284,7 @@ static void test_when_it_may_be_used(void **state) {
         lab_close(&l);
 }
 
-int main(void) {
+SUITE(client_memory) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_handed_over),
                 cmocka_unit_test(test_given_back),
