@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What answers of Python models do not wait for. Times themselves are measured by bench/python.py and
+bench/python_inside.py.
+
+Numbers in brackets are those of the list of acceptance checks in docs/python_models.md.
+"""
+import concurrent.futures
+import re
+
+from python_lab import LAB, OPTIONS, lab, model
+from test_python_processes import wait_until
+
+BACKENDS = ("python",)
+MODELS = {"lab": model(LAB), "gated": model(LAB)}
+
+GATED = """
+self.n = getattr(self, "n", 0) + 1
+while not os.path.exists(os.path.join(pb_utils.get_model_dir(), "go%d" % self.n)):
+    time.sleep(0.001)
+result = self.n
+"""
+
+
+def test_an_answer_does_not_wait_for_the_executions_after_it(server):
+    """(57) Short executions let the server hand over many ahead; then long ones come."""
+    for i in range(200):
+        assert lab(server, "result = 1", name="gated") == 1
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        tasks = [pool.submit(lab, server, GATED, name="gated") for _ in range(16)]
+        for n in range(1, 17):
+            (server.repository / "gated" / "1" / f"go{n}").touch()
+            wait_until(lambda n=n: sum(task.done() for task in tasks) == n)
+        assert sorted(task.result() for task in tasks) == list(range(1, 17))
+
+
+SERIALISE = """
+import struct
+strings = np.array([b"string %d" % i for i in range(10 ** 4)], dtype=np.object_)
+
+def one_by_one(array):
+    parts = []
+    for element in np.nditer(array, flags=["refs_ok"], order="C"):
+        data = element.item()
+        parts.append(struct.pack("<I", len(data)))
+        parts.append(data)
+    return b"".join(parts)
+
+def seconds(function):
+    begin = time.perf_counter()
+    function(strings)
+    return time.perf_counter() - begin
+
+assert one_by_one(strings) == pb_utils.serialize_byte_tensor(strings)
+slow, fast = (min(seconds(f) for _ in range(15)) for f in (one_by_one, pb_utils.serialize_byte_tensor))
+result = slow / fast
+"""
+
+
+def test_strings_are_serialised_in_c(server):
+    """(58) The best of many rounds of each, in one process, so that load counts for both."""
+    assert lab(server, SERIALISE) >= 5
+
+
+def test_a_thousand_lines_of_the_log(server):
+    """(59) All of them, in order, from a model that waits for none."""
+    assert lab(server, "for i in range(1000):\n    pb_utils.Logger.log_info('line %d of' % i)\n"
+               "result = 1") == 1
+    server.wait_for_line('"line 999 of')
+    assert re.findall(r'"line (\d+) of"', server.text()) == [str(i) for i in range(1000)]
