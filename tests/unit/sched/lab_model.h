@@ -293,12 +293,17 @@ static inline void lab_model_open(struct lab_model *m, const char *name, const c
         assert_ok(sched_new(&setup, &m->fake->model.scheduler), "scheduler");
 }
 
-static inline void lab_model_close(struct lab_model *m) {
+/* Its threads end; the model stays. */
+static inline void lab_model_stop(struct lab_model *m) {
         struct scheduler *s = m->fake->model.scheduler;
 
         assert_int_equal(atomic_load(&m->fake->model.n_in_flight), 0);
         s->ops->free(s);
         timer_thread_free(m->timers);
+}
+
+static inline void lab_model_close(struct lab_model *m) {
+        lab_model_stop(m);
         fake_model_free(m->fake);
 }
 

@@ -82,9 +82,12 @@ static void chain_close(struct lab_chain *l) {
         step_models_holder_done(&l->holder);
         timer_thread_free(l->timers);
         chain_metrics_free(l->metrics);
-        fake_model_free(l->fake);
+        /* A thread that has answered may still hold any of the models for a moment. */
         for (unsigned i = 0; i < 3; i++)
-                lab_model_close(&l->stages[i]);
+                lab_model_stop(&l->stages[i]);
+        for (unsigned i = 0; i < 3; i++)
+                fake_model_free(l->stages[i].fake);
+        fake_model_free(l->fake);
 }
 
 static void test_one_after_the_other(void **state) {
