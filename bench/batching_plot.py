@@ -5,7 +5,7 @@
   bench/batching_plot.py
 
 Each measurement with --keep writes one of the files; this needs no server. A table of the page stands between
-`<!-- figures NAME -->` and `<!-- end -->`.
+`<!-- figures NAME -->` and `<!-- end -->`, and stays as it is when there is no such file.
 """
 import json
 import math
@@ -86,6 +86,8 @@ def fill_page(path):
         page = file.read()
 
     def filled(match):
+        if not os.path.exists(os.path.join(FIGURES, match[1] + ".json")):
+            return match[0]
         figures = read_figures(match[1])
         turns = f"{figures['rounds']} turns of {figures['seconds']:g} s each, medians over the turns"
         return "\n".join([f"<!-- figures {match[1]} -->", *TABLES[match[1]](figures), "",

@@ -36,12 +36,16 @@ static bool read_answer(int fd) {
         while (wanted == 0 || n < wanted) {
                 ssize_t got = read(fd, answer + n, sizeof(answer) - 1 - n);
 
-                if (got <= 0)
+                if (got <= 0) {
+                        fprintf(stderr, "the answer ends after %zu bytes\n", n);
                         return false;
+                }
                 n += (size_t)got;
                 answer[n] = '\0';
                 wanted = load_answer_bytes(answer);
         }
+        if (!load_is_success(answer))
+                fprintf(stderr, "%s\n", answer);
         return load_is_success(answer);
 }
 
@@ -71,8 +75,10 @@ static void print(struct client *clients, int n_clients, double seconds) {
                 memcpy(all + n, clients[i].latencies_ns, clients[i].n * sizeof(*all));
                 n += clients[i].n;
         }
-        if (n == 0)
+        if (n == 0) {
+                fputs("no answer came in time\n", stderr);
                 exit(1);
+        }
         load_print(all, n, seconds);
         free(all);
 }
