@@ -11,6 +11,10 @@
 #include "python/answer.h"
 #include "python/bls_depth.h"
 #include "python/waits.h"
+#include "triton/core/neso.h"
+
+/* Other servers do not have it, and no chains. */
+#pragma weak NESO_InferenceRequestSetRunsAlone
 
 #define PREFIX "Model %s - Error when running inference: %s"
 #define MAX_TENSORS 4096
@@ -131,7 +135,8 @@ static void keep_error(struct infer_call *call, uint32_t code, const char *text)
         struct shm_reply *reply;
 
         if (block == 0) {
-                atomic_store(&r->is_broken, true); /* else the stub would wait for ever for its answer */
+                atomic_store(&r->is_broken,
+                             true); /* else the stub would wait for ever for its answer */
                 return;
         }
         reply = region_block(r, block);
@@ -475,6 +480,9 @@ static TRITONSERVER_Error *fill_request(const struct payload          *p,
                 return malformed(p);
         KIT_TRY(set_identity(p, request));
         KIT_TRY(set_parameters(p, request));
+        /* The script means the model that it names, not what may come after it. */
+        if (NESO_InferenceRequestSetRunsAlone)
+                KIT_TRY(NESO_InferenceRequestSetRunsAlone(request, true));
         for (uint32_t i = 0; i < p->infer.n_inputs; i++)
                 KIT_TRY(add_input(p, i, request));
         for (uint32_t i = 0; i < p->infer.n_outputs; i++)

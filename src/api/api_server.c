@@ -255,6 +255,13 @@ struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
         return NULL;
 }
 
+struct TRITONSERVER_Error *NESO_InferenceRequestSetRunsAlone(
+        struct TRITONSERVER_InferenceRequest *inference_request, bool alone) {
+        API_NEEDS(inference_request);
+        request_from_api(inference_request)->runs_alone = alone;
+        return NULL;
+}
+
 struct TRITONSERVER_Error *NESO_ThreadAllowInlineExecution(bool allow) {
         submitter_allow_inline(allow);
         response_stream_allow_wait(!allow);

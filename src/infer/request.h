@@ -186,6 +186,7 @@ struct request {
         uint32_t                 n_outputs;
         bool                     has_spares;
         bool                     is_not_kept : 1; /* see NESO_InferenceRequestSetCacheable() */
+        bool                     runs_alone : 1;  /* see NESO_InferenceRequestSetRunsAlone() */
         bool                     has_states : 1;
         bool                     is_inner; /* made by the server: see infer/inner_request.h */
         bool                     has_sequence : 1; /* bits: a plain request has six lines */

@@ -25,7 +25,7 @@ bool request_runs_chain(const struct request *req) {
         if (LIKELY(!req->model->has_next) || req->is_inner)
                 return false;
         p = req->parameters.n > 0 ? parameter_list_find(&req->parameters, "chain") : NULL;
-        return p == NULL || p->type != PARAMETER_BOOL || p->boolean;
+        return p != NULL && p->type == PARAMETER_BOOL ? p->boolean : !req->runs_alone;
 }
 
 /* Output names for the backend: those asked for, or all. */

@@ -220,7 +220,7 @@ static bool is_ready(const struct place *p, const char *model) {
         return ready;
 }
 
-static struct TRITONSERVER_InferenceRequest *send(struct place *p, const char *model,
+static struct TRITONSERVER_InferenceRequest *make(struct place *p, const char *model,
                                                   const int32_t *numbers, int64_t n, int32_t *ret) {
         struct TRITONSERVER_InferenceRequest *request;
 
@@ -236,6 +236,13 @@ static struct TRITONSERVER_InferenceRequest *send(struct place *p, const char *m
         assert_ok(TRITONSERVER_InferenceRequestSetResponseCallback(request, p->allocator, p,
                                                                    on_response, p));
         assert_ok(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, p));
+        return request;
+}
+
+static struct TRITONSERVER_InferenceRequest *send(struct place *p, const char *model,
+                                                  const int32_t *numbers, int64_t n, int32_t *ret) {
+        struct TRITONSERVER_InferenceRequest *request = make(p, model, numbers, n, ret);
+
         assert_ok(TRITONSERVER_ServerInferAsync(p->server, request, NULL));
         return request;
 }
@@ -480,6 +487,42 @@ static void test_decoupled(void **state) {
         end(&p);
 }
 
+/* What a backend asks of a model that it names; the request's own parameter wins. */
+static void test_requests_that_run_alone(void **state) {
+        static const struct {
+                bool    alone, has_parameter, parameter;
+                int32_t output;
+        } rows[] = { { false, false, false, 116 },
+                     { true, false, false, 6 },
+                     { true, true, true, 116 },
+                     { true, true, false, 6 },
+                     { false, true, false, 6 } };
+        struct place               p;
+        const char                *loaded[3];
+        struct NESO_LoadParameters none[3] = { NONE, NONE, NONE };
+
+        (void)state;
+        begin(&p);
+        assert_ok(NESO_ServerLoadChain(p.server, names, 3, none, 3, loaded));
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                struct TRITONSERVER_InferenceRequest *request;
+                int32_t                               sent = 5, got = 0;
+
+                request = make(&p, "A", &sent, 1, &got);
+                assert_ok(NESO_InferenceRequestSetRunsAlone(request, rows[i].alone));
+                if (rows[i].has_parameter)
+                        assert_ok(TRITONSERVER_InferenceRequestSetBoolParameter(request, "chain",
+                                                                                rows[i].parameter));
+                assert_ok(TRITONSERVER_ServerInferAsync(p.server, request, NULL));
+                await(&p, request);
+                assert_int_equal(p.n_responses, 1);
+                assert_ok(TRITONSERVER_InferenceResponseError(p.responses[0]));
+                assert_int_equal(got, rows[i].output);
+                drop_responses(&p);
+        }
+        end(&p);
+}
+
 /* An ensemble has the labels of the step's output that it is. */
 static void test_labels(void **state) {
         struct place p;
@@ -557,6 +600,7 @@ int main(int argc, char **argv) {
                 cmocka_unit_test(test_28_a_load_that_fails),
                 cmocka_unit_test(test_29_each_stage_reads_where_the_one_before_wrote),
                 cmocka_unit_test(test_decoupled),
+                cmocka_unit_test(test_requests_that_run_alone),
                 cmocka_unit_test(test_labels),
                 cmocka_unit_test(test_while_a_step_runs),
         };

@@ -74,6 +74,8 @@ BEFORE = PROGRAM.replace('''self.args = args
 
 MODELS = {
     "identity": IDENTITY, "strings": STRINGS, "square": SQUARE,
+    "chained": IDENTITY + 'parameters { key: "next" value { string_value: "chain_end" } }\n',
+    "chain_end": IDENTITY.replace('"Y"', '"Z"'),
     "lab": model(LAB), "async_lab": model(ASYNC_LAB), "echo": model(ECHO),
     "slow": model(SLOW, "model_transaction_policy { decoupled: true }\n",
                   'input { name: "IN" data_type: TYPE_INT32 dims: [ 1 ] }\n'
@@ -108,6 +110,15 @@ def test_exec(server):
     assert run(server, "result = [b.decode() for b in ys(ask('strings', {'X': np.array("
                        "[b'a', b'', 'ü'.encode()], dtype=object)}).exec())]") == ["a", "", "ü"]
     assert run(server, "result = ys(ask('identity', {'X': np.zeros((1, 0), np.float32)}).exec())") == []
+
+
+def test_a_model_with_a_next_one_runs_alone(server):
+    """As a step of an ensemble does; the request may ask for the chain."""
+    assert run(server, "result = ys(ask('chained', x(1, 2)).exec())") == [1.0, 2.0]
+    assert run(server, "result = ys(ask('chained', x(1, 2), ['Z'], parameters={'chain': True}).exec())") == [
+        1.0, 2.0]
+    assert run(server, "result = ys(ask('chained', x(1, 2), ['Z']).exec())")[1] == (
+        PREFIX % "chained" + "unexpected inference output 'Z' for model 'chained'")
 
 
 def test_async_exec(server):

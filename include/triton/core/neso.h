@@ -74,6 +74,15 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestLimitRespo
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
         struct TRITONSERVER_InferenceRequest *inference_request, bool cacheable);
 
+/* Whether a request to a model that has a next one (docs/chains.md) runs that model alone, as a step of an
+ * ensemble does, instead of the chain (at first it runs the chain). For requests that a backend makes,
+ * whose model was written for the outputs of the model that it names. The request's own parameter
+ * `chain`, a boolean, wins over it. It holds until it is set again.
+ *
+ * INVALID_ARG when `inference_request` is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestSetRunsAlone(
+        struct TRITONSERVER_InferenceRequest *inference_request, bool alone);
+
 /* What the model of a request says of its input `name`: data type, and dimensions of the
  * configuration, -1 being any size; without the batch dimension, which `is_batched` tells to come
  * in front of them. A `datatype` of TRITONSERVER_TYPE_INVALID: the model has no such input. `shape`

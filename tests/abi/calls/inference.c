@@ -198,6 +198,7 @@ static void call_neso(struct TRITONSERVER_InferenceRequest *request) {
         EXPECT(is_decoupled);
         OK(NESO_InferenceRequestLimitResponses, request, MAX_RESPONSES, 1 << 20);
         OK(NESO_InferenceRequestSetCacheable, request, true);
+        OK(NESO_InferenceRequestSetRunsAlone, request, false);
         OK(NESO_InferenceRequestModelInput, request, "INPUT0", &type, &shape, &n_dims, &is_batched);
         EXPECT(type == TRITONSERVER_TYPE_FP32 && n_dims == 1 && shape[0] == -1 && !is_batched);
 }
