@@ -53,6 +53,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelIns
         instance->model = model;
         instance->serial = (int64_t)atomic_fetch_add(&n_made, 1) + 1;
         KIT_TRY(TRITONBACKEND_ModelInstanceName(triton, &instance->name));
+        KIT_TRY(testing_life_begin(instance, triton));
         return TRITONBACKEND_ModelInstanceSetState(triton, instance);
 }
 
@@ -60,8 +61,10 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInsta
         void *instance;
 
         KIT_TRY(TRITONBACKEND_ModelInstanceState(triton, &instance));
-        if (instance != NULL)
+        if (instance != NULL) {
+                testing_life_note(instance, "end");
                 testing_sequences_free(instance);
+        }
         free(instance);
         return NULL;
 }
@@ -170,6 +173,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
         execution.instance = state;
         model = execution.instance->model;
         execution.number = atomic_fetch_add(&model->n_executions, 1) + 1;
+        testing_life_note(execution.instance, "execute");
         for (uint32_t i = 0; i < n_requests; i++)
                 execution.n_rows += count_rows(model, requests[i]);
         KIT_TRY(testing_pause(model, execution.n_rows, n_requests));

@@ -23,6 +23,10 @@
  *     instance_gate_fifo, instance_reached_fifo, instance_delay_ms
  *                        as gate_fifo, reached_fifo and load_delay_ms, for making each instance
  *     batch_log          path of a file: each execution appends "<requests> <rows>\n"
+ *     life_log           path of a file: each instance writes what happens to it and on which thread,
+ *                        "begin <name> <thread> <group> <index> made|found\n", "execute <name>
+ *                        <thread>\n", "end <name> <thread>\n"; "made" when it has deposited the object
+ *                        that the instances of its group share, whose end is "destroy <group>\n"
  *     add                integer that is added to each element of a repeated input of INT32
  *     fail_value         integer: a request whose first element (INT32) is this is answered with the
  *                        error "value <fail_value>"
@@ -101,6 +105,7 @@ struct testing_model {
         int                   gate;      /* descriptor, -1: none */
         int                   reached;   /* descriptor, -1: none */
         int                   batch_log; /* descriptor, -1: none */
+        int                   life_log;  /* descriptor, -1: none */
         int                   instance_gate;    /* descriptor, -1: none */
         int                   instance_reached; /* descriptor, -1: none */
         int64_t               instance_delay_ms;
@@ -134,6 +139,14 @@ TRITONSERVER_Error *testing_pause(const struct testing_model *model, int64_t n_r
 void                testing_sleep_ms(int64_t ms);
 /* The same for an instance that is being made. */
 TRITONSERVER_Error *testing_pass_instance(const struct testing_model *model);
+
+/* In one write(2), so that lines of several threads do not mix. */
+TRITONSERVER_Error *testing_write(int file, const char *bytes, size_t n);
+
+/* testing_life.c: the life_log; nothing without one. */
+TRITONSERVER_Error *testing_life_begin(const struct testing_instance *instance,
+                                       TRITONBACKEND_ModelInstance   *triton);
+void                testing_life_note(const struct testing_instance *instance, const char *what);
 
 /* testing_crash.c */
 

@@ -65,7 +65,7 @@ static TRITONSERVER_Error *wait_at(int gate) {
                          n < 0 ? strerror(errno) : "end of file");
 }
 
-static TRITONSERVER_Error *write_all(int to, const char *bytes, size_t n_bytes) {
+TRITONSERVER_Error *testing_write(int to, const char *bytes, size_t n_bytes) {
         ssize_t n;
 
         do
@@ -80,7 +80,7 @@ static TRITONSERVER_Error *write_all(int to, const char *bytes, size_t n_bytes) 
 /* Says that it is there, waits for its turn, sleeps; each only where it is asked for. */
 static TRITONSERVER_Error *pass(int reached, int gate, int64_t delay_ms) {
         if (reached >= 0)
-                KIT_TRY(write_all(reached, "r", 1));
+                KIT_TRY(testing_write(reached, "r", 1));
         if (gate >= 0)
                 KIT_TRY(wait_at(gate));
         testing_sleep_ms(delay_ms);
@@ -109,7 +109,7 @@ TRITONSERVER_Error *testing_pause(const struct testing_model *model, int64_t n_r
         if (model->batch_log >= 0) {
                 int len = snprintf(line, sizeof(line), "%u %lld\n", n_requests, (long long)n_rows);
 
-                KIT_TRY(write_all(model->batch_log, line, (size_t)len));
+                KIT_TRY(testing_write(model->batch_log, line, (size_t)len));
         }
         wait_us(model->execute_us);
         return pass(model->reached, model->gate, model->delay_ms);
@@ -172,6 +172,7 @@ static TRITONSERVER_Error *open_model(TRITONBACKEND_Model *triton, struct testin
         model->has_end_value = kit_model_parameter(kit, "end_value") != NULL;
         KIT_TRY(kit_model_parameter_int(kit, "end_value", &model->end_value));
         KIT_TRY(open_path(kit, "address_log", O_WRONLY | O_APPEND | O_CREAT, &model->address_log));
+        KIT_TRY(open_path(kit, "life_log", O_WRONLY | O_APPEND | O_CREAT, &model->life_log));
         KIT_TRY(open_path(kit, "gate_fifo", O_RDWR, &model->gate));
         KIT_TRY(open_path(kit, "reached_fifo", O_RDWR, &model->reached));
         KIT_TRY(kit_model_parameter_int(kit, "instance_delay_ms", &model->instance_delay_ms));
@@ -187,6 +188,7 @@ TRITONSERVER_Error *testing_model_new(TRITONBACKEND_Model *triton, struct testin
         if (model == NULL)
                 return kit_error_no_memory(sizeof(*model), "a model");
         model->gate = model->reached = model->batch_log = model->address_log = -1;
+        model->life_log = -1;
         model->instance_gate = model->instance_reached = -1;
         model->n_responses = 1;
         err = open_model(triton, model);
@@ -208,6 +210,7 @@ void testing_model_free(struct testing_model *model) {
         close_path(model->reached);
         close_path(model->batch_log);
         close_path(model->address_log);
+        close_path(model->life_log);
         close_path(model->instance_gate);
         close_path(model->instance_reached);
         kit_model_close(&model->kit);

@@ -27,6 +27,26 @@ struct TRITONSERVER_Error *NESO_ModelInstanceMember(struct TRITONBACKEND_ModelIn
         return NULL;
 }
 
+struct TRITONSERVER_Error *NESO_ModelInstanceSharedGet(struct TRITONBACKEND_ModelInstance *instance,
+                                                       const char *key, void **object) {
+        API_NEEDS(instance);
+        API_NEEDS(key);
+        API_NEEDS(object);
+        *object = shared_objects_find(&INSTANCE(instance)->model->shared, INSTANCE(instance)->shared,
+                                      key);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_ModelInstanceSharedSet(struct TRITONBACKEND_ModelInstance *instance,
+                                                       const char *key, void *object,
+                                                       NESO_SharedDestroyFn_t destroy) {
+        API_NEEDS(instance);
+        API_NEEDS(key);
+        API_NEEDS(object);
+        return error_to_api(shared_objects_add(&INSTANCE(instance)->model->shared,
+                                               INSTANCE(instance)->shared, key, object, destroy));
+}
+
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceKind(TRITONBACKEND_ModelInstance *instance,
                                                     TRITONSERVER_InstanceGroupKind *kind) {
         API_NEEDS(instance);

@@ -136,7 +136,9 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
                                           .place = o->place,
                                           .is_bound = o->is_bound,
                                           .device = o->device_id,
+                                          .thread = o->thread,
                                           .limits = o->group->rate_limiter };
+        in->shared = shared_objects_join(&in->model->shared, o->group->name);
         err = message_new_parsed(o->host_policy_json, &in->host_policy);
         in->is_started = err == NULL;
         if (err == NULL && initialise != NULL)
@@ -149,6 +151,12 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
         }
         *ret = in;
         return NULL;
+}
+
+static void leave_shared(struct backend_instance *in) {
+        PLUGIN_CALL(&in->model->place, "the destroy function of a shared object");
+
+        shared_objects_leave(&in->model->shared, in->shared);
 }
 
 void backend_instance_free(struct backend_instance *in) {
@@ -164,6 +172,7 @@ void backend_instance_free(struct backend_instance *in) {
                         log_error("failed to finalize instance '%s' of model '%s': %s", in->name,
                                   in->model->name, err->message);
         }
+        leave_shared(in);
         message_free(in->host_policy);
         free(in->file);
         free(in->name);

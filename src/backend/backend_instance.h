@@ -3,7 +3,8 @@
  * through which a scheduler runs batches on it.
  *
  * Ownership.  Owned by the loader; borrows its model, which outlives it.
- * Threads.  Initialised and finalised by the loader; execute() is never concurrent with itself.
+ * Threads.  Initialised and finalised by the loader, on the instance's own thread if it has one;
+ * execute() is never concurrent with itself.
  */
 #pragma once
 
@@ -24,6 +25,7 @@ struct backend_instance {
         void                        *state;         /* the backend's own */
         bool                         is_started; /* to be finalised, initialised or not */
         char                        *file;       /* owned; of its group; NULL: the model's */
+        struct shared_group         *shared; /* the model's: what it shares with others of its group */
 };
 
 /* What the instance is; `name` and `host_policy_json` are copied. */
@@ -38,6 +40,7 @@ struct backend_instance_options {
         struct str                           host_policy_json;
         const struct placement              *place;    /* of its thread, borrowed; may be NULL */
         bool                                 is_bound; /* see infer/executor.h */
+        struct job_thread                   *thread;   /* likewise; may be NULL */
 };
 
 /* Calls TRITONBACKEND_ModelInstanceInitialize, and asks which batches it takes if the backend tells.

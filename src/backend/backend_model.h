@@ -8,6 +8,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "backend/shared_objects.h"
 #include "config/model_config.h"
 
 struct model_stats;
@@ -28,6 +29,7 @@ struct backend_model {
         bool                 is_started;
         struct plugin_place  place; /* of calls about this model; set by backend_model_start() */
         void                *state; /* the backend's own */
+        struct shared_objects shared; /* of its instances; while is_started */
 };
 
 /* Calls TRITONBACKEND_ModelInitialize. `m` is filled in by the caller, state NULL. */

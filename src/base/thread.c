@@ -101,17 +101,25 @@ bool thread_try_join(struct thread *t) {
         return true;
 }
 
-/* A kernel that refuses leaves the thread as it is, which is no failure. */
-void thread_give_way(void) {
+/* A kernel that refuses leaves the thread as it is, which is no failure. 0: the kernel's choice. */
+static void set_turn(uint64_t ns) {
         struct sched_attributes a = { .size = sizeof(a) };
 
-        sched_yield(); /* with its ordinary turn: whoever started it goes on first */
         if (syscall(SYS_sched_getattr, 0, &a, sizeof(a), 0) != 0 || a.policy != SCHED_OTHER)
                 return;
         a.size = sizeof(a);
-        a.flags |= RESET_ON_FORK;
-        a.runtime_ns = LONG_TURN_NS;
+        a.flags |= RESET_ON_FORK; /* which cannot be taken back */
+        a.runtime_ns = ns;
         syscall(SYS_sched_setattr, 0, &a, 0);
+}
+
+void thread_give_way(void) {
+        sched_yield(); /* with its ordinary turn: whoever started it goes on first */
+        set_turn(LONG_TURN_NS);
+}
+
+void thread_stop_giving_way(void) {
+        set_turn(0);
 }
 
 void thread_step_back(void) {

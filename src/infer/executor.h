@@ -12,6 +12,7 @@
 
 struct Inference__ModelRateLimiter;
 struct executor;
+struct job_thread;
 struct placement;
 struct request;
 
@@ -34,6 +35,7 @@ struct executor {
         bool                       is_member;  /* takes batches from min_rows to max_rows only */
         const struct placement    *place;      /* borrowed: where its thread runs; NULL: anywhere */
         bool                       is_bound;   /* to that place: it runs nowhere else */
+        struct job_thread         *thread;     /* borrowed: where it began; NULL: the scheduler's */
         int                        device;     /* where it runs; 0 for one of the CPU */
         /* Borrowed: its group's resources and priority; NULL = none. */
         const struct Inference__ModelRateLimiter *limits;

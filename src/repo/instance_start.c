@@ -3,6 +3,7 @@
 
 #include "backend/host_policy.h"
 #include "base/log.h"
+#include "base/job_thread.h"
 #include "base/mem.h"
 #include "base/placement.h"
 #include "base/thread.h"
@@ -48,6 +49,7 @@ static struct error *make_instance(const struct job *j, const struct batch_membe
                         .index = in->index,
                         .host_policy_json = strbuf_str(&json),
                         .place = j->place,
+                        .thread = in->thread,
                         .is_bound = host_policies_has(policies, j->policy) },
                 &in->backend);
 }
@@ -71,6 +73,28 @@ static void job_main(void *arg) {
         j->error = make_and_warm_up(j);
 }
 
+/* As loaders do, it lets others go first; only when it serves it is like them. */
+static void job_main_on_own_thread(void *arg) {
+        thread_give_way();
+        job_main(arg);
+        thread_stop_giving_way();
+}
+
+static bool needs_own_thread(const struct loaded_model *l) {
+        return !l->backend.backend->is_inline_safe || model_config_is_decoupled(l->model.config);
+}
+
+static struct error *run_in_place(struct job *j) {
+        struct loaded_instance *in = j->start->instance;
+
+        if (!needs_own_thread(j->model))
+                return placement_run(j->place, j->start->name, job_main, j);
+        TRY(job_thread_new(j->place, j->start->name, &in->thread));
+        job_thread_run(in->thread, job_main_on_own_thread, j);
+        job_thread_wait(in->thread);
+        return NULL;
+}
+
 /* Where it will run. */
 static void run_job(struct work *job) {
         struct job          *j = CONTAINER_OF(job, struct job, job);
@@ -83,8 +107,9 @@ static void run_job(struct work *job) {
         policy = host_policy_name(loaded_instance_group(l, j->start->instance), 0);
         j->policy = policy;
         j->place = host_policies_place(l->parts->policies, policy);
-        err = error_wrap(placement_run(j->place, j->start->name, job_main, j), "host policy '%s'",
-                         policy);
+        err = run_in_place(j);
+        if (j->place != NULL)
+                err = error_wrap(err, "host policy '%s'", policy);
         if (err != NULL)
                 j->error = err;
         if (j->error != NULL)
@@ -147,6 +172,22 @@ struct error *instances_start(struct loaded_model *l, const struct instance_star
         err = take_error(jobs, n);
         free(jobs);
         for (size_t i = 0; err != NULL && i < n; i++)
-                backend_instance_free(STEAL(starts[i].instance->backend));
+                instance_end(starts[i].instance);
         return err;
+}
+
+static void finalise(void *arg) {
+        struct loaded_instance *in = arg;
+
+        backend_instance_free(STEAL(in->backend));
+}
+
+void instance_end(struct loaded_instance *in) {
+        if (in->thread == NULL) {
+                finalise(in);
+                return;
+        }
+        job_thread_run(in->thread, finalise, in);
+        job_thread_wait(in->thread);
+        job_thread_free(STEAL(in->thread));
 }

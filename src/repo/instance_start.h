@@ -7,6 +7,10 @@
  * backends, "0" for none. As many threads take part as the process has cores, but 4 at least, because
  * most of a start is often a wait for a disk or a network, and 16 at most.
  *
+ * An instance is initialised, executed and finalised on one thread, its own, since backends keep contexts
+ * of libraries and devices in thread-local state. Instances of backends that let any thread execute them
+ * (NESO_BACKEND_INLINE_SAFE) are initialised on a loader's thread.
+ *
  * Ownership.  The instances stay the caller's. Threads.  The caller's, and others until it returns.
  */
 #pragma once
@@ -29,3 +33,6 @@ struct instance_start {
  * begun by then is not begun. */
 struct error *instances_start(struct loaded_model *l, const struct instance_start *starts, size_t n)
         NODISCARD;
+
+/* Finalises it; no scheduler has it any more. Nothing when it was never made. */
+void instance_end(struct loaded_instance *in);

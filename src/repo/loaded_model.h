@@ -31,6 +31,7 @@ struct group_config {
 
 struct loaded_instance {
         struct backend_instance *backend;  /* owned */
+        struct job_thread       *thread;   /* owned; of its own, see instance_start.h; NULL: none */
         struct group_config     *config;   /* ref: its group lives there; NULL: in the model's */
         size_t                   group;    /* index there */
         uint32_t                 index;    /* in the group: the number in its name */

@@ -38,7 +38,7 @@ static void group_config_unref(struct group_config *g) {
 }
 
 static void instance_free(struct loaded_instance *in) {
-        backend_instance_free(in->backend);
+        instance_end(in);
         group_config_unref(in->config);
         free(in);
 }

@@ -2,7 +2,9 @@
 #include "sched/instance.h"
 
 #include "base/clock.h"
+#include "base/job_thread.h"
 #include "base/mem.h"
+#include "base/placement.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/request_split.h"
@@ -31,6 +33,22 @@ void instance_free(struct instance *in) {
         free(in->batch);
         free(in->items);
         free(in);
+}
+
+struct error *instance_start_thread(struct instance *in, thread_fn main) {
+        struct executor *e = in->executor;
+
+        if (e->thread == NULL)
+                return placement_start_thread(e->place, &in->thread, e->name, main, in);
+        job_thread_run(e->thread, main, in);
+        return NULL;
+}
+
+void instance_join_thread(struct instance *in) {
+        if (in->executor->thread != NULL)
+                job_thread_wait(in->executor->thread);
+        else
+                thread_join(&in->thread);
 }
 
 static void reserve(struct instance *in, uint32_t n) {

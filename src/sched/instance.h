@@ -47,7 +47,7 @@ struct batch_item {
 struct instance {
         struct pull_engine    *engine;    /* borrowed: the owner */
         struct executor       *executor;  /* borrowed: the loader's */
-        struct thread          thread;
+        struct thread          thread; /* unless the executor has one */
         struct cond            wake;
         struct list_node       idle_node; /* linked while idle */
         bool                   is_borrowed;
@@ -82,6 +82,11 @@ struct instance {
 
 struct instance *instance_new(struct pull_engine *e, struct executor *executor);
 void             instance_free(struct instance *in); /* its thread must have ended; no lock held */
+
+/* Has its thread run main(in): the one that the executor began on, or a new one there. */
+struct error *instance_start_thread(struct instance *in, thread_fn main) NODISCARD;
+/* Until main() has ended; returns at once when it never began. */
+void instance_join_thread(struct instance *in);
 
 /* Runs the n requests linked by queued.next on the calling thread, which are not counted as pending
  * any more, and tells when it ended and how

@@ -667,7 +667,7 @@ static void pull_free(struct scheduler *base) {
                 cond_signal(&e->instances[i]->wake);
         mutex_unlock(&e->lock);
         for (uint32_t i = 0; i < e->n_instances; i++) {
-                thread_join(&e->instances[i]->thread);
+                instance_join_thread(e->instances[i]);
                 instance_free(e->instances[i]);
         }
         timer_cancel(e->timers, &e->timeout);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Instances come and go while requests do. */
 #include "base/mem.h"
-#include "base/placement.h"
 #include "infer/model.h"
 #include "sched/pull_inside.h"
 #include "sched/rate_limiter.h"

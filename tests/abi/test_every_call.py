@@ -49,6 +49,7 @@ OPTIONAL = {
     "TRITONSERVER_ServerRegisterModelRepository": {"name_mapping"},
     "TRITONSERVER_ErrorNew": {"msg"},
     "TRITONSERVER_BufferAttributesSetCudaIpcHandle": {"cuda_ipc_handle"},
+    "NESO_ModelInstanceSharedSet": {"destroy"},
     "NESO_ReadyWatchNew": {"userp"},
     "NESO_ThreadAfterResponses": {"userp"},
     "TRITONBACKEND_BackendSetState": {"state"},
@@ -75,6 +76,7 @@ FAILS = {
     "TRITONBACKEND_RequestParameter": "out of bounds index 0: request has 0 parameters",
     "TRITONBACKEND_ModelSetConfig": "is allowed only while TRITONBACKEND_ModelInitialize",
     "NESO_ServerLoadChain": "stage 1 of the chain has no name",
+    "NESO_ModelInstanceSharedSet": "has a shared object 'text' already",  # since destroy was NULL
     "NESO_ServerModelChain": "no chain begins with model 'id'",
     "NESO_ServerModelSequences": "model 'id' has no sequence_batching",
     "NESO_ServerModelStacks": "the instances of model 'id' are not processes of their own",

@@ -115,6 +115,47 @@ def test_requests_of_several_rows_fill_a_member(tmp_path):
         assert server.stop() == 0
 
 
+def test_36_virtual_instances(tmp_path):
+    """Torchpipe's spelling makes six instances, which are two virtual ones; each begins, executes and ends
+    on one thread, and those of a group share what the first of them has made."""
+    config = ('backend: "testing"\nmax_batch_size: 8\n' + tensor("input", "INPUT0")
+              + tensor("output", "OUTPUT0") + tensor("output", "BATCH_ROWS")
+              + tensor("output", "INSTANCE", "TYPE_STRING") + parameter("batch_min", "1&4&8")
+              + parameter("batch_max", "1&4&8") + parameter("instance_num", "2")
+              + parameter("life_log", "life") + parameter("execute_delay_ms", "20"))
+    log = tmp_path / "models" / "m" / "life"
+    with opens_server(tmp_path / "models", {"m": config}, "--model-control-mode=explicit",
+                      "--load-model=m") as server:
+        begun = [line.split() for line in log.read_text().splitlines()]
+        assert sorted((name, group, index) for _, name, _, group, index, _ in begun) == [
+            (f"{group}_{i}", group, str(i)) for group in ("m0", "m1", "m2") for i in range(2)]
+        for group in ("m0", "m1", "m2"):
+            assert [line[5] for line in begun if line[3] == group] == ["made", "found"]
+        assert {line[0] for line in begun} == {"begin"}
+        thread = {line[1]: line[2] for line in begun}
+        assert len(set(thread.values())) == 6
+        executed = set()
+
+        def ask_all():
+            with concurrent.futures.ThreadPoolExecutor(16) as pool:
+                for answer in pool.map(lambda n: ask(server, "m", [n] * (1, 4, 8)[n % 3]), range(48)):
+                    executed.update(answer["INSTANCE"])
+            return len(executed) == 6
+
+        wait_until(ask_all, lambda: str(executed))
+        requests.post(f"{server.url}/v2/repository/models/m/unload", timeout=20)
+        wait_until(lambda: log.read_text().count("destroy") == 3)
+    lines = [line.split() for line in log.read_text().splitlines()[6:]]
+    for line in lines:
+        assert line[0] in ("execute", "end", "destroy")
+        assert line[0] == "destroy" or thread[line[1]] == line[2]
+    for group in ("m0", "m1", "m2"):
+        ends = [line for line in lines if line[0] == "end" and line[1].startswith(group)]
+        assert len(ends) == 2
+        assert lines.index(["destroy", group]) > max(lines.index(line) for line in ends)
+        assert len([line for line in lines if line == ["destroy", group]]) == 1
+
+
 def test_torchpipe_spelling(server):
     """Six instances, and the two of one place in their groups are called alike."""
     config = requests.get(f"{server.url}/v2/models/short/config", timeout=20).json()

@@ -473,6 +473,11 @@ def assert_rows_of_members(answer, values, sizes):
 SIZES = {"b1": (1, 1), "b4": (4, 4), "b8": (8, 8)}
 
 
+def sum_of(server, name):
+    """Of all members of m."""
+    return sum(metric(server, name, "m", member=member) for member in SIZES)
+
+
 def test_members_with_ranges(tmp_path, schedulers):
     """A library that dispatches rows serves a model of members; --scheduler leaves such a model alone."""
     models = {"m": composite(probe("rows")), "unsaid": composite()}
@@ -487,8 +492,7 @@ def test_members_with_ranges(tmp_path, schedulers):
                 assert_rows_of_members(one.result(60), values, SIZES)
         n_rows = sum(1 + n % 8 for n in range(200)) + 1 + 3 + 4 + 5 + 8 + 8
         assert metric(server, "nv_inference_count", "m") == n_rows
-        wait_until(lambda: sum(metric(server, "neso_member_rows", "m", member=b)
-                               for b in SIZES) == n_rows)
+        wait_until(lambda: sum_of(server, "neso_member_rows") == n_rows)
         assert metric(server, "neso_request_split", "m") > 0
         assert metric(server, "neso_scheduler_error", "m") == 0
         assert metric(server, "neso_scheduler_stall", "m") == 0
@@ -524,16 +528,17 @@ def test_exclusive_members(tmp_path, schedulers):
     with Opened(tmp_path, {"m": gated(config)}, schedulers) as server:
         with concurrent.futures.ThreadPoolExecutor(6) as pool, Gate(server, "m") as gate:
             sent = [pool.submit(ask_members, server, [n]) for n in range(6)]
-            n_left = 6
-            while n_left > 0:
+            n_executions = n_rows = 0
+            while n_rows < 6:
                 gate.wait()
                 assert not gate.is_reached()
-                running = metric(server, "neso_virtual_instance_busy", "m", index="0")
-                assert running == 1
+                assert metric(server, "neso_virtual_instance_busy", "m", index="0") == 1
                 gate.open()
-                ended, _ = concurrent.futures.wait(sent, 60, concurrent.futures.FIRST_COMPLETED)
-                n_left -= len(ended)
-                sent = [one for one in sent if one not in ended]
+                n_executions += 1
+                wait_until(lambda n=n_executions: sum_of(server, "neso_member_exec_count") == n)
+                n_rows = sum_of(server, "neso_member_rows")
+            for n, one in enumerate(sent):
+                assert_rows_of_members(one.result(60), [n], SIZES)
 
 
 @pytest.mark.parametrize("mode", ["fifo", "rows"])

@@ -328,6 +328,27 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceMember(
         struct TRITONBACKEND_ModelInstance *instance, const char **group_name, uint32_t *index,
         const char **file);
 
+/* Objects that the instances of one instance group share, by key: the first one that has made an object,
+ * an engine say, deposits it, and the others use it. An object is destroyed after the last instance of
+ * the group was finalised, on the thread that finalised it; an object that was deposited later goes
+ * first. Texts are copied. A backend that runs on other servers as well refers to both as weak symbols.
+ *
+ * The server initialises, executes and finalises an instance on one and the same thread, unless its
+ * backend says that any thread may execute it (NESO_BACKEND_INLINE_SAFE), or the model does
+ * (`inline_execution` is always).
+ *
+ * SharedGet: `object` is NULL when nothing was deposited under the key. INVALID_ARG when an argument is
+ * NULL.
+ * SharedSet: takes the object on success; `destroy` may be NULL. ALREADY_EXISTS when another instance was
+ * first: SharedGet has its object then. INVALID_ARG when another argument is NULL. */
+typedef void (*NESO_SharedDestroyFn_t)(void *object);
+
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceSharedGet(
+        struct TRITONBACKEND_ModelInstance *instance, const char *key, void **object);
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceSharedSet(
+        struct TRITONBACKEND_ModelInstance *instance, const char *key, void *object,
+        NESO_SharedDestroyFn_t destroy);
+
 /* The scheduler of models whose parameter `scheduler` says nothing (docs/schedulers.md): "default",
  * "baseline", "triton", or the name of a library libscheduler_<name>.so; "" is "default". A name without
  * a library is an error of each model that needs it, not of the server. Models with sequences or a custom

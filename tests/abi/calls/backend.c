@@ -133,6 +133,17 @@ static void call_group(TRITONBACKEND_ModelInstance *instance) {
         EXPECT(strcmp(text, "KIND_NVDLA") == 0 && id == 3);
 }
 
+static void call_shared(TRITONBACKEND_ModelInstance *instance) {
+        static int object;
+        void      *found = &object;
+
+        OK(NESO_ModelInstanceSharedGet, instance, "object", &found);
+        EXPECT(found == NULL);
+        OK(NESO_ModelInstanceSharedSet, instance, "object", &object, NULL);
+        OK(NESO_ModelInstanceSharedGet, instance, "object", &found);
+        EXPECT(found == &object);
+}
+
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance *instance) {
         TRITONSERVER_BufferAttributes *usage = new_usage();
         TRITONSERVER_InstanceGroupKind kind;
@@ -148,6 +159,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelIns
         EXPECT(strncmp(text, "calls", 5) == 0);
         OK(NESO_ModelInstanceMember, instance, &text, &index, &file);
         EXPECT(strcmp(text, "calls_0") == 0 && index == 0 && file == NULL);
+        call_shared(instance);
         OK(TRITONBACKEND_ModelInstanceKind, instance, &kind);
         EXPECT(kind == TRITONSERVER_INSTANCEGROUPKIND_CPU);
         OK(TRITONBACKEND_ModelInstanceDeviceId, instance, &device);
