@@ -66,17 +66,6 @@ static inline struct list_node *list_next(struct list *l, struct list_node *n) {
         return n->next == &l->head ? NULL : n->next;
 }
 
-/* All elements of `from` go to the end of `to`. */
-static inline void list_splice(struct list *to, struct list *from) {
-        if (list_is_empty(from))
-                return;
-        from->head.next->prev = to->head.prev;
-        to->head.prev->next = from->head.next;
-        from->head.prev->next = &to->head;
-        to->head.prev = from->head.prev;
-        list_init(from);
-}
-
 #define LIST_ENTRY(node, type, member) CONTAINER_OF(node, type, member)
 
 /* Walks all elements; the current one may be removed (and freed) in the body. */

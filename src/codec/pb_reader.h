@@ -83,20 +83,8 @@ static inline uint64_t pb_read_varint(struct pb_reader *r) {
         return pb_read_long_varint(r);
 }
 
-/* int32 and enum: the low half, as a negative number is sent in ten bytes. */
-static inline int32_t pb_read_i32(struct pb_reader *r) {
-        return (int32_t)(uint32_t)pb_read_varint(r);
-}
-
 static inline bool pb_read_bool(struct pb_reader *r) {
         return pb_read_varint(r) != 0;
-}
-
-/* sint64 and, with a cast, sint32. */
-static inline int64_t pb_read_zigzag(struct pb_reader *r) {
-        uint64_t v = pb_read_varint(r);
-
-        return (int64_t)((v >> 1) ^ (~(v & 1) + 1));
 }
 
 /* Little-endian on the wire. */
@@ -123,14 +111,6 @@ static inline uint64_t pb_read_fixed64(struct pb_reader *r) {
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
         value = __builtin_bswap64(value);
 #endif
-        return value;
-}
-
-static inline float pb_read_f32(struct pb_reader *r) {
-        uint32_t bits = pb_read_fixed32(r);
-        float    value;
-
-        memcpy(&value, &bits, sizeof(value));
         return value;
 }
 

@@ -1339,10 +1339,6 @@ struct loop *grpc_call_loop(const struct grpc_call *call) {
         return call->stream->h2.conn->home->net.loop;
 }
 
-bool grpc_call_is_on_loop(const struct grpc_call *call) {
-        return loop_is_current(grpc_call_loop(call));
-}
-
 struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call) {
         return call->stream->h2.conn->home->pool;
 }

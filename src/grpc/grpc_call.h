@@ -20,8 +20,7 @@
  * Ownership.  The connection owns the call and recycles it: nothing is allocated per call. Metadata
  * lives as long as the call; a message's bytes until its on_message returns, or as long as a
  * reference on its `owner` is held.
- * Threads.  The loop's thread; grpc_call_post(), grpc_call_mailbox() and grpc_call_is_on_loop() any
- * thread.
+ * Threads.  The loop's thread; grpc_call_post() and grpc_call_mailbox() any thread.
  */
 #pragma once
 
@@ -176,7 +175,6 @@ void grpc_call_post(struct grpc_call *call, grpc_call_fn fn);
 /* For several under way: mails of the handler's own. */
 struct mailbox *grpc_call_mailbox(const struct grpc_call *call);
 struct loop    *grpc_call_loop(const struct grpc_call *call); /* for timers */
-bool            grpc_call_is_on_loop(const struct grpc_call *call);
 /* Runs work that blocks (a model load) beside the loop, then `done` on it. */
 void grpc_call_start_work_thread(struct grpc_call *call, struct loop_work *work);
 /* Runs work that computes for long beside the loop, see loop_compute(), then `done` on it. The call

@@ -116,10 +116,6 @@ struct str http_call_state(const struct http_call *call) {
                          HTTP_CONN_BUSY_END - HTTP_CONN_BUSY_AT);
 }
 
-bool http_call_is_on_loop(const struct http_call *call) {
-        return loop_is_current(call->conn->home->net.loop);
-}
-
 struct buf_pool *http_call_buf_pool(const struct http_call *call) {
         return loop_buf_pool(call->conn->home->net.loop);
 }

@@ -12,8 +12,7 @@
  * the client goes away before the answer, on_abort is called once, on the loop (cancel the work);
  * the call stays valid until it is answered. The end of what a client sends counts as its going
  * away, since the two look alike; should it only have closed its sending side, it gets the answer.
- * Threads.  The loop's thread; http_call_post(), http_call_mailbox() and http_call_is_on_loop()
- * any thread.
+ * Threads.  The loop's thread; http_call_post() and http_call_mailbox() any thread.
  */
 #pragma once
 
@@ -196,7 +195,6 @@ void http_call_post(struct http_call *call, http_call_fn fn);
 struct mailbox *http_call_mailbox(const struct http_call *call);
 /* The memory of the call's connection that every answer reads and writes. */
 struct str http_call_state(const struct http_call *call);
-bool       http_call_is_on_loop(const struct http_call *call);
 /* Runs work that blocks (a model load) beside the loop, then `done` on it; the call waits as for
  * any later answer. */
 struct loop_work;

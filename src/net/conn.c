@@ -101,10 +101,6 @@ void *conn_owner(const struct conn *c) {
         return c->tcp.data;
 }
 
-struct loop *conn_loop(const struct conn *c) {
-        return c->loop;
-}
-
 static char *print_address(const struct sockaddr_storage *address) {
         const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
         const struct sockaddr_in  *v4 = (const struct sockaddr_in *)address;

@@ -58,33 +58,10 @@ static void test_remove(void **state) {
         assert_true(list_is_empty(&l));
 }
 
-static void test_splice(void **state) {
-        (void)state;
-        struct list a, b;
-        struct item items[4] = {
-                { .number = 0 }, { .number = 1 }, { .number = 2 }, { .number = 3 }
-        };
-
-        list_init(&a);
-        list_init(&b);
-        list_splice(&a, &b);
-        assert_true(list_is_empty(&a));
-        list_append(&a, &items[0].node);
-        list_append(&a, &items[1].node);
-        list_append(&b, &items[2].node);
-        list_append(&b, &items[3].node);
-        list_splice(&a, &b);
-        assert_true(list_is_empty(&b));
-        assert_numbers(&a, (const int[]){ 0, 1, 2, 3 }, 4);
-        list_splice(&b, &a);
-        assert_numbers(&b, (const int[]){ 0, 1, 2, 3 }, 4);
-}
-
 SUITE(list) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_order),
                 cmocka_unit_test(test_remove),
-                cmocka_unit_test(test_splice),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,21 +79,13 @@ static void test_numbers(void **state) {
         (void)state;
         copy = START(&r, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" /* -1 */
                          "\x01"                                     /* true */
-                         "\x03"                                     /* -2 in zigzag */
-                         "\x04"                                     /* 2 in zigzag */
-                         "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" /* least int64 in zigzag */
                          "\x78\x56\x34\x12"
                          "\xf0\xde\xbc\x9a\x78\x56\x34\x12"
-                         "\x00\x00\xc0\x3f"
                          "\x00\x00\x00\x00\x00\x00\xf8\xbf");
-        assert_int_equal(pb_read_i32(&r), -1);
+        assert_true(pb_read_varint(&r) == UINT64_MAX);
         assert_true(pb_read_bool(&r));
-        assert_true(pb_read_zigzag(&r) == -2);
-        assert_true(pb_read_zigzag(&r) == 2);
-        assert_true(pb_read_zigzag(&r) == INT64_MIN);
         assert_int_equal(pb_read_fixed32(&r), 0x12345678);
         assert_true(pb_read_fixed64(&r) == UINT64_C(0x123456789abcdef0));
-        assert_true(pb_read_f32(&r) == 1.5f);
         assert_true(pb_read_f64(&r) == -1.5);
         assert_true(pb_at_end(&r));
         assert_false(pb_failed(&r));
@@ -247,7 +239,7 @@ static void test_skip(void **state) {
                 pb_skip(&r, tag);
                 assert_true(pb_next(&r, &tag));
                 assert_int_equal(tag.number, 2);
-                assert_int_equal(pb_read_i32(&r), 7);
+                assert_int_equal(pb_read_varint(&r), 7);
                 assert_false(pb_next(&r, &tag));
                 assert_false(pb_failed(&r));
                 free(copy);
