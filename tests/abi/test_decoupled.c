@@ -16,12 +16,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "triton/core/neso.h"
 
 #include "api_assert.h"
+#include "model_place.h"
 
 static const char config_text[] =
         "name: \"square\"\n"
@@ -32,8 +32,7 @@ static const char config_text[] =
 
 static const char *backend_directory;
 
-static char                                   root[] = "/tmp/neso_decoupled_XXXXXX";
-static char                                   folders[3][64]; /* to be removed in this order */
+static struct model_place                     place;
 static struct TRITONSERVER_Server            *server;
 static struct TRITONSERVER_ResponseAllocator *allocator;
 
@@ -126,21 +125,12 @@ static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint
 
 static int start_server(void **state) {
         struct TRITONSERVER_ServerOptions *options;
-        FILE                              *file;
 
         (void)state;
-        assert_non_null(mkdtemp(root));
-        snprintf(folders[2], sizeof(folders[2]), "%s/square", root);
-        snprintf(folders[1], sizeof(folders[1]), "%s/square/1", root);
-        snprintf(folders[0], sizeof(folders[0]), "%s/square/config.pbtxt", root);
-        assert_int_equal(mkdir(folders[2], 0755), 0);
-        assert_int_equal(mkdir(folders[1], 0755), 0);
-        file = fopen(folders[0], "w");
-        assert_non_null(file);
-        assert_true(fputs(config_text, file) >= 0);
-        assert_int_equal(fclose(file), 0);
+        model_place_open(&place);
+        model_place_add_model(&place, "square", config_text, NULL);
         assert_ok(TRITONSERVER_ServerOptionsNew(&options));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, root));
+        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, place.root));
         assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
         assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
         assert_ok(TRITONSERVER_ServerNew(&server, options));
@@ -153,9 +143,7 @@ static int stop_server(void **state) {
         (void)state;
         assert_ok(TRITONSERVER_ServerDelete(server));
         assert_ok(TRITONSERVER_ResponseAllocatorDelete(allocator));
-        for (int i = 0; i < 3; i++)
-                assert_int_equal(remove(folders[i]), 0);
-        assert_int_equal(rmdir(root), 0);
+        model_place_close(&place);
         return 0;
 }
 

@@ -19,10 +19,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "triton/core/tritonbackend.h"
+
+#include "api_assert.h"
+#include "model_place.h"
 
 #define CONFIG                                                                                     \
         "backend: \"probe\"\nruntime: \"libtriton_probe.so\"\n"                                    \
@@ -33,22 +35,8 @@
 
 static char *library;
 
-static char root[64];
-static int  core; /* the last one that this program may use */
-
-static void assert_ok(struct TRITONSERVER_Error *err) {
-        if (err)
-                fail_msg("%s: %s", TRITONSERVER_ErrorCodeString(err),
-                         TRITONSERVER_ErrorMessage(err));
-}
-
-static void assert_error(struct TRITONSERVER_Error *err, TRITONSERVER_Error_Code code,
-                         const char *text) {
-        assert_non_null(err);
-        assert_string_equal(TRITONSERVER_ErrorMessage(err), text);
-        assert_int_equal(TRITONSERVER_ErrorCode(err), code);
-        TRITONSERVER_ErrorDelete(err);
-}
+static struct model_place place;
+static int                core; /* the last one that this program may use */
 
 /* ---- the backend ---------------------------------------------------------------------------- */
 
@@ -96,15 +84,12 @@ static TRITONSERVER_Error *execute(TRITONBACKEND_ModelInstance *instance,
 
 /* ---- the server ----------------------------------------------------------------------------- */
 
-static void path_of(char path[256], const char *name) {
-        snprintf(path, 256, "%s/%s", root, name);
-}
-
+/* Replaces the model's configuration. */
 static void write_config(const char *group) {
         char  path[256];
         FILE *file;
 
-        path_of(path, "m/config.pbtxt");
+        snprintf(path, sizeof(path), "%s/m/config.pbtxt", place.root);
         file = fopen(path, "w");
         assert_non_null(file);
         assert_true(fprintf(file, CONFIG "instance_group { count: 1 %s }\n", group) >= 0);
@@ -112,21 +97,14 @@ static void write_config(const char *group) {
 }
 
 static int make_repository(void **state) {
-        char      path[256];
         void     *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
         cpu_set_t all;
 
         (void)state;
         assert_non_null(handle);
         *(void **)dlsym(handle, "probe_execute") = (void *)execute;
-        snprintf(root, sizeof(root), "/tmp/neso_policies_XXXXXX");
-        assert_non_null(mkdtemp(root));
-        path_of(path, "m");
-        assert_int_equal(mkdir(path, 0755), 0);
-        path_of(path, "m/1");
-        assert_int_equal(mkdir(path, 0755), 0);
-        path_of(path, "m/libtriton_probe.so");
-        assert_int_equal(symlink(library, path), 0);
+        model_place_open(&place);
+        model_place_add_model(&place, "m", CONFIG, library);
         assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
         core = CPU_SETSIZE - 1;
         while (core > 0 && !CPU_ISSET(core, &all))
@@ -135,15 +113,9 @@ static int make_repository(void **state) {
 }
 
 static int remove_repository(void **state) {
-        static const char *const names[] = { "m/libtriton_probe.so", "m/config.pbtxt", "m/1", "m" };
-        char                     path[256];
-
         (void)state;
-        for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-                path_of(path, names[i]);
-                assert_int_equal(remove(path), 0);
-        }
-        return rmdir(root);
+        model_place_close(&place);
+        return 0;
 }
 
 /* With policy "mine" on these cores. */
@@ -152,7 +124,7 @@ static struct TRITONSERVER_Error *start(const char *cores, struct TRITONSERVER_S
         struct TRITONSERVER_Error         *err;
 
         assert_ok(TRITONSERVER_ServerOptionsNew(&options));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, root));
+        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, place.root));
         assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
         assert_ok(TRITONSERVER_ServerOptionsSetHostPolicy(options, "mine", "cpu-cores", cores));
         err = TRITONSERVER_ServerNew(ret, options);

@@ -16,12 +16,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "triton/core/neso.h"
 
 #include "api_assert.h"
+#include "model_place.h"
 
 #define TIMEOUT_S 60
 
@@ -39,7 +39,7 @@ static const char *backend_directory;
 
 /* ---- the fixture: a server that all tests share --------------------------------------------- */
 
-static char                                   root[] = "/tmp/neso_in_process_XXXXXX";
+static struct model_place                     place;
 static struct TRITONSERVER_Server            *server;
 static struct TRITONSERVER_ResponseAllocator *allocator;
 
@@ -59,34 +59,6 @@ static struct {
 } seen = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
 static int allocator_userp, response_userp, release_userp, buffer_note;
-
-static void write_model(void) {
-        char  path[512];
-        FILE *file;
-
-        assert_non_null(mkdtemp(root));
-        snprintf(path, sizeof(path), "%s/twin", root);
-        assert_int_equal(mkdir(path, 0755), 0);
-        snprintf(path, sizeof(path), "%s/twin/1", root);
-        assert_int_equal(mkdir(path, 0755), 0);
-        snprintf(path, sizeof(path), "%s/twin/config.pbtxt", root);
-        file = fopen(path, "w");
-        assert_non_null(file);
-        assert_true(fputs(config_text, file) >= 0);
-        assert_int_equal(fclose(file), 0);
-}
-
-static void remove_model(void) {
-        char path[512];
-
-        snprintf(path, sizeof(path), "%s/twin/config.pbtxt", root);
-        unlink(path);
-        snprintf(path, sizeof(path), "%s/twin/1", root);
-        rmdir(path);
-        snprintf(path, sizeof(path), "%s/twin", root);
-        rmdir(path);
-        rmdir(root);
-}
 
 static struct TRITONSERVER_Error *start(struct TRITONSERVER_ResponseAllocator *a, void *userp) {
         (void)a;
@@ -160,10 +132,11 @@ static int start_server(void **state) {
         struct TRITONSERVER_ServerOptions *options;
 
         (void)state;
-        write_model();
+        model_place_open(&place);
+        model_place_add_model(&place, "twin", config_text, NULL);
         assert_ok(TRITONSERVER_ServerOptionsNew(&options));
         assert_ok(TRITONSERVER_ServerOptionsSetServerId(options, "in-process"));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, root));
+        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, place.root));
         assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
         assert_ok(TRITONSERVER_ServerOptionsSetExitTimeout(options, 10));
         assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
@@ -177,7 +150,7 @@ static int stop_server(void **state) {
         (void)state;
         assert_ok(TRITONSERVER_ServerDelete(server));
         assert_ok(TRITONSERVER_ResponseAllocatorDelete(allocator));
-        remove_model();
+        model_place_close(&place);
         return 0;
 }
 

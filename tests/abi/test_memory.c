@@ -18,12 +18,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "triton/core/tritonbackend.h"
 
 #include "api_assert.h"
+#include "model_place.h"
 
 #define TIMEOUT_S 60
 #define MAX_BUFFERS 4
@@ -34,7 +34,7 @@ static const char  config_text[] = "backend: \"probe\"\nruntime: \"libtriton_pro
                                    "instance_group { count: 1 kind: KIND_CPU }\n";
 static char *library;
 
-static char                        root[64];
+static struct model_place          place;
 static struct TRITONSERVER_Server *server;
 
 /* ---- the backend: what it saw, for the test to look at ------------------------------------------ */
@@ -409,39 +409,17 @@ static void test_raw_input(void **state) {
 
 /* ---- the server ---------------------------------------------------------------------------------- */
 
-static void path_of(char path[256], const char *name) {
-        snprintf(path, 256, "%s/%s", root, name);
-}
-
-static void make_repository(void) {
-        char  path[256];
-        FILE *file;
-
-        snprintf(root, sizeof(root), "/tmp/neso_memory_XXXXXX");
-        assert_non_null(mkdtemp(root));
-        path_of(path, "m");
-        assert_int_equal(mkdir(path, 0755), 0);
-        path_of(path, "m/1");
-        assert_int_equal(mkdir(path, 0755), 0);
-        path_of(path, "m/libtriton_probe.so");
-        assert_int_equal(symlink(library, path), 0);
-        path_of(path, "m/config.pbtxt");
-        file = fopen(path, "w");
-        assert_non_null(file);
-        assert_true(fputs(config_text, file) >= 0);
-        assert_int_equal(fclose(file), 0);
-}
-
 static int open_server(void **state) {
         struct TRITONSERVER_ServerOptions *options;
         void                              *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
 
         (void)state;
-        make_repository();
+        model_place_open(&place);
+        model_place_add_model(&place, "m", config_text, library);
         assert_non_null(handle);
         *(void **)dlsym(handle, "probe_execute") = (void *)execute;
         assert_ok(TRITONSERVER_ServerOptionsNew(&options));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, root));
+        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, place.root));
         assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
         assert_ok(TRITONSERVER_ServerNew(&server, options));
         assert_ok(TRITONSERVER_ServerOptionsDelete(options));
@@ -449,16 +427,10 @@ static int open_server(void **state) {
 }
 
 static int close_server(void **state) {
-        static const char *const names[] = { "m/libtriton_probe.so", "m/config.pbtxt", "m/1", "m" };
-        char                     path[256];
-
         (void)state;
         assert_ok(TRITONSERVER_ServerDelete(server));
-        for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-                path_of(path, names[i]);
-                assert_int_equal(remove(path), 0);
-        }
-        return rmdir(root);
+        model_place_close(&place);
+        return 0;
 }
 
 int main(int argc, char **argv) {

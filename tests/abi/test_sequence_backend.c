@@ -21,13 +21,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "triton/core/tritonbackend.h"
 
 #include "api_assert.h"
+#include "model_place.h"
 
 #define TIMEOUT_S 60
 
@@ -60,7 +60,7 @@ static const struct {
 };
 #define N_MODELS (sizeof(models) / sizeof(models[0]))
 
-static char                        root[64];
+static struct model_place          place;
 static char                       *library;
 static struct TRITONSERVER_Server *server;
 
@@ -493,41 +493,19 @@ static void test_model_without_states(void **state) {
 
 /* ---- the server ---------------------------------------------------------------------------------- */
 
-static void path_of(char path[256], const char *model, const char *name) {
-        snprintf(path, 256, "%s/%s/%s", root, model, name);
-}
-
-static void make_model(const char *name, const char *config) {
-        char  path[256];
-        FILE *file;
-
-        path_of(path, name, "");
-        assert_int_equal(mkdir(path, 0755), 0);
-        path_of(path, name, "1");
-        assert_int_equal(mkdir(path, 0755), 0);
-        path_of(path, name, "libtriton_probe.so");
-        assert_int_equal(symlink(library, path), 0);
-        path_of(path, name, "config.pbtxt");
-        file = fopen(path, "w");
-        assert_non_null(file);
-        assert_true(fputs(config, file) >= 0);
-        assert_int_equal(fclose(file), 0);
-}
-
 static int open_server(void **state) {
         struct TRITONSERVER_ServerOptions *options;
         void                              *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
 
         (void)state;
-        snprintf(root, sizeof(root), "/tmp/neso_sequences_XXXXXX");
-        assert_non_null(mkdtemp(root));
+        model_place_open(&place);
         for (size_t i = 0; i < N_MODELS; i++)
-                make_model(models[i].name, models[i].config);
+                model_place_add_model(&place, models[i].name, models[i].config, library);
         assert_non_null(handle);
         *(void **)dlsym(handle, "probe_execute") = (void *)execute;
         assert_ok(TRITONSERVER_ResponseAllocatorNew(&allocator, give, take_back, NULL));
         assert_ok(TRITONSERVER_ServerOptionsNew(&options));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, root));
+        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, place.root));
         assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
         assert_ok(TRITONSERVER_ServerNew(&server, options));
         assert_ok(TRITONSERVER_ServerOptionsDelete(options));
@@ -535,18 +513,11 @@ static int open_server(void **state) {
 }
 
 static int close_server(void **state) {
-        static const char *const names[] = { "libtriton_probe.so", "config.pbtxt", "1", "" };
-        char                     path[256];
-
         (void)state;
         assert_ok(TRITONSERVER_ServerDelete(server));
         assert_ok(TRITONSERVER_ResponseAllocatorDelete(allocator));
-        for (size_t i = 0; i < N_MODELS; i++)
-                for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
-                        path_of(path, models[i].name, names[k]);
-                        assert_int_equal(remove(path), 0);
-                }
-        return rmdir(root);
+        model_place_close(&place);
+        return 0;
 }
 
 int main(int argc, char **argv) {

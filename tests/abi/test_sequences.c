@@ -15,12 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "triton/core/neso.h"
 
 #include "api_assert.h"
+#include "model_place.h"
 
 #define START TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
 #define END TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
@@ -43,8 +43,7 @@ static const char config_json[] =
 
 static const char *backend_directory;
 
-static char                                   root[] = "/tmp/neso_sequences_XXXXXX";
-static char                                   paths[3][64]; /* to be removed in this order */
+static struct model_place                     place;
 static struct TRITONSERVER_Server            *server;
 static struct TRITONSERVER_ResponseAllocator *allocator;
 
@@ -217,21 +216,12 @@ static void reload(void) {
 
 static int start_server(void **state) {
         struct TRITONSERVER_ServerOptions *options;
-        FILE                              *file;
 
         (void)state;
-        assert_non_null(mkdtemp(root));
-        snprintf(paths[2], sizeof(paths[2]), "%s/sum", root);
-        snprintf(paths[1], sizeof(paths[1]), "%s/sum/1", root);
-        snprintf(paths[0], sizeof(paths[0]), "%s/sum/config.pbtxt", root);
-        assert_int_equal(mkdir(paths[2], 0755), 0);
-        assert_int_equal(mkdir(paths[1], 0755), 0);
-        file = fopen(paths[0], "w");
-        assert_non_null(file);
-        assert_true(fputs(config_text, file) >= 0);
-        assert_int_equal(fclose(file), 0);
+        model_place_open(&place);
+        model_place_add_model(&place, "sum", config_text, NULL);
         assert_ok(TRITONSERVER_ServerOptionsNew(&options));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, root));
+        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, place.root));
         assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
         assert_ok(
                 TRITONSERVER_ServerOptionsSetModelControlMode(options,
@@ -249,10 +239,7 @@ static int stop_server(void **state) {
         (void)state;
         assert_ok(TRITONSERVER_ServerDelete(server));
         assert_ok(TRITONSERVER_ResponseAllocatorDelete(allocator));
-        unlink(paths[0]);
-        rmdir(paths[1]);
-        rmdir(paths[2]);
-        rmdir(root);
+        model_place_close(&place);
         return 0;
 }
 

@@ -17,12 +17,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "triton/core/neso.h"
 
 #include "api_assert.h"
+#include "model_place.h"
 
 #define TIMEOUT_S 60
 #define MAX_REQUESTS 8
@@ -32,35 +32,9 @@ static const char *backend_directory;
 /* ---- a server --------------------------------------------------------------------------------- */
 
 struct place {
-        char                        root[64];
+        struct model_place          models;
         struct TRITONSERVER_Server *server;
 };
-
-static void write_model(const struct place *p, const char *name, const char *config) {
-        char  path[256];
-        FILE *file;
-
-        snprintf(path, sizeof(path), "%s/%s", p->root, name);
-        assert_int_equal(mkdir(path, 0755), 0);
-        snprintf(path, sizeof(path), "%s/%s/1", p->root, name);
-        assert_int_equal(mkdir(path, 0755), 0);
-        snprintf(path, sizeof(path), "%s/%s/config.pbtxt", p->root, name);
-        file = fopen(path, "w");
-        assert_non_null(file);
-        assert_true(fputs(config, file) >= 0);
-        assert_int_equal(fclose(file), 0);
-}
-
-static void remove_model(const struct place *p, const char *name) {
-        char path[256];
-
-        snprintf(path, sizeof(path), "%s/%s/config.pbtxt", p->root, name);
-        unlink(path);
-        snprintf(path, sizeof(path), "%s/%s/1", p->root, name);
-        rmdir(path);
-        snprintf(path, sizeof(path), "%s/%s", p->root, name);
-        rmdir(path);
-}
 
 #define TENSORS                                                                                    \
         "input { name: \"INPUT0\" data_type: TYPE_FP32 dims: -1 }\n"                               \
@@ -70,20 +44,19 @@ static void remove_model(const struct place *p, const char *name) {
 static void place_open(struct place *p, const char *id, const char *delay_ms) {
         char config[1024];
 
-        *p = (struct place){ .root = "/tmp/neso_servers_XXXXXX" };
-        assert_non_null(mkdtemp(p->root));
+        model_place_open(&p->models);
         snprintf(config, sizeof(config),
                  "backend: \"testing\"\n" TENSORS
                  "parameters { key: \"execute_delay_ms\" value { string_value: \"%s\" } }\n",
                  delay_ms);
-        write_model(p, "m", config);
-        write_model(p, "id", "backend: \"identity\"\n" TENSORS);
+        model_place_add_model(&p->models, "m", config, NULL);
+        model_place_add_model(&p->models, "id", "backend: \"identity\"\n" TENSORS, NULL);
 
         struct TRITONSERVER_ServerOptions *options;
 
         assert_ok(TRITONSERVER_ServerOptionsNew(&options));
         assert_ok(TRITONSERVER_ServerOptionsSetServerId(options, id));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, p->root));
+        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, p->models.root));
         assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
         assert_ok(TRITONSERVER_ServerOptionsSetExitTimeout(options, 30));
         assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
@@ -93,9 +66,7 @@ static void place_open(struct place *p, const char *id, const char *delay_ms) {
 
 static void place_close(struct place *p) {
         assert_ok(TRITONSERVER_ServerDelete(p->server));
-        remove_model(p, "m");
-        remove_model(p, "id");
-        assert_int_equal(rmdir(p->root), 0);
+        model_place_close(&p->models);
 }
 
 /* ---- inferences ------------------------------------------------------------------------------- */
