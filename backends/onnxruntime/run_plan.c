@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* What a run needs of a session, found once: names, types and where outputs go (run.h). */
 #include "onnxruntime/run.h"
 
 #include <stdlib.h>

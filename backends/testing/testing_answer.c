@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* How the testing backend answers a request. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

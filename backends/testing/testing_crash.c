@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The ways in which the testing backend crashes when a parameter asks for it. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

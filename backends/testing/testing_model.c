@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The parameters of a model of the testing backend. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* What the testing backend does for sequences. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

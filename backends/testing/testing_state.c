@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Implicit states of the testing backend. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

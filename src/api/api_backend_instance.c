@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* TRITONBACKEND_ModelInstance*: shims. */
 #include "api/api_backend_types.h"
 
 #include "backend/backend_instance.h"

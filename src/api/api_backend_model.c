@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* TRITONBACKEND_Model* and TRITONBACKEND_Backend*: shims. */
 #include "api/api_backend_types.h"
 
 #include "backend/backend_model.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* TRITONBACKEND_Request* and TRITONBACKEND_Input*: shims. */
 #include "api/api_backend_types.h"
 
 #include "infer/model.h"

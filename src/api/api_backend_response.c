@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* TRITONBACKEND_Response* and TRITONBACKEND_Output*: shims. */
 #include "api/api_backend_types.h"
 
 #include "infer/response.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* TRITONSERVER_BufferAttributes*: shims. */
 #include "api/api_types.h"
 
 #include "base/mem.h"

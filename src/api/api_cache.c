@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* TRITONCACHE_*: shims for cache libraries. */
 #include "api/api_types.h"
 
 #include "cache/cache_entry.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* TRITONSERVER_Error*: shims. A TRITONSERVER_Error is a struct error. */
 #include "api/api_types.h"
 
 /* The codes are passed through as numbers. */

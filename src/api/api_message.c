@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* TRITONSERVER_Message*: shims. */
 #include "api/api_types.h"
 
 struct TRITONSERVER_Error *TRITONSERVER_MessageNewFromSerializedJson(

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* TRITONSERVER_ServerOptions*: shims. */
 #include "api/api_types.h"
 
 #include "backend/host_policy.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* TRITONSERVER_InferenceRequest*: inputs and requested outputs. */
 #include "api/api_types.h"
 
 #include "infer/model.h"

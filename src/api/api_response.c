@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* TRITONSERVER_InferenceResponse*: shims for in-process callers. */
 #include "api/api_types.h"
 
 #include "infer/model.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* TRITONSERVER_Server*: creation, health, metadata, inference. */
 #include "api/api_types.h"
 
 #include "base/mem.h"

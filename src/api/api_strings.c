@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The names of enum values: TRITONSERVER_*String(). */
 #include "api/api_types.h"
 
 #include "config/data_type.h"

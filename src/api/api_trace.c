@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* TRITONSERVER_InferenceTrace*: shims. */
 #include "api/api_types.h"
 
 #include "infer/trace.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The versions of the APIs. */
 #include "api/api_types.h"
 
 #include "triton/core/neso.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/keyed_hash.h"
 
-#include "base/keyed_hash_inside.h"
+#include "base/keyed_hash_private.h"
 #include "base/random.h"
 
 #include <assert.h>

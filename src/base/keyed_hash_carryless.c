@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/keyed_hash_inside.h"
+/* The keyed hash with carry-less multiplication, for CPUs that have it (keyed_hash.h). */
+#include "base/keyed_hash_private.h"
 
 #ifdef __x86_64__
 

@@ -2,7 +2,7 @@
 /* `neso ctl graph`: the steps of an ensemble, or the stages of a chain, and what goes from one to the
  * next, as tables or for Graphviz.
  */
-#include "cli/ctl_inside.h"
+#include "cli/ctl_private.h"
 #include "cli/text_table.h"
 
 /* One tensor on its way; step 0 is the client. */

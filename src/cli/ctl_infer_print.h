@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "cli/ctl_inside.h"
+#include "cli/ctl_private.h"
 
 /* `binary` is what came behind the JSON. An answer that cannot be understood is an error. */
 struct error *ctl_infer_print(struct ctl *c, struct str json, struct str binary) NODISCARD;

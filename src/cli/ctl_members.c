@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `neso ctl members`: the instance groups of a model that take certain batch sizes, and what they ran.
  */
-#include "cli/ctl_inside.h"
+#include "cli/ctl_private.h"
 #include "cli/duration.h"
 #include "cli/text_table.h"
 

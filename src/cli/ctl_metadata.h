@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "cli/ctl_inside.h"
+#include "cli/ctl_private.h"
 #include "cli/tensor_values.h"
 
 struct model_tensor {

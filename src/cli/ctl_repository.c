@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `neso ctl index`, `load`, `unload`, `ready`: which models there are, and may they be asked.
  */
-#include "cli/ctl_inside.h"
+#include "cli/ctl_private.h"
 #include "cli/text_table.h"
 #include "codec/base64.h"
 #include "codec/json_writer.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `neso ctl sequences`: the live sequences of a model.
  */
-#include "cli/ctl_inside.h"
+#include "cli/ctl_private.h"
 #include "cli/duration.h"
 #include "cli/text_table.h"
 

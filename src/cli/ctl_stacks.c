@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `neso ctl stacks`: where the threads of a model's processes are.
  */
-#include "cli/ctl_inside.h"
+#include "cli/ctl_private.h"
 #include "cli/duration.h"
 
 struct process {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Protobuf messages to JSON (pb_json.h). */
 #include "codec/pb_json.h"
 
 #include "codec/base64.h"

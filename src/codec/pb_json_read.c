@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* JSON to protobuf messages (pb_json.h). */
 #include "codec/pb_json.h"
 
 #include "base/mem.h"

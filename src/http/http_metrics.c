@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The metrics page. */
 #include "control/memory_metrics.h"
 #include "control/service.h"
 #include "core_api/core_error.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The inputs of a request (request.h). */
 #include "infer/request.h"
 
 #include "base/mem.h"

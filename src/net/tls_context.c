@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Certificates, keys, versions and cipher suites of a port (tls.h). */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"

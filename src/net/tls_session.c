@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* One TLS session on bytes in memory (tls.h). */
 #include "base/mem.h"
 #include "net/tls_types.h"
 

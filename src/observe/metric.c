@@ -2,7 +2,7 @@
 #include "observe/metric.h"
 
 #include "base/mem.h"
-#include "observe/metric_inside.h"
+#include "observe/metric_private.h"
 #include "observe/prometheus.h"
 
 #include <assert.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Metric families by name (metric.h). */
 #include "observe/metric.h"
 
 #include "base/mem.h"
-#include "observe/metric_inside.h"
+#include "observe/metric_private.h"
 #include "observe/prometheus.h"
 
 #include <assert.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The models whose statistics are on the metrics page (model_stats.h). */
 #include "observe/model_stats.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "observe/batch_counts.h"
-#include "observe/model_stats_inside.h"
+#include "observe/model_stats_private.h"
 #include "observe/prometheus.h"
 
 #include <assert.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "observe/model_stats_inside.h"
+/* The statistics of models as Prometheus text. */
+#include "observe/model_stats_private.h"
 
 #include "base/clock.h"
 #include "base/map.h"

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "observe/model_stats_inside.h"
+#include "observe/model_stats_private.h"
 
 #include <string.h>
 

@@ -10,7 +10,7 @@
 #include "repo/model_runner.h"
 #include "repo/override.h"
 #include "repo/repo_compose.h"
-#include "repo/repo_inside.h"
+#include "repo/repo_private.h"
 
 #include <string.h>
 

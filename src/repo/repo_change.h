@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "repo/repo_inside.h"
+#include "repo/repo_private.h"
 
 struct dir_fingerprint;
 struct model_source;

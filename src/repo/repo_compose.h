@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "repo/model_needs.h"
-#include "repo/repo_inside.h"
+#include "repo/repo_private.h"
 
 /* struct repo_parts.find_step; `owner` is the repository. */
 struct model *repo_compose_find_step(void *owner, const struct model_key *user,

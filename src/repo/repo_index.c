@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "codec/json_writer.h"
-#include "repo/repo_inside.h"
+#include "repo/repo_private.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Loads and unloads models on request and at the start (repo.h). */
 #include "repo/repo.h"
 
 #include "base/clock.h"

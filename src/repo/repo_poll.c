@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Looks for changes of the files and loads or unloads what has changed (repo.h). */
 #include "repo/repo.h"
 
 #include "base/log.h"

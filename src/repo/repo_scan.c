@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "repo/repo_inside.h"
+#include "repo/repo_private.h"
 
 #include <string.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The policy without batching: each request is run by itself (policy.h). */
 #include "sched/policy.h"
 
 #include "config/batching_config.h"

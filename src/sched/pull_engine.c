@@ -9,7 +9,7 @@
 #include "infer/response_order.h"
 #include "infer/submitter.h"
 #include "observe/batch_counts.h"
-#include "sched/pull_inside.h"
+#include "sched/pull_private.h"
 #include "sched/rate_limiter.h"
 
 #include <assert.h>

@@ -2,7 +2,7 @@
 /* Instances come and go while requests do. */
 #include "base/mem.h"
 #include "infer/model.h"
-#include "sched/pull_inside.h"
+#include "sched/pull_private.h"
 #include "sched/rate_limiter.h"
 
 /* Its place at the limiter, if there is one. */

@@ -6,7 +6,7 @@
 #include "infer/request_split.h"
 #include "infer/response_order.h"
 #include "observe/batch_counts.h"
-#include "sched/pull_inside.h"
+#include "sched/pull_private.h"
 #include "sched/rate_limiter.h"
 
 #include <assert.h>

@@ -7,7 +7,7 @@
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/request_split.h"
-#include "sched/pull_inside.h"
+#include "sched/pull_private.h"
 
 void pull_refuse_all(struct pull_engine *e, struct request *first, const struct error *why,
                      enum failure_reason reason) {

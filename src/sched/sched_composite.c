@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Makes the scheduler of instances that take certain batch sizes (sched_setup.h). */
 #include "base/mem.h"
 #include "config/batch_members.h"
 #include "config/batching_config.h"

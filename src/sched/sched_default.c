@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Chooses a scheduler by the model's configuration, and makes the default one (sched_setup.h). */
 #include "sched/sched_setup.h"
 
 #include "config/model_config.h"

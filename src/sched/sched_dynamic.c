@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Makes the dynamic batcher (sched_setup.h). */
 #include "sched/sched_setup.h"
 
 #include "config/batching_config.h"

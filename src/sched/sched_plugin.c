@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Makes the scheduler of a scheduler library (sched_setup.h). */
 #include "sched/sched_setup.h"
 
 #include "base/dl.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Submits a request of a client (server.h). */
 #include "server/server.h"
 
 #include "infer/model.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The sequences of models as JSON (server.h). */
 #include "server/server.h"
 
 #include "base/clock.h"

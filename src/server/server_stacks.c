@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The stacks of the threads of a model's processes as JSON (server.h). */
 #include "server/server.h"
 
 #include "backend/backend_instance.h"

@@ -3,7 +3,7 @@
 
 #include "base/compiler.h"
 #include "base/keyed_hash.h"
-#include "base/keyed_hash_inside.h"
+#include "base/keyed_hash_private.h"
 
 #include <stdio.h>
 #include <string.h>

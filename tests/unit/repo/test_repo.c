@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "infer/fake_model.h"
-#include "repo/repo_inside.h"
+#include "repo/repo_private.h"
 
 /* A repository whose table the test fills in; the models only count their users. */
 

@@ -7,7 +7,7 @@
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
-#include "repo/repo_inside.h"
+#include "repo/repo_private.h"
 #include "repo/repo_place.h"
 
 static const char *const folders[] = { "models", "more" };

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "infer/trace.h"
-#include "observe/model_stats_inside.h"
+#include "observe/model_stats_private.h"
 #include "sched/ensemble_bench.h"
 
 /* ---- errors ---------------------------------------------------------------------------------- */
