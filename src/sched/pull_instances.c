@@ -63,8 +63,7 @@ struct error *pull_add(struct scheduler *base, struct executor *executor) {
                 e->policy->ops->joined(e->policy, &view, in);
         }
         mutex_unlock(&e->lock);
-        err = placement_start_thread(executor->place, &in->thread, executor->name,
-                                     pull_instance_main, in);
+        err = instance_start_thread(in, pull_instance_main);
         if (err != NULL)
                 base->ops->remove_executor(base, executor);
         else if (e->policy->picks)
@@ -103,7 +102,7 @@ void pull_remove(struct scheduler *base, struct executor *executor) {
         mutex_unlock(&e->lock);
         if (in == NULL)
                 return;
-        thread_join(&in->thread);
+        instance_join_thread(in);
         /* It gets no turn any more; a thread that is just giving it one holds the lock. */
         rate_claim_free(STEAL(in->claim));
         mutex_lock(&e->lock);

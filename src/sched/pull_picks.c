@@ -37,9 +37,9 @@ void pull_count_member(struct pull_engine *e, struct instance *in) {
 void pull_count_execution(const struct execution *done) {
         struct member_counts *m = done->on->member;
 
-        atomic_fetch_add_explicit(&m->n_executions, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&m->n_rows, done->rows, memory_order_relaxed);
         atomic_fetch_add_explicit(&m->busy_ns, done->took_ns, memory_order_relaxed);
+        atomic_fetch_add_explicit(&m->n_executions, 1, memory_order_release);
         atomic_fetch_sub_explicit(&m->n_running, 1, memory_order_relaxed);
         atomic_fetch_sub_explicit(&done->on->virtual_one->n_running, 1, memory_order_relaxed);
 }
