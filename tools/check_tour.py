@@ -6,6 +6,8 @@
 
  * docs/tour.md: each [`net/conn.c:on_read`](../src/net/conn.c) names a function that is defined in
    that file (declared, where the file is a header), and the file is that of the link
+ * its section "One inference" has at most 15 numbered stops in at most 15 files; its table of special
+   cases is not counted
  * every page: links within the tree lead somewhere, and paths in backticks such as
    `tests/unit/base/test_log.c` exist
 """
@@ -21,6 +23,9 @@ PATH = re.compile(r"`((?:src|backends|caches|repoagents|schedulers|include|proto
                   r"/[\w./-]*\w)`")
 FENCE = re.compile(r"^```.*?^```", re.S | re.M)
 COMMENT = re.compile(r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
+PLAIN_PATH = re.compile(r"^## One inference\n(.*?)(?=^### What is special|^## |\Z)", re.S | re.M)
+STOP = re.compile(r"^\d+\. ", re.M)
+MAX_STOPS = MAX_FILES = 15
 MIN_PLACES = 40  # far below what the tour has: a change of notation must not empty the check
 
 
@@ -65,6 +70,15 @@ def check_tour(root):
     return problems, n
 
 
+def check_plain_path(text):
+    """A stranger follows it in one sitting."""
+    for section in PLAIN_PATH.findall(text):
+        n_stops, files = len(STOP.findall(section)), {place[0] for place in PLACE.findall(section)}
+        if n_stops > MAX_STOPS or len(files) > MAX_FILES:
+            yield (f"{TOUR}: 'One inference' has {n_stops} stops in {len(files)} files, at most "
+                   f"{MAX_STOPS} in {MAX_FILES}")
+
+
 def pages(root):
     for name in sorted(os.listdir(root)):
         if name.endswith(".md"):
@@ -91,6 +105,7 @@ def check_page(root, page):
 
 def check(root):
     problems, n_places = check_tour(root)
+    problems += check_plain_path(read(root, TOUR))
     n_pages = 0
     for page in pages(root):
         n_pages += 1
@@ -125,6 +140,9 @@ def self_test():
         ("`src/net/a.c` `src/net` `src/net/*.c` `src/<folder>/x.c`", 0),
         ("`src/net/z.c`", 1),
         ("```\n`src/net/z.c` [x](y)\n```\n", 0),
+        ("## One inference\n" + "1. stop\n" * 15 + "## Other\n1. stop\n", 0),
+        ("## One inference\n" + "1. stop\n" * 16, 1),
+        ("## One inference\n1. stop\n### What is special\n" + "1. stop\n" * 15, 0),
     ]
     failures = []
     for number, (text, expected) in enumerate(cases):
