@@ -207,8 +207,7 @@ void infer_call_done(struct infer_call *c) {
 struct error *infer_call_open(struct infer_call *c, const char *model, int64_t version) {
         TRY(core_error_take(TRITONSERVER_InferenceRequestNew(&c->request, c->options.core->server,
                                                              model, version)));
-        TRY(admission_enter(c->options.core->admission, model, c->options.message_bytes,
-                            &c->pass));
+        TRY(admission_enter(c->options.core->admission, model, c->options.message_bytes, &c->pass));
         TRY(core_error_take(
                 TRITONSERVER_InferenceRequestSetReleaseCallback(c->request, on_release, c)));
         return core_error_take(TRITONSERVER_InferenceRequestSetResponseCallback(
@@ -239,8 +238,9 @@ static struct error *limit_responses(struct infer_call *c) {
 
         if (!c->options.on_response || limits->max_responses == 0)
                 return NULL;
-        return core_error_take(NESO_InferenceRequestLimitResponses(
-                c->request, limits->max_responses, limits->max_bytes));
+        return core_error_take(NESO_InferenceRequestLimitResponses(c->request,
+                                                                   limits->max_responses,
+                                                                   limits->max_bytes));
 }
 
 struct error *infer_call_submit(struct infer_call *c, struct trace_record *trace) {
@@ -595,8 +595,7 @@ static struct error *make_allocator(struct infer_core *core) {
                 TRITONSERVER_ResponseAllocatorSetQueryFunction(core->allocator, on_query));
 }
 
-struct error *infer_core_init(struct infer_core               *core,
-                              const struct infer_core_options *options) {
+struct error *infer_core_init(struct infer_core *core, const struct infer_core_options *options) {
         struct error *err;
 
         *core = (struct infer_core){

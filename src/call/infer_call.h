@@ -71,8 +71,8 @@ struct infer_core_options {
         const char                 *header_forward_pattern; /* NULL or "" = forward none */
 };
 
-struct error *infer_core_init(struct infer_core               *core,
-                              const struct infer_core_options *options) NODISCARD;
+struct error *infer_core_init(struct infer_core *core, const struct infer_core_options *options)
+        NODISCARD;
 /* No call may be in flight. Fine when init() failed, or all is zero. */
 void infer_core_done(struct infer_core *core);
 
@@ -109,12 +109,12 @@ struct infer_call_options {
         struct mailbox          *mailbox; /* borrowed: of the loop the call runs on */
         struct buf_pool         *pool;    /* borrowed: of the same loop; outlives the call */
         infer_call_fn            on_done;
-        infer_call_response_fn   on_response; /* NULL: unary */
-        infer_call_fn            on_early;    /* unary: see below; or NULL */
-        struct infer_call_limits limits;      /* with on_response; 0 = none */
-        void                    *owner;       /* borrowed: the protocol's request */
+        infer_call_response_fn   on_response;   /* NULL: unary */
+        infer_call_fn            on_early;      /* unary: see below; or NULL */
+        struct infer_call_limits limits;        /* with on_response; 0 = none */
+        void                    *owner;         /* borrowed: the protocol's request */
         uint64_t                 message_bytes; /* of the client's; known before open */
-        struct str               cold;          /* what on_done touches of the connection; may be empty */
+        struct str               cold; /* what on_done touches of the connection; may be empty */
 };
 
 struct infer_call {
@@ -125,10 +125,10 @@ struct infer_call {
         struct infer_call_target             *targets; /* in arena */
         size_t                                n_regions;
         size_t                                n_targets;
-        struct trace_record                  *trace; /* borrowed until on_done(); NULL = not traced */
-        bool                                  is_started;
-        bool is_final_response; /* in on_response(): it came with the FINAL flag */
-        struct infer_call_response *current; /* in on_response(), until it is kept */
+        struct trace_record *trace; /* borrowed until on_done(); NULL = not traced */
+        bool                 is_started;
+        bool                 is_final_response; /* in on_response(): it came with the FINAL flag */
+        struct infer_call_response *current;    /* in on_response(), until it is kept */
 
         _Atomic uint32_t                       n_pending;   /* ends to come, callbacks running */
         _Atomic uint32_t                       n_responses; /* seen so far */

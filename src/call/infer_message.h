@@ -106,8 +106,7 @@ void infer_request_init(struct infer_request *q);
 void infer_request_done(struct infer_request *q);
 
 /* Room for one more element behind n that have come this way; *array moves when it grows. */
-struct error *infer_array_grow(struct arena *arena, void **array, uint32_t n,
-                               size_t element_bytes);
+struct error *infer_array_grow(struct arena *arena, void **array, uint32_t n, size_t element_bytes);
 /* A zeroed new last element; an error when there are too many or the arena is full. */
 struct error *infer_request_add_parameter(struct infer_request *q, struct arena *arena,
                                           struct infer_parameter **ret);

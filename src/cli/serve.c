@@ -42,11 +42,11 @@ struct serve {
         struct cli_options          options;
         struct TRITONSERVER_Server *core;
         struct serve_keys           keys;
-        struct endpoint_policy      policy; /* of HTTP and of the metrics port */
-        struct admission            admission;     /* for both protocols */
-        struct byte_budget          budget;        /* likewise, and for the metrics port */
+        struct endpoint_policy      policy;         /* of HTTP and of the metrics port */
+        struct admission            admission;      /* for both protocols */
+        struct byte_budget          budget;         /* likewise, and for the metrics port */
         struct memory_metrics      *memory_metrics; /* NULL without a metrics port */
-        struct shared_memory       *shared_memory; /* likewise */
+        struct shared_memory       *shared_memory;  /* likewise */
         struct serve_tls            tls;
         struct infer_core           infer; /* of HTTP */
         struct http_server         *http;
@@ -135,13 +135,12 @@ static struct error *start_http(struct serve *s) {
         const struct cli_options  *o = &s->options;
         struct http_server_options options;
 
-        TRY(infer_core_init(
-                &s->infer,
-                &(struct infer_core_options){
-                        .server = s->core,
-                        .shared_memory = s->shared_memory,
-                        .admission = get_admission(s),
-                        .header_forward_pattern = o->http_header_forward_pattern }));
+        TRY(infer_core_init(&s->infer,
+                            &(struct infer_core_options){
+                                    .server = s->core,
+                                    .shared_memory = s->shared_memory,
+                                    .admission = get_admission(s),
+                                    .header_forward_pattern = o->http_header_forward_pattern }));
         http_server_options_init(&options);
         options.net = shared_net_options(s);
         options.net.name = "neso-http";
@@ -355,8 +354,7 @@ static void free_all(struct serve *s) {
 
 /* Everything in order; the exit code. */
 static int stop(struct serve *s) {
-        uint64_t deadline_ns =
-                clock_now_ns() + (uint64_t)s->options.exit_timeout_secs * NS_PER_S;
+        uint64_t deadline_ns = clock_now_ns() + (uint64_t)s->options.exit_timeout_secs * NS_PER_S;
 
         if (s->core != NULL) {
                 AUTO_ERROR err = core_error_take(TRITONSERVER_ServerStop(s->core));

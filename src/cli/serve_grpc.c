@@ -85,13 +85,12 @@ struct error *serve_grpc_start(struct serve_grpc *g, const struct service *servi
         const struct cli_options  *o = g->options;
         struct grpc_server_options options;
 
-        TRY(infer_core_init(
-                &g->infer,
-                &(struct infer_core_options){
-                        .server = service->core,
-                        .shared_memory = service->shared_memory,
-                        .admission = admission,
-                        .header_forward_pattern = o->grpc_header_forward_pattern }));
+        TRY(infer_core_init(&g->infer,
+                            &(struct infer_core_options){
+                                    .server = service->core,
+                                    .shared_memory = service->shared_memory,
+                                    .admission = admission,
+                                    .header_forward_pattern = o->grpc_header_forward_pattern }));
         grpc_server_options_init(&options);
         options.net = *net;
         options.net.name = "neso-grpc";

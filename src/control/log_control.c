@@ -26,7 +26,8 @@ bool log_control_find_format(struct str name, enum log_format *ret) {
         return false;
 }
 
-#define SWITCH(text, member) { text, LOG_ROW_SWITCH, offsetof(struct log_settings, member) }
+#define SWITCH(text, member)                                                                       \
+        { text, LOG_ROW_SWITCH, offsetof(struct log_settings, member) }
 
 const struct log_row log_rows[LOG_N_ROWS] = {
         { "log_file", LOG_ROW_FILE, 0 },

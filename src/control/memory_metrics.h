@@ -13,7 +13,7 @@
 struct byte_budget;
 struct memory_metrics;
 
-struct error *memory_metrics_new(const struct byte_budget *budget,
-                                 struct memory_metrics   **ret) NODISCARD;
-void          memory_metrics_free(struct memory_metrics *m); /* NULL is fine */
-void          memory_metrics_refresh(struct memory_metrics *m); /* likewise */
+struct error *memory_metrics_new(const struct byte_budget *budget, struct memory_metrics **ret)
+        NODISCARD;
+void memory_metrics_free(struct memory_metrics *m);    /* NULL is fine */
+void memory_metrics_refresh(struct memory_metrics *m); /* likewise */

@@ -21,8 +21,9 @@ static struct TRITONSERVER_Error *ask(const struct model_query *q, struct TRITON
         case MODEL_QUERY_STACKS: return NESO_ServerModelStacks(core, q->model, q->version, ret);
         case MODEL_QUERY_INDEX: break;
         }
-        return TRITONSERVER_ServerModelIndex(
-                core, q->only_ready ? TRITONSERVER_INDEX_FLAG_READY : 0, ret);
+        return TRITONSERVER_ServerModelIndex(core,
+                                             q->only_ready ? TRITONSERVER_INDEX_FLAG_READY : 0,
+                                             ret);
 }
 
 struct error *model_query_ask(const struct model_query *q, struct TRITONSERVER_Server *core,

@@ -55,7 +55,7 @@ struct bulk_query {
         struct TRITONSERVER_Server *core; /* borrowed */
         struct model_query          query;
         bulk_query_encode_fn        encode;
-        struct error               *failure; /* owned by `done`: the core's or encode()'s; or NULL */
+        struct error *failure; /* owned by `done`: the core's or encode()'s; or NULL */
 };
 
 /* `query` is copied. */

@@ -29,11 +29,11 @@ struct grpc_access {
 };
 
 struct grpc_server_options {
-        struct net_server_options net; /* but what follows from `limits`, and its owner */
+        struct net_server_options   net; /* but what follows from `limits`, and its owner */
         struct grpc_limits          limits;
         enum grpc_compression_level compression; /* of answers of compressible methods */
         struct grpc_method_table    methods;     /* rows borrowed: static */
-        struct service         service;
+        struct service              service;
 
         /* NULL = calls are not logged. Must not block. */
         void (*on_access)(void *owner, const struct grpc_access *access);

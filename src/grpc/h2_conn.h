@@ -154,10 +154,10 @@ struct h2_loop {
         size_t            n_spares;
         /* NULL = nobody counts. Must not block. */
         void (*on_rejected)(void *owner, const char *limit);
-        void             *rejected_owner; /* borrowed */
-        struct list       unflushed;      /* struct h2_conn: `flush` will see to them */
-        struct loop_task  flush;
-        struct h2_blocks  blocks; /* memory of the sessions */
+        void            *rejected_owner; /* borrowed */
+        struct list      unflushed;      /* struct h2_conn: `flush` will see to them */
+        struct loop_task flush;
+        struct h2_blocks blocks; /* memory of the sessions */
 };
 
 enum h2_leaving {

@@ -71,7 +71,7 @@ struct infer_reading {
         struct str                *raws;   /* in arena; raw_input_contents */
         uint32_t                   n_raws, next_raw;
         struct str                 model_name, model_version, id; /* borrowed: the last of each */
-        struct error              *data_fault, *output_fault; /* owned */
+        struct error              *data_fault, *output_fault;     /* owned */
 };
 
 /* Remembers the first fault, frees later ones. */
@@ -88,7 +88,8 @@ static struct error *malformed(void) {
         return error_new_text(ERR_INVALID_ARG, "failed to parse the ModelInferRequest message");
 }
 
-static ALWAYS_INLINE struct error *copy(struct infer_reading *d, struct str text, const char **ret) {
+static ALWAYS_INLINE struct error *copy(struct infer_reading *d, struct str text,
+                                        const char **ret) {
         char *place = arena_try_alloc(d->source->arena, text.len + 1);
 
         if (UNLIKELY(!place))
@@ -396,8 +397,8 @@ static struct error *check_region(const struct wire_tensor_parameters *p, const 
 }
 
 static struct error *read_region(struct infer_reading *d, const struct wire_tensor_parameters *p,
-                                const char *tensor, struct infer_shared_memory *ret,
-                                struct error **fault) {
+                                 const char *tensor, struct infer_shared_memory *ret,
+                                 struct error **fault) {
         *fault = check_region(p, tensor, ret);
         if (*fault || p->region.kind == WIRE_ABSENT)
                 return NULL;
@@ -642,7 +643,7 @@ static bool is_borrowed(const struct contents_count *c, enum contents_field fiel
 }
 
 static struct error *read_contents(struct infer_reading *d, const struct wire_input *wire,
-                                  struct infer_input *in) {
+                                   struct infer_input *in) {
         struct contents_count count = { 0 };
         struct contents_out   out = { .width = datatype_bytes(in->datatype) };
         enum contents_field   field;
@@ -795,7 +796,8 @@ static struct error *read_input(struct infer_reading *d, struct pb_reader *outer
 
         TRY(add_wire_input(d));
         TRY(infer_request_add_input(q, d->source->arena, &s.in));
-        s.name = s.datatype = str_range("", 0); /* and no dimension is looked at that was not read */
+        s.name = s.datatype =
+                str_range("", 0); /* and no dimension is looked at that was not read */
         s.in->name = s.in->datatype_name = "";
         d->inputs[q->n_inputs - 1] =
                 (struct wire_input){ .body = str_range((const char *)r.at, pb_left(&r)) };
@@ -836,10 +838,10 @@ static struct error *place_input(struct infer_reading *d, const struct wire_inpu
         }
         if (wire->has_contents && d->n_raws > 0) {
                 keep_first(&d->data_fault,
-                                 error_new(ERR_INVALID_ARG,
-                                           "contents field must not be specified when using "
-                                           "raw_input_contents for '%s' for model '%s'",
-                                           in->name, d->wire->model_name));
+                           error_new(ERR_INVALID_ARG,
+                                     "contents field must not be specified when using "
+                                     "raw_input_contents for '%s' for model '%s'",
+                                     in->name, d->wire->model_name));
                 return NULL;
         }
         if (wire->has_contents)

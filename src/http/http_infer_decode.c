@@ -143,14 +143,14 @@ enum input_member {
 
 /* What was seen of one input. */
 struct input_scan {
-        struct infer_input *in;
-        unsigned            seen; /* of enum input_member */
+        struct infer_input     *in;
+        unsigned                seen; /* of enum input_member */
         struct http_infer_place place;
-        bool                has_data, has_binary, has_region;
-        bool                has_name, has_datatype, has_shape; /* each without a fault */
-        bool                is_data_read;
-        struct str          data; /* text of a "data" that came too early */
-        uint64_t            binary_bytes;
+        bool                    has_data, has_binary, has_region;
+        bool                    has_name, has_datatype, has_shape; /* each without a fault */
+        bool                    is_data_read;
+        struct str              data; /* text of a "data" that came too early */
+        uint64_t                binary_bytes;
 
         /* First faults, each NULL or to be freed. */
         struct error *name_error, *datatype_error, *shape_error, *parameters_error, *data_error;
@@ -416,7 +416,8 @@ static struct error *read_output_parameters(struct http_infer_reading *d, struct
         return first;
 }
 
-static void read_output_member(struct http_infer_reading *d, struct output_scan *s, struct str key) {
+static void read_output_member(struct http_infer_reading *d, struct output_scan *s,
+                               struct str key) {
         if (STR_IS(key, "name") && !s->has_name) {
                 s->has_name = true;
                 s->name_error = http_infer_read_text(d, "name", &s->out->name);

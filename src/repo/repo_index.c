@@ -15,8 +15,8 @@
 static struct repo_index_entry *add(struct repo_index *index, const struct model_key *key) {
         if (index->n_entries == index->cap_entries) {
                 index->cap_entries = index->cap_entries > 0 ? index->cap_entries * 2 : 64;
-                index->entries = mem_realloc(index->entries,
-                                             index->cap_entries * sizeof(index->entries[0]));
+                index->entries =
+                        mem_realloc(index->entries, index->cap_entries * sizeof(index->entries[0]));
         }
         index->entries[index->n_entries] = (struct repo_index_entry){ .name = key->name,
                                                                       .namespace = key->namespace,
@@ -37,8 +37,8 @@ static void add_model(struct repo_index *index, const struct model_key *key, boo
 /* A version that is blocked is UNAVAILABLE, and the index says why. */
 static void add_version_locked(struct repo_index *index, const struct model_key *key,
                                const struct repo_version *v, bool only_ready) {
-        const char        *reason = v->blocked != NULL ? v->blocked : v->reason;
-        enum version_state state = v->blocked != NULL ? VERSION_UNAVAILABLE : v->state;
+        const char              *reason = v->blocked != NULL ? v->blocked : v->reason;
+        enum version_state       state = v->blocked != NULL ? VERSION_UNAVAILABLE : v->state;
         struct repo_index_entry *line;
 
         if (only_ready && state != VERSION_READY)

@@ -48,17 +48,15 @@ static void found_done(struct found_model *m) {
 /* ---- one repository -------------------------------------------------------------------------- */
 
 /* Takes `directory`. */
-static void add(struct repo_scan *s, const struct repo_path *p, const char *name,
-                char *directory) {
+static void add(struct repo_scan *s, const struct repo_path *p, const char *name, char *directory) {
         if (s->n_models == s->cap_models) {
                 s->cap_models = s->cap_models > 0 ? s->cap_models * 2 : 64;
                 s->models = mem_realloc(s->models, s->cap_models * sizeof(*s->models));
         }
-        s->models[s->n_models++] = (struct found_model){
-                .key = { .namespace = p->namespace, .name = mem_strdup(name) },
-                .repository = p->path,
-                .directory = directory
-        };
+        s->models[s->n_models++] = (struct found_model){ .key = { .namespace = p->namespace,
+                                                                  .name = mem_strdup(name) },
+                                                         .repository = p->path,
+                                                         .directory = directory };
 }
 
 /* A directory may let its names be listed and nothing be asked of them: then all of them would

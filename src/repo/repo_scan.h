@@ -21,10 +21,10 @@ struct repo_entry;
 struct repo_path;
 
 struct found_model {
-        struct model_key key;        /* its name is owned, its namespace the scan's */
-        const char      *repository; /* borrowed: the scan's; the path of the first one that has it */
-        char            *directory;  /* owned; there */
-        bool             is_duplicate; /* another repository of the same namespace has it too */
+        struct model_key key;     /* its name is owned, its namespace the scan's */
+        const char *repository;   /* borrowed: the scan's; the path of the first one that has it */
+        char       *directory;    /* owned; there */
+        bool        is_duplicate; /* another repository of the same namespace has it too */
 };
 
 struct scan_failure {
@@ -38,7 +38,7 @@ struct repo_scan {
         size_t               cap_models;
         struct scan_failure *failures; /* owned; of the repositories that cannot be read */
         size_t               n_failures;
-        struct repo_path    *paths;      /* owned; of the repositories, as they were */
+        struct repo_path    *paths; /* owned; of the repositories, as they were */
         size_t               n_paths;
 };
 

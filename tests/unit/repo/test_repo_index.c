@@ -123,12 +123,13 @@ static void test_merged_in_order(void **state) {
         assert_null(repo_load(p.repo, "a", NULL));
         assert_null(repo_load(p.repo, "c", NULL));
         assert_index(&p, false,
-                     "[" NEVER("0") "," READY("a") "," TWICE("both") "," READY("c") "," NEVER("z") "]");
+                     "[" NEVER("0") "," READY("a") "," TWICE("both") "," READY("c") "," NEVER(
+                             "z") "]");
         assert_index(&p, true, "[" READY("a") "," READY("c") "]");
         temp_tree_folder(&p.tree, "more/c"); /* a twin of what serves */
         assert_index(&p, false,
-                     "[" NEVER("0") "," READY("a") "," TWICE("both") "," TWICE("c") "," READY("c")
-                     "," NEVER("z") "]");
+                     "[" NEVER("0") "," READY("a") "," TWICE("both") "," TWICE("c") "," READY(
+                             "c") "," NEVER("z") "]");
         end(&p);
 }
 
@@ -140,9 +141,11 @@ static struct repo_entry *add_locked(struct repo_place *p, const char *name) {
 static void test_versions(void **state) {
         static const char expected[] =
                 "[" NEVER("a") ",{\"name\":\"m\",\"version\":\"1\",\"state\":\"UNAVAILABLE\","
-                "\"reason\":\"unloaded\"},{\"name\":\"m\",\"version\":\"3\",\"state\":\"LOADING\"},"
-                "{\"name\":\"m\",\"version\":\"4\",\"state\":\"UNAVAILABLE\",\"reason\":\"waits for "
-                "\\\"n\\\"\"}]";
+                               "\"reason\":\"unloaded\"},{\"name\":\"m\",\"version\":\"3\","
+                               "\"state\":\"LOADING\"},"
+                               "{\"name\":\"m\",\"version\":\"4\",\"state\":\"UNAVAILABLE\","
+                               "\"reason\":\"waits for "
+                               "\\\"n\\\"\"}]";
         struct repo_place    p;
         struct repo_entry   *e;
         struct repo_version *v;
@@ -178,8 +181,7 @@ static void test_outlives_its_models(void **state) {
         mutex_unlock(&p.repo->table.lock);
         repo_index_read(p.repo, false, &index);
         mutex_lock(&p.repo->table.lock);
-        repo_table_forget_locked(&p.repo->table,
-                                 repo_table_first_locked(&p.repo->table, "gone"));
+        repo_table_forget_locked(&p.repo->table, repo_table_first_locked(&p.repo->table, "gone"));
         mutex_unlock(&p.repo->table.lock);
         strbuf_init(&text, 0);
         repo_index_print(&index, &text);
