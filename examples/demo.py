@@ -467,7 +467,7 @@ def show_sequences(screen, client):
 
 
 def show_python(screen, client, images, labels):
-    screen.title("A model in Python that lets digits vote on five pictures of each image")
+    screen.title("Models in Python: one lets digits vote on five pictures of each image")
     names = "zero one two three four five six seven eight nine".split()
     n_right = 0
     for image, label in zip(images[:N_SHOWN], labels):
@@ -481,6 +481,13 @@ def show_python(screen, client, images, labels):
         n_right += outputs["digit"] == [names[int(label)]]
     print(f"  {n_right} of {N_SHOWN} right")
     expect(n_right >= N_SHOWN - 2, "votes that are mostly right")
+    request = {"inputs": [{"name": "image", "datatype": "FP32", "shape": [N_SHOWN, 64],
+                           "data": images[:N_SHOWN].ravel().tolist()}]}
+    reply = json.loads(client.send("POST", "/v2/models/digits_pipeline/infer",
+                                   json.dumps(request))[1])
+    n_right = numpy.count_nonzero(numpy.array(reply["outputs"][0]["data"]) == labels[:N_SHOWN])
+    print(f"  a pipeline of scikit-learn, trained while it was loaded: {n_right} of {N_SHOWN} right")
+    expect(n_right >= N_SHOWN - 2, "a pipeline that is mostly right")
 
 
 def show_all(screen, port, grpc_port):

@@ -90,7 +90,42 @@ ensemble_scheduling {
 }
 """
 
+# The sum of a sequence so far, by its correlation ID.
+SUMS = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    sums = {}
+
+    def execute(self, requests):
+        return [self.answer(r) for r in requests]
+
+    def answer(self, r):
+        key, value = r.correlation_id(), int(r.inputs()[0].as_numpy()[0, 0])
+        if r.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START:
+            self.sums[key] = 0
+        self.sums[key] += value
+        sum = self.sums[key]
+        if r.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END:
+            del self.sums[key]
+        return pb_utils.InferenceResponse([pb_utils.Tensor("SUM", np.array([[sum]], np.int32))])
+"""
+SUMS_IO = ('max_batch_size: 4\nsequence_batching { oldest { max_candidate_sequences: 4 } }\n'
+           'input { name: "ADD" data_type: TYPE_INT32 dims: [ 1 ] }\n'
+           'output { name: "SUM" data_type: TYPE_INT32 dims: [ 1 ] }\n')
+ASK = """
+def ask(model, output, inputs, **more):
+    r = pb_utils.InferenceRequest(model_name=model, requested_output_names=[output], inputs=[
+        pb_utils.Tensor(k, v) for k, v in inputs.items()], **more).exec()
+    return r.error().message() if r.has_error() else r.output_tensors()[0].as_numpy()
+START, END = (pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START,
+              pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END)
+"""
+
 MODELS = {
+    "lab": model(LAB),
+    "sums": model(SUMS, io=SUMS_IO),
     "add_sub": model(ADD_SUB, io=ADD_SUB_IO),
     "decode": model(DECODE, "max_batch_size: 4\n", 'input { name: "FILE" data_type: TYPE_STRING dims: [ 1 ] }\n'
                     'output { name: "PIXELS" data_type: TYPE_FP32 dims: [ 3, -1, -1 ] }\n'),
@@ -234,6 +269,41 @@ def test_pictures_are_decoded_in_an_ensemble(client, encode):  # noqa: F811
     answer = client.infer("pictures", [("FILE", "BYTES", [2, 1])], [raw])
     means = numpy.frombuffer(answer.raw_output_contents[0], "<f4").reshape(2, 3)
     assert numpy.abs(means - picture.mean(axis=(0, 1)) / 255).max() < 0.01
+
+
+def test_calls_of_a_model_with_sequences(server):
+    """(36) IDs that are numbers and texts, interleaved; a request without START is refused."""
+    assert lab(server, ASK + """
+result = []
+for i, key in enumerate([7, "seven", 7, "seven", 7, "seven"]):
+    flags = START if i < 2 else END if i > 3 else 0
+    sum = ask("sums", "SUM", {"ADD": np.array([[10 ** (i % 2) * (i + 1)]], np.int32)},
+              correlation_id=key, flags=flags)
+    result.append(sum if isinstance(sum, str) else int(sum[0, 0]))
+result.append(ask("sums", "SUM", {"ADD": np.ones((1, 1), np.int32)}, correlation_id=7))
+""") == [1, 20, 4, 60, 9, 120,
+         "Model sums - Error when running inference: inference request for sequence 7 to model 'sums' "
+         "must specify the START flag on the first request of the sequence"]
+
+
+def test_calls_of_an_ensemble(server):
+    """(36)"""
+    picture = numpy.zeros((4, 5, 3), numpy.uint8)
+    picture[:, :, 1] = 255
+    assert lab(server, ASK + f"file = {as_ppm(picture)!r}\n" + """
+result = ask("pictures", "MEAN", {"FILE": np.array([[file], [file]], dtype=np.object_)}).tolist()
+""") == [[0, 1, 0]] * 2
+
+
+def test_calls_of_a_model_of_onnx_runtime(server, images, labels):
+    """(36) The values that a client gets."""
+    status, direct = infer(server, "digits", image_input(images[:3]))
+    assert status == 200
+    assert lab(server, ASK + f"images = np.array({images[:3].tolist()}, np.float32)\n" + """
+result = [float(v) for v in ask("digits", "probabilities", {"image": images}).ravel()]
+""") == pytest.approx(direct["outputs"][0]["data"], rel=1e-6)
+    assert [row.index(max(row)) for row in numpy.array(
+        direct["outputs"][0]["data"]).reshape(3, 10).tolist()] == labels[:3].tolist()
 
 
 @pytest.mark.parametrize("kind", ["CPU", "MODEL"])
