@@ -5,7 +5,7 @@
   bench/python.py [--build=build] [--rounds=3] [--seconds=3] [--python=/usr/bin/python3]
 
 As bench/run.py: the server is pinned to core 0, and its Python processes with it; the load generator to
-core 1. Rounds are interleaved, medians are reported. The compiled backend has a thread of its own
+core 1. Rounds are interleaved, medians are reported (checks 54 to 56 of docs/python_models.md). The compiled backend has a thread of its own
 (inline_execution: never), as a model in Python has.
 """
 import argparse

@@ -20,6 +20,7 @@
 #define HEALTHY_NS (60 * SECOND_NS)    /* after this the next crash is the first again */
 #define FIRST_DELAY_NS (SECOND_NS / 10)
 #define MAX_DELAY_NS (10 * SECOND_NS)
+#define MAX_LOST_STARTS 5 /* requests wait for so many processes that are killed while they start */
 #define READY_NS (5 * SECOND_NS) /* that is_ready() of the model may take */
 #define TRIM_AFTER_NS (10 * SECOND_NS)
 #define TRIM_BYTES (UINT64_C(64) << 20)
@@ -42,6 +43,9 @@ static TRITONSERVER_Error *start_session(struct instance *in) {
         (void)pthread_mutex_lock(&in->lock);
         in->session = s;
         in->is_started = false;
+        if (in->start_error != NULL)
+                TRITONSERVER_ErrorDelete(in->start_error); /* of the process before */
+        in->start_error = NULL;
         in->started_ns = shm_clock_ns();
         in->told_ns = in->started_ns;
         (void)pthread_mutex_unlock(&in->lock);
@@ -146,6 +150,7 @@ static void read_messages(struct instance *in) {
 static void begin_to_serve(struct instance *in) {
         execution_offer_again(in);
         in->healthy_since_ns = shm_clock_ns();
+        in->n_lost_starts = 0;
         set_state(in, INSTANCE_SERVING);
 }
 
@@ -200,22 +205,32 @@ static void drop_session(struct instance *in) {
                 session_unref(s);
 }
 
+/* A model that fails while its process starts anew answers its requests at once. A process that is killed
+ * meanwhile says nothing about the model, so they go on waiting for another one. */
+static bool may_recover(struct instance *in, const struct session *s) {
+        if (in->is_started)
+                return true;
+        return in->start_error == NULL && stub_process_was_killed(&s->process) &&
+               ++in->n_lost_starts < MAX_LOST_STARTS;
+}
+
 /* The process has ended. What it had begun fails; true when there is to be another. */
 static bool take_leave(struct instance *in) {
         struct session *s = in->session;
-        bool            is_stopping, is_first, restarts = in->model->backend->settings.restarts;
+        bool is_stopping, is_first, recovers, restarts = in->model->backend->settings.restarts;
         char            end[64];
 
         stub_process_print_end(&s->process, end, sizeof(end));
         (void)pthread_mutex_lock(&in->lock);
         is_stopping = in->state == INSTANCE_STOPPING;
+        recovers = may_recover(in, s);
         if (!in->is_started && in->start_error == NULL)
                 in->start_error = explain_end(in, s);
         is_first = in->state == INSTANCE_STARTING;
         if (is_first)
                 restarts = false;
         else if (!is_stopping)
-                in->state = restarts && in->is_started ? INSTANCE_RESTARTING : INSTANCE_FAILED;
+                in->state = restarts && recovers ? INSTANCE_RESTARTING : INSTANCE_FAILED;
         if (!is_stopping)
                 LOG(ERROR, "Stub process '%s' ended unexpectedly: %s%s%s", in->name, end,
                     in->start_error != NULL ? ": " : "",
@@ -224,7 +239,7 @@ static bool take_leave(struct instance *in) {
         (void)pthread_mutex_unlock(&in->lock);
         calls_cancel_all(in);
         /* When no process will start again, requests are refused at once. */
-        execution_recover(in, is_stopping || !restarts || !in->is_started);
+        execution_recover(in, is_stopping || !restarts || !recovers);
         drop_session(in);
         if (is_first)
                 set_state(in, INSTANCE_FAILED);

@@ -101,6 +101,7 @@ struct instance {
         uint64_t told_ns;          /* that it still starts */
         uint64_t healthy_since_ns; /* 0: never */
         uint64_t delay_ns;         /* before the next restart */
+        unsigned n_lost_starts;    /* processes in a row that were killed before they served */
 };
 
 /* Text of INTERNAL errors when the process is gone. */

@@ -42,7 +42,8 @@ TRITONSERVER_Error *region_open(struct region *r, uint64_t max_bytes) {
                 r->base = mmap(NULL, SHM_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
                                r->fd, 0);
                 if (r->base == MAP_FAILED)
-                        err = failed("mmap");
+                        err = failed("mmap of the addresses (an instance reserves 128 GiB of them, "
+                                     "without memory; see `ulimit -v`)");
         }
         if (err != NULL) {
                 if (r->fd >= 0)

@@ -206,6 +206,12 @@ size_t stub_process_read_text(struct stub_process *process, char *text, size_t n
         return n > 0 ? (size_t)n : 0;
 }
 
+bool stub_process_was_killed(const struct stub_process *process) {
+        int code = process->status >> 16;
+
+        return code == CLD_KILLED || code == CLD_DUMPED;
+}
+
 void stub_process_print_end(const struct stub_process *process, char *text, size_t n_bytes) {
         int code = process->status >> 16, status = process->status & 0xffff;
 

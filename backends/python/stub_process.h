@@ -48,5 +48,7 @@ void stub_process_done(struct stub_process *process);
 /* What the process wrote to the socket before it could attach to the memory: why it cannot start.
  * The number of bytes, 0 when there is nothing. */
 size_t stub_process_read_text(struct stub_process *process, char *text, size_t n_bytes);
+/* By a signal, whoever sent it. */
+bool stub_process_was_killed(const struct stub_process *process);
 /* "exited with status 1", "killed by signal 9". */
 void stub_process_print_end(const struct stub_process *process, char *text, size_t n_bytes);

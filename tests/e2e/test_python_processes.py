@@ -49,6 +49,10 @@ MODELS = {
     "ready": {**model(READY % ""), "1/ready": "yes"},
     "ready_async": {**model(READY % "async "), "1/ready": "yes"},
     "raises": model(ENDS % "raise ValueError('at the end')"),
+    **{f"held_{n}": model(LAB.replace("self.kept = {}", """self.kept = {}
+        pb_utils.Logger.log_info("initialize begins")
+        while os.path.exists(os.path.join(pb_utils.get_model_dir(), "hold")):
+            time.sleep(0.005)""")) for n in (4, 5)},
     "spare": model(LAB),
 }
 OPTIONS = (*PYTHON, "--model-control-mode=explicit", "--disable-auto-complete-config",
@@ -136,6 +140,33 @@ def test_the_second_crash_waits_longer(server):
         assert lab(server, "result = 1", name="many") == 1
     server.wait_for_line("restarting stub process 'many_0' in 100 ms")
     server.wait_for_line("restarting stub process 'many_0' in 200 ms")
+
+
+def kill_while_it_starts(server, name, seen):
+    """The next process, once it is in initialize()."""
+    server.wait_for_line("initialize begins", 30)
+    pid = stub_of(server, f"{name}_0")
+    assert pid not in seen
+    seen.append(pid)
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("name, n_kills, status", [("held_4", 4, 200), ("held_5", 5, 500)])
+def test_kills_while_a_process_starts_anew(server, name, n_kills, status):
+    """(40) Requests wait for the next process, up to the fifth that is killed before it serves."""
+    hold = server.repository / name / "1" / "hold"
+    seen = [stub_of(server, f"{name}_0")]
+    hold.touch()
+    assert post(server, name, "os._exit(1)")[0] == 500
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        task = pool.submit(post, server, name, "result = 7")
+        for _ in range(n_kills):
+            kill_while_it_starts(server, name, seen)
+        if status == 500:
+            assert task.result()[1]["error"] == UNHEALTHY % name
+        hold.unlink()
+        assert task.result()[0] == status
+    wait_until(lambda: post(server, name, "result = 8")[0] == 200)
 
 
 def test_a_crash_while_a_model_loads(server):
@@ -333,6 +364,16 @@ class TritonPythonModel:
     assert status == 500
     assert re.match(r"Failed to increase the shared memory pool size to \d+ bytes\. ", answer["error"])
     assert ask(4 << 20)[1]["outputs"][0]["data"] == [1]
+
+
+def test_addresses_have_a_limit(start):
+    """A server that may not reserve addresses says so when it loads a model."""
+    server = start({"lab": model(LAB)}, "--exit-on-error=false",
+                   under=("sh", "-c", 'ulimit -v 100000000; exec "$0" "$@"'))
+    assert re.search(r"failed to load 'lab' version 1: Internal: unable to create the memory that is "
+                     r"shared with a Python process: mmap of the addresses \(an instance reserves 128 "
+                     r"GiB of them, without memory; see `ulimit -v`\): Cannot allocate memory",
+                     server.text())
 
 
 INTERPRETERS = {

@@ -4,17 +4,18 @@
 
   make soak-python       or       tests/stress/python_models.py --build=build [--part=NAME,...]
 
-All over loopback. Parts, each with a server of its own:
+All over loopback. Parts, each with a server of its own; numbers in brackets are those of the list of
+acceptance checks in docs/python_models.md:
 
-* memory: a million requests of mixed sizes; the resident memory of the server and of the process is at
+* memory (48): a million requests of mixed sizes; the resident memory of the server and of the process is at
   most 2 % larger after the second half than after the first, and so are the descriptors;
-* burst: the memory that 1 GiB of input needed goes back to the system after ten seconds;
-* reloads: the model is loaded anew 1000 times under load; no request fails, and processes, descriptors,
+* burst (48): the memory that 1 GiB of input needed goes back to the system after ten seconds;
+* reloads (47): the model is loaded anew 1000 times under load; no request fails, and processes, descriptors,
   mapped regions and directories stay as many;
-* kills: for five minutes a process that serves is killed every 300 ms; each request is answered, those
+* kills (40): for five minutes a process that serves is killed every 300 ms; each request is answered, those
   that fail say why, at most one execution is lost each time, and the server does not grow;
-* crowd: 100 kills under 64 clients; how long until the failure is answered, and until service is back;
-* loop: a model that crashes again and again; the restarts wait longer, the server stays idle, and the
+* crowd (40): 100 kills under 64 clients; how long until the failure is answered, and until service is back;
+* loop (43): a model that crashes again and again; the restarts wait longer, the server stays idle, and the
   model can be unloaded.
 """
 import argparse
