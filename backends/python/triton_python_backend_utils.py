@@ -959,13 +959,9 @@ def _answer_ready_questions(model):
 _STACKS_SIGNAL = signal.SIGRTMAX - 3
 
 
-def _new_file():
-    return os.memfd_create("stacks", os.MFD_CLOEXEC)
-
-
 def _read_stacks():
     """The stacks of all threads, the interpreter lock being held."""
-    file = _new_file()
+    file = _c._stacks_file()
     try:
         faulthandler.dump_traceback(file, all_threads=True)
         return os.pread(file, os.fstat(file).st_size, 0)
@@ -986,7 +982,7 @@ def _answer_stack_questions():
 
 def _watch_stacks():
     """Lets the server ask where the threads of this process are, also while it hangs."""
-    file = _new_file()
+    file = _c._stacks_file()
     faulthandler.register(_STACKS_SIGNAL, file=file, all_threads=True)
     _c._stacks_begin(file, _STACKS_SIGNAL)
     threading.Thread(target=_answer_stack_questions, name="stacks", daemon=True).start()

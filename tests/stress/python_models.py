@@ -204,7 +204,7 @@ class Load:
         self.has_stopped = False
         self.n_sent = self.n_right = 0
         self.failures = []  # (time, text)
-        self.seen = {}  # process -> when it answered first
+        self.seen = {}  # process -> when it answered first, and its model
         self.pool = concurrent.futures.ThreadPoolExecutor(n_clients)
         self.tasks = [self.pool.submit(self._work, number) for number in range(n_clients)]
 
@@ -222,7 +222,7 @@ class Load:
                 if error is not None:
                     self.failures.append((now, error))
                 else:
-                    self.seen.setdefault(pid, now)
+                    self.seen.setdefault(pid, (now, model))
             i += 1
 
     def wait(self):
@@ -348,6 +348,30 @@ def check_kills(options):
             fail("memory or descriptors grow")
 
 
+def waits_for_service(load, killed):
+    """From each kill to the first answer of the next process, without the pause that is due before it."""
+    waits = []
+    for model in load.models:
+        first = {pid: at for pid, (at, name) in load.seen.items() if name == model}
+        kills = sorted((at, pid) for pid, at in killed.items() if pid in first)
+        for i, (at, _) in enumerate(kills):
+            back = [begin for begin in first.values() if begin > at]
+            if back:
+                waits.append(min(back) - at - (min(0.1 * 2 ** (i - 1), 10) if i > 0 else 0))
+    return waits
+
+
+def seconds_to_start(server, model):
+    """The time of a load under the same traffic."""
+    rounds = []
+    for i in range(5):
+        os.utime(server.program(model), (i + 1, i + 1))
+        begin = time.monotonic()
+        Client(server).load(model)
+        rounds.append(time.monotonic() - begin)
+    return statistics.median(rounds)
+
+
 def check_crowd(options):
     models = [f"m{i}" for i in range(10)]
     with Server(options, dict.fromkeys(models, SLOW)) as server:
@@ -356,17 +380,22 @@ def check_crowd(options):
         while len(killed) < options.kills and time.monotonic() - begin < 20 * SECONDS:
             kill_one(server, load, killed)
             time.sleep(KILL_INTERVAL)
+        start = seconds_to_start(server, models[0])
         load.stop()
         load.must_be_unhealthy()
+        waits = waits_for_service(load, killed)
         delays = sorted(min(now - at for at in killed.values() if at <= now)
                         for now, _ in load.failures)
         print(f"crowd: {len(killed)} kills under {CROWD} clients; {load.n_right} answered, "
               f"{len(load.failures)} failed, {1e3 * statistics.median(delays):.1f} ms after the kill, "
-              f"{1e3 * delays[-1]:.1f} ms at most")
+              f"{1e3 * delays[-1]:.1f} ms at most; service is back after {statistics.median(waits):.2f} s, "
+              f"{max(waits):.2f} s at most, beside the pause; a load takes {start:.2f} s")
         if len(killed) < options.kills or len(load.failures) > len(killed):
             fail("more than one execution was lost with a process")
         if statistics.median(delays) > 0.1:
             fail("failures are answered late")
+        if statistics.median(waits) > start + 0.2:
+            fail("service comes back late")
 
 
 def check_loop(options):

@@ -178,6 +178,7 @@ static PyMethodDef functions[] = {
         { "_deserialize", deserialize, METH_VARARGS, NULL },
         { "_wait_ready", wait_ready, METH_VARARGS, NULL },
         { "_answer_ready", answer_ready, METH_VARARGS, NULL },
+        { "_stacks_file", stacks_file, METH_NOARGS, NULL },
         { "_stacks_begin", stacks_begin, METH_VARARGS, NULL },
         { "_stacks_wait", stacks_wait, METH_VARARGS, NULL },
         { "_stacks_answer", stacks_answer, METH_VARARGS, NULL },

@@ -206,6 +206,8 @@ void calls_end_execution(void);
 
 /* ---- stacks (stacks.c) ----------------------------------------------------------------------- */
 
+/* stacks_file(): a file in memory, which os.memfd_create() of interpreters built for old systems lacks */
+PyObject *stacks_file(PyObject *module, PyObject *unused);
 /* stacks_begin(fd, signal): faulthandler writes all stacks to the descriptor at that signal. Starts the
  * watchdog. */
 PyObject *stacks_begin(PyObject *module, PyObject *args);

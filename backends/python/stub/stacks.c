@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "python/stub/py.h"
@@ -104,6 +105,14 @@ static int start_watchdog(void) {
         rc = pthread_create(&thread, NULL, watch, NULL);
         (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
         return rc == 0 ? pthread_detach(thread) : rc;
+}
+
+PyObject *stacks_file(PyObject *module, PyObject *unused) {
+        int fd = memfd_create("stacks", MFD_CLOEXEC);
+
+        (void)module;
+        (void)unused;
+        return fd >= 0 ? PyLong_FromLong(fd) : PyErr_SetFromErrno(PyExc_OSError);
 }
 
 PyObject *stacks_begin(PyObject *module, PyObject *args) {
