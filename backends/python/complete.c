@@ -73,7 +73,7 @@ static void follow(struct completion *c, uint64_t timeout_ns) {
 
                 while (!atomic_load(&s->region.is_broken) && session_next(s, &message)) {
                         handle(c, &message);
-                        atomic_fetch_add(&s->region.n_handled, 1);
+                        region_count_handled(&s->region);
                 }
                 if (is_over || c->is_done)
                         return;

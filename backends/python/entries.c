@@ -36,20 +36,18 @@ static bool grow_locked(struct instance *in) {
         return in->free_entries_head != SHM_NO_INDEX;
 }
 
-struct entry *entry_new(struct instance *in, TRITONBACKEND_Request *request) {
-        struct entry *e = NULL;
+struct entry *entry_new_locked(struct instance *in, TRITONBACKEND_Request *request) {
+        struct entry *e;
 
-        (void)pthread_mutex_lock(&in->lock);
-        if (in->free_entries_head != SHM_NO_INDEX || grow_locked(in)) {
-                e = in->entries[in->free_entries_head];
-                in->free_entries_head = in->next_free[in->free_entries_head];
-                *e = (struct entry){ .instance = in,
-                                     .handle = e->handle + MAX_ENTRIES, /* the next use */
-                                     .request = request,
-                                     .is_used = true,
-                                     .is_executing = true };
-        }
-        (void)pthread_mutex_unlock(&in->lock);
+        if (in->free_entries_head == SHM_NO_INDEX && !grow_locked(in))
+                return NULL;
+        e = in->entries[in->free_entries_head];
+        in->free_entries_head = in->next_free[in->free_entries_head];
+        *e = (struct entry){ .instance = in,
+                             .handle = e->handle + MAX_ENTRIES, /* the next use */
+                             .request = request,
+                             .is_used = true,
+                             .is_executing = true };
         return e;
 }
 
@@ -64,18 +62,29 @@ struct entry *entry_find(struct instance *in, uint32_t handle) {
         return e;
 }
 
-void entry_free(struct entry *e) {
-        struct instance *in = e->instance;
-        uint32_t         i = e->handle & (MAX_ENTRIES - 1);
-
+void entry_end(struct entry *e) {
         if (e->factory != NULL)
                 kit_error_log(TRITONBACKEND_ResponseFactoryDelete(e->factory),
                               "failed to delete a response factory");
-        (void)pthread_mutex_lock(&in->lock);
         e->factory = NULL;
+        e->is_ended = true;
+}
+
+void entry_free_locked(struct entry *e) {
+        struct instance *in = e->instance;
+        uint32_t         i = e->handle & (MAX_ENTRIES - 1);
+
         e->is_used = false;
         in->next_free[i] = in->free_entries_head;
         in->free_entries_head = i;
+}
+
+void entry_free(struct entry *e) {
+        struct instance *in = e->instance;
+
+        entry_end(e);
+        (void)pthread_mutex_lock(&in->lock);
+        entry_free_locked(e);
         (void)pthread_mutex_unlock(&in->lock);
 }
 

@@ -33,12 +33,12 @@ static void report(struct entry *e, const struct kit_stats *stats, bool is_succe
                 kit_stats_report(stats, e->instance->triton, e->request, is_success);
 }
 
-/* Reports, answers with `err` (the caller's) and gives back what is left of it. */
+/* Reports, and answers with `err` (the caller's). */
 static void fail_entry(struct entry *e, const struct kit_stats *stats, TRITONSERVER_Error *err) {
         report(e, stats, false);
         entry_fail(e, err);
         entry_release(e, TRITONSERVER_REQUEST_RELEASE_ALL);
-        entry_free(e);
+        entry_end(e);
 }
 
 static TRITONSERVER_Error *new_response(struct entry *e, TRITONBACKEND_Response **ret) {
@@ -87,7 +87,7 @@ static void answer_entry(struct entry *e, const struct kit_stats *stats,
         if (error != NULL)
                 TRITONSERVER_ErrorDelete(error);
         entry_release(e, TRITONSERVER_REQUEST_RELEASE_ALL);
-        entry_free(e);
+        entry_end(e);
 }
 
 static void reschedule(struct entry *e, const struct kit_stats *stats) {
@@ -97,7 +97,7 @@ static void reschedule(struct entry *e, const struct kit_stats *stats) {
         err = TRITONBACKEND_RequestRelease(e->request, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE);
         if (err == NULL) {
                 e->request = NULL;
-                entry_free(e);
+                entry_end(e);
                 return;
         }
         kit_log(TRITONSERVER_LOG_ERROR, __FILE__, __LINE__, "Failed to release request: %s",
@@ -105,7 +105,7 @@ static void reschedule(struct entry *e, const struct kit_stats *stats) {
         entry_fail(e, err);
         TRITONSERVER_ErrorDelete(err);
         entry_release(e, TRITONSERVER_REQUEST_RELEASE_ALL);
-        entry_free(e);
+        entry_end(e);
 }
 
 /* Its sender goes on, or has ended it. */
@@ -124,7 +124,7 @@ static void leave_open(struct entry *e, const struct kit_stats *stats, bool is_o
         entry_release(e, TRITONSERVER_REQUEST_RELEASE_ALL);
         e->is_executing = false;
         if (e->is_final)
-                entry_free(e);
+                entry_end(e);
 }
 
 static void end_entry(struct entry *e, const struct kit_stats *stats,
@@ -157,15 +157,21 @@ static void unlink_locked(struct instance *in, struct execution *ex) {
         in->n_executions--;
 }
 
-static uint32_t depth_of(const struct instance *in) {
-        uint64_t n;
+/* By the average length of executions; only the reader changes it. */
+static uint32_t depth_for(const struct instance *in, uint64_t average_ns) {
+        uint32_t most = in->model->depth;
 
+        return average_ns * (most - 1) <= PIPELINE_WINDOW_NS
+                       ? most
+                       : 1 + (uint32_t)(PIPELINE_WINDOW_NS / average_ns);
+}
+
+static uint32_t depth_of(const struct instance *in) {
         if (in->is_concurrent)
                 return in->model->async_concurrency;
-        if (in->model->depth <= 1 || in->average_ns == 0 || atomic_load(&in->model->makes_calls))
-                return 1;
-        n = 1 + PIPELINE_WINDOW_NS / in->average_ns;
-        return n < in->model->depth ? (uint32_t)n : in->model->depth;
+        return atomic_load_explicit(&in->model->makes_calls, memory_order_relaxed)
+                       ? 1
+                       : atomic_load_explicit(&in->depth, memory_order_relaxed);
 }
 
 static void offer_locked(struct instance *in, struct execution *ex) {
@@ -173,40 +179,62 @@ static void offer_locked(struct instance *in, struct execution *ex) {
         struct shm_slot *slot;
         uint32_t         i = 0;
 
-        while (in->by_slot[i] != NULL)
+        while (atomic_load_explicit(&in->by_slot[i], memory_order_relaxed) != NULL)
                 i++;
         slot = &s->region.header->slots[i];
-        in->by_slot[i] = ex;
+        atomic_store_explicit(&in->by_slot[i], ex, memory_order_release);
         ex->slot = i;
         ex->generation = in->generations[i]++ & 0xffffff;
-        slot->claim_ns = slot->start_ns = slot->end_ns = 0;
+        slot->claim_ns = slot->end_ns = 0;
         slot->is_waited = ex->is_waited;
         shm_slot_offer(&slot->word, ex->generation);
-        session_push(s, &(struct shm_execution){ .kind = SHM_EXECUTE,
-                                                 .slot = i,
-                                                 .generation = ex->generation,
-                                                 .block = ex->block });
+        session_push(s, &(struct shm_execution){
+                                .kind = ex->block != 0 ? SHM_EXECUTE : SHM_EXECUTE_ONE,
+                                .slot = i,
+                                .generation = ex->generation,
+                                .block = ex->block != 0 ? ex->block : ex->entries[0]->block });
+}
+
+/* After an offer, without the lock: on a shared core those who are woken run at once, and would find it
+ * held. */
+static void announce(const struct instance *in, struct session *s) {
+        session_wake_stub(s);
         if (in->model->execute_timeout_ns != 0)
                 session_call_receiver(s); /* there is a deadline */
 }
 
-/* The slot is free, and the execution in no list; the lock is held. */
+/* The slot is free, and the execution in no list. */
 static void retire_locked(struct instance *in, struct execution *ex) {
-        if (in->by_slot[ex->slot] == ex)
-                in->by_slot[ex->slot] = NULL;
+        if (atomic_load_explicit(&in->by_slot[ex->slot], memory_order_relaxed) == ex)
+                atomic_store_explicit(&in->by_slot[ex->slot], NULL, memory_order_relaxed);
         unlink_locked(in, ex);
 }
 
-static void finish(struct instance *in, struct execution *ex) {
-        bool is_waited = ex->is_waited;
+/* Those for one request are kept, no more than were under way at once. */
+static void free_execution_locked(struct instance *in, struct execution *ex) {
+        if (ex->capacity > 1) {
+                free(ex);
+                return;
+        }
+        ex->next = in->spare;
+        in->spare = ex;
+}
 
+static void free_entries_locked(const struct execution *ex) {
+        for (uint32_t i = 0; i < ex->n_entries; i++)
+                if (ex->entries[i]->is_ended)
+                        entry_free_locked(ex->entries[i]);
+}
+
+/* The caller wakes those who wait for `changed`. */
+static void finish(struct instance *in, struct execution *ex) {
         (void)pthread_mutex_lock(&in->lock);
         retire_locked(in, ex);
+        free_entries_locked(ex);
         ex->is_done = true;
-        (void)pthread_cond_broadcast(&in->changed);
+        if (!ex->is_waited)
+                free_execution_locked(in, ex);
         (void)pthread_mutex_unlock(&in->lock);
-        if (!is_waited)
-                free(ex);
 }
 
 static TRITONSERVER_Error *refuse_cancelled(struct entry *e) {
@@ -216,33 +244,44 @@ static TRITONSERVER_Error *refuse_cancelled(struct entry *e) {
         return is_cancelled ? TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_CANCELLED, "") : NULL;
 }
 
-/* Writes each request; one that cannot be is answered, and drops out. */
-static void write_requests(struct instance *in, struct session *s, struct execution *ex) {
-        struct kit_stats  stats = { .exec_start = ex->begin_ns, .exec_end = kit_clock_ns() };
-        struct shm_batch *batch;
+static TRITONSERVER_Error *write_request(struct instance *in, struct session *s, struct entry *e) {
+        KIT_TRY(refuse_cancelled(e));
+        return request_write(in->model, e->request, e->handle, &s->region, &e->block);
+}
+
+/* Writes each request; one that cannot be is answered, and drops out. False: none is left. */
+static bool write_requests(struct instance *in, struct session *s, struct execution *ex) {
+        struct kit_stats  stats = { .exec_start = ex->begin_ns };
+        struct shm_batch *batch = NULL;
         uint32_t          n = 0;
 
-        ex->block = region_alloc(&s->region, sizeof(*batch) + ex->n_entries * sizeof(uint32_t));
-        batch = region_block(&s->region, ex->block);
+        ex->block = 0;
+        if (ex->n_entries > 1) {
+                ex->block =
+                        region_alloc(&s->region, sizeof(*batch) + ex->n_entries * sizeof(uint32_t));
+                batch = region_block(&s->region, ex->block);
+        }
         for (uint32_t i = 0; i < ex->n_entries; i++) {
                 struct entry       *e = ex->entries[i];
-                TRITONSERVER_Error *err = refuse_cancelled(e);
+                TRITONSERVER_Error *err = ex->n_entries == 1 || ex->block != 0
+                                                  ? write_request(in, s, e)
+                                                  : kit_error_no_memory(sizeof(*batch), "a batch");
 
-                if (err == NULL)
-                        err = ex->block != 0 ? request_write(in->model, e->request, e->handle,
-                                                             &s->region, &e->block)
-                                             : kit_error_no_memory(sizeof(*batch), "an execution");
                 if (err == NULL) {
-                        batch->requests[n] = e->block;
+                        if (batch != NULL)
+                                batch->requests[n] = e->block;
                         ex->entries[n++] = e;
                         continue;
                 }
+                stats.exec_end = kit_clock_ns();
                 fail_entry(e, &stats, err);
+                entry_free(e);
                 TRITONSERVER_ErrorDelete(err);
         }
         if (ex->block != 0)
                 batch->n_requests = n;
         ex->n_entries = n;
+        return n > 0;
 }
 
 static void free_blocks(struct session *s, struct execution *ex) {
@@ -253,13 +292,24 @@ static void free_blocks(struct session *s, struct execution *ex) {
         ex->block = 0;
 }
 
-/* Waits until the instance may take another execution. False: it never will. Execute() waits before
- * it returns: an instance that has no room is busy, and the server gives requests to others. */
+static bool has_room_locked(const struct instance *in) {
+        return in->state != INSTANCE_RESTARTING &&
+               (in->state != INSTANCE_SERVING || in->n_executions < depth_of(in));
+}
+
+/* Waits until the instance may take another execution. False: it never will. */
 static bool wait_for_room_locked(struct instance *in) {
-        while (in->state == INSTANCE_RESTARTING ||
-               (in->state == INSTANCE_SERVING && in->n_executions >= depth_of(in)))
+        while (!has_room_locked(in))
                 (void)pthread_cond_wait(&in->changed, &in->lock);
         return in->state == INSTANCE_SERVING;
+}
+
+/* Execute() waits before it returns: an instance that has no room is busy, and the server gives requests
+ * to others. */
+static void wait_for_room(struct instance *in) {
+        (void)pthread_mutex_lock(&in->lock);
+        (void)wait_for_room_locked(in);
+        (void)pthread_mutex_unlock(&in->lock);
 }
 
 static void wait_for_end(struct instance *in, struct execution *ex) {
@@ -285,22 +335,36 @@ static void wait_for_end(struct instance *in, struct execution *ex) {
                 session_unref(s);
                 (void)pthread_mutex_lock(&in->lock);
         }
+        free_execution_locked(in, ex);
         (void)pthread_mutex_unlock(&in->lock);
-        free(ex);
 }
 
-static struct execution *new_execution(struct instance *in, TRITONBACKEND_Request **requests,
-                                       uint32_t n) {
-        struct execution *ex = kit_alloc_array(1, sizeof(*ex) + n * sizeof(struct entry *));
+/* A spare one, or NULL. */
+static struct execution *take_spare_locked(struct instance *in) {
+        struct execution *ex = in->spare;
 
         if (ex == NULL)
                 return NULL;
+        in->spare = ex->next;
+        *ex = (struct execution){ .capacity = 1 };
+        return ex;
+}
+
+static struct execution *new_execution_locked(struct instance *in, TRITONBACKEND_Request **requests,
+                                              uint32_t n) {
+        struct execution *ex = n == 1 ? take_spare_locked(in) : NULL;
+
+        if (ex == NULL)
+                ex = kit_alloc_array(1, sizeof(*ex) + n * sizeof(struct entry *));
+        if (ex == NULL)
+                return NULL;
+        ex->capacity = n;
         ex->begin_ns = kit_clock_ns();
         for (uint32_t i = 0; i < n; i++) {
-                ex->entries[i] = entry_new(in, requests[i]);
+                ex->entries[i] = entry_new_locked(in, requests[i]);
                 if (ex->entries[i] == NULL) {
                         while (i > 0)
-                                entry_free(ex->entries[--i]);
+                                entry_free_locked(ex->entries[--i]);
                         free(ex);
                         return NULL;
                 }
@@ -317,53 +381,69 @@ static void fail_execution(struct execution *ex, const struct kit_stats *stats,
         TRITONSERVER_ErrorDelete(err);
 }
 
+static void discard(struct instance *in, struct execution *ex) {
+        (void)pthread_mutex_lock(&in->lock);
+        free_entries_locked(ex);
+        free_execution_locked(in, ex);
+        (void)pthread_mutex_unlock(&in->lock);
+}
+
 /* There is no process, and none is to come. Some requests may have been answered before. */
 static void give_up(struct instance *in, struct execution *ex) {
         struct kit_stats stats = { .exec_start = ex->begin_ns, .exec_end = kit_clock_ns() };
 
         fail_execution(ex, &stats, instance_unhealthy(in));
-        free(ex);
+        discard(in, ex);
+}
+
+/* Offers the execution to the process of `s`, whose lock is held, and releases it. */
+static void run_locked(struct instance *in, struct session *s, struct execution *ex) {
+        /* Responses of decoupled models are the receiver's: making one may have to wait. */
+        bool is_waited = depth_of(in) <= 1 && !in->model->is_decoupled, is_full;
+
+        ex->is_waited = is_waited;
+        link_locked(in, ex);
+        offer_locked(in, ex);
+        is_full = !is_waited && !has_room_locked(in);
+        (void)pthread_mutex_unlock(&in->lock);
+        announce(in, s);
+        if (is_waited)
+                wait_for_end(in, ex);
+        else if (is_full)
+                wait_for_room(in);
 }
 
 TRITONSERVER_Error *execution_run(struct instance *in, TRITONBACKEND_Request **requests,
                                   uint32_t n_requests) {
-        struct execution *ex = new_execution(in, requests, n_requests);
+        struct execution *ex;
 
-        if (ex == NULL)
-                return kit_error_no_memory(n_requests * sizeof(struct entry), "an execution");
         (void)pthread_mutex_lock(&in->lock);
-        while (wait_for_room_locked(in)) {
+        ex = new_execution_locked(in, requests, n_requests);
+        while (ex != NULL && wait_for_room_locked(in)) {
                 struct session *s = in->session;
-                bool            is_waited;
+                bool            has_any;
 
                 session_ref(s);
                 (void)pthread_mutex_unlock(&in->lock);
-                write_requests(in, s, ex);
-                (void)pthread_mutex_lock(&in->lock);
-                if (ex->n_entries > 0 && (in->session != s || in->state != INSTANCE_SERVING)) {
-                        free_blocks(s, ex); /* the process has crashed meanwhile */
-                        session_unref(s);
-                        continue;
-                }
-                /* Responses of decoupled models are the receiver's: making one may have to wait. */
-                is_waited = ex->n_entries > 0 && depth_of(in) <= 1 && !in->model->is_decoupled;
-                if (ex->n_entries > 0) {
-                        ex->is_waited = is_waited;
-                        link_locked(in, ex);
-                        offer_locked(in, ex);
-                        if (!is_waited)
-                                (void)wait_for_room_locked(in);
-                } else {
+                has_any = write_requests(in, s, ex);
+                if (!has_any) {
                         free_blocks(s, ex);
-                        free(ex);
+                        discard(in, ex);
+                        session_unref(s);
+                        return NULL;
                 }
-                (void)pthread_mutex_unlock(&in->lock);
-                if (is_waited)
-                        wait_for_end(in, ex);
+                (void)pthread_mutex_lock(&in->lock);
+                if (in->session == s && in->state == INSTANCE_SERVING) {
+                        run_locked(in, s, ex);
+                        session_unref(s);
+                        return NULL;
+                }
+                free_blocks(s, ex); /* the process has crashed meanwhile */
                 session_unref(s);
-                return NULL;
         }
         (void)pthread_mutex_unlock(&in->lock);
+        if (ex == NULL)
+                return kit_error_no_memory(n_requests * sizeof(struct entry), "an execution");
         give_up(in, ex);
         return NULL;
 }
@@ -373,7 +453,7 @@ TRITONSERVER_Error *execution_run(struct instance *in, TRITONBACKEND_Request **r
 static struct kit_stats read_stats(struct instance *in, const struct execution *ex,
                                    const struct shm_slot *slot) {
         struct kit_stats stats = { .exec_start = ex->begin_ns,
-                                   .compute_start = slot->start_ns,
+                                   .compute_start = slot->claim_ns,
                                    .compute_end = slot->end_ns,
                                    .exec_end = kit_clock_ns() };
         uint64_t         took_ns;
@@ -384,9 +464,8 @@ static struct kit_stats read_stats(struct instance *in, const struct execution *
         if (stats.compute_end < stats.compute_start || stats.compute_end > stats.exec_end)
                 stats.compute_end = stats.exec_end;
         took_ns = stats.compute_end - stats.compute_start + 1;
-        (void)pthread_mutex_lock(&in->lock);
         in->average_ns = in->average_ns == 0 ? took_ns : (in->average_ns * 7 + took_ns) / 8;
-        (void)pthread_mutex_unlock(&in->lock);
+        atomic_store_explicit(&in->depth, depth_for(in, in->average_ns), memory_order_relaxed);
         return stats;
 }
 
@@ -450,10 +529,8 @@ void execution_on_result(struct instance *in, const struct shm_message *message)
         struct kit_stats     stats;
         bool                 is_row;
 
-        (void)pthread_mutex_lock(&in->lock);
         if (message->handle < SHM_MAX_DEPTH)
-                ex = in->by_slot[message->handle];
-        (void)pthread_mutex_unlock(&in->lock);
+                ex = atomic_load_explicit(&in->by_slot[message->handle], memory_order_acquire);
         if (ex == NULL ||
             region_find_stub_block(&s->region, message->block, message->n_bytes) == NULL ||
             !answer_copy(&source, 0, &result, sizeof(result))) {
@@ -461,6 +538,7 @@ void execution_on_result(struct instance *in, const struct shm_message *message)
                 return;
         }
         stats = read_stats(in, ex, &s->region.header->slots[ex->slot]);
+        in->answered_ns = stats.exec_end;
         kit_stats_report_batch(&stats, in->triton, count_rows(in, ex));
         is_row = ex->n_entries > 1 && NESO_ThreadBeginResponses && NESO_ThreadEndResponses;
         if (is_row)
@@ -472,7 +550,8 @@ void execution_on_result(struct instance *in, const struct shm_message *message)
         if (is_row)
                 NESO_ThreadEndResponses();
         shm_slot_finish(&s->region.header->slots[ex->slot].word, ex->generation);
-        region_free(&s->region, ex->block);
+        if (ex->block != 0)
+                region_free(&s->region, ex->block);
         session_return(s, message->block);
         finish(in, ex);
 }
@@ -543,6 +622,7 @@ static void fail_lost(struct instance *in, struct execution *ex) {
 
         fail_execution(ex, &stats, instance_unhealthy(in));
         finish(in, ex);
+        (void)pthread_cond_broadcast(&in->changed);
 }
 
 static void fail_open_entries(struct instance *in) {
@@ -577,7 +657,7 @@ static struct execution *find_lost_locked(struct instance *in, bool all) {
                                         ex->generation))
                         return ex;
                 ex->is_taken_back = true;
-                in->by_slot[ex->slot] = NULL;
+                atomic_store_explicit(&in->by_slot[ex->slot], NULL, memory_order_relaxed);
         }
         return NULL;
 }
@@ -606,14 +686,16 @@ void execution_offer_again(struct instance *in) {
                 (void)pthread_mutex_unlock(&in->lock);
                 if (ex == NULL)
                         return;
-                write_requests(in, in->session, ex);
-                if (ex->n_entries == 0) {
+                if (!write_requests(in, in->session, ex)) {
+                        free_blocks(in->session, ex);
                         finish(in, ex);
+                        (void)pthread_cond_broadcast(&in->changed);
                         continue;
                 }
                 (void)pthread_mutex_lock(&in->lock);
                 ex->is_taken_back = false;
                 offer_locked(in, ex);
                 (void)pthread_mutex_unlock(&in->lock);
+                announce(in, in->session);
         }
 }

@@ -351,11 +351,18 @@ static void init(struct instance *in) {
         (void)pthread_condattr_destroy(&attributes);
         in->last = &in->first;
         in->free_entries_head = SHM_NO_INDEX;
+        atomic_init(&in->depth, 1);
 }
 
 static void destroy(struct instance *in) {
         for (uint32_t i = 0; i < in->n_entries; i++)
                 free(in->entries[i]);
+        while (in->spare != NULL) {
+                struct execution *ex = in->spare;
+
+                in->spare = ex->next;
+                free(ex);
+        }
         free(in->entries);
         free(in->next_free);
         if (in->start_error != NULL)
@@ -438,6 +445,7 @@ static void stop_process(struct instance *in) {
         (void)pthread_mutex_unlock(&in->lock);
         if (s == NULL)
                 return;
+        session_wake_stub(s);
         if (is_serving && !session_wait(s, in->model->backend->settings.timeout_ns))
                 LOG(WARN, "Stub process '%s' has not ended within %llu s and is killed", in->name,
                     (unsigned long long)(in->model->backend->settings.timeout_ns / SECOND_NS));

@@ -45,14 +45,16 @@ struct entry {
         bool                           is_used;  /* under the instance's lock */
         bool                           is_final; /* the last response was sent */
         bool                           is_executing;
+        bool                           is_ended; /* freed with its execution */
 };
 
 struct execution {
-        struct execution *next; /* in the list of those under way */
+        struct execution *next; /* in the list of those under way, or of spare ones */
         uint32_t          slot;
         uint32_t          generation;
-        uint32_t          block; /* struct shm_batch; 0: none */
+        uint32_t          block; /* struct shm_batch; 0: none, it has one request */
         uint32_t          n_entries;
+        uint32_t          capacity; /* of entries */
         uint64_t          begin_ns;
         bool              is_waited; /* by its thread in Execute */
         bool              is_done;
@@ -71,28 +73,31 @@ struct instance {
         struct instance             *next;            /* in the model's list; the backend's lock */
         struct model *waits_for; /* a model that its execution calls; the same lock */
 
-        pthread_mutex_t     lock;
-        pthread_cond_t      changed; /* monotonic clock; any field below */
-        pthread_t           receiver;
-        enum instance_state state;
-        struct session     *session;       /* ref; NULL when there is no process */
-        TRITONSERVER_Error *start_error;   /* owned; of the last start */
-        bool                is_reading;    /* a thread reads the messages of the stub */
-        bool                is_started;    /* the session's model is loaded */
-        bool                is_writing_stacks; /* the process was asked to */
-        struct execution   *first, **last; /* under way, oldest first */
-        uint32_t            n_executions;
-        struct execution   *by_slot[SHM_MAX_DEPTH]; /* those that were offered */
-        uint32_t            generations[SHM_MAX_DEPTH];
-        struct entry      **entries; /* owned, each */
-        uint32_t            n_entries;
-        uint32_t            free_entries_head; /* index; SHM_NO_INDEX */
-        uint32_t           *next_free;         /* of each entry */
+        pthread_mutex_t             lock;
+        pthread_cond_t              changed; /* monotonic clock; any field below */
+        pthread_t                   receiver;
+        enum instance_state         state;
+        struct session             *session;           /* ref; NULL when there is no process */
+        TRITONSERVER_Error         *start_error;       /* owned; of the last start */
+        bool                        is_reading;        /* a thread reads the messages of the stub */
+        bool                        is_started;        /* the session's model is loaded */
+        bool                        is_writing_stacks; /* the process was asked to */
+        struct execution           *first, **last;     /* under way, oldest first */
+        uint32_t                    n_executions;
+        struct execution           *spare;                  /* owned: have ended, for one entry */
+        _Atomic(struct execution *) by_slot[SHM_MAX_DEPTH]; /* those that were offered */
+        uint32_t                    generations[SHM_MAX_DEPTH];
+        struct entry              **entries; /* owned, each */
+        uint32_t                    n_entries;
+        uint32_t                    free_entries_head; /* index; SHM_NO_INDEX */
+        uint32_t                   *next_free;         /* of each entry */
 
-        uint64_t           average_ns; /* of an execution in the stub */
-        struct infer_call *calls;      /* to other models, under way */
+        _Atomic uint32_t   depth; /* executions under way at most, by the length of the last ones */
+        struct infer_call *calls; /* to other models, under way */
 
         bool            has_lazy_messages; /* since the last sleep; the reader's */
+        uint64_t        answered_ns;       /* the last result, by the clock; the reader's */
+        uint64_t        average_ns;        /* of an execution in the stub; the reader's */
         struct metrics *metrics;           /* owned; asks.h; the reader's */
 
         /* The receiver's. */
@@ -115,10 +120,13 @@ TRITONSERVER_Error *instance_is_ready(struct instance *in);
 
 /* ---- entries.c: requests under way ---- */
 /* An entry for a request that the instance takes over; NULL when memory is short. */
-struct entry *entry_new(struct instance *in, TRITONBACKEND_Request *request);
+struct entry *entry_new_locked(struct instance *in, TRITONBACKEND_Request *request);
 /* NULL when the handle is of no entry, or one that has ended. */
 struct entry *entry_find(struct instance *in, uint32_t handle);
 void          entry_free(struct entry *e);
+/* The same in two steps, for entries of an execution that ends. */
+void entry_end(struct entry *e);
+void entry_free_locked(struct entry *e);
 /* Answers with `err` (the caller's) as the last response, unless that was sent. */
 void entry_fail(struct entry *e, TRITONSERVER_Error *err);
 /* The factory for responses that may come after the release. */

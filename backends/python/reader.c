@@ -5,6 +5,14 @@
 #include "python/calls.h"
 #include "python/instance.h"
 #include "python/stub_log.h"
+#include "triton/core/neso.h"
+
+/* Other servers do not have them. */
+#pragma weak NESO_ThreadBeginResponses
+#pragma weak NESO_ThreadEndResponses
+
+#define ROW_MESSAGES 16u /* whose clients are told together, at most, ... */
+#define ROW_NS 20000u    /* ... and those of results that took longer alone */
 
 void reader_enter_locked(struct instance *in) {
         while (in->is_reading)
@@ -66,7 +74,6 @@ static void handle(struct instance *in, const struct shm_message *message) {
                 in->has_lazy_messages = true;
                 on_block(in, message);
                 break;
-        case SHM_RESULT: execution_on_result(in, message); break;
         case SHM_SEND: execution_on_send(in, message); break;
         case SHM_CLOSED: execution_on_closed(in, message); break;
         case SHM_CALL: calls_on_call(in, message); break;
@@ -79,12 +86,51 @@ static void handle(struct instance *in, const struct shm_message *message) {
         }
 }
 
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Results that lie in the ring together are one row: their clients' threads are woken once, when all are
+ * answered, and so is the thread in Execute that waits for room. */
+struct row {
+        bool     is_open;
+        unsigned n_messages;
+        uint64_t begin_ns;
+};
+
+static void row_end(struct instance *in, struct row *row) {
+        if (row->is_open && NESO_ThreadEndResponses)
+                NESO_ThreadEndResponses();
+        if (row->n_messages > 0)
+                (void)pthread_cond_broadcast(&in->changed);
+        *row = (struct row){ 0 };
+}
+
+static void row_take(struct instance *in, struct row *row, const struct shm_message *message) {
+        bool has_more = session_has_message(in->session);
+
+        if (row->n_messages++ == 0 && has_more && NESO_ThreadBeginResponses) {
+                NESO_ThreadBeginResponses();
+                row->is_open = true;
+                row->begin_ns = shm_clock_ns();
+        }
+        execution_on_result(in, message);
+        if (row->n_messages == ROW_MESSAGES || !has_more ||
+            in->answered_ns - row->begin_ns > ROW_NS)
+                row_end(in, row);
+}
+
 void reader_drain(struct instance *in) {
         struct shm_message message;
+        struct row         row = { 0 };
 
         while (!atomic_load(&in->session->region.is_broken) &&
                session_next(in->session, &message)) {
-                handle(in, &message);
-                atomic_fetch_add(&in->session->region.n_handled, 1);
+                if (message.kind == SHM_RESULT) {
+                        row_take(in, &row, &message);
+                } else {
+                        row_end(in, &row);
+                        handle(in, &message);
+                }
+                region_count_handled(&in->session->region);
         }
+        row_end(in, &row);
 }

@@ -40,6 +40,13 @@ void     region_free(struct region *r, uint32_t block);
 void     region_trim(struct region *r);
 uint64_t region_idle_bytes(struct region *r);
 
+/* A message of the stub was dealt with; the reader's. */
+static inline void region_count_handled(struct region *r) {
+        uint32_t n = atomic_load_explicit(&r->n_handled, memory_order_relaxed);
+
+        atomic_store_explicit(&r->n_handled, n + 1, memory_order_release);
+}
+
 static inline void *region_block(const struct region *r, uint32_t block) {
         return r->base + (uint64_t)block * SHM_BLOCK;
 }

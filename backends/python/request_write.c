@@ -15,8 +15,8 @@
 struct plan {
         TRITONBACKEND_Request *request;
         const struct model    *model;
-        struct kit_input      *inputs; /* `few`, or owned */
-        struct kit_input       few[MAX_STACK_INPUTS];
+        struct kit_input      *inputs; /* MAX_STACK_INPUTS of the caller, or owned */
+        bool                   owns_inputs;
         uint32_t               n_inputs;
         uint32_t               n_outputs;
         const char            *id;
@@ -45,9 +45,10 @@ static uint32_t index_of(const struct kit_tensor *tensors, uint32_t n, const cha
 
 static TRITONSERVER_Error *open_inputs(struct plan *plan) {
         KIT_TRY(TRITONBACKEND_RequestInputCount(plan->request, &plan->n_inputs));
-        plan->inputs = plan->few;
-        if (plan->n_inputs > MAX_STACK_INPUTS)
+        if (plan->n_inputs > MAX_STACK_INPUTS) {
                 plan->inputs = kit_alloc_array(plan->n_inputs, sizeof(*plan->inputs));
+                plan->owns_inputs = true;
+        }
         if (plan->inputs == NULL)
                 return kit_error_no_memory(plan->n_inputs * sizeof(*plan->inputs), "a request");
         for (uint32_t i = 0; i < plan->n_inputs; i++) {
@@ -267,7 +268,8 @@ static TRITONSERVER_Error *no_room(size_t n_bytes) {
 
 TRITONSERVER_Error *request_write(const struct model *model, TRITONBACKEND_Request *request,
                                   uint32_t handle, struct region *region, uint32_t *ret_block) {
-        struct plan         plan = { .request = request, .model = model };
+        struct kit_input    few[MAX_STACK_INPUTS];
+        struct plan         plan = { .request = request, .model = model, .inputs = few };
         TRITONSERVER_Error *err = make_plan(&plan);
         uint32_t            block = 0;
 
@@ -284,7 +286,7 @@ TRITONSERVER_Error *request_write(const struct model *model, TRITONBACKEND_Reque
                 if (err != NULL)
                         region_free(region, block);
         }
-        if (plan.inputs != plan.few)
+        if (plan.owns_inputs)
                 free(plan.inputs);
         kit_text_done(&plan.parameters);
         if (err == NULL)

@@ -10,6 +10,7 @@
 #include "kit/text.h"
 
 #define STUB_SCRIPT "triton_python_backend_stub.py"
+#define ROOM_MESSAGES 16u /* a stub that waits for room in the ring is woken for so many */
 
 static pthread_mutex_t over_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t  over_changed;
@@ -219,7 +220,10 @@ void session_push(struct session *s, const struct shm_execution *execution) {
 
         h->executions[tail % (2 * SHM_MAX_DEPTH)] = *execution;
         atomic_store_explicit(&h->execution_tail, tail + 1, memory_order_release);
-        shm_wake(&h->stub_sleep, SHM_NAPPING);
+}
+
+void session_wake_stub(struct session *s) {
+        shm_wake(&s->region.header->stub_sleep, SHM_NAPPING);
 }
 
 bool session_has_message(const struct session *s) {
@@ -239,7 +243,9 @@ bool session_next(struct session *s, struct shm_message *ret) {
         memcpy(ret, &h->messages[s->message_head % SHM_MESSAGES], sizeof(*ret));
         s->message_head++;
         atomic_store_explicit(&h->message_head, s->message_head, memory_order_release);
-        shm_wake(&h->room_sleep, SHM_NAPPING);
+        /* A fence costs as much as the rest of this. */
+        if (s->message_head == tail || s->message_head % ROOM_MESSAGES == 0)
+                shm_wake(&h->room_sleep, SHM_NAPPING);
         return true;
 }
 

@@ -54,6 +54,8 @@ bool session_wait(struct session *s, uint64_t timeout_ns);
 
 /* Hands an entry to the stub. There is room: at most SHM_MAX_DEPTH are under way. */
 void session_push(struct session *s, const struct shm_execution *execution);
+/* After it. The caller holds no lock: on a shared core the stub runs before this returns. */
+void session_wake_stub(struct session *s);
 
 /* The next message of the stub; false when there is none. */
 bool session_next(struct session *s, struct shm_message *ret);

@@ -208,19 +208,22 @@ struct shm_message {
 
 /* ---- the header ------------------------------------------------------------------------------ */
 
-enum shm_execution_kind { SHM_EXECUTE = 1, SHM_FINALIZE };
+enum shm_execution_kind {
+        SHM_EXECUTE = 1, /* block: struct shm_batch */
+        SHM_EXECUTE_ONE, /* block: struct shm_request, the only one */
+        SHM_FINALIZE,
+};
 
 struct shm_execution {
         uint32_t kind;
         uint32_t slot;
         uint32_t generation;
-        uint32_t block; /* struct shm_batch */
+        uint32_t block;
 };
 
 struct shm_slot {
         _Alignas(SHM_BLOCK) _Atomic uint64_t word; /* shm_slot.h */
-        uint64_t claim_ns;
-        uint64_t start_ns;
+        uint64_t claim_ns;                         /* right before the model is called */
         uint64_t end_ns;
         uint32_t is_waited; /* the result wakes the executor */
 };

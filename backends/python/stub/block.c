@@ -6,11 +6,10 @@ struct block {
         uint32_t number;
 };
 
-PyTypeObject *block_type;
+static struct pool pool;
 
 PyObject *block_new(uint32_t number) {
-        allocfunc     alloc = (allocfunc)PyType_GetSlot(block_type, Py_tp_alloc);
-        struct block *b = (struct block *)alloc(block_type, 0);
+        struct block *b = (struct block *)pool_take(&pool);
 
         if (b != NULL)
                 b->number = number;
@@ -22,14 +21,11 @@ uint32_t block_number(PyObject *block) {
 }
 
 static void dealloc(PyObject *self) {
-        PyTypeObject *type = Py_TYPE(self);
-        freefunc      release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-        uint32_t      number = ((struct block *)self)->number;
+        uint32_t number = ((struct block *)self)->number;
 
         if (number != 0 && !connection.is_forked)
                 shm_list_push(&connection.header->released, number, connection_block(number));
-        release(self);
-        Py_DECREF(type);
+        pool_give(&pool, self);
 }
 
 static PyType_Slot slots[] = { { Py_tp_dealloc, dealloc }, { 0, NULL } };
@@ -39,6 +35,5 @@ static PyType_Spec spec = { .name = "c_python_backend_utils._Block",
                             .slots = slots };
 
 bool block_init(void) {
-        block_type = (PyTypeObject *)PyType_FromSpec(&spec);
-        return block_type != NULL;
+        return pool_open(&pool, &spec);
 }

@@ -11,6 +11,8 @@
 
 #include "python/stub/py.h"
 
+#define FEW_OUTPUTS 4 /* whose names are compared before they are looked up */
+
 struct connection connection;
 
 /* The server holds the other end. When it is gone nothing here is of use to anybody; this thread does
@@ -110,6 +112,18 @@ uint32_t connection_alloc(uint64_t n_bytes) {
 
 void connection_free(uint32_t block) {
         (void)shm_heap_free(&connection.heap, block);
+}
+
+uint32_t connection_output_index(PyObject *name) {
+        Py_ssize_t n = PyTuple_Size(connection.output_names);
+        PyObject  *index;
+
+        /* Names in a program's text are mostly interned, as those of the configuration are. */
+        for (Py_ssize_t i = 0; i < n && i < FEW_OUTPUTS; i++)
+                if (PyTuple_GetItem(connection.output_names, i) == name)
+                        return (uint32_t)i;
+        index = PyDict_GetItemWithError(connection.output_index, name);
+        return index != NULL ? (uint32_t)PyLong_AsUnsignedLong(index) : SHM_NO_INDEX;
 }
 
 bool connection_has(const void *bytes, uint64_t n_bytes, uint64_t *ret_place) {

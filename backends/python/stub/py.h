@@ -61,6 +61,9 @@ void connection_wake(enum shm_sleep least);
 /* Sleeps on the word without the interpreter lock; false: an exception of a signal handler is set. */
 bool connection_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns);
 
+/* The index of an output's name in the configuration; SHM_NO_INDEX: it is not there. */
+uint32_t connection_output_index(PyObject *name);
+
 /* True when the bytes lie in the region, and where. */
 bool connection_has(const void *bytes, uint64_t n_bytes, uint64_t *ret_place);
 
@@ -69,9 +72,33 @@ PyObject *raise_model_exception(const char *text);
 /* Calls a function of `utils`; `format` as of Py_BuildValue, a tuple. */
 PyObject *call_utils(const char *name, const char *format, ...);
 
-/* ---- blocks of the server that Python objects use (block.c) ---------------------------------- */
+/* ---- objects that each request makes (pool.c) ------------------------------------------------ */
 
-extern PyTypeObject *block_type;
+#define POOL_OBJECTS 64
+
+/* Memory of objects of a type that have died, for the next ones. Types that models cannot derive from. */
+struct pool {
+        PyTypeObject *type;
+        size_t        n_bytes; /* of an object */
+        allocfunc     alloc;
+        freefunc      release;
+        unsigned      n_kept;
+        PyObject     *kept[POOL_OBJECTS];
+};
+
+/* False and an exception on failure. */
+bool pool_open(struct pool *pool, PyType_Spec *spec);
+/* An object whose fields are 0; NULL and an exception on failure. */
+PyObject *pool_take(struct pool *pool);
+/* The end of tp_dealloc: the fields are released. */
+void pool_give(struct pool *pool, PyObject *object);
+
+/* The arguments of a call by position and by name, borrowed, NULL where there is none. A fifth of the time of
+ * PyArg_ParseTupleAndKeywords(), which is to find out what is wrong after false; no exception is set. */
+bool arguments_take(PyObject *args, PyObject *kwargs, PyObject *const *names, PyObject **ret,
+                    Py_ssize_t n);
+
+/* ---- blocks of the server that Python objects use (block.c) ---------------------------------- */
 
 /* An object that gives the block back when it dies. */
 PyObject *block_new(uint32_t number);
@@ -89,7 +116,8 @@ struct tensor {
         PyObject *owner; /* of `bytes`: a block, bytes or a capsule; NULL: the array */
         void     *bytes; /* BYTES: serialised */
         uint64_t  n_bytes;
-        uint32_t  type; /* TRITONSERVER_DataType */
+        uint32_t  type;         /* TRITONSERVER_DataType */
+        uint32_t  output_index; /* of its name in the configuration; set by answer_measure() */
         uint32_t  n_dims;
         int64_t   few_dims[TENSOR_FEW_DIMS];
         int64_t  *dims; /* few_dims, or owned */
@@ -161,6 +189,7 @@ struct answer_plan {
         PyObject        *text;       /* bytes; NULL: none */
         PyObject        *parameters; /* bytes; NULL: none */
         uint64_t         n_bytes;
+        uint32_t         n_outputs; /* that are wanted */
         uint32_t         code;
 };
 

@@ -6,6 +6,8 @@
 
 PyTypeObject *request_type;
 
+static struct pool pool;
+
 static struct request *self_of(PyObject *self) {
         return (struct request *)self;
 }
@@ -15,16 +17,10 @@ static PyObject *new_reference(PyObject *object) {
         return object;
 }
 
-static struct request *new_request(PyTypeObject *type) {
-        allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-
-        return (struct request *)alloc(type, 0);
-}
-
 /* ---- requests that the server sent ----------------------------------------------------------- */
 
 PyObject *request_over(uint32_t block) {
-        struct request *r = new_request(request_type);
+        struct request *r = (struct request *)pool_take(&pool);
 
         if (r == NULL)
                 return NULL;
@@ -200,6 +196,7 @@ static PyObject *request_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         unsigned int       flags = 0;
         unsigned long long timeout_us = 0;
 
+        (void)type;
         if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOOOLIKOOO:InferenceRequest", names,
                                          &a.id, &a.correlation, &a.inputs, &a.outputs, &a.model,
                                          &version, &flags, &timeout_us, &a.memory, &a.trace,
@@ -210,7 +207,7 @@ static PyObject *request_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
                                                  "requested_output_names and model_name");
                 return NULL;
         }
-        r = new_request(type);
+        r = (struct request *)pool_take(&pool);
         if (r == NULL)
                 return NULL;
         r->version = version;
@@ -225,8 +222,6 @@ static PyObject *request_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 }
 
 static void request_dealloc(PyObject *self) {
-        PyTypeObject   *type = Py_TYPE(self);
-        freefunc        release = (freefunc)PyType_GetSlot(type, Py_tp_free);
         struct request *r = self_of(self);
 
         if (r->must_close && r->sender == NULL) {
@@ -244,8 +239,7 @@ static void request_dealloc(PyObject *self) {
         Py_XDECREF(r->model_name);
         Py_XDECREF(r->trace);
         Py_XDECREF(r->preferred_memory);
-        release(self);
-        Py_DECREF(type);
+        pool_give(&pool, self);
 }
 
 /* ---- what models call ------------------------------------------------------------------------ */
@@ -442,6 +436,8 @@ static PyType_Spec spec = { .name = "c_python_backend_utils.InferenceRequest",
                             .slots = slots };
 
 bool request_init(void) {
-        request_type = (PyTypeObject *)PyType_FromSpec(&spec);
-        return request_type != NULL;
+        if (!pool_open(&pool, &spec))
+                return false;
+        request_type = pool.type;
+        return true;
 }

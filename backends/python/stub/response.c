@@ -5,13 +5,15 @@
 
 PyTypeObject *response_type;
 
+static struct pool pool;
+static PyObject   *argument_names[3];
+
 static struct response *self_of(PyObject *self) {
         return (struct response *)self;
 }
 
 PyObject *response_make(PyObject *outputs, PyObject *error, PyObject *parameters) {
-        allocfunc        alloc = (allocfunc)PyType_GetSlot(response_type, Py_tp_alloc);
-        struct response *r = (struct response *)alloc(response_type, 0);
+        struct response *r = (struct response *)pool_take(&pool);
 
         if (r == NULL)
                 return NULL;
@@ -46,12 +48,16 @@ static PyObject *check_outputs(PyObject *outputs) {
 
 static PyObject *response_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
         static char *names[] = { "output_tensors", "error", "parameters", NULL };
-        PyObject    *outputs = NULL, *error = NULL, *parameters = NULL, *json = NULL, *made = NULL;
+        PyObject    *given[3] = { 0 }, *outputs, *error, *parameters, *json = NULL, *made = NULL;
 
         (void)type;
-        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOO:InferenceResponse", names, &outputs,
-                                         &error, &parameters))
+        if (!arguments_take(args, kwargs, argument_names, given, 3) &&
+            !PyArg_ParseTupleAndKeywords(args, kwargs, "|OOO:InferenceResponse", names, &given[0],
+                                         &given[1], &given[2]))
                 return NULL;
+        outputs = given[0];
+        error = given[1];
+        parameters = given[2];
         if (outputs == Py_None) {
                 PyErr_SetString(PyExc_TypeError, "output_tensors must be a list of Tensor");
                 return NULL;
@@ -84,14 +90,10 @@ static PyObject *response_new(PyTypeObject *type, PyObject *args, PyObject *kwar
 }
 
 static void response_dealloc(PyObject *self) {
-        PyTypeObject *type = Py_TYPE(self);
-        freefunc      release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-
         Py_XDECREF(self_of(self)->outputs);
         Py_XDECREF(self_of(self)->error);
         Py_XDECREF(self_of(self)->parameters);
-        release(self);
-        Py_DECREF(type);
+        pool_give(&pool, self);
 }
 
 static PyObject *get_outputs(PyObject *self, PyObject *unused) {
@@ -141,8 +143,17 @@ static PyType_Spec spec = { .name = "c_python_backend_utils.InferenceResponse",
                             .slots = slots };
 
 bool response_init(void) {
-        response_type = (PyTypeObject *)PyType_FromSpec(&spec);
-        return response_type != NULL;
+        static const char *const names[] = { "output_tensors", "error", "parameters" };
+
+        if (!pool_open(&pool, &spec))
+                return false;
+        response_type = pool.type;
+        for (unsigned i = 0; i < 3; i++) {
+                argument_names[i] = PyUnicode_InternFromString(names[i]);
+                if (argument_names[i] == NULL)
+                        return false;
+        }
+        return true;
 }
 
 /* ---- as a record ----------------------------------------------------------------------------- */
@@ -151,17 +162,9 @@ static uint64_t rounded(uint64_t n) {
         return (n + 7) & ~UINT64_C(7);
 }
 
-static bool is_known(PyObject *name) {
-        return PyDict_GetItemWithError(connection.output_index, name) != NULL;
-}
-
 /* Outputs beyond the configuration are left to the server. */
-static bool is_wanted(const struct answer_plan *plan, PyObject *object) {
-        PyObject     *index = PyDict_GetItemWithError(connection.output_index,
-                                                      ((const struct tensor *)object)->name);
-        unsigned long i = index != NULL ? PyLong_AsUnsignedLong(index) : 64;
-
-        return i >= 64 || (plan->wanted >> i & 1) != 0;
+static bool is_wanted(const struct answer_plan *plan, const struct tensor *t) {
+        return t->output_index >= 64 || (plan->wanted >> t->output_index & 1) != 0;
 }
 
 static bool measure_error(struct answer_plan *plan) {
@@ -181,15 +184,19 @@ static bool measure_error(struct answer_plan *plan) {
         return true;
 }
 
-static bool measure_output(struct answer_plan *plan, PyObject *object) {
-        const struct tensor *t = (const struct tensor *)object;
-        const void          *bytes = tensor_bytes(t);
-        uint64_t             place;
+static bool measure_output(struct answer_plan *plan, struct tensor *t) {
+        const void *bytes;
+        uint64_t    place;
 
+        t->output_index = connection_output_index(t->name);
+        if (!is_wanted(plan, t))
+                return true;
+        plan->n_outputs++;
+        bytes = tensor_bytes(t);
         if (bytes == NULL && t->n_bytes > 0 && PyErr_Occurred())
                 return false;
         plan->n_bytes += sizeof(struct shm_tensor) + t->n_dims * sizeof(int64_t);
-        if (!is_known(t->name)) {
+        if (t->output_index == SHM_NO_INDEX) {
                 PyObject *name = PyUnicode_AsEncodedString(t->name, "utf-8", "surrogateescape");
 
                 if (name == NULL)
@@ -203,6 +210,8 @@ static bool measure_output(struct answer_plan *plan, PyObject *object) {
 }
 
 bool answer_measure(struct answer_plan *plan, struct response *response, uint64_t wanted) {
+        Py_ssize_t n;
+
         *plan = (struct answer_plan){ .response = response,
                                       .wanted = wanted,
                                       .n_bytes = sizeof(struct shm_answer) };
@@ -214,9 +223,9 @@ bool answer_measure(struct answer_plan *plan, struct response *response, uint64_
         }
         if (response->error != NULL)
                 return measure_error(plan);
-        for (Py_ssize_t i = 0; i < PyList_Size(response->outputs); i++)
-                if (is_wanted(plan, PyList_GetItem(response->outputs, i)) &&
-                    !measure_output(plan, PyList_GetItem(response->outputs, i)))
+        n = PyList_Size(response->outputs);
+        for (Py_ssize_t i = 0; i < n; i++)
+                if (!measure_output(plan, (struct tensor *)PyList_GetItem(response->outputs, i)))
                         return false;
         return true;
 }
@@ -237,15 +246,14 @@ static struct shm_text put_text(unsigned char *base, uint64_t *at, PyObject *byt
         return text;
 }
 
-static void put_name(struct shm_tensor *record, unsigned char *base, uint64_t *at, PyObject *name) {
-        PyObject *index = PyDict_GetItemWithError(connection.output_index, name), *bytes;
+static void put_name(struct shm_tensor *record, unsigned char *base, uint64_t *at,
+                     const struct tensor *t) {
+        PyObject *bytes;
 
-        record->name_index = SHM_NO_INDEX;
-        if (index != NULL) {
-                record->name_index = (uint32_t)PyLong_AsUnsignedLong(index);
+        record->name_index = t->output_index;
+        if (t->output_index != SHM_NO_INDEX)
                 return;
-        }
-        bytes = PyUnicode_AsEncodedString(name, "utf-8", "surrogateescape");
+        bytes = PyUnicode_AsEncodedString(t->name, "utf-8", "surrogateescape");
         record->name = put_text(base, at, bytes);
         Py_XDECREF(bytes);
 }
@@ -256,7 +264,7 @@ static void put_output(struct shm_tensor *record, unsigned char *base, uint64_t 
 
         *record =
                 (struct shm_tensor){ .type = t->type, .n_dims = t->n_dims, .n_bytes = t->n_bytes };
-        put_name(record, base, at, t->name);
+        put_name(record, base, at, t);
         record->dims = (uint32_t)*at;
         memcpy(base + *at, t->dims, t->n_dims * sizeof(*t->dims));
         *at += t->n_dims * sizeof(*t->dims);
@@ -273,6 +281,7 @@ uint64_t answer_write(const struct answer_plan *plan, unsigned char *base, uint6
         struct shm_answer *answer = (struct shm_answer *)(void *)(base + at);
         struct shm_tensor *records;
         PyObject          *outputs = plan->response->outputs;
+        Py_ssize_t         n;
 
         at += sizeof(*answer);
         *answer = (struct shm_answer){ .kind = plan->response->error != NULL ? SHM_ANSWER_ERROR
@@ -284,12 +293,14 @@ uint64_t answer_write(const struct answer_plan *plan, unsigned char *base, uint6
                 return at;
         answer->outputs = (uint32_t)at;
         records = (struct shm_tensor *)(void *)(base + at);
-        for (Py_ssize_t i = 0; i < PyList_Size(outputs); i++)
-                answer->n_outputs += is_wanted(plan, PyList_GetItem(outputs, i));
+        answer->n_outputs = plan->n_outputs;
         at += answer->n_outputs * sizeof(*records);
-        for (Py_ssize_t i = 0; i < PyList_Size(outputs); i++)
-                if (is_wanted(plan, PyList_GetItem(outputs, i)))
-                        put_output(records++, base, &at, block,
-                                   (const struct tensor *)PyList_GetItem(outputs, i));
+        n = PyList_Size(outputs);
+        for (Py_ssize_t i = 0; i < n; i++) {
+                const struct tensor *t = (const struct tensor *)PyList_GetItem(outputs, i);
+
+                if (is_wanted(plan, t))
+                        put_output(records++, base, &at, block, t);
+        }
         return at;
 }

@@ -24,16 +24,14 @@ static struct {
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-struct outcome {
-        PyObject           *requests; /* list */
-        Py_ssize_t          n;
-        struct answer_plan *plans; /* of each; response NULL: none */
-        PyObject           *text;  /* bytes: the whole execution failed */
-};
+#define FEW_REQUESTS 16
 
-static struct request *request_at(const struct outcome *o, Py_ssize_t i) {
-        return (struct request *)PyList_GetItem(o->requests, i);
-}
+struct outcome {
+        struct request *const *requests;
+        Py_ssize_t             n;
+        struct answer_plan    *plans; /* of each; response NULL: none */
+        PyObject              *text;  /* bytes: the whole execution failed */
+};
 
 /* A new str. */
 static PyObject *fault_of_type(const char *format, PyObject *found) {
@@ -80,15 +78,14 @@ static PyObject *check_list(struct outcome *o, PyObject *result) {
                         "size is:%zd, and InferenceResponse(s) size is:%zd\n",
                         o->n, PyList_Size(result));
         for (Py_ssize_t i = 0; i < o->n && fault == NULL; i++)
-                fault = check_element(request_at(o, i), PyList_GetItem(result, i));
+                fault = check_element(o->requests[i], PyList_GetItem(result, i));
         return fault;
 }
 
 /* None for a whole batch stands for None for each. */
 static PyObject *check_none(struct outcome *o, PyObject *result) {
         for (Py_ssize_t i = 0; i < o->n; i++)
-                if (request_at(o, i)->release_flags != RESCHEDULE &&
-                    request_at(o, i)->sender == NULL)
+                if (o->requests[i]->release_flags != RESCHEDULE && o->requests[i]->sender == NULL)
                         return fault_of_type(
                                 "Expected a list in the execute return, found type '%R'.", result);
         return NULL;
@@ -114,14 +111,14 @@ static bool plan_answers(struct outcome *o, PyObject *result) {
 
                 if (element == Py_None)
                         continue;
-                if (has_closed_sender(request_at(o, i))) {
+                if (has_closed_sender(o->requests[i])) {
                         PyObject *done = call_utils("late_response", "()");
 
                         Py_XDECREF(done);
                         continue;
                 }
                 if (!answer_measure(&o->plans[i], (struct response *)element,
-                                    request_wanted(request_at(o, i))))
+                                    request_wanted(o->requests[i])))
                         return false;
         }
         return true;
@@ -179,7 +176,7 @@ static uint32_t leave(struct request *r, bool is_answered) {
 static uint64_t put_items(const struct outcome *o, struct shm_result *result, uint64_t at,
                           uint32_t block) {
         for (Py_ssize_t i = 0; i < o->n; i++) {
-                struct request *r = request_at(o, i);
+                struct request *r = o->requests[i];
                 bool            is_answered = o->plans[i].response != NULL;
 
                 result->items[i] = (struct shm_result_item){
@@ -260,61 +257,73 @@ static void post_result(struct outcome *o, const struct shm_execution *execution
 
 /* ---- executions ------------------------------------------------------------------------------ */
 
-static PyObject *make_requests(const struct shm_batch *batch) {
-        PyObject *list = PyList_New((Py_ssize_t)batch->n_requests);
+static uint32_t count_requests(const struct shm_execution *execution) {
+        const struct shm_batch *batch = connection_block(execution->block);
 
-        for (uint32_t i = 0; list != NULL && i < batch->n_requests; i++) {
-                PyObject *request = request_over(batch->requests[i]);
+        return execution->kind == SHM_EXECUTE_ONE ? 1 : batch->n_requests;
+}
+
+/* An object for each request, and a list of them that is the model's, which may change it. NULL and an
+ * exception on failure. */
+static PyObject *make_requests(const struct shm_execution *execution, struct request **ret,
+                               Py_ssize_t n) {
+        const struct shm_batch *batch = connection_block(execution->block);
+        bool                    is_one = execution->kind == SHM_EXECUTE_ONE;
+        PyObject               *list = PyList_New(n);
+
+        for (Py_ssize_t i = 0; list != NULL && i < n; i++) {
+                PyObject *request = request_over(is_one ? execution->block : batch->requests[i]);
 
                 if (request == NULL) {
                         Py_DECREF(list);
                         return NULL;
                 }
-                (void)PyList_SetItem(list, (Py_ssize_t)i, request);
+                ret[i] = (struct request *)request;
+                (void)PyList_SetItem(list, i, request);
         }
+        for (Py_ssize_t i = 0; list != NULL && i < n; i++)
+                Py_INCREF(ret[i]);
         return list;
 }
 
+static void drop_requests(struct request *const *requests, Py_ssize_t n) {
+        for (Py_ssize_t i = 0; i < n; i++)
+                Py_DECREF(requests[i]);
+}
+
 /* Nested calls of models that these requests are part of. */
-static uint32_t depth_of(PyObject *requests) {
+static uint32_t depth_of(struct request *const *requests, Py_ssize_t n) {
         uint32_t depth = 0;
 
-        for (Py_ssize_t i = 0; i < PyList_Size(requests); i++) {
-                const struct request *r = (struct request *)PyList_GetItem(requests, i);
-
-                if (r->record.bls_depth > depth)
-                        depth = r->record.bls_depth;
-        }
+        for (Py_ssize_t i = 0; i < n; i++)
+                if (requests[i]->record.bls_depth > depth)
+                        depth = requests[i]->record.bls_depth;
         return depth;
 }
 
-/* The model has its own list, which it may change. */
-static PyObject *call_model(PyObject *requests, struct shm_slot *slot) {
-        PyObject *copy = PyList_GetSlice(requests, 0, PyList_Size(requests)), *result;
+static PyObject *call_model(PyObject *list, uint32_t depth, struct shm_slot *slot) {
+        PyObject *result;
 
-        if (copy == NULL)
-                return NULL;
-        slot->start_ns = shm_clock_ns();
-        calls_begin_execution(depth_of(requests));
-        result = PyObject_CallFunctionObjArgs(loop.execute, copy, NULL);
+        calls_begin_execution(depth);
+        result = PyObject_CallFunctionObjArgs(loop.execute, list, NULL);
         calls_end_execution();
         slot->end_ns = shm_clock_ns();
-        loop.average_ns = (loop.average_ns * 7 + (slot->end_ns - slot->start_ns)) / 8;
-        Py_DECREF(copy);
+        loop.average_ns = (loop.average_ns * 7 + (slot->end_ns - slot->claim_ns)) / 8;
         return result;
 }
 
 /* Answers with what execute() returned; with `result` NULL, with the exception that is set. */
-static bool end(PyObject *requests, PyObject *result, const struct shm_execution *execution) {
-        struct answer_plan few[16];
-        struct outcome     o = { .requests = requests, .n = PyList_Size(requests), .plans = few };
+static bool end(struct request *const *requests, Py_ssize_t n, PyObject *result,
+                const struct shm_execution *execution) {
+        struct answer_plan few[FEW_REQUESTS];
+        struct outcome     o = { .requests = requests, .n = n, .plans = few };
         PyObject          *fault;
 
-        if (o.n > (Py_ssize_t)(sizeof(few) / sizeof(*few)))
-                o.plans = malloc((size_t)o.n * sizeof(*o.plans));
+        if (n > FEW_REQUESTS)
+                o.plans = malloc((size_t)n * sizeof(*o.plans));
         if (o.plans == NULL)
                 return false;
-        memset(o.plans, 0, (size_t)o.n * sizeof(*o.plans));
+        memset(o.plans, 0, (size_t)n * sizeof(*o.plans));
         if (result == NULL) {
                 fail(&o, take_exception());
         } else {
@@ -325,7 +334,7 @@ static bool end(PyObject *requests, PyObject *result, const struct shm_execution
                         fail(&o, take_exception());
         }
         post_result(&o, execution);
-        for (Py_ssize_t i = 0; i < o.n; i++)
+        for (Py_ssize_t i = 0; i < n; i++)
                 answer_done(&o.plans[i]);
         if (o.plans != few)
                 free(o.plans);
@@ -333,16 +342,32 @@ static bool end(PyObject *requests, PyObject *result, const struct shm_execution
         return true;
 }
 
-static bool run(const struct shm_execution *execution) {
-        PyObject *requests = make_requests(connection_block(execution->block)), *result;
+static bool run_requests(const struct shm_execution *execution, struct request **requests,
+                         Py_ssize_t n) {
+        PyObject *list = make_requests(execution, requests, n), *result;
         bool      has_ended;
 
-        if (requests == NULL)
+        if (list == NULL)
                 return false;
-        result = call_model(requests, &connection.header->slots[execution->slot]);
-        has_ended = end(requests, result, execution);
+        result =
+                call_model(list, depth_of(requests, n), &connection.header->slots[execution->slot]);
+        Py_DECREF(list);
+        has_ended = end(requests, n, result, execution);
         Py_XDECREF(result);
-        Py_DECREF(requests);
+        drop_requests(requests, n);
+        return has_ended;
+}
+
+static bool run(const struct shm_execution *execution) {
+        struct request *few[FEW_REQUESTS], **many;
+        uint32_t        n = count_requests(execution);
+        bool            has_ended;
+
+        if (n <= FEW_REQUESTS)
+                return run_requests(execution, few, (Py_ssize_t)n);
+        many = malloc(n * sizeof(struct request *));
+        has_ended = many != NULL && run_requests(execution, many, (Py_ssize_t)n);
+        free(many);
         return has_ended;
 }
 
@@ -352,19 +377,20 @@ static bool run(const struct shm_execution *execution) {
 
 struct pending {
         struct shm_execution execution;
-        PyObject            *requests; /* NULL: it has ended */
+        bool                 has_ended;
+        Py_ssize_t           n;
+        struct request      *requests[]; /* a reference to each until it has ended */
 };
 
 /* Takes the result, and an exception that is set. */
 static bool end_pending(struct pending *p, PyObject *result) {
-        PyObject *requests = p->requests;
-        bool      has_ended;
+        bool is_answered;
 
-        p->requests = NULL;
+        p->has_ended = true;
         connection.header->slots[p->execution.slot].end_ns = shm_clock_ns();
-        has_ended = end(requests, result, &p->execution);
-        Py_DECREF(requests);
-        return has_ended;
+        is_answered = end(p->requests, p->n, result, &p->execution);
+        drop_requests(p->requests, p->n);
+        return is_answered;
 }
 
 /* An event loop that is closed drops its coroutines: they are answered all the same. */
@@ -372,7 +398,7 @@ static void drop_pending(PyObject *capsule) {
         struct pending *p = PyCapsule_GetPointer(capsule, PENDING_NAME);
         PyObject       *type, *value, *trace;
 
-        if (p->requests != NULL && !connection.is_forked) {
+        if (!p->has_ended && !connection.is_forked) {
                 PyErr_Fetch(&type, &value, &trace);
                 PyErr_SetString(PyExc_RuntimeError, "the event loop has dropped execute()");
                 (void)end_pending(p, NULL);
@@ -381,41 +407,37 @@ static void drop_pending(PyObject *capsule) {
         free(p);
 }
 
-static PyObject *pending_new(const struct shm_execution *execution, PyObject *requests) {
-        struct pending *p = malloc(sizeof(*p));
+/* *ret_list is the model's list of the requests. */
+static PyObject *pending_new(const struct shm_execution *execution, PyObject **ret_list) {
+        uint32_t        n = count_requests(execution);
+        struct pending *p = malloc(sizeof(*p) + n * sizeof(struct request *));
         PyObject       *capsule;
 
         if (p == NULL)
                 return PyErr_NoMemory();
-        *p = (struct pending){ .execution = *execution, .requests = requests };
-        capsule = PyCapsule_New(p, PENDING_NAME, drop_pending);
+        *p = (struct pending){ .execution = *execution, .n = (Py_ssize_t)n };
+        *ret_list = make_requests(execution, p->requests, p->n);
+        capsule = *ret_list != NULL ? PyCapsule_New(p, PENDING_NAME, drop_pending) : NULL;
         if (capsule == NULL)
-                free(p);
-        else
-                Py_INCREF(requests);
+                free(p); /* the process ends */
         return capsule;
 }
 
 /* Hands the execution to the event loop. */
 static bool start_pending(const struct shm_execution *execution) {
-        PyObject *requests = make_requests(connection_block(execution->block)), *copy;
-        PyObject *capsule = requests != NULL ? pending_new(execution, requests) : NULL, *done;
-        bool      is_right;
+        PyObject       *list, *capsule = pending_new(execution, &list), *done;
+        struct pending *p;
+        bool            is_right;
 
-        if (capsule == NULL) {
-                Py_XDECREF(requests);
+        if (capsule == NULL)
                 return false;
-        }
-        connection.header->slots[execution->slot].start_ns = shm_clock_ns();
-        copy = PyList_GetSlice(requests, 0, PyList_Size(requests));
-        done = copy != NULL ? PyObject_CallFunction(loop.execute, "OOI", copy, capsule,
-                                                    (unsigned int)depth_of(requests))
-                            : NULL;
-        is_right = done != NULL || end_pending(PyCapsule_GetPointer(capsule, PENDING_NAME), NULL);
+        p = PyCapsule_GetPointer(capsule, PENDING_NAME);
+        done = PyObject_CallFunction(loop.execute, "OOI", list, capsule,
+                                     (unsigned int)depth_of(p->requests, p->n));
+        is_right = done != NULL || end_pending(p, NULL);
         Py_XDECREF(done);
-        Py_XDECREF(copy);
+        Py_DECREF(list);
         Py_DECREF(capsule);
-        Py_DECREF(requests);
         return is_right;
 }
 
@@ -428,7 +450,7 @@ PyObject *serve_end(PyObject *module, PyObject *args) {
         if (!PyArg_ParseTuple(args, "OOO:end", &capsule, &result, &exception))
                 return NULL;
         p = PyCapsule_GetPointer(capsule, PENDING_NAME);
-        if (p == NULL || p->requests == NULL)
+        if (p == NULL || p->has_ended)
                 return NULL;
         if (exception != Py_None)
                 PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
@@ -445,7 +467,7 @@ static bool wait_for_execution(void) {
 
         while (atomic_load(&h->execution_tail) == connection.execution_head) {
                 bool     is_large = shm_heap_idle_bytes(&connection.heap) > TRIM_BYTES;
-                uint64_t since = shm_clock_ns();
+                uint64_t since = is_large ? shm_clock_ns() : 0;
 
                 if (loop.n_pending > 0) {
                         loop.n_pending = 0;

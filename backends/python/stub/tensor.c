@@ -10,6 +10,9 @@
 
 PyTypeObject *tensor_type;
 
+static struct pool pool;
+static PyObject   *argument_names[2];
+
 uint32_t type_size(uint32_t type) {
         static const uint8_t sizes[] = { 0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 0, 2 };
 
@@ -30,15 +33,9 @@ static bool set_dims(struct tensor *t, uint32_t n_dims, const int64_t *dims) {
         return true;
 }
 
-static struct tensor *new_tensor(PyTypeObject *type) {
-        allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-
-        return (struct tensor *)alloc(type, 0);
-}
-
 PyObject *tensor_over(PyObject *name, const struct shm_tensor *record, const int64_t *dims,
                       PyObject *owner) {
-        struct tensor *t = new_tensor(tensor_type);
+        struct tensor *t = (struct tensor *)pool_take(&pool);
 
         if (t == NULL)
                 return NULL;
@@ -129,11 +126,18 @@ static bool take_array(struct tensor *t, PyObject *array) {
 
 static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
         static char   *names[] = { "name", "array", NULL };
-        PyObject      *name, *array;
+        PyObject      *given[2], *name, *array;
         struct tensor *t;
 
-        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:Tensor", names, &name, &array))
-                return NULL;
+        (void)type;
+        if (!arguments_take(args, kwargs, argument_names, given, 2) || given[0] == NULL ||
+            given[1] == NULL) {
+                if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:Tensor", names, &given[0],
+                                                 &given[1]))
+                        return NULL;
+        }
+        name = given[0];
+        array = given[1];
         if (!numpy_is_array(array)) {
                 PyErr_SetString(PyExc_TypeError, "a Tensor is made of a numpy.ndarray");
                 return NULL;
@@ -141,7 +145,7 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         name = check_name(name);
         if (name == NULL)
                 return NULL;
-        t = new_tensor(type);
+        t = (struct tensor *)pool_take(&pool);
         if (t == NULL) {
                 Py_DECREF(name);
                 return NULL;
@@ -155,8 +159,6 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 }
 
 static void tensor_dealloc(PyObject *self) {
-        PyTypeObject  *type = Py_TYPE(self);
-        freefunc       release = (freefunc)PyType_GetSlot(type, Py_tp_free);
         struct tensor *t = (struct tensor *)self;
 
         Py_XDECREF(t->name);
@@ -164,8 +166,7 @@ static void tensor_dealloc(PyObject *self) {
         Py_XDECREF(t->owner);
         if (t->dims != t->few_dims)
                 free(t->dims);
-        release(self);
-        Py_DECREF(type);
+        pool_give(&pool, self);
 }
 
 /* ---- what models call ------------------------------------------------------------------------ */
@@ -269,6 +270,10 @@ static PyType_Spec spec = { .name = "c_python_backend_utils.Tensor",
                             .slots = slots };
 
 bool tensor_init(void) {
-        tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
-        return tensor_type != NULL;
+        if (!pool_open(&pool, &spec))
+                return false;
+        tensor_type = pool.type;
+        argument_names[0] = PyUnicode_InternFromString("name");
+        argument_names[1] = PyUnicode_InternFromString("array");
+        return argument_names[0] != NULL && argument_names[1] != NULL;
 }

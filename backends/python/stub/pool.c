@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
+#include "python/stub/py.h"
+
+bool pool_open(struct pool *pool, PyType_Spec *spec) {
+        pool->type = (PyTypeObject *)PyType_FromSpec(spec);
+        if (pool->type == NULL)
+                return false;
+        pool->n_bytes = (size_t)spec->basicsize;
+        pool->alloc = (allocfunc)PyType_GetSlot(pool->type, Py_tp_alloc);
+        pool->release = (freefunc)PyType_GetSlot(pool->type, Py_tp_free);
+        return true;
+}
+
+PyObject *pool_take(struct pool *pool) {
+        PyObject *object;
+
+        if (pool->n_kept == 0)
+                return pool->alloc(pool->type, 0);
+        object = pool->kept[--pool->n_kept];
+        memset((char *)object + sizeof(*object), 0, pool->n_bytes - sizeof(*object));
+        return PyObject_Init(object, pool->type);
+}
+
+void pool_give(struct pool *pool, PyObject *object) {
+        if (pool->n_kept < POOL_OBJECTS)
+                pool->kept[pool->n_kept++] = object;
+        else
+                pool->release(object);
+        Py_DECREF(pool->type);
+}
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+bool arguments_take(PyObject *args, PyObject *kwargs, PyObject *const *names, PyObject **ret,
+                    Py_ssize_t n) {
+        Py_ssize_t n_args = PyTuple_Size(args), n_named = 0;
+
+        if (n_args > n)
+                return false;
+        for (Py_ssize_t i = 0; i < n; i++) {
+                if (i < n_args) {
+                        ret[i] = PyTuple_GetItem(args, i);
+                        continue;
+                }
+                ret[i] = kwargs != NULL ? PyDict_GetItemWithError(kwargs, names[i]) : NULL;
+                n_named += ret[i] != NULL;
+        }
+        return kwargs == NULL || n_named == PyDict_Size(kwargs);
+}
