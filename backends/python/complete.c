@@ -81,7 +81,7 @@ static void follow(struct completion *c, uint64_t timeout_ns) {
                 if (!s->is_known && now_ns >= deadline_ns)
                         return;
                 session_sleep(s, &h->receiver_sleep, SHM_ASLEEP,
-                              s->is_known ? SHM_FOREVER : deadline_ns - now_ns);
+                              s->is_known ? SHM_FOREVER : deadline_ns - now_ns, NULL);
         }
 }
 

@@ -226,15 +226,20 @@ static void free_entries_locked(const struct execution *ex) {
                         entry_free_locked(ex->entries[i]);
 }
 
-/* The caller wakes those who wait for `changed`. */
+/* The caller wakes those who wait for `changed`. The thread in Execute may sleep for a message, and the
+ * receiver may have taken the one that it sleeps for. */
 static void finish(struct instance *in, struct execution *ex) {
+        bool is_waited = ex->is_waited;
+
         (void)pthread_mutex_lock(&in->lock);
         retire_locked(in, ex);
         free_entries_locked(ex);
-        ex->is_done = true;
-        if (!ex->is_waited)
+        atomic_store(&ex->is_done, true);
+        if (!is_waited)
                 free_execution_locked(in, ex);
         (void)pthread_mutex_unlock(&in->lock);
+        if (is_waited && in->session != NULL)
+                shm_wake(&in->session->region.header->executor_sleep, SHM_NAPPING);
 }
 
 static TRITONSERVER_Error *refuse_cancelled(struct entry *e) {
@@ -331,7 +336,8 @@ static void wait_for_end(struct instance *in, struct execution *ex) {
                         continue;
                 session_ref(s);
                 (void)pthread_mutex_unlock(&in->lock);
-                session_sleep(s, &s->region.header->executor_sleep, SHM_ASLEEP, SHM_FOREVER);
+                session_sleep(s, &s->region.header->executor_sleep, SHM_ASLEEP, SHM_FOREVER,
+                              &ex->is_done);
                 session_unref(s);
                 (void)pthread_mutex_lock(&in->lock);
         }

@@ -164,7 +164,7 @@ static void sleep_for(struct instance *in, struct session *s, uint64_t timeout_n
         (void)pthread_mutex_unlock(&in->lock);
         in->has_lazy_messages = false;
         session_sleep(s, &s->region.header->receiver_sleep, is_lazy ? SHM_NAPPING : SHM_ASLEEP,
-                      is_lazy ? earlier(timeout_ns, NAP_NS) : timeout_ns);
+                      is_lazy ? earlier(timeout_ns, NAP_NS) : timeout_ns, NULL);
 }
 
 /* Until the process has ended and everything that it had written is read. */

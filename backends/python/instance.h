@@ -57,7 +57,7 @@ struct execution {
         uint32_t          capacity; /* of entries */
         uint64_t          begin_ns;
         bool              is_waited; /* by its thread in Execute */
-        bool              is_done;
+        atomic_bool       is_done;
         bool              is_taken_back; /* the stub that it was offered to is no more */
         struct entry     *entries[];     /* borrowed: the instance; NULL once ended */
 };

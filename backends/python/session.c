@@ -250,13 +250,13 @@ bool session_next(struct session *s, struct shm_message *ret) {
 }
 
 void session_sleep(struct session *s, _Atomic uint32_t *word, enum shm_sleep depth,
-                   uint64_t timeout_ns) {
+                   uint64_t timeout_ns, const atomic_bool *until) {
         bool is_receiver = word == &s->region.header->receiver_sleep;
 
         atomic_store(word, (uint32_t)depth);
         atomic_thread_fence(memory_order_seq_cst);
         if (!session_has_message(s) && !session_is_over(s) &&
-            !(is_receiver && atomic_load(&s->is_called)))
+            !(until != NULL && atomic_load(until)) && !(is_receiver && atomic_load(&s->is_called)))
                 (void)shm_futex_wait(word, (uint32_t)depth, timeout_ns);
         atomic_store(word, SHM_AWAKE);
         if (is_receiver)

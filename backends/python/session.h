@@ -61,9 +61,10 @@ void session_wake_stub(struct session *s);
 bool session_next(struct session *s, struct shm_message *ret);
 bool session_has_message(const struct session *s);
 /* Sleeps until a message comes that is for this sleeper (&header->receiver_sleep or
- * &header->executor_sleep), or the process ends, or `timeout_ns` is over. */
+ * &header->executor_sleep), or the process ends, or `timeout_ns` is over, or the sleeper is woken for
+ * `until`, which may be NULL; not at all when that is true. */
 void session_sleep(struct session *s, _Atomic uint32_t *word, enum shm_sleep depth,
-                   uint64_t timeout_ns);
+                   uint64_t timeout_ns, const atomic_bool *until);
 
 /* Wakes the receiver. */
 void session_call_receiver(struct session *s);

@@ -3,9 +3,13 @@
 
 Numbers in brackets are those of the list of acceptance checks in docs/python_models.md.
 """
+import http.client
+import json
+import os
+
 import pytest
 
-from python_lab import ASYNC_LAB, IO, LAB, OPTIONS as PYTHON, PROGRAM, lab, model
+from python_lab import (ASYNC_LAB, IO, LAB, OPTIONS as PYTHON, PROGRAM, SECONDS, lab, model)
 
 BACKENDS = ("python", "identity", "square")
 
@@ -60,6 +64,18 @@ NEST = PROGRAM + '''
             inputs=[pb_utils.Tensor("CODE", np.array([str(n - 1).encode()], dtype=object))]).exec()
         sender.send(answer(inner.error().message()) if inner.has_error() else inner, flags=1)
 '''
+CALLER = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse(
+            [pb_utils.Tensor("Y", pb_utils.InferenceRequest(
+                model_name="identity", requested_output_names=["Y"],
+                inputs=[pb_utils.Tensor("X", r.inputs()[0].as_numpy())]
+            ).exec().output_tensors()[0].as_numpy())]) for r in requests]
+"""
 ONE, TWO = ("instance_group { kind: KIND_CPU count: %d }\n" % n for n in (1, 2))
 BEFORE = PROGRAM.replace('''self.args = args
 ''', '''self.args = args
@@ -81,6 +97,7 @@ MODELS = {
                   'input { name: "IN" data_type: TYPE_INT32 dims: [ 1 ] }\n'
                   'output { name: "OUT" data_type: TYPE_INT32 dims: [ 1 ] }\n'),
     "nest": model(NEST),
+    "caller": model(CALLER, "max_batch_size: 8\n", IDENTITY.split("\n", 2)[2]),
     "self_one": model(LAB, ONE), "self_two": model(LAB, TWO), "before": model(BEFORE),
     "spare": IDENTITY,
 }
@@ -140,6 +157,34 @@ del first, tensor
 a = second.output_tensors()[0].as_numpy()
 result = [a.shape, a.reshape(-1).tolist() == list(range(300000))]
 """) == [[1, 300000], True]
+
+
+def threads_of(pid):
+    """The process, its children, and all their threads."""
+    threads = [int(tid) for tid in os.listdir(f"/proc/{pid}/task")]
+    for tid in list(threads):
+        with open(f"/proc/{pid}/task/{tid}/children", encoding="ascii") as file:
+            for child in file.read().split():
+                threads += threads_of(int(child))
+    return threads
+
+
+def test_calls_on_one_core(server):
+    """There the thread in Execute is often interrupted just before it sleeps for the result, and the
+    receiver, awake for the call, reads that result."""
+    cores = os.sched_getaffinity(0)
+    body = json.dumps({"inputs": [{"name": "X", "datatype": "FP32", "shape": [1, 1], "data": [7]}]})
+    connection = http.client.HTTPConnection(*server.url.split("//")[1].split(":"), timeout=SECONDS)
+    for thread in threads_of(server.process.pid):
+        os.sched_setaffinity(thread, {min(cores)})
+    try:
+        for _ in range(3000):
+            connection.request("POST", "/v2/models/caller/infer", body)
+            answer = json.loads(connection.getresponse().read())
+            assert answer["outputs"][0]["data"] == [7.0], answer
+    finally:
+        for thread in threads_of(server.process.pid):
+            os.sched_setaffinity(thread, cores)
 
 
 PREFIX = "Model %s - Error when running inference: "
