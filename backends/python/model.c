@@ -15,7 +15,7 @@
 #include "python/interpreter.h"
 #include "python/shm_layout.h"
 
-#define DEFAULT_DEPTH 16
+#define DEFAULT_DEPTH 32
 #define FORBIDDEN_CHARACTERS ";|&$`<>()[]{}\\\"'*?~#!"
 #define MIN_SHM_BYTES (INT64_C(1) << 20)
 

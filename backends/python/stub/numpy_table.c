@@ -15,6 +15,8 @@
 #define FLAG_NOT_SWAPPED 0x0200
 #define FLAG_WRITABLE 0x0400
 
+#define NUMBER_OF_OBJECTS 17 /* NumPy's type number */
+
 typedef PyObject *(*new_fn)(PyTypeObject *type, int n_dims, const intptr_t *dims, int number,
                             const intptr_t *strides, void *bytes, int item_bytes, int flags,
                             PyObject *object);
@@ -178,12 +180,16 @@ bool numpy_read(PyObject *array, struct array_view *ret) {
 
 /* ---- new arrays ------------------------------------------------------------------------------ */
 
+static void read_dims(const struct tensor *t, intptr_t *dims) {
+        for (uint32_t i = 0; i < t->n_dims; i++)
+                dims[i] = (intptr_t)t->dims[i];
+}
+
 static PyObject *over_table(const struct tensor *t, PyObject *owner) {
         intptr_t  dims[TENSOR_MAX_DIMS];
         PyObject *array;
 
-        for (uint32_t i = 0; i < t->n_dims; i++)
-                dims[i] = (intptr_t)t->dims[i];
+        read_dims(t, dims);
         array = numpy.new_array(numpy.array_type, (int)t->n_dims, dims, number_of_type[t->type],
                                 NULL, t->bytes, 0, FLAG_CONTIGUOUS | FLAG_ALIGNED | FLAG_WRITABLE,
                                 NULL);
@@ -194,6 +200,20 @@ static PyObject *over_table(const struct tensor *t, PyObject *owner) {
                 Py_DECREF(array);
                 return NULL;
         }
+        return array;
+}
+
+PyObject *numpy_objects(const struct tensor *t, PyObject ***ret_elements) {
+        intptr_t  dims[TENSOR_MAX_DIMS];
+        PyObject *array;
+
+        if (!numpy.has_table)
+                return NULL;
+        read_dims(t, dims);
+        array = numpy.new_array(numpy.array_type, (int)t->n_dims, dims, NUMBER_OF_OBJECTS, NULL,
+                                NULL, 0, 0, NULL);
+        if (array != NULL)
+                *ret_elements = (PyObject **)(void *)((struct array_fields *)(void *)array)->bytes;
         return array;
 }
 
@@ -328,6 +348,25 @@ static bool is_same(const struct array_view *a, const struct array_view *b) {
         return memcmp(a->dims, b->dims, (size_t)a->n_dims * sizeof(*a->dims)) == 0;
 }
 
+/* New elements are NULL, which NumPy takes for None. */
+static bool test_objects(const struct tensor *t) {
+        PyObject **elements;
+        PyObject  *array = numpy_objects(t, &elements), *first, *second;
+        bool       is_right = array != NULL && elements[0] == NULL && elements[5] == NULL;
+
+        if (is_right) {
+                Py_INCREF(Py_True);
+                elements[0] = Py_True;
+                first = PyObject_CallMethod(array, "item", "i", 0);
+                second = PyObject_CallMethod(array, "item", "i", 1);
+                is_right = first == Py_True && second == Py_None;
+                Py_XDECREF(first);
+                Py_XDECREF(second);
+        }
+        Py_XDECREF(array);
+        return is_right;
+}
+
 /* Reads an array of each type both ways, and one that was made by the table. */
 static bool test_table(PyObject *module) {
         static const char *const dtypes[] = {
@@ -359,6 +398,7 @@ static bool test_table(PyObject *module) {
                            slow.is_contiguous;
                 Py_XDECREF(array);
         }
+        is_right = is_right && test_objects(&t);
         PyErr_Clear();
         return is_right;
 }
@@ -381,6 +421,7 @@ bool numpy_init(void) {
         if (table != NULL && table[INDEX_ARRAY_TYPE] == (void *)numpy.array_type) {
                 memcpy(&numpy.new_array, &table[INDEX_NEW], sizeof(void *));
                 memcpy(&numpy.set_base, &table[INDEX_SET_BASE], sizeof(void *));
+                numpy.has_table = true;
                 numpy.has_table = test_table(module);
         }
         Py_DECREF(module);

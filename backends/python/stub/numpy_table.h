@@ -30,5 +30,9 @@ bool numpy_has_table(void);
 bool numpy_is_array(PyObject *object);
 /* False and an exception on failure. What it points to belongs to the array. */
 bool numpy_read(PyObject *array, struct array_view *ret);
+/* An array of objects with the tensor's dimensions, and its elements in row-major order, which are NULL and
+ * for the caller to set; those that stay NULL read as None. NULL and an exception on failure, NULL alone
+ * where the table is not used. */
+PyObject *numpy_objects(const struct tensor *tensor, PyObject ***ret_elements);
 /* An array over the bytes, writable, whose base is `owner`. */
 PyObject *numpy_over(const struct tensor *tensor, PyObject *owner);

@@ -140,6 +140,9 @@ uint32_t    type_size(uint32_t type); /* bytes of an element; 0: BYTES */
 
 /* `bytes` of an object array's elements, each with its length before it. */
 PyObject *strings_serialize(PyObject *array, uint64_t n_elements);
+/* `n` new `bytes`. False when there are not as many, or one is malformed, or with an exception; those that
+ * were made until then are in `elements`. */
+bool strings_read(const void *bytes, uint64_t n_bytes, PyObject **elements, uint64_t n);
 /* A list of `bytes`; raises TritonModelException for malformed ones. */
 PyObject *strings_deserialize(const void *bytes, uint64_t n_bytes);
 

@@ -5,6 +5,8 @@
 
 PyTypeObject *sender_type;
 
+static PyObject *argument_names[2];
+
 PyObject *sender_new(uint32_t handle, uint64_t wanted, bool is_made_here) {
         allocfunc      alloc = (allocfunc)PyType_GetSlot(sender_type, Py_tp_alloc);
         struct sender *s = (struct sender *)alloc(sender_type, 0);
@@ -80,11 +82,14 @@ static bool post(const struct sender *s, PyObject *response, unsigned flags) {
 static PyObject *send(PyObject *self, PyObject *args, PyObject *kwargs) {
         static char   *names[] = { "response", "flags", NULL };
         struct sender *s = (struct sender *)self;
-        PyObject      *response = Py_None;
+        PyObject      *given[2], *response = Py_None;
         unsigned int   flags = 0;
         const char    *fault;
 
-        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OI:send", names, &response, &flags))
+        if (arguments_take(args, kwargs, argument_names, given, 2) && given[0] != NULL &&
+            given[1] == NULL)
+                response = given[0];
+        else if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OI:send", names, &response, &flags))
                 return NULL;
         if (response != Py_None && !PyObject_TypeCheck(response, response_type)) {
                 PyErr_SetString(PyExc_TypeError, "response must be an InferenceResponse");
@@ -132,5 +137,7 @@ static PyType_Spec spec = { .name = "c_python_backend_utils.InferenceResponseSen
 
 bool sender_init(void) {
         sender_type = (PyTypeObject *)PyType_FromSpec(&spec);
-        return sender_type != NULL;
+        argument_names[0] = PyUnicode_InternFromString("response");
+        argument_names[1] = PyUnicode_InternFromString("flags");
+        return sender_type != NULL && argument_names[0] != NULL && argument_names[1] != NULL;
 }

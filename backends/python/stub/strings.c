@@ -64,10 +64,14 @@ static PyObject *list_elements(PyObject *const *elements, uint64_t n, uint64_t *
 static bool measure_bytes(PyObject *const *elements, uint64_t n, uint64_t *ret_bytes) {
         *ret_bytes = 0;
         for (uint64_t i = 0; i < n; i++) {
-                if (elements[i] == NULL || !PyBytes_Check(elements[i]) ||
-                    PyBytes_Size(elements[i]) > (Py_ssize_t)UINT32_MAX)
+                Py_ssize_t len;
+
+                if (elements[i] == NULL || !PyBytes_Check(elements[i]))
                         return false;
-                *ret_bytes += 4 + (uint64_t)PyBytes_Size(elements[i]);
+                len = PyBytes_Size(elements[i]);
+                if (len > (Py_ssize_t)UINT32_MAX)
+                        return false;
+                *ret_bytes += 4 + (uint64_t)len;
         }
         return true;
 }
@@ -99,6 +103,26 @@ PyObject *strings_serialize(PyObject *array, uint64_t n_elements) {
         if (!numpy_read(array, &view))
                 return NULL;
         return serialize(view.bytes, n_elements);
+}
+
+bool strings_read(const void *bytes, uint64_t n_bytes, PyObject **elements, uint64_t n) {
+        const char *at = bytes;
+
+        for (uint64_t i = 0; i < n; i++) {
+                uint32_t len;
+
+                if (n_bytes < sizeof(len))
+                        return false;
+                memcpy(&len, at, sizeof(len));
+                if (len > n_bytes - sizeof(len))
+                        return false;
+                elements[i] = PyBytes_FromStringAndSize(at + sizeof(len), len);
+                if (elements[i] == NULL)
+                        return false;
+                at += sizeof(len) + len;
+                n_bytes -= sizeof(len) + len;
+        }
+        return n_bytes == 0;
 }
 
 PyObject *strings_deserialize(const void *bytes, uint64_t n_bytes) {

@@ -199,8 +199,17 @@ static PyObject *get_is_cpu(PyObject *self, PyObject *unused) {
 }
 
 static PyObject *make_strings(const struct tensor *t) {
-        PyObject *list = strings_deserialize(t->bytes, t->n_bytes), *shape, *array;
+        PyObject **elements, *list, *shape, *array = NULL;
+        uint64_t   n = count_elements(t);
 
+        if (n <= t->n_bytes / 4) /* that many lengths */
+                array = numpy_objects(t, &elements);
+        if (array != NULL && strings_read(t->bytes, t->n_bytes, elements, n))
+                return array;
+        Py_XDECREF(array);
+        if (PyErr_Occurred())
+                return NULL;
+        list = strings_deserialize(t->bytes, t->n_bytes); /* or what is wrong with them */
         if (list == NULL)
                 return NULL;
         shape = get_shape((PyObject *)(uintptr_t)t, NULL);
