@@ -499,8 +499,8 @@ class _Dispatcher:
             number = self._next_id
             self._calls[number] = call
             try:
-                call.block = _c._infer(call.request, number, _trace_handle(call.request), True,
-                                       is_decoupled, waits, _depth.get())
+                call.block = _c._infer(call.request, number, True, is_decoupled, waits,
+                                       _depth.get())
             except BaseException:
                 del self._calls[number]
                 raise
@@ -577,10 +577,6 @@ class ResponseIterator:
             pass
 
 
-def _trace_handle(request):
-    return request.trace()._handle
-
-
 def _check_may_call():
     if not _state.may_call:
         raise TritonModelException(_NOT_EXECUTING)
@@ -590,8 +586,7 @@ def _exec(self, decoupled=False):
     """Runs the request and waits: its response, or an iterator over the responses."""
     _check_may_call()
     if not decoupled:
-        return _c._finish(_c._infer(self, 0, _trace_handle(self), False, False, True,
-                                    _depth.get()))
+        return _c._exec(self, _depth.get())
     call = _Call(self)
     _dispatcher.start(call, True, True)
     return ResponseIterator(call)

@@ -120,7 +120,7 @@ int calls_is_cancelled(uint32_t handle, uint64_t *asked_ns) {
 /* What is written into the payload of a call. */
 struct infer_plan {
         struct request *request;
-        PyObject       *texts[4];     /* bytes: model, id, correlation, parameters */
+        PyObject       *texts[4];     /* bytes: model, id, correlation, parameters; NULL: empty */
         PyObject       *input_names;  /* list of bytes */
         PyObject       *output_names; /* list of bytes */
         uint64_t        n_bytes;
@@ -136,23 +136,19 @@ static PyObject *encode(PyObject *text) {
         return PyUnicode_AsEncodedString(text, "utf-8", "surrogateescape");
 }
 
-static PyObject *method_text(struct request *r, const char *method) {
-        PyObject *value = PyObject_CallMethod((PyObject *)r, method, NULL), *bytes = NULL;
-
-        if (value != NULL && PyUnicode_Check(value))
-                bytes = encode(value);
-        else if (value != NULL)
-                bytes = PyBytes_FromStringAndSize("", 0); /* a number */
-        Py_XDECREF(value);
-        return bytes;
-}
-
 static bool encode_texts(struct infer_plan *plan) {
-        static const char *const methods[] = { "_model_name", "request_id", "correlation_id",
-                                               "parameters" };
+        const struct request *r = plan->request;
+        PyObject             *values[4] = { NULL };
 
+        values[TEXT_MODEL] = r->model_name;
+        values[TEXT_ID] = r->id;
+        if (PyUnicode_Check(r->correlation))
+                values[TEXT_CORRELATION] = r->correlation;
+        values[TEXT_PARAMETERS] = r->parameters;
         for (unsigned i = 0; i < 4; i++) {
-                plan->texts[i] = method_text(plan->request, methods[i]);
+                if (values[i] == NULL)
+                        continue;
+                plan->texts[i] = encode(values[i]);
                 if (plan->texts[i] == NULL)
                         return false;
                 plan->n_bytes += rounded((uint64_t)PyBytes_Size(plan->texts[i]));
@@ -195,21 +191,9 @@ static bool measure_inputs(struct infer_plan *plan) {
         return true;
 }
 
-/* A request that came from a client may be passed on as it is. */
-static bool complete_request(struct request *r) {
-        PyObject *made = PyObject_CallMethod((PyObject *)r, "inputs", NULL);
-
-        Py_XDECREF(made);
-        if (made == NULL)
-                return false;
-        made = PyObject_CallMethod((PyObject *)r, "requested_output_names", NULL);
-        Py_XDECREF(made);
-        return made != NULL;
-}
-
 static bool make_plan(struct infer_plan *plan, struct request *r) {
         *plan = (struct infer_plan){ .request = r, .n_bytes = sizeof(struct shm_infer) };
-        if (!complete_request(r) || !encode_texts(plan))
+        if (!request_complete(r) || !encode_texts(plan)) /* it may be a client's, passed on */
                 return false;
         plan->input_names = encode_names(plan, r->inputs, true);
         plan->output_names =
@@ -231,8 +215,11 @@ struct payload {
 };
 
 static struct shm_text put_text(struct payload *p, PyObject *bytes) {
-        struct shm_text text = { (uint32_t)p->at, (uint32_t)PyBytes_Size(bytes) };
+        struct shm_text text = { (uint32_t)p->at, 0 };
 
+        if (bytes == NULL)
+                return text;
+        text.len = (uint32_t)PyBytes_Size(bytes);
         memcpy(p->base + p->at, PyBytes_AsString(bytes), text.len);
         p->at = rounded(p->at + text.len);
         return text;
@@ -296,37 +283,54 @@ static void put_infer(struct payload *p, const struct infer_plan *plan, bool is_
                 put_input(p, plan, (Py_ssize_t)i, &tensors[i]);
 }
 
-/* infer(request, id, trace handle, is_async, is_decoupled, waits, depth) -> the call's block; a depth
- * of -1 is that of the execution on the main thread */
-PyObject *calls_infer(PyObject *module, PyObject *args) {
-        struct infer_plan plan;
-        PyObject         *request;
-        unsigned int      id, handle;
-        int               is_async, is_decoupled, waits, depth;
-        uint32_t          block = 0;
-        bool              is_planned;
+struct infer_options {
+        uint32_t id;
+        int      depth; /* of nested calls; -1: that of the execution on the main thread */
+        bool     is_async, is_decoupled, waits;
+};
 
-        (void)module;
-        if (!PyArg_ParseTuple(args, "O!IIpppi:infer", request_type, &request, &id, &handle,
-                              &is_async, &is_decoupled, &waits, &depth))
-                return NULL;
-        is_planned = make_plan(&plan, (struct request *)request);
-        if (is_planned)
+/* The call's block; 0 and an exception on failure. */
+static uint32_t start_call(struct request *r, const struct infer_options *o) {
+        struct infer_plan plan;
+        struct payload    p;
+        struct shm_call  *call;
+        uint32_t          handle, block = 0;
+
+        if (make_plan(&plan, r) && request_trace_handle(r, &handle))
                 block = new_call(SHM_CALL_INFER, handle, plan.n_bytes);
         if (block != 0) {
-                struct shm_call *call = connection_block(block);
-                struct payload   p = { (unsigned char *)call + call->payload, 0,
-                                       (uint64_t)block * SHM_BLOCK + call->payload };
-
-                call->id = id;
-                call->is_async = is_async != 0;
-                call->is_executing = waits && executing.is_executing &&
+                call = connection_block(block);
+                p = (struct payload){ (unsigned char *)call + call->payload, 0,
+                                      (uint64_t)block * SHM_BLOCK + call->payload };
+                call->id = o->id;
+                call->is_async = o->is_async;
+                call->is_executing = o->waits && executing.is_executing &&
                                      pthread_equal(executing.thread, pthread_self());
-                put_infer(&p, &plan, is_decoupled != 0,
-                          depth >= 0 ? (uint32_t)depth : executing.depth);
+                put_infer(&p, &plan, o->is_decoupled,
+                          o->depth >= 0 ? (uint32_t)o->depth : executing.depth);
                 post_call(block);
         }
         plan_done(&plan);
+        return block;
+}
+
+/* infer(request, id, is_async, is_decoupled, waits, depth) -> the call's block */
+PyObject *calls_infer(PyObject *module, PyObject *args) {
+        PyObject    *request;
+        unsigned int id;
+        int          is_async, is_decoupled, waits, depth;
+        uint32_t     block;
+
+        (void)module;
+        if (!PyArg_ParseTuple(args, "O!Ipppi:infer", request_type, &request, &id, &is_async,
+                              &is_decoupled, &waits, &depth))
+                return NULL;
+        block = start_call((struct request *)request,
+                           &(struct infer_options){ .id = id,
+                                                    .depth = depth,
+                                                    .is_async = is_async != 0,
+                                                    .is_decoupled = is_decoupled != 0,
+                                                    .waits = waits != 0 });
         return block != 0 ? PyLong_FromUnsignedLong(block) : NULL;
 }
 
@@ -390,13 +394,17 @@ static PyObject *make_response(uint32_t block) {
         return response;
 }
 
-/* finish(block) -> the one response of a call that is waited for */
-PyObject *calls_finish(PyObject *module, PyObject *args) {
-        unsigned int block;
-        uint32_t     reply;
+/* exec(request, depth) -> the one response of a call that is waited for */
+PyObject *calls_exec(PyObject *module, PyObject *args) {
+        struct infer_options options = { .waits = true };
+        PyObject            *request;
+        uint32_t             block, reply;
 
         (void)module;
-        if (!PyArg_ParseTuple(args, "I:finish", &block))
+        if (!PyArg_ParseTuple(args, "O!i:exec", request_type, &request, &options.depth))
+                return NULL;
+        block = start_call((struct request *)request, &options);
+        if (block == 0)
                 return NULL;
         reply = wait_replies(connection_block(block));
         connection_free(block);

@@ -169,7 +169,7 @@ static PyMethodDef functions[] = {
         { "_log", write_log, METH_VARARGS, NULL },
         { "_ask", calls_ask, METH_VARARGS, NULL },
         { "_infer", calls_infer, METH_VARARGS, NULL },
-        { "_finish", calls_finish, METH_VARARGS, NULL },
+        { "_exec", calls_exec, METH_VARARGS, NULL },
         { "_wait_async", calls_wait_async, METH_NOARGS, NULL },
         { "_free_call", calls_free, METH_VARARGS, NULL },
         { "_cancel", calls_cancel, METH_VARARGS, NULL },

@@ -172,6 +172,11 @@ struct request {
 
 extern PyTypeObject *request_type;
 PyObject            *request_over(uint32_t block);
+/* Makes what was not asked for yet and a call needs; parameters only when there are any. False and an
+ * exception on failure. */
+bool request_complete(struct request *r);
+/* The request whose trace a call continues; SHM_NO_INDEX: none. False and an exception on failure. */
+bool request_trace_handle(const struct request *r, uint32_t *ret);
 /* The outputs that a request asks for, as of struct answer_plan. */
 uint64_t request_wanted(const struct request *r);
 
@@ -224,7 +229,7 @@ PyObject *serve(PyObject *module, PyObject *args);
 PyObject *serve_end(PyObject *module, PyObject *args);
 
 PyObject *calls_infer(PyObject *module, PyObject *args);
-PyObject *calls_finish(PyObject *module, PyObject *args);
+PyObject *calls_exec(PyObject *module, PyObject *args);
 PyObject *calls_wait_async(PyObject *module, PyObject *unused);
 PyObject *calls_free(PyObject *module, PyObject *args);
 PyObject *calls_cancel(PyObject *module, PyObject *args);

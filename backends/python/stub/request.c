@@ -82,6 +82,34 @@ struct arguments {
         PyObject *id, *correlation, *inputs, *outputs, *model, *memory, *trace, *parameters;
 };
 
+enum { N_ARGUMENTS = 11, ARGUMENT_VERSION = 5, ARGUMENT_FLAGS = 6, ARGUMENT_TIMEOUT = 7 };
+
+static char *argument_texts[] = {
+        "request_id",       "correlation_id", "inputs",     "requested_output_names",
+        "model_name",       "model_version",  "flags",      "timeout",
+        "preferred_memory", "trace",          "parameters", NULL
+};
+static PyObject *argument_names[N_ARGUMENTS];
+
+/* False: numbers are to be read, or something is wrong. */
+static bool take_given(PyObject *args, PyObject *kwargs, struct arguments *ret) {
+        PyObject *given[N_ARGUMENTS];
+
+        if (!arguments_take(args, kwargs, argument_names, given, N_ARGUMENTS) ||
+            given[ARGUMENT_VERSION] != NULL || given[ARGUMENT_FLAGS] != NULL ||
+            given[ARGUMENT_TIMEOUT] != NULL)
+                return false;
+        *ret = (struct arguments){ .id = given[0],
+                                   .correlation = given[1],
+                                   .inputs = given[2],
+                                   .outputs = given[3],
+                                   .model = given[4],
+                                   .memory = given[8],
+                                   .trace = given[9],
+                                   .parameters = given[10] };
+        return true;
+}
+
 static bool complain(const char *format, const struct request *r) {
         PyObject *text = PyUnicode_FromFormat(format, r->id, r->model_name);
 
@@ -156,6 +184,14 @@ static bool take_correlation(struct request *r, PyObject *correlation) {
         return false;
 }
 
+/* None is what is made when somebody asks. */
+static bool check_given(PyObject *given, const char *function, PyObject **ret) {
+        if (given == NULL || given == Py_None)
+                return true;
+        *ret = call_utils(function, "(O)", given);
+        return *ret != NULL;
+}
+
 static bool take_arguments(struct request *r, const struct arguments *a) {
         r->id = a->id != NULL ? as_text(a->id, "request_id") : PyUnicode_FromString("");
         if (r->id == NULL)
@@ -172,24 +208,12 @@ static bool take_arguments(struct request *r, const struct arguments *a) {
                 return false;
         if (!take_inputs(r, a->inputs) || !take_outputs(r, a->outputs))
                 return false;
-        r->parameters =
-                call_utils("parameters", "(O)", a->parameters != NULL ? a->parameters : Py_None);
-        if (r->parameters == NULL)
-                return false;
-        r->trace = call_utils("check_trace", "(O)", a->trace != NULL ? a->trace : Py_None);
-        if (r->trace == NULL)
-                return false;
-        r->preferred_memory =
-                call_utils("check_memory", "(O)", a->memory != NULL ? a->memory : Py_None);
-        return r->preferred_memory != NULL;
+        return check_given(a->parameters, "parameters", &r->parameters) &&
+               check_given(a->trace, "check_trace", &r->trace) &&
+               check_given(a->memory, "check_memory", &r->preferred_memory);
 }
 
 static PyObject *request_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-        static char *names[] = {
-                "request_id",       "correlation_id", "inputs",     "requested_output_names",
-                "model_name",       "model_version",  "flags",      "timeout",
-                "preferred_memory", "trace",          "parameters", NULL
-        };
         struct arguments   a = { 0 };
         struct request    *r;
         long long          version = -1;
@@ -197,10 +221,11 @@ static PyObject *request_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         unsigned long long timeout_us = 0;
 
         (void)type;
-        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOOOLIKOOO:InferenceRequest", names,
-                                         &a.id, &a.correlation, &a.inputs, &a.outputs, &a.model,
-                                         &version, &flags, &timeout_us, &a.memory, &a.trace,
-                                         &a.parameters))
+        if (!take_given(args, kwargs, &a) &&
+            !PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOOOLIKOOO:InferenceRequest",
+                                         argument_texts, &a.id, &a.correlation, &a.inputs,
+                                         &a.outputs, &a.model, &version, &flags, &timeout_us,
+                                         &a.memory, &a.trace, &a.parameters))
                 return NULL;
         if (a.inputs == NULL || a.outputs == NULL || a.model == NULL) {
                 PyErr_SetString(PyExc_TypeError, "InferenceRequest() needs inputs, "
@@ -407,6 +432,40 @@ static PyObject *get_model_name(PyObject *self, PyObject *unused) {
         return new_reference(r->model_name);
 }
 
+bool request_complete(struct request *r) {
+        static PyObject *(*const getters[])(PyObject *, PyObject *) = { get_id, get_correlation,
+                                                                        get_model_name };
+
+        for (size_t i = 0; i < sizeof(getters) / sizeof(*getters); i++) {
+                PyObject *value = getters[i]((PyObject *)r, NULL);
+
+                if (value == NULL)
+                        return false;
+                Py_DECREF(value);
+        }
+        if (r->parameters == NULL && r->record.parameters.len > 0)
+                r->parameters = text_of(r, r->record.parameters);
+        if (r->inputs == NULL)
+                r->inputs = make_inputs(r);
+        if (r->outputs == NULL)
+                r->outputs = make_outputs(r);
+        return r->inputs != NULL && r->outputs != NULL &&
+               (r->parameters != NULL || r->record.parameters.len == 0);
+}
+
+bool request_trace_handle(const struct request *r, uint32_t *ret) {
+        PyObject *handle;
+
+        *ret = r->record.has_trace ? r->record.handle : SHM_NO_INDEX;
+        if (r->trace == NULL)
+                return true;
+        handle = PyObject_GetAttrString(r->trace, "_handle");
+        if (handle != NULL)
+                *ret = (uint32_t)PyLong_AsUnsignedLong(handle);
+        Py_XDECREF(handle);
+        return !PyErr_Occurred();
+}
+
 static PyMethodDef methods[] = {
         { "inputs", get_inputs, METH_NOARGS, "The input tensors, as a list." },
         { "request_id", get_id, METH_NOARGS, "The client's id." },
@@ -421,7 +480,6 @@ static PyMethodDef methods[] = {
         { "get_response_sender", get_sender, METH_NOARGS, NULL },
         { "is_cancelled", is_cancelled, METH_NOARGS, "Whether the client has given up." },
         { "set_release_flags", set_release_flags, METH_VARARGS, NULL },
-        { "_model_name", get_model_name, METH_NOARGS, NULL },
         { NULL, NULL, 0, NULL },
 };
 static PyType_Slot slots[] = {
@@ -439,5 +497,10 @@ bool request_init(void) {
         if (!pool_open(&pool, &spec))
                 return false;
         request_type = pool.type;
+        for (unsigned i = 0; i < N_ARGUMENTS; i++) {
+                argument_names[i] = PyUnicode_InternFromString(argument_texts[i]);
+                if (argument_names[i] == NULL)
+                        return false;
+        }
         return true;
 }
