@@ -437,7 +437,7 @@ def bench_ensembles(options, _):
                   f"{three[1] / one[1]:.2f} of its CPU")
 
 
-N_IN_FLIGHT = 10000
+N_IN_FLIGHT = 2000
 
 
 def bench_in_flight(options, _):
