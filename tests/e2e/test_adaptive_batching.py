@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Adaptive batching as clients see it: batches that run before their queue delay is over.
 
-When exactly they do is tested on a fake clock (tests/unit/sched/test_adaptive.c).
+When exactly they do is tested on a fake clock (tests/unit/sched/test_adaptive.c). The numbers in the names of
+tests are those of the acceptance checks.
 """
+import concurrent.futures
 import subprocess
 import time
 
 from conftest import BUILD, Server, write_repository
 from gate import Gate
 from models import opens_server
+from scrape import metric
 from test_dynamic_batching import (BACKENDS, Crowd, batching, dynamic, gated, infer, outputs,
                                    parameter)
 
@@ -30,7 +33,7 @@ def seconds_of(server, model):
     return time.monotonic() - start
 
 
-def test_a_lone_request_does_not_wait(server):
+def test_46_a_lone_request_does_not_wait(server):
     for model in ("flow", "idle"):
         for _ in range(3):
             assert seconds_of(server, model) < LONGER_THAN_ANY_EXECUTION
@@ -48,6 +51,32 @@ def test_those_that_came_meanwhile_run_together(server):
             assert (answer["OUTPUT0"], answer["BATCH_ROWS"]) == ([n], [3])
 
 
+def test_49_batches_of_one_do_not_wait(tmp_path):
+    """Whatever the delay; of a model of members of one row as well."""
+    one_row = (batching(dynamic(LONG), max_batch_size=1)
+               + 'instance_group { name: "b1" kind: KIND_CPU }\n' + parameter("batch_ranges", "b1:1-1"))
+    models = {"plain": batching(dynamic(LONG), max_batch_size=1), "members": one_row,
+              "off": one_row + parameter("adaptive_batching", "off")}
+    with opens_server(tmp_path / "models", models) as server:
+        for model in models:
+            for _ in range(3):
+                assert seconds_of(server, model) < LONGER_THAN_ANY_EXECUTION
+
+
+def test_47_many_clients_fill_batches(tmp_path):
+    """32 clients in closed loops: nearly all batches are full."""
+    models = {"m": batching(dynamic(LONG) + FLOW + parameter("execute_delay_ms", "10"),
+                            max_batch_size=4)}
+    with opens_server(tmp_path / "models", models) as server:
+        with concurrent.futures.ThreadPoolExecutor(32) as pool:
+            clients = [pool.submit(lambda: [outputs(infer(server, "m", [7]))["OUTPUT0"]
+                                            for _ in range(25)]) for _ in range(32)]
+            assert all(client.result(120) == [[7]] * 25 for client in clients)
+        ran = {reason: metric(server, "neso_batch_dispatch_reason", "m", reason=reason)
+               for reason in ("full", "idle", "flow", "due", "drain")}
+        assert ran["full"] > 0.95 * sum(ran.values()), ran
+
+
 def test_the_server_says_it_for_all_and_a_model_for_itself(tmp_path):
     models = {"plain": batching(dynamic(LONG), max_batch_size=4),
               "off": batching(dynamic("max_queue_delay_microseconds: 1500000")
@@ -57,7 +86,7 @@ def test_the_server_says_it_for_all_and_a_model_for_itself(tmp_path):
         assert seconds_of(server, "off") >= 1.5
 
 
-def test_plain_models_keep_their_delay(tmp_path):
+def test_48_plain_models_keep_their_delay(tmp_path):
     models = {"plain": batching(dynamic("max_queue_delay_microseconds: 1500000"), max_batch_size=4)}
     with opens_server(tmp_path / "models", models) as server:
         assert seconds_of(server, "plain") >= 1.5

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Models whose instance groups take certain batch sizes only, as clients see them.
 
-Which batches are formed and when is tested on a fake clock (tests/unit/sched/test_policy_composite.c).
+Which batches are formed and when is tested on a fake clock (tests/unit/sched/test_policy_composite.c). The
+numbers in the names of tests are those of the acceptance checks.
 """
 import concurrent.futures
 import json
+import os
 import random
 import threading
+import time
 
 import requests
 
@@ -21,6 +24,7 @@ from test_dynamic_batching import (Crowd, batches, batching, body, infer, output
 
 BACKENDS = ("identity", "testing")
 OUTPUTS = ("OUTPUT0", "BATCH_ROWS", "INSTANCE")
+RANDOM_SECONDS = float(os.environ.get("NESO_RANDOM_SECONDS", "2"))
 
 
 def parameter(key, value):
@@ -82,7 +86,7 @@ def server_that_queues(folder, model, n):
 # ---- which members run what ---------------------------------------------------------------------
 
 
-def test_thirteen_are_eight_four_and_one(tmp_path):
+def test_30_thirteen_are_eight_four_and_one(tmp_path):
     server = server_that_queues(tmp_path, composite(), 13)
     try:
         with Crowd(server, "m") as crowd:
@@ -101,7 +105,7 @@ def test_thirteen_are_eight_four_and_one(tmp_path):
         assert server.stop() == 0
 
 
-def test_requests_of_several_rows_fill_a_member(tmp_path):
+def test_38_requests_of_several_rows_fill_a_member(tmp_path):
     server = server_that_queues(tmp_path, composite(), 3)
     try:
         with Crowd(server, "m") as crowd:
@@ -156,7 +160,7 @@ def test_36_virtual_instances(tmp_path):
         assert len([line for line in lines if line == ["destroy", group]]) == 1
 
 
-def test_torchpipe_spelling(server):
+def test_36_torchpipe_spelling(server):
     """Six instances, and the two of one place in their groups are called alike."""
     config = requests.get(f"{server.url}/v2/models/short/config", timeout=20).json()
     assert [(g["name"], g["count"]) for g in config["instance_group"]] == [("m0", 2), ("m1", 2),
@@ -165,7 +169,7 @@ def test_torchpipe_spelling(server):
     assert set(answer["INSTANCE"]) <= {"m1_0", "m1_1"}
 
 
-def test_metrics_of_members(tmp_path):
+def test_37_metrics_of_members(tmp_path):
     server = server_that_queues(tmp_path, composite(), 13)
     try:
         with Crowd(server, "m") as crowd:
@@ -248,7 +252,7 @@ def test_members_are_seen(tmp_path, stubs):  # noqa: F811
 # ---- requests that are run in parts -------------------------------------------------------------
 
 
-def test_a_request_is_run_in_parts(server):
+def test_37_a_request_is_run_in_parts(server):
     before = statistics(server, "plain")
     answer = ask(server, "plain", [7, 8, 9], name="in parts")
     assert answer["OUTPUT0"] == [7, 8, 9]
@@ -308,7 +312,7 @@ def test_an_error_of_a_part_is_the_requests(server):
     assert ask(server, "plain", [5])["OUTPUT0"] == [5]
 
 
-def test_without_splitting(server):
+def test_37_without_splitting(server):
     reply = infer(server, "whole", [1, 2, 3], OUTPUTS)
     assert reply.status_code == 400
     assert reply.json()["error"].endswith("batch size 3 not supported; allowed: 1,4,8")
@@ -318,43 +322,50 @@ def test_without_splitting(server):
 # ---- many at once -------------------------------------------------------------------------------
 
 
-def test_many_clients(server):
-    """32 clients with 1 to 8 rows: no batch has another size, and everybody gets the own answer."""
-    n_clients, n_requests = 32, 15
+def test_33_random_clients(server):
+    """32 clients with 1 to 8 rows each: no execution has a size that its member does not take, the rows
+    are those that were sent, and each client gets its own answer. NESO_RANDOM_SECONDS=60 is the whole
+    check."""
+    n_clients = 32
+    sizes = {"b1": "1", "b4": "4", "b8": "8"}
     start = threading.Barrier(n_clients)
 
     def client(number):
-        draw, wrong, n_rows = random.Random(number), [], 0
+        draw, wrong, n_rows, n_requests = random.Random(number), [], 0, 0
         with requests.Session() as session:
             start.wait()
-            for n in range(n_requests):
+            end = time.monotonic() + RANDOM_SECONDS
+            while n_requests < 10 or time.monotonic() < end:
                 rows = draw.randint(1, 8)
-                values = [number * 1000 + n * 10 + row for row in range(rows)]
+                values = [number * 1000000 + n_requests * 10 + row for row in range(rows)]
                 reply = session.post(f"{server.url}/v2/models/crowd/infer", timeout=60,
                                      data=body(values, OUTPUTS))
                 answer = outputs(reply)
                 n_rows += rows
-                if answer["OUTPUT0"] != values or not set(answer["BATCH_ROWS"]) <= {1, 4, 8}:
+                n_requests += 1
+                if answer["OUTPUT0"] != values or [
+                        sizes[name.split("_")[0]] for name in answer["INSTANCE"]] != [
+                        str(n) for n in answer["BATCH_ROWS"]]:
                     wrong.append((values, answer))
-        return wrong, n_rows
+        return wrong, n_rows, n_requests
 
     with concurrent.futures.ThreadPoolExecutor(n_clients) as pool:
         ended = list(pool.map(client, range(n_clients)))
-    assert not [wrong for wrong, _ in ended if wrong]
+    assert not [wrong for wrong, _, _ in ended if wrong]
     log = (server.repository / "crowd" / "batches").read_text().splitlines()
-    sizes = [int(line.split()[1]) for line in log]
-    assert set(sizes) <= {1, 4, 8}
-    assert sum(sizes) == sum(n for _, n in ended)
+    rows_run = [int(line.split()[1]) for line in log]
+    assert set(rows_run) <= {1, 4, 8}
+    assert sum(rows_run) == sum(n for _, n, _ in ended)
     stats = statistics(server, "crowd")
-    assert stats["inference_count"] == sum(sizes)
-    assert stats["inference_stats"]["success"]["count"] == n_clients * n_requests
-    assert batches(server, "crowd") == {size: sizes.count(size) for size in set(sizes)}
+    assert stats["inference_count"] == sum(rows_run)
+    assert stats["inference_stats"]["success"]["count"] == sum(n for _, _, n in ended)
+    assert batches(server, "crowd") == {size: rows_run.count(size) for size in set(rows_run)}
 
 
 # ---- waiting, updating, ending ------------------------------------------------------------------
 
 
-def test_what_no_member_takes_waits_and_times_out(server):
+def test_34_what_no_member_takes_waits_and_times_out(server):
     reply = infer(server, "waiting", [1], OUTPUTS)
     assert (reply.status_code, reply.json()["error"]) == (503, "Request timeout expired")
     assert ask(server, "waiting", [1, 2, 3, 4])["BATCH_ROWS"] == [4] * 4
@@ -394,23 +405,32 @@ def test_an_update_keeps_the_instances_of_each_group(tmp_path):
             ask_until(server, "m", [1, 2, 3, 4, 5, 6, 7, 8], [8] * 8)
 
 
-def test_what_is_queued_runs_before_an_unload(tmp_path):
-    with opens_server(tmp_path / "models", {"m": gated(composite())}, "--http-thread-count=2",
+def test_44_what_is_queued_runs_before_an_unload(tmp_path):
+    """Twenty wait while all three members execute: each is answered, and the instances end after the last
+    execution."""
+    config = composite(parameter("life_log", "life") + "dynamic_batching { }\n")
+    with opens_server(tmp_path / "models", {"m": gated(config)}, "--http-thread-count=2",
                       "--model-control-mode=explicit", "--load-model=m") as server:
-        with Gate(server, "m") as gate, Crowd(server, "m") as crowd:
-            sent = [crowd.send([n], OUTPUTS) for n in range(15)]
-            gate.wait()
-            wait_until(lambda: metric(server, "nv_inference_pending_request_count", "m") > 0)
+        log = server.repository / "m" / "life"
+        with Gate(server, "m") as gate, concurrent.futures.ThreadPoolExecutor(23) as pool:
+            held = []
+            for rows in (8, 4, 1):
+                held.append(pool.submit(infer, server, "m", [0] * rows, OUTPUTS))
+                gate.wait()
+            sent = [pool.submit(infer, server, "m", [n], OUTPUTS) for n in range(20)]
+            wait_for_metric(server, 20, "nv_inference_pending_request_count", "m")
             reply = requests.post(f"{server.url}/v2/repository/models/m/unload", timeout=20)
             assert reply.status_code == 200
             gate.open(100)
-            for n, one in enumerate(sent):
-                reply = one.result()
-                assert reply.status_code in (400, 404, 503) or outputs(reply)["OUTPUT0"] == [n]
-            assert sum(one.result().status_code == 200 for one in sent) > 0
+            assert all(one.result().status_code == 200 for one in held)
+            assert [outputs(one.result())["OUTPUT0"] for one in sent] == [[n] for n in range(20)]
+        wait_until(lambda: log.read_text().count("destroy") == 3)
+    told = [line.split()[0] for line in log.read_text().splitlines() if line.split()[0] != "destroy"]
+    assert told[-3:] == ["end"] * 3
+    assert told.count("end") == 3 and set(told[3:-3]) == {"execute"}
 
 
-def test_a_wrong_load_names_the_group(tmp_path):
+def test_35_a_wrong_load_names_the_group(tmp_path):
     write_repository(tmp_path, {"m": composite(ranges="b1:1-1,b4:5-4")})
     server = Server(tmp_path, ("--exit-on-error=false",))
     try:

@@ -42,6 +42,14 @@ def test_the_plan_is_printed(tmp_path):
     assert plan == ["1", "1,1", "1,1,1", "4", "4,1", "4,1,1", "4,1,1,1", "8"]
 
 
+def test_32_the_plan_has_each_number_of_rows_up_to_the_largest_batch(tmp_path):
+    config = ranges("b1:1-1,b4:4-6,b8:9-16").replace("max_batch_size: 8", "max_batch_size: 16")
+    ended = check(tmp_path, config, "--json")
+    assert ended.returncode == 0, ended.stderr
+    plan = json.loads(ended.stdout)["models"][0]["batch_plan"]
+    assert plan == ["1", "1,1", "1,1,1", "4", "5", "6", "6,1", "4,4", *map(str, range(9, 17))]
+
+
 def test_what_waits_is_printed(tmp_path):
     ended = check(tmp_path, ranges("b1:4-4,b4:4-4,b8:8-8") + parameter("partial", "wait"))
     assert ended.returncode == 0, ended.stderr
@@ -54,7 +62,7 @@ def test_plain_models_have_no_plan(tmp_path):
     assert "executions for each number of rows" not in ended.stdout
 
 
-def test_mistakes_name_their_group_and_line(tmp_path):
+def test_34_35_mistakes_name_their_group_and_line(tmp_path):
     for config, said in (
             (ranges("b1:1-1,b4:5-4"), "6:1: batch range 5-4 of instance group 'b4' of model m: "
                                       "its end is before its beginning"),
@@ -65,13 +73,19 @@ def test_mistakes_name_their_group_and_line(tmp_path):
             (ranges("b8:8-9"), "6:1: batch range 8-9 of instance group 'b8' of model m: "
                                "it is beyond max_batch_size"),
             (ranges("b1:4-8,b4:4-4,b8:8-8"), "6:1: cannot serve batch size 1 (smallest member "
-                                             "minimum is 4): instance group 'b1' of model m")):
+                                             "minimum is 4): instance group 'b1' of model m"),
+            (ranges("b1:1-1,b4:4-4,b8:8-8").replace("max_batch_size: 8", "max_batch_size: 16"),
+             "6:1: batch range 8-8 of instance group 'b8' of model m reaches furthest, but "
+             "max_batch_size is 16"),
+            (ranges("b1:1-1,b4:4-4,b8:8-8").replace("max_batch_size: 8", "max_batch_size: 0"),
+             "6:1: batch range 1-1 of instance group 'b1' of model m: the model does not batch "
+             "(max_batch_size is 0)")):
         ended = check(tmp_path, config)
         assert ended.returncode == 1
         assert f"m/config.pbtxt:{said}\n" in ended.stderr
 
 
-def test_torchpipe_spelling(tmp_path):
+def test_36_torchpipe_spelling(tmp_path):
     ended = check(tmp_path, GOOD + parameter("batch_min", "1&8") + parameter("batch_max", "1&8")
                   + parameter("instance_num", "2"), "--json")
     model = json.loads(ended.stdout)["models"][0]

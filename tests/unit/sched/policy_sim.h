@@ -23,6 +23,7 @@
 #define SIM_MAX_REQUESTS 64
 #define SIM_MAX_STARTS 128
 #define SIM_MAX_BATCH 16
+#define SIM_MAX_EVENTS 2048 /* a policy that waits sets a new timer at each event */
 #define SIM_START_NS NS_PER_S
 
 /* What an execution of so many rows takes, in microseconds. */
@@ -61,7 +62,7 @@ struct sim {
         uint64_t             now_us;
         struct request      *requests[SIM_MAX_REQUESTS]; /* borrowed: in order of arrival */
         unsigned             n_requests;
-        struct sim_event     events[SIM_MAX_REQUESTS + SIM_MAX_INSTANCES + SIM_MAX_STARTS];
+        struct sim_event     events[SIM_MAX_EVENTS];
         unsigned             n_events;
         unsigned             n_ordered;
         struct sim_start     starts[SIM_MAX_STARTS];

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Adaptive batching of the dynamic batcher on a clock of the test: its documented rows, closed loops of
- * clients, and random orders of events against a plain model of its rules.
+/* Adaptive batching of the dynamic batcher on a clock of the test: its documented rows, clients in closed
+ * loops, random arrivals, and random orders of events against a plain model of its rules. The numbers in
+ * the names of tests are those of the acceptance checks.
  */
 #include "suite.h"
+
+#include <math.h>
 
 #include "sched/policy_sim.h"
 
@@ -65,7 +68,7 @@ static void check(enum adaptive_mode mode, const uint64_t *arrivals_us, unsigned
         check(mode, (const uint64_t[]){ __VA_ARGS__ },                                             \
               sizeof((const uint64_t[]){ __VA_ARGS__ }) / sizeof(uint64_t), expected)
 
-static void test_a_lone_request(void **state) {
+static void test_48_a_lone_request(void **state) {
         (void)state;
         CHECK(ADAPTIVE_OFF, "10000 r0+1 i0", 0);
         CHECK(ADAPTIVE_IDLE, "0 r0+1 i0", 0);
@@ -73,7 +76,7 @@ static void test_a_lone_request(void **state) {
         CHECK(ADAPTIVE_FLOW, "0 r0+1 i0, 300 r1+1 i0, 600 r2+1 i0", 0, 300, 600);
 }
 
-static void test_a_burst_of_three(void **state) {
+static void test_51_a_burst_of_three(void **state) {
         (void)state;
         CHECK(ADAPTIVE_OFF, "10000 r0+3 i0", 0, 0, 0);
         CHECK(ADAPTIVE_IDLE, "0 r0+1 i0, 10000 r1+2 i0", 0, 0, 0);
@@ -88,7 +91,7 @@ static void test_a_full_batch_waits_for_nobody(void **state) {
 }
 
 /* Two clients, one of which goes: the other waits for it once, for one execution. */
-static void test_who_has_gone_is_waited_for_once(void **state) {
+static void test_46_who_has_gone_is_waited_for_once(void **state) {
         (void)state;
         CHECK(ADAPTIVE_FLOW,
               "0 r0+1 i0, "   /* nobody else was ever seen */
@@ -120,7 +123,7 @@ static void test_no_longer_than_the_delay(void **state) {
         sim_close(&s);
 }
 
-static void test_without_a_delay_nothing_waits(void **state) {
+static void test_50_without_a_delay_nothing_waits(void **state) {
         (void)state;
         for (int mode = ADAPTIVE_OFF; mode <= ADAPTIVE_FLOW; mode++) {
                 struct sim s;
@@ -156,66 +159,250 @@ static void test_drained(void **state) {
         }
 }
 
-/* ---- closed loops ---------------------------------------------------------------------------- */
+/* ---- loads ----------------------------------------------------------------------------------- */
 
-struct loop_result {
-        uint64_t mean_us;
-        uint64_t worst_us;
-        double   mean_rows;
+#define MAX_ANSWERS 4096
+
+/* Clients that send again some time after each answer. */
+struct load {
+        enum adaptive_mode mode;
+        unsigned           n_clients;
+        uint64_t           think_us, spread_us; /* the time is think_us, and up to spread_us more */
+        unsigned           n_answers;           /* altogether */
+        unsigned           n_stay;              /* clients that go on after half of them; 0: all */
 };
 
-/* Clients that send again 40 to 60 us after each answer; rounds of executions. */
-static struct loop_result run_loop(enum adaptive_mode mode, unsigned n_clients) {
-        struct loop_result r = { 0 };
-        uint64_t           sent_us[16], total_us = 0;
-        unsigned           n_done = 0, n_started = 0;
-        struct sim         s;
+struct load_result {
+        uint64_t latency_us[MAX_ANSWERS]; /* in the order of the answers */
+        uint64_t waited_us[MAX_ANSWERS];  /* of them, before the execution */
+        unsigned n;
+        unsigned n_executions, n_full;
+        unsigned n_together; /* answers when the last of those that go was answered */
+        uint64_t end_us;
+};
 
-        open_sim(&s, mode, DELAY_US, 1, constant_cost);
-        for (unsigned i = 0; i < n_clients; i++) {
+static uint64_t draw(uint64_t *seed, uint64_t below) {
+        *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        return below > 0 ? (*seed >> 33) % below : 0;
+}
+
+static void note_answer(struct load_result *r, uint64_t sent_us, uint64_t start_us) {
+        r->waited_us[r->n] = start_us - sent_us;
+        r->latency_us[r->n++] = start_us + EXECUTION_US - sent_us;
+        r->end_us = start_us + EXECUTION_US;
+}
+
+static void run_load(const struct load *o, struct load_result *r) {
+        uint64_t   sent_us[SIM_MAX_REQUESTS], seed = 1;
+        struct sim s;
+
+        *r = (struct load_result){ .n = 0 };
+        assert_in_range(o->n_clients, 1, SIM_MAX_REQUESTS);
+        assert_in_range(o->n_answers + o->n_clients, 1, MAX_ANSWERS);
+        open_sim(&s, o->mode, DELAY_US, 1, constant_cost);
+        for (unsigned i = 0; i < o->n_clients; i++) {
                 sent_us[i] = i * 3;
                 arrive(&s, sent_us[i]);
         }
-        for (unsigned round = 0; round < 100; round++) {
-                const struct sim_start *start = &s.starts[0];
+        while (sim_step(&s)) {
+                for (unsigned k = 0; k < s.n_starts; k++) {
+                        const struct sim_start *start = &s.starts[k];
 
-                s.n_starts = 0;
-                while (s.n_starts == 0)
-                        assert_true(sim_step(&s));
-                n_started += (unsigned)start->rows;
-                /* When the batch ends, its clients come again. */
-                for (unsigned i = 0; i < start->n; i++) {
-                        unsigned client = start->all[i];
-                        uint64_t end_us = start->at_us + EXECUTION_US;
-                        uint64_t latency_us = end_us - sent_us[client];
+                        r->n_executions++;
+                        r->n_full += s.reasons[k] == DISPATCH_FULL;
+                        for (unsigned i = 0; i < start->n; i++) {
+                                unsigned client = start->all[i];
 
-                        total_us += latency_us;
-                        r.worst_us = MAX(r.worst_us, latency_us);
-                        n_done++;
-                        sent_us[client] = end_us + 40 + client * 20 / n_clients;
-                        sim_at(&s, sent_us[client], SIM_ARRIVAL, client);
+                                note_answer(r, sent_us[client], start->at_us);
+                                if (client >= o->n_stay)
+                                        r->n_together = r->n;
+                                if (r->n >= o->n_answers ||
+                                    (o->n_stay > 0 && r->n >= o->n_answers / 2 &&
+                                     client >= o->n_stay))
+                                        continue;
+                                sent_us[client] =
+                                        r->end_us + o->think_us + draw(&seed, o->spread_us);
+                                sim_at(&s, sent_us[client], SIM_ARRIVAL, client);
+                        }
                 }
+                s.n_starts = 0;
         }
-        sim_run(&s);
-        r.mean_us = total_us / n_done;
-        r.mean_rows = n_started / 100.0;
         sim_close(&s);
-        return r;
 }
 
-static void test_closed_loops(void **state) {
+static double mean_ms(const struct load_result *r) {
+        uint64_t sum = 0;
+
+        for (unsigned i = 0; i < r->n; i++)
+                sum += r->latency_us[i];
+        return (double)sum / r->n / 1000;
+}
+
+static double mean_rows(const struct load_result *r) {
+        return (double)r->n / r->n_executions;
+}
+
+static double per_ms(const struct load_result *r) {
+        return (double)r->n * 1000 / (double)r->end_us;
+}
+
+static int compare(const void *a, const void *b) {
+        const uint64_t *x = a, *y = b;
+
+        return *x < *y ? -1 : *x > *y;
+}
+
+/* Sorts them. */
+static double p99_ms(struct load_result *r) {
+        qsort(r->latency_us, r->n, sizeof(*r->latency_us), compare);
+        return (double)r->latency_us[r->n * 99 / 100] / 1000;
+}
+
+/* Check 45: clients that send again 40 to 60 us after each answer. */
+static void test_45_closed_loops(void **state) {
+        static const double rows[] = { 0, 0.99, 1.9, 2.9, 3.8 };
+        struct load_result  r;
+
         (void)state;
         for (unsigned n = 1; n <= 4; n++) {
-                struct loop_result off = run_loop(ADAPTIVE_OFF, n);
-                struct loop_result flow = run_loop(ADAPTIVE_FLOW, n);
-
-                assert_in_range(flow.mean_us, EXECUTION_US, 300);
-                assert_true(flow.mean_rows > n - 0.1);
-                assert_in_range(flow.worst_us, EXECUTION_US, 2 * EXECUTION_US + 60);
+                run_load(&(struct load){ ADAPTIVE_FLOW, n, 40, 20, 2000, 0 }, &r);
+                assert_true(mean_ms(&r) < 0.3);
+                assert_true(mean_rows(&r) >= rows[n]);
+                run_load(&(struct load){ ADAPTIVE_OFF, n, 40, 20, 2000, 0 }, &r);
                 if (n < MAX_ROWS)
-                        assert_in_range(off.mean_us, DELAY_US, DELAY_US + 2 * EXECUTION_US);
+                        assert_true(mean_ms(&r) >= 10 && mean_ms(&r) < 10.5);
                 else
-                        assert_in_range(off.mean_us, EXECUTION_US, 300);
+                        assert_true(mean_ms(&r) < 0.3);
+        }
+}
+
+/* Check 46: no warm-up, no probes, and who has gone is waited for once. */
+static void test_46_lone_requests(void **state) {
+        struct load_result r;
+        unsigned           n_waited = 0;
+
+        (void)state;
+        run_load(&(struct load){ ADAPTIVE_FLOW, 1, 40, 20, 1000, 0 }, &r);
+        assert_int_equal(r.n, 1000);
+        for (unsigned i = 0; i < r.n; i++)
+                assert_int_equal(r.latency_us[i], EXECUTION_US);
+
+        run_load(&(struct load){ ADAPTIVE_FLOW, 4, 40, 20, 1000, 1 }, &r);
+        assert_in_range(r.n_together, 500, 510);
+        assert_int_equal(r.n, 1000);
+        for (unsigned i = r.n_together; i < r.n; i++) {
+                n_waited += r.waited_us[i] > 0;
+                assert_true(r.waited_us[i] <= EXECUTION_US);
+        }
+        assert_true(n_waited <= 1);
+}
+
+/* Check 47: never slower than the better of the two others, and no long tail. */
+static void test_47_against_the_others(void **state) {
+        static const unsigned clients[] = { 1, 2, 3, 4, 5, 6, 10, 16 };
+        struct load_result    r;
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(clients); i++) {
+                double rate[3];
+
+                for (int mode = ADAPTIVE_OFF; mode <= ADAPTIVE_FLOW; mode++) {
+                        run_load(&(struct load){ (enum adaptive_mode)mode, clients[i], 0, 0, 3000,
+                                                 0 },
+                                 &r);
+                        rate[mode] = per_ms(&r);
+                }
+                assert_true(rate[ADAPTIVE_FLOW] >= 0.95 * rate[ADAPTIVE_OFF]);
+                assert_true(rate[ADAPTIVE_FLOW] >= 0.95 * rate[ADAPTIVE_IDLE]);
+                run_load(&(struct load){ ADAPTIVE_FLOW, clients[i], 1000, 0, 3000, 0 }, &r);
+                assert_true(p99_ms(&r) < 4 * EXECUTION_US / 1000.0);
+                run_load(&(struct load){ ADAPTIVE_FLOW, clients[i], 800, 400, 3000, 0 }, &r);
+                assert_true(p99_ms(&r) < 4 * EXECUTION_US / 1000.0);
+        }
+        run_load(&(struct load){ ADAPTIVE_FLOW, 32, 40, 20, 4000, 0 }, &r);
+        assert_true(r.n_full > 0.95 * r.n_executions);
+}
+
+/* ---- open loops ------------------------------------------------------------------------------ */
+
+static uint64_t slow_cost(uint64_t rows) {
+        (void)rows;
+        return 800;
+}
+
+/* Arrivals at random times, 0.5 of them in a millisecond; the 99th percentile of the latency in ms. */
+static double run_poisson(enum adaptive_mode mode) {
+        static uint64_t latency_us[MAX_ANSWERS];
+        uint64_t        sent_us[SIM_MAX_REQUESTS], at_us = 0, seed = 7;
+        bool            is_used[SIM_MAX_REQUESTS] = { false };
+        unsigned        n = 0;
+        struct sim      s;
+
+        open_sim(&s, mode, DELAY_US, 1, slow_cost);
+        for (unsigned i = 0; i < SIM_MAX_REQUESTS; i++)
+                s.requests[s.n_requests++] = pool.requests[i];
+        while (n < MAX_ANSWERS - SIM_MAX_REQUESTS) {
+                unsigned free_one = 0;
+                double   u = (1.0 + (double)draw(&seed, 1000000)) / 1000001;
+
+                while (is_used[free_one])
+                        assert_true(++free_one < SIM_MAX_REQUESTS);
+                at_us += (uint64_t)(-log(u) * 2000);
+                sent_us[free_one] = at_us;
+                is_used[free_one] = true;
+                pool.requests[free_one]->batch_size = 1;
+                sim_at(&s, at_us, SIM_ARRIVAL, free_one);
+                /* All that happens up to then. */
+                while (s.n_events > 0 && s.now_us < at_us)
+                        assert_true(sim_step(&s));
+                for (unsigned k = 0; k < s.n_starts; k++)
+                        for (unsigned i = 0; i < s.starts[k].n; i++) {
+                                unsigned one = s.starts[k].all[i];
+
+                                latency_us[n++] = s.starts[k].at_us + 800 - sent_us[one];
+                                is_used[one] = false;
+                        }
+                s.n_starts = 0;
+        }
+        sim_run(&s);
+        sim_close(&s);
+        qsort(latency_us, n, sizeof(*latency_us), compare);
+        return (double)latency_us[n * 99 / 100] / 1000;
+}
+
+/* Check 51, its second half; test_51_a_burst_of_three() is the first. */
+static void test_51_random_arrivals(void **state) {
+        double off = run_poisson(ADAPTIVE_OFF), flow = run_poisson(ADAPTIVE_FLOW);
+
+        (void)state;
+        assert_true(off > 10 && off < 12);
+        assert_true(flow < 5);
+}
+
+/* ---- batches of one -------------------------------------------------------------------------- */
+
+/* Check 49: with nothing to wait for a delay counts for nothing. */
+static void test_49_batches_of_one(void **state) {
+        (void)state;
+        for (int mode = ADAPTIVE_OFF; mode <= ADAPTIVE_FLOW; mode++) {
+                struct batch_policy batching = { .max_batch_size = 1,
+                                                 .max_queue_delay_ns = DELAY_US * NS_PER_US };
+                struct sim          s;
+
+                batching.preferred_sizes = calloc(1, sizeof(*batching.preferred_sizes));
+                assert_non_null(batching.preferred_sizes);
+                batching.preferred_sizes[0] = 1;
+                batching.n_preferred_sizes = 1;
+                sim_open(&s,
+                         policy_dynamic_new(&(struct policy_dynamic_options){
+                                 .batching = &batching, .adaptive = (enum adaptive_mode)mode }),
+                         all_sizes, 1, constant_cost);
+                arrive(&s, 0);
+                arrive(&s, 100);
+                arrive(&s, 3000);
+                sim_run(&s);
+                assert_starts(&s, "0 r0+1 i0, 250 r1+1 i0, 3000 r2+1 i0");
+                sim_close(&s);
         }
 }
 
@@ -351,11 +538,6 @@ static void model_run(struct rules *m, const uint64_t *arrivals_us, unsigned n) 
         }
 }
 
-static uint64_t draw(uint64_t *state, uint64_t below) {
-        *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        return (*state >> 33) % below;
-}
-
 /* Ascending, none twice, so that the order is the story's and not the simulation's. */
 static unsigned draw_arrivals(uint64_t *random, uint64_t *arrivals_us) {
         uint64_t gap_us = 1 + draw(random, 3) * 150;
@@ -450,14 +632,18 @@ static void test_names(void **state) {
 SUITE(adaptive) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_names),
-                cmocka_unit_test(test_a_lone_request),
-                cmocka_unit_test(test_a_burst_of_three),
+                cmocka_unit_test(test_48_a_lone_request),
+                cmocka_unit_test(test_51_a_burst_of_three),
                 cmocka_unit_test(test_a_full_batch_waits_for_nobody),
-                cmocka_unit_test(test_who_has_gone_is_waited_for_once),
+                cmocka_unit_test(test_46_who_has_gone_is_waited_for_once),
                 cmocka_unit_test(test_no_longer_than_the_delay),
-                cmocka_unit_test(test_without_a_delay_nothing_waits),
+                cmocka_unit_test(test_50_without_a_delay_nothing_waits),
                 cmocka_unit_test(test_drained),
-                cmocka_unit_test(test_closed_loops),
+                cmocka_unit_test(test_45_closed_loops),
+                cmocka_unit_test(test_46_lone_requests),
+                cmocka_unit_test(test_47_against_the_others),
+                cmocka_unit_test(test_51_random_arrivals),
+                cmocka_unit_test(test_49_batches_of_one),
                 cmocka_unit_test(test_random_orders),
         };
         int result;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Members that take certain batch sizes, on a clock of the test: which batches are formed, when, on
- * which member; and random orders of events against a plain model of the rules.
+ * which member; and random orders of events against a plain model of the rules. The numbers in the names
+ * of tests are those of the acceptance checks.
  */
 #include "suite.h"
 
@@ -106,7 +107,7 @@ static void check_queued(const struct setting *o, const uint64_t *rows, unsigned
         check_queued(o, (const uint64_t[]){ __VA_ARGS__ },                                         \
                      sizeof((const uint64_t[]){ __VA_ARGS__ }) / sizeof(uint64_t), expected)
 
-static void test_thirteen_are_eight_four_and_one(void **state) {
+static void test_30_thirteen_are_eight_four_and_one(void **state) {
         const struct setting o = { three, 3, .mode = ADAPTIVE_OFF };
         struct sim           s;
 
@@ -118,7 +119,7 @@ static void test_thirteen_are_eight_four_and_one(void **state) {
         sim_close(&s);
 }
 
-static void test_plans(void **state) {
+static void test_31_plans(void **state) {
         static const uint32_t eight_of_each[][2] = { { 1, 1 }, { 1, 1 }, { 1, 1 },
                                                      { 4, 4 }, { 4, 4 }, { 8, 8 },
                                                      { 8, 8 }, { 8, 8 }, { 1, 1 } };
@@ -148,7 +149,7 @@ static void test_plans(void **state) {
         }
 }
 
-static void test_fewest_executions(void **state) {
+static void test_32_fewest_executions(void **state) {
         static const uint32_t members[][2] = { { 1, 1 }, { 4, 6 }, { 4, 6 }, { 9, 16 } };
         const struct setting  o = { members, 4, .mode = ADAPTIVE_OFF };
 
@@ -157,7 +158,7 @@ static void test_fewest_executions(void **state) {
         check_queued(&o, NULL, 24, "16 on 3, 4 on 1, 4 on 2");
 }
 
-static void test_requests_of_several_rows(void **state) {
+static void test_37_38_requests_of_several_rows(void **state) {
         static const uint32_t two_fours[][2] = { { 1, 1 }, { 4, 4 }, { 4, 4 }, { 8, 8 } };
         const struct setting  o = { three, 3, .mode = ADAPTIVE_OFF };
 
@@ -173,7 +174,7 @@ static void test_requests_of_several_rows(void **state) {
         CHECK_QUEUED(&two, "4 on 1, 4 on 2, 1 on 0", 4, 5); /* 4, and 5 in parts */
 }
 
-static void test_without_splitting(void **state) {
+static void test_37_without_splitting(void **state) {
         static const uint32_t members[][2] = { { 1, 1 }, { 3, 3 }, { 4, 4 } };
         const struct setting  o = { members, 3, .mode = ADAPTIVE_OFF, .may_not_split = true };
         struct policy        *policy = make_policy(&o);
@@ -193,7 +194,7 @@ static void test_without_splitting(void **state) {
         policy_free(policy);
 }
 
-static void test_some_may_wait(void **state) {
+static void test_34_some_may_wait(void **state) {
         static const uint32_t members[][2] = { { 4, 4 }, { 8, 8 } };
         const struct setting  o = { members, 2, .mode = ADAPTIVE_OFF, .may_wait = true };
         struct sim            s;
@@ -209,7 +210,6 @@ static void test_some_may_wait(void **state) {
         sim_close(&s);
 }
 
-/* The planned member is busy: at once what is due, later what is not. */
 /* Once the model ends, what waits runs at once, and what no member takes is refused. */
 static void test_drained(void **state) {
         static const uint32_t large[][2] = { { 4, 4 }, { 8, 8 } };
@@ -236,7 +236,8 @@ static void test_drained(void **state) {
         sim_close(&s);
 }
 
-static void test_a_busy_member(void **state) {
+/* The planned member is busy: at once what is due, later what is not. */
+static void test_40_a_busy_member(void **state) {
         struct setting o = { three, 3, .mode = ADAPTIVE_OFF, .cost = slow_eight };
         struct sim     s;
 
@@ -252,6 +253,15 @@ static void test_a_busy_member(void **state) {
         assert_int_equal(s.starts[2].rows, 4);
         sim_close(&s);
 
+        open_sim(&s, &o);
+        queue_all(&s, NULL, 16); /* eight more are there at once */
+        sim_run(&s);
+        assert_int_equal(s.starts[1].rows, 4);
+        assert_int_equal(s.starts[2].rows, 1);
+        assert_int_equal(s.starts[1].at_us, 0);
+        assert_int_equal(s.starts[2].at_us, 0);
+        sim_close(&s);
+
         o.delay_us = 50000;
         o.cost = fixed_cost;
         open_sim(&s, &o);
@@ -263,7 +273,7 @@ static void test_a_busy_member(void **state) {
         sim_close(&s);
 }
 
-static void test_a_batch_grows_until_a_member_takes_it(void **state) {
+static void test_41_a_batch_grows_until_a_member_takes_it(void **state) {
         const struct setting o = { three, 3, .mode = ADAPTIVE_OFF, .cost = slow_others };
         struct sim           s;
 
@@ -277,7 +287,7 @@ static void test_a_batch_grows_until_a_member_takes_it(void **state) {
         sim_close(&s);
 }
 
-static void test_exclusive_members(void **state) {
+static void test_42_exclusive_members(void **state) {
         static const uint32_t two_of_each[][2] = { { 1, 1 }, { 4, 4 }, { 8, 8 },
                                                    { 1, 1 }, { 4, 4 }, { 8, 8 } };
         struct setting        o = { three, 3, .mode = ADAPTIVE_OFF, .is_exclusive = true };
@@ -299,34 +309,69 @@ static void test_exclusive_members(void **state) {
         sim_close(&s);
 }
 
-static void test_shapes_are_not_mixed(void **state) {
-        const struct setting o = { three, 3, .mode = ADAPTIVE_OFF, .equal_shapes = true };
-        struct fake_model   *fake = fake_model_new(VARIABLE);
-        struct request      *requests[8];
-        struct sim           s;
+/* Eight requests of two shapes in turns. */
+static void run_two_shapes(const struct setting *o, struct sim *s) {
+        struct fake_model *fake = fake_model_new(VARIABLE);
+        struct request    *requests[8];
 
-        (void)state;
-        open_sim(&s, &o);
+        open_sim(s, o);
         for (unsigned i = 0; i < 8; i++) {
                 requests[i] = fake_request(fake);
                 add_zeroed_input(requests[i], "X", DATA_TYPE_FP32,
                                  (int64_t[]){ 1, i % 2 == 0 ? 3 : 5 }, 2);
                 assert_ok(request_prepare(requests[i]), "prepare");
-                s.requests[s.n_requests++] = requests[i];
-                sim_arrive(&s, requests[i]);
+                s->requests[s->n_requests++] = requests[i];
+                sim_arrive(s, requests[i]);
         }
-        sim_at(&s, 0, SIM_TIMER, 0);
-        sim_run(&s);
-        assert_int_equal(s.starts[0].rows, 4);
-        for (unsigned i = 0; i < 4; i++)
-                assert_int_equal(s.starts[0].all[i], 2 * i);
-        /* The other four: the member for four is busy, so one of them runs alone. */
-        assert_int_equal(s.starts[1].rows, 1);
-        assert_int_equal(s.starts[1].all[0], 1);
-        sim_close(&s);
+        sim_at(s, 0, SIM_TIMER, 0);
+        sim_run(s);
+        sim_close(s);
         for (unsigned i = 0; i < 8; i++)
                 request_free(requests[i]);
         fake_model_free(fake);
+}
+
+static void test_39_shapes_are_not_mixed(void **state) {
+        static const uint32_t two_fours[][2] = { { 1, 1 }, { 4, 4 }, { 4, 4 }, { 8, 8 } };
+        const struct setting  one = { three, 3, .mode = ADAPTIVE_OFF, .equal_shapes = true };
+        const struct setting  two = { two_fours, 4, .mode = ADAPTIVE_OFF, .equal_shapes = true };
+        struct sim            s;
+
+        (void)state;
+        run_two_shapes(&two, &s);
+        assert_int_equal(s.n_starts, 2);
+        for (unsigned k = 0; k < 2; k++) {
+                assert_int_equal(s.starts[k].rows, 4);
+                for (unsigned i = 0; i < 4; i++)
+                        assert_int_equal(s.starts[k].all[i], 2 * i + k);
+        }
+        /* The one member for four is busy: of the other shape one runs alone at once. */
+        run_two_shapes(&one, &s);
+        assert_int_equal(s.starts[0].rows, 4);
+        for (unsigned i = 0; i < 4; i++)
+                assert_int_equal(s.starts[0].all[i], 2 * i);
+        assert_int_equal(s.starts[1].rows, 1);
+        assert_int_equal(s.starts[1].all[0], 1);
+}
+
+/* Members of one row have nothing to wait for. */
+static void test_49_members_of_one_row(void **state) {
+        static const uint32_t ones[][2] = { { 1, 1 }, { 1, 1 } };
+
+        (void)state;
+        for (int mode = ADAPTIVE_OFF; mode <= ADAPTIVE_FLOW; mode++) {
+                const struct setting o = { ones, 2, .delay_us = 10000,
+                                           .mode = (enum adaptive_mode)mode };
+                struct sim           s;
+
+                open_sim(&s, &o);
+                arrive(&s, 0, 1);
+                arrive(&s, 100, 1);
+                arrive(&s, 200, 1);
+                sim_run(&s);
+                assert_starts(&s, "0 r0+1 i0, 100 r1+1 i1, 1000 r2+1 i0");
+                sim_close(&s);
+        }
 }
 
 static void test_a_lone_request_flows(void **state) {
@@ -665,17 +710,18 @@ static void test_random_orders(void **state) {
 
 SUITE(policy_composite) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_thirteen_are_eight_four_and_one),
-                cmocka_unit_test(test_plans),
-                cmocka_unit_test(test_fewest_executions),
-                cmocka_unit_test(test_requests_of_several_rows),
-                cmocka_unit_test(test_without_splitting),
-                cmocka_unit_test(test_some_may_wait),
+                cmocka_unit_test(test_30_thirteen_are_eight_four_and_one),
+                cmocka_unit_test(test_31_plans),
+                cmocka_unit_test(test_32_fewest_executions),
+                cmocka_unit_test(test_37_38_requests_of_several_rows),
+                cmocka_unit_test(test_37_without_splitting),
+                cmocka_unit_test(test_34_some_may_wait),
                 cmocka_unit_test(test_drained),
-                cmocka_unit_test(test_a_busy_member),
-                cmocka_unit_test(test_a_batch_grows_until_a_member_takes_it),
-                cmocka_unit_test(test_exclusive_members),
-                cmocka_unit_test(test_shapes_are_not_mixed),
+                cmocka_unit_test(test_40_a_busy_member),
+                cmocka_unit_test(test_41_a_batch_grows_until_a_member_takes_it),
+                cmocka_unit_test(test_42_exclusive_members),
+                cmocka_unit_test(test_39_shapes_are_not_mixed),
+                cmocka_unit_test(test_49_members_of_one_row),
                 cmocka_unit_test(test_a_lone_request_flows),
                 cmocka_unit_test(test_flow_does_not_wait_for_rows_that_change_nothing),
                 cmocka_unit_test(test_random_orders),

@@ -109,7 +109,7 @@ static void test_a_cancelled_request_in_parts(void **state) {
 }
 
 /* Five of thirteen leave before anything runs: eight are one batch. */
-static void test_five_of_thirteen_are_cancelled(void **state) {
+static void test_43_five_of_thirteen_are_cancelled(void **state) {
         struct lab    *lab = open_lab(MODEL NEVER OFF "dynamic_batching { "
                                                          "max_queue_delay_microseconds: 3600000000 } ");
         struct ticket *t = tickets_new(lab, 13);
@@ -299,7 +299,7 @@ SUITE(pull_picks) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_picked_batches_run_on_their_members),
                 cmocka_unit_test(test_a_cancelled_request_in_parts),
-                cmocka_unit_test(test_five_of_thirteen_are_cancelled),
+                cmocka_unit_test(test_43_five_of_thirteen_are_cancelled),
                 cmocka_unit_test(test_a_turn_is_for_the_member_that_was_picked),
                 cmocka_unit_test(test_traffic),
                 cmocka_unit_test(test_traffic_with_a_limiter),
