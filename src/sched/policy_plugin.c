@@ -531,10 +531,14 @@ static struct request *link_first(struct request_queue *q, uint32_t n) {
 
 static struct dispatch ask_builtin(struct sched_host *h, const struct sched_view *view,
                                    uint64_t now_ns) {
-        struct dispatch d = h->builtin->ops->decide(h->builtin, view, now_ns);
+        struct dispatch  d = h->builtin->ops->decide(h->builtin, view, now_ns);
+        struct refusal **end = &h->base.refused;
 
         if (d.verdict == BATCH_RUN && !h->builtin->picks)
                 d.picked = link_first(view->queue, d.n_requests);
+        while (*end != NULL)
+                end = &(*end)->next;
+        *end = STEAL(h->builtin->refused);
         return d;
 }
 

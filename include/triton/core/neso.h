@@ -351,8 +351,8 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceSharedSet(
 
 /* The scheduler of models whose parameter `scheduler` says nothing (docs/schedulers.md): "default",
  * "baseline", "triton", or the name of a library libscheduler_<name>.so; "" is "default". A name without
- * a library is an error of each model that needs it, not of the server. Models with sequences or a custom
- * batching library, and those made of other models, keep their own.
+ * a library is an error of each model that needs it, not of the server. Models with sequences, batch
+ * ranges or a custom batching library, and those made of other models, keep their own.
  *
  * INVALID_ARG when an argument is NULL, or when it is no name. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetScheduler(

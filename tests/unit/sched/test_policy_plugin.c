@@ -529,9 +529,9 @@ static void test_no_stall_of_what_does_not_fit(void **state) {
         plugin_lab_close(&lab);
 }
 
-static struct policy *composite_of(const struct plugin_lab *lab) {
-        const struct row_range ranges[] = { { 1, 1 }, { 4, 4 } };
-        struct batching_config    batching;
+static struct policy *composite_of(const struct plugin_lab *lab, uint32_t smallest) {
+        const struct row_range ranges[] = { { smallest, smallest }, { 4, 4 } };
+        struct batching_config batching;
         struct policy         *policy;
 
         assert_ok(batching_config_init(&batching, lab->fake->model.config), "batching");
@@ -541,6 +541,7 @@ static struct policy *composite_of(const struct plugin_lab *lab) {
                                   .ranges = ranges,
                                   .n_ranges = 2,
                                   .may_split = true,
+                                  .may_wait = smallest > 1,
                           },
                           &policy),
                   "composite");
@@ -563,7 +564,7 @@ static void test_stall_with_members(void **state) {
         lab.may_split = true;
         lab.executors[0].max_rows = 1;
         lab.executors[1].min_rows = 4;
-        lab.builtin = composite_of(&lab);
+        lab.builtin = composite_of(&lab, 1);
         plugin_lab_begin(&lab);
         lab.act = dispatch_one_row;
         plugin_push(&lab, 5);
@@ -573,6 +574,34 @@ static void test_stall_with_members(void **state) {
         assert_true(plugin_counted(&lab, "stall") == 1);
         assert_int_equal(plugin_begin(&lab, &on), 4);
         assert_int_equal(on, 1);
+        assert_int_equal(lab.n_ended, 1);
+        plugin_lab_close(&lab);
+}
+
+/* What the built-in policy refuses is refused: rows that no member takes, when the model ends. */
+static void test_stall_and_drain(void **state) {
+        struct plugin_lab lab;
+        unsigned          on;
+
+        (void)state;
+        plugin_lab_prepare(&lab, FIXED, 2);
+        lab.may_split = true;
+        lab.executors[0].min_rows = lab.executors[0].max_rows = 3;
+        lab.executors[1].min_rows = 4;
+        lab.builtin = composite_of(&lab, 3);
+        plugin_lab_begin(&lab);
+        plugin_push(&lab, 5);
+        plugin_pass(&lab, PLUGIN_STALL_NS);
+        assert_true(plugin_counted(&lab, "stall") == 1);
+        assert_int_equal(plugin_begin(&lab, &on), 4);
+        assert_int_equal(plugin_begin(&lab, &on), 0); /* one row waits for two more */
+        assert_int_equal(lab.queue.n_rows, 1);
+        lab.policy->ops->drain(lab.policy, plugin_now_ns);
+        assert_int_equal(plugin_begin(&lab, &on), 0);
+        assert_int_equal(plugin_take_refused(&lab, "[request id: <id_unknown>] the model is being "
+                                                   "unloaded, and no instance takes a batch of the "
+                                                   "rows that wait"),
+                         1);
         assert_int_equal(lab.n_ended, 1);
         plugin_lab_close(&lab);
 }
@@ -747,6 +776,7 @@ SUITE(policy_plugin) {
                 cmocka_unit_test(test_no_stall_of_mixed_shapes),
                 cmocka_unit_test(test_no_stall_of_what_does_not_fit),
                 cmocka_unit_test(test_stall_with_members),
+                cmocka_unit_test(test_stall_and_drain),
                 cmocka_unit_test(test_leftovers),
                 cmocka_unit_test(test_members_change),
                 cmocka_unit_test(test_init_refuses),
