@@ -23,9 +23,9 @@ _Static_assert(offsetof(uv_buf_t, base) == offsetof(struct iovec, iov_base),
                "uv_buf_t is an iovec");
 _Static_assert(offsetof(uv_buf_t, len) == offsetof(struct iovec, iov_len), "uv_buf_t is an iovec");
 
-/* Of the connection's write in the batch, if it has one. */
-static void deferred_send(struct conn *c); /* sends it now; the owner is notified with the batch */
-static void deferred_give_up(struct conn *c); /* drops it; the owner is notified with the batch */
+/* Sends the connection's write of the batch now, if it has one; the owner is notified with the batch. */
+static void deferred_send(struct conn *c); /* the owner is notified with the batch */
+static void deferred_give_up(struct conn *c); /* drops the write; the owner is notified with the batch */
 static void deferred_notify(struct conn *c);  /* notifies the owner now */
 
 static const struct loop_conn_ops loop_ops;
@@ -50,7 +50,7 @@ static void on_closed(uv_handle_t *native) {
 static void nobody_cares(struct conn *c UNUSED) {
 }
 
-/* Of a connection that never opened: its handle still has to be closed by the loop. */
+/* For a connection whose opening failed: the loop still has to close its handle. */
 static const struct conn_ops unopened_ops = { .on_closed = nobody_cares };
 
 void conn_abandon(struct conn *c) {
@@ -64,7 +64,7 @@ struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void
         int          rc;
 
         memset(c, 0, sizeof(*c));
-        uv_tcp_init(&l->uv, &c->tcp); /* cannot fail without a socket to make */
+        uv_tcp_init(&l->uv, &c->tcp); /* cannot fail when it creates no socket */
         c->fd = fd;
         c->loop = l;
         c->ops = ops;
@@ -119,7 +119,7 @@ static struct sockaddr_storage find_address(const struct conn *c) {
         int                     len = sizeof(address);
 
         if (uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&address, &len) < 0)
-                address.ss_family = AF_UNSPEC; /* gone already */
+                address.ss_family = AF_UNSPEC; /* the peer is gone already */
         return address;
 }
 
@@ -154,7 +154,7 @@ static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room UNUSED)
                 c->ops->on_read(c, (size_t)n);
                 return;
         }
-        if (n == 0) /* nothing to read after all */
+        if (n == 0) /* there was nothing to read */
                 return;
         conn_read_stop(c);
         if (c->is_closing)
@@ -204,7 +204,7 @@ static enum conn_write queue(struct conn *c, const uv_buf_t *parts, size_t n) {
         return CONN_WRITE_PENDING;
 }
 
-/* What is left of a small write: the owner's bytes may be gone when it is sent. */
+/* Queues a copy of the rest of a small write: the owner may free its bytes before they are sent. */
 static enum conn_write queue_copy(struct conn *c, const struct iovec *parts, size_t n,
                                   size_t bytes) {
         uv_buf_t whole = uv_buf_init(try_alloc(bytes), (unsigned)bytes);
@@ -216,7 +216,7 @@ static enum conn_write queue_copy(struct conn *c, const struct iovec *parts, siz
         return queue(c, &whole, 1);
 }
 
-/* Queues what is left after `skip` bytes of `bytes`. libuv copies the array, not the bytes. */
+/* Queues the rest of the write after `skip` bytes. libuv copies the array, not the bytes. */
 static enum conn_write write_rest(struct conn *c, const struct iovec *parts, size_t n, size_t skip,
                                   size_t bytes) {
         enum conn_write rc;
@@ -228,7 +228,7 @@ static enum conn_write write_rest(struct conn *c, const struct iovec *parts, siz
                 parts++;
                 n--;
         }
-        rest = try_alloc(n * sizeof(*rest)); /* no overflow: the caller's array is that long */
+        rest = try_alloc(n * sizeof(*rest)); /* no overflow: the caller's array has this size */
         if (!rest)
                 return CONN_WRITE_FAILED;
         memcpy(rest, parts, n * sizeof(*rest));
@@ -241,7 +241,7 @@ static enum conn_write write_rest(struct conn *c, const struct iovec *parts, siz
 }
 
 ssize_t conn_try_send(struct conn *c, const struct iovec *parts, size_t n_parts, size_t bytes) {
-        char          gathered[CONN_SMALL_WRITE]; /* costs less than the kernel's list of parts */
+        char          gathered[CONN_SMALL_WRITE]; /* cheaper than the kernel's list of parts */
         const int     flags = MSG_NOSIGNAL | MSG_DONTWAIT;
         struct msghdr message = { .msg_iov = (struct iovec *)(uintptr_t)parts,
                                   .msg_iovlen = MIN(n_parts, (size_t)IOV_MAX) };
@@ -287,13 +287,13 @@ enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_p
 
 /* ---- write batches: conn_write_soon() ----
  *
- * The answers of a batch reach a loop together. Writing each answer as it is produced alternates between
- * the code that produces answers and the kernel, and a peer on the same machine falls asleep between two
- * of them and has to be woken for each. So the loop produces them all, then writes them in one go, then
- * notifies their owners.
+ * The answers of a batch of requests reach a loop together. Writing each answer as it is produced
+ * alternates between our code and the kernel, and a peer on the same machine falls asleep between two
+ * answers and must be woken for each. So the loop first produces all answers, then writes them all, and
+ * then notifies their owners.
  *
- * Small writes, which most are, are copied one after the other into memory that every batch of the loop
- * uses again: producing and sending a batch touch little memory of its connections. */
+ * Small writes are the usual case. They are copied one after the other into memory that all batches of
+ * the loop reuse, so that producing and sending a batch touch little memory of its connections. */
 
 static void deferred_send(struct conn *c) {
         size_t bytes = c->deferred.bytes;
@@ -344,7 +344,7 @@ void write_batch_init(struct write_batch *b) {
         b->memory = mem_alloc(WRITE_BATCH_BYTES);
 }
 
-/* `bytes` of the batch's memory, at most all of it; what fills the memory is sent first. */
+/* Reserves `bytes` of the batch's memory, at most its size; when it is full, the batch is sent first. */
 static char *reserve(struct write_batch *b, size_t bytes) {
         char *at;
 
@@ -418,7 +418,7 @@ void conn_shutdown(struct conn *c) {
         if (c->filter)
                 c->filter->shutdown(c);
         else
-                uv_shutdown(&c->shutdown, conn_stream(c), NULL); /* on_end() or the clock tells */
+                uv_shutdown(&c->shutdown, conn_stream(c), NULL); /* on_end() or the tick follows */
 }
 
 static void tick_all(struct loop *l, uint64_t now_ns) {

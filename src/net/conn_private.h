@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside src/net only: the struct of a connection, and the operations of a filter (TLS) between it
- * and its socket. conn_tls.c calls conn.c; conn.c knows the table only.
+/* Inside src/net only: the struct of a connection, and the operations of a filter (TLS) between the
+ * connection and its socket. conn_tls.c calls conn.c; conn.c uses only the table of operations.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* A write of more parts is not deferred: it is large. */
+/* A write with more parts is large and not deferred. */
 #define CONN_DEFERRED_PARTS 4
 
 struct conn_tls;
@@ -17,15 +17,15 @@ struct conn_filter;
 struct peer_entry;
 struct peer_table;
 
-/* A write in the batch of its loop. A small one was copied into the batch's memory, the parts of a
+/* A write in the loop's write batch. A small one is copied into the batch's memory; the parts of a
  * larger one are in conn->deferred_parts. */
 struct deferred_write {
         struct list_node node;  /* in loop->writes until the owner was notified */
-        size_t           bytes; /* that wait; 0 = it was sent, or given up */
-        char            *copy;  /* borrowed: the batch's; NULL = in parts */
+        size_t           bytes; /* still to be sent; 0 = sent or dropped */
+        char            *copy;  /* borrowed from the batch; NULL = in parts */
 };
 
-/* Each in place of the function of conn.h of that name. */
+/* Each replaces the function of conn.h with that name. */
 struct conn_filter {
         enum conn_write (*write)(struct conn *c, const struct iovec *parts, size_t n_parts);
         size_t (*unwritten_bytes)(const struct conn *c);
@@ -34,40 +34,40 @@ struct conn_filter {
         void (*read_stop)(struct conn *c);
         void (*shutdown)(struct conn *c);
         void (*tick)(struct conn *c, uint64_t now_ns);
-        void (*close)(struct conn *c); /* says good-bye, if it can do so at once */
-        void (*free)(struct conn *c);  /* the socket is closed */
+        void (*close)(struct conn *c); /* sends close_notify if the socket can take it at once */
+        void (*free)(struct conn *c);  /* called after the socket was closed */
 };
 
-/* What a small request and its answer touch is in front, in the line before the handle and in the
- * first three of the handle itself: between two requests it grows cold. */
+/* The fields that a small request and its answer use come first: in the cache line before the handle
+ * and in the first three lines of the handle. Between two requests they leave the CPU's cache. */
 struct conn {
         struct deferred_write  deferred;
         struct loop           *loop; /* borrowed: outlives its connections */
         const struct conn_ops *ops;  /* borrowed: static */
         const struct conn_filter
-                       *filter; /* borrowed: static; NULL: what is read and written is plain */
-        int             fd;     /* the handle's */
-        enum conn_write deferred_result : 8; /* of the deferred write, once it was sent */
-        bool            is_reading : 1;      /* the owner wants to know what comes */
+                       *filter; /* borrowed: static; NULL: bytes are plain */
+        int             fd;     /* owned by the handle */
+        enum conn_write deferred_result : 8; /* result of the deferred write after it was sent */
+        bool            is_reading : 1;      /* the owner wants to read */
         bool            is_writing : 1;      /* a write of the owner is pending */
         bool            is_shut_down : 1;
         bool            is_closing : 1;
         bool            has_ended : 1;
 
-        uv_tcp_t           tcp;   /* its `data` is the owner */
-        struct conn_tls   *tls;   /* owned: of `filter` */
+        uv_tcp_t           tcp;   /* `data` points to the owner */
+        struct conn_tls   *tls;   /* owned: state of `filter` */
         struct list_node   node;  /* in loop->conns */
-        char              *peer;  /* owned; made when asked for */
-        struct peer_table *peers; /* borrowed; NULL = addresses are not counted */
-        struct peer_entry *entry; /* in it */
-        char              *rest;  /* owned: of a small write, until the socket has taken it */
+        char              *peer;  /* owned; created on first use */
+        struct peer_table *peers; /* borrowed; NULL = connections per address are not counted */
+        struct peer_entry *entry; /* its entry in `peers` */
+        char              *rest;  /* owned: unsent bytes of a small write */
         struct iovec       deferred_parts[CONN_DEFERRED_PARTS];
         size_t             n_deferred_parts;
         uv_write_t         write;
         uv_shutdown_t      shutdown;
 };
 
-/* What follows in the handle is libuv's own business. */
+/* The layout of the rest of the handle is private to libuv. */
 _Static_assert(offsetof(struct conn, tcp) == CACHE_LINE_BYTES, "one line before the handle");
 
 static inline uv_stream_t *conn_stream(const struct conn *c) {
@@ -82,17 +82,17 @@ static inline size_t conn_count_bytes(const struct iovec *parts, size_t n_parts)
         return bytes;
 }
 
-/* `to` has room for all of them. */
+/* `to` has room for all parts. */
 static inline void conn_copy_parts(char *to, const struct iovec *parts, size_t n_parts) {
         for (size_t i = 0; i < n_parts; to += parts[i++].iov_len)
-                if (parts[i].iov_len > 0) /* else it may lie nowhere */
+                if (parts[i].iov_len > 0) /* the base of an empty part may be invalid */
                         memcpy(to, parts[i].iov_base, parts[i].iov_len);
 }
 
-/* What the socket takes of `parts`, `bytes` in all, at once: 0 when it is full, -1 when the
- * connection has failed. No write may be pending. */
+/* Sends as much of `parts`, `bytes` in total, as the socket takes at once. Returns 0 when the socket is
+ * full, -1 when the connection has failed. No write may be pending. */
 ssize_t conn_try_send(struct conn *c, const struct iovec *parts, size_t n_parts, size_t bytes);
 
-/* Sends `parts`, `bytes` in all, and queues what the socket does not take: a copy of it when it is
- * at most CONN_SMALL_WRITE bytes. */
+/* Sends `parts`, `bytes` in total, and queues what the socket does not take; a rest of at most
+ * CONN_SMALL_WRITE bytes is copied. */
 enum conn_write conn_send(struct conn *c, const struct iovec *parts, size_t n_parts, size_t bytes);

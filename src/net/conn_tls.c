@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The TLS of a connection: between its socket and what it tells its owner.
+/* TLS between a connection's socket and its owner: handshake, reading, writing, shutdown.
  *
  *     HANDSHAKE -> OPEN -> (closed)
  *          \---------\--> LINGER -> (closed)
  *
- * HANDSHAKE  the owner may write already; that waits
- * LINGER     it failed, the peer is told why, and what it still sends is thrown away for a moment:
- *            closing a socket with unread bytes would take that word from the peer
+ *     HANDSHAKE  the owner may write already; its write waits
+ *     LINGER     TLS failed and an alert was sent to the peer; for a moment further bytes of the peer are
+ *                discarded, because closing a socket with unread bytes would destroy the alert
  *
- * Reading: records come into the loop's one buffer, are opened from there straight into the owner's
- * room, and what the owner has no room for is set aside until it reads again (at most one buffer;
- * nothing more is taken from the socket meanwhile).
+ * Reading: records are received into the loop's one input buffer and decrypted straight into the
+ * owner's room. Records for which the owner has no room are stashed until it reads again (at most one
+ * buffer; meanwhile nothing more is read from the socket).
  *
- * Writing: up to four records are sealed into the loop's one output and given to the socket. What
- * the socket does not take stays in that output, which is the connection's until then (the loop
- * gets another one); the rest of the owner's write is sealed when the socket has taken it. So a
- * connection holds one output at most, whatever the peer does. While it holds one, a session finds
- * no room for answers of its own (to key updates), and reading waits.
+ * Writing: up to four records are sealed into the loop's one output and given to the socket. When the
+ * socket does not take all of it, the connection keeps that output until it does (the loop allocates
+ * another one), and the rest of the owner's write is sealed afterwards. So a connection holds at most
+ * one output, whatever the peer does. While it holds one, its session has no room for answers of its
+ * own (to key updates), and reading waits.
  *
- * The loop's output is empty whenever somebody else is called: another connection may need it. */
+ * The loop's output is empty whenever a callback runs, because another connection may need it. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -28,21 +28,21 @@
 #include <string.h>
 
 #define IN_BYTES ((size_t)64 << 10)
-/* A refused peer has this long to read why. */
+/* Time that a refused peer has to read the alert. */
 #define LINGER_NS NS_PER_S
-/* Lines about failures, per loop and second: more would only serve to fill a disk. */
+/* Logged failures per loop and second; the limit keeps peers from filling the disk. */
 #define MAX_LINES_PER_S 10
 
-/* What the connections of a loop share. */
+/* State that the connections of a loop share. */
 struct loop_tls {
         struct tls_out *out;      /* owned; NULL until needed */
-        struct list     resuming; /* struct conn_tls: `resume` will go on with their reading */
+        struct list     resuming; /* struct conn_tls: connections whose reading `resume` continues */
         struct mail     resume;
         bool            is_resume_posted;
-        uint64_t        second;   /* of `n_lines` */
+        uint64_t        second;   /* in which `n_lines` are counted */
         unsigned        n_lines, n_untold;
         char            in[IN_BYTES];
-        char            record[TLS_RECORD_BYTES]; /* small parts become one record here */
+        char            record[TLS_RECORD_BYTES]; /* gathers small parts into one record */
 };
 
 enum conn_tls_state {
@@ -55,34 +55,34 @@ enum conn_tls_state {
 struct cursor {
         const struct iovec *parts;
         size_t              n_parts;
-        size_t              at; /* in the first of them */
+        size_t              at; /* offset in the first part */
 };
 
 struct conn_tls {
-        struct conn                *conn; /* borrowed: ours */
+        struct conn                *conn; /* borrowed: our connection */
         const struct conn_security *how;  /* borrowed */
         struct tls_session         *session;
         enum conn_tls_state         state;
-        uint64_t                    since_ns; /* of HANDSHAKE and LINGER */
+        uint64_t                    since_ns; /* start of HANDSHAKE or LINGER */
 
-        struct tls_out *sending;      /* owned: the socket has not taken it */
-        size_t          sealed_bytes; /* of the owner's, in it */
-        struct cursor   rest;         /* of the pending write: not yet sealed */
-        struct iovec   *rest_parts;   /* owned: of `rest` */
+        struct tls_out *sending;      /* owned: the socket has not taken all of it */
+        size_t          sealed_bytes; /* bytes of the owner's write in `sending` */
+        struct cursor   rest;         /* part of the pending write that is not sealed yet */
+        struct iovec   *rest_parts;   /* owned: array of `rest` */
         size_t          rest_bytes;
 
-        char            *stash;       /* owned: records for which there was no room */
+        char            *stash;       /* owned: records that the owner had no room for */
         size_t           stash_bytes;
         struct list_node resume_node; /* in loop_tls.resuming */
         bool             is_pumping;
         bool             is_uv_reading;
-        bool             is_blocked;  /* its session has something to say first */
-        bool             wants_shutdown; /* once the pending write is done */
+        bool             is_blocked;  /* the session needs room for output before it reads */
+        bool             wants_shutdown; /* to be done after the pending write */
         bool             was_active;  /* since the last tick */
         bool             has_begun;   /* the peer has sent something */
 };
 
-/* ---- what went wrong ---- */
+/* ---- failures ---- */
 
 static bool may_log(struct loop_tls *l) {
         uint64_t second = clock_now_ns() / NS_PER_S;
@@ -122,7 +122,7 @@ static void end(struct conn *c, bool is_reset) {
 
 /* ---- writing ---- */
 
-/* The output for the next call of the session: none while the last one is on its way. */
+/* Lends the session the output for its next call: none while the previous one is being sent. */
 static struct tls_out *lend_out(struct conn *c) {
         struct loop_tls *l = c->loop->tls;
         struct conn_tls *t = c->tls;
@@ -135,7 +135,7 @@ static struct tls_out *lend_out(struct conn *c) {
 
 static void on_sent(uv_write_t *request, int status);
 
-/* Gives the loop's output to the socket; false when the connection has failed. */
+/* Writes the loop's output to the socket; false when the connection has failed. */
 static bool flush(struct conn *c) {
         struct conn_tls *t = c->tls;
         struct tls_out  *out = c->loop->tls->out;
@@ -158,7 +158,7 @@ static bool flush(struct conn *c) {
         return true;
 }
 
-/* Up to a record's worth of bytes: where they lie when they lie in one piece, else gathered. */
+/* Takes up to a record's worth of bytes; copies them to `gathered` only when they span several parts. */
 static struct str take_record(struct cursor *at, char *gathered) {
         size_t n = 0;
 
@@ -183,7 +183,7 @@ static struct str take_record(struct cursor *at, char *gathered) {
         return str_range(gathered, n);
 }
 
-/* Seals what fits into the output. */
+/* Seals as many bytes as the output has room for. */
 static bool seal(struct conn *c, struct cursor *at) {
         struct conn_tls *t = c->tls;
         struct tls_out  *out = lend_out(c);
@@ -220,9 +220,9 @@ static size_t bytes_from(const struct cursor *at) {
         return conn_count_bytes(at->parts, at->n_parts) - at->at;
 }
 
-/* The parts with their bytes behind them, in one piece. */
+/* Copies the rest: one block with the array, then the bytes. */
 static bool copy_rest(struct conn_tls *t, const struct cursor *at) {
-        struct iovec *one = try_alloc(sizeof(*one) + t->rest_bytes); /* small */
+        struct iovec *one = try_alloc(sizeof(*one) + t->rest_bytes); /* cannot overflow: a small write */
         struct cursor from = *at;
         struct str    bytes;
 
@@ -238,14 +238,14 @@ static bool copy_rest(struct conn_tls *t, const struct cursor *at) {
         return true;
 }
 
-/* The array is the caller's; the bytes stay where they are, if they are not few. */
+/* Keeps the rest: copies the array, and the bytes of a small write; larger ones stay in place. */
 static bool keep_rest(struct conn_tls *t, const struct cursor *at) {
         t->rest_bytes = at->n_parts > 0 ? bytes_from(at) : 0;
         if (at->n_parts == 0)
                 return true;
         if (t->rest_bytes <= CONN_SMALL_WRITE)
                 return copy_rest(t, at);
-        t->rest_parts = try_alloc(at->n_parts * sizeof(*t->rest_parts)); /* as long as theirs */
+        t->rest_parts = try_alloc(at->n_parts * sizeof(*t->rest_parts)); /* size of the given array */
         if (!t->rest_parts)
                 return false;
         memcpy(t->rest_parts, at->parts, at->n_parts * sizeof(*t->rest_parts));
@@ -291,7 +291,7 @@ static void end_write(struct conn *c, bool is_ok) {
         c->ops->on_written(c, is_ok);
 }
 
-/* The pending write, as far as the socket takes it. */
+/* Sends as much of the pending write as the socket takes. */
 static void go_on_writing(struct conn *c) {
         struct conn_tls *t = c->tls;
         enum conn_write  rc;
@@ -328,7 +328,7 @@ static void tls_close(struct conn *c) {
         if (t->state != CONN_TLS_OPEN || c->is_writing || c->is_shut_down || !(out = lend_out(c)))
                 return;
         tls_session_close(t->session);
-        /* Whoever does not take it will see the FIN. */
+        /* If the socket does not take it, the peer still sees the FIN. */
         conn_try_send(c, &(struct iovec){ out->bytes, out->len }, 1, out->len);
         out->len = 0;
 }
@@ -372,7 +372,7 @@ static void on_room(uv_handle_t *native, size_t suggested UNUSED, uv_buf_t *ret)
 
 static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room);
 
-/* Reads from the socket exactly while what comes can go on. */
+/* Reads from the socket exactly while received bytes can be used. */
 static void update_reading(struct conn *c) {
         struct conn_tls *t = c->tls;
         bool             wants = c->is_reading && !c->is_closing && !t->is_blocked &&
@@ -401,7 +401,7 @@ static void fail(struct conn *c, const char *limit, const char *reason) {
         t->wants_shutdown = false;
 }
 
-/* The session has to say something first. True when there is room for it now. */
+/* Makes room for the session's own output. True when there is room now. */
 static bool make_room(struct conn *c) {
         struct conn_tls *t = c->tls;
 
@@ -419,7 +419,7 @@ static void on_handshake_done(struct conn *c) {
                 say_end(c);
 }
 
-/* One step of the handshake; false when nothing more can be done for now. */
+/* Does one step of the handshake; false when it cannot continue for now. */
 static bool go_on_shaking_hands(struct conn *c) {
         struct conn_tls *t = c->tls;
         enum tls_result  rc;
@@ -445,7 +445,7 @@ static bool go_on_shaking_hands(struct conn *c) {
         return false;
 }
 
-/* Fills the owner's room; the last result. */
+/* Decrypts into the owner's room; returns the last result. */
 static enum tls_result open_records(struct conn_tls *t, struct iovec room, size_t *ret_n) {
         enum tls_result rc;
         size_t          n;
@@ -460,7 +460,7 @@ static enum tls_result open_records(struct conn_tls *t, struct iovec room, size_
         return rc;
 }
 
-/* False when nothing more can be done for now. */
+/* Reads once; false when reading cannot continue for now. */
 static bool read_some(struct conn *c) {
         struct conn_tls *t = c->tls;
         struct iovec     room;
@@ -512,7 +512,7 @@ static bool step(struct conn *c) {
         return false;
 }
 
-/* Keeps what was not read; `records` may be the stash itself. */
+/* Stashes unread records; `records` may be the stash itself. */
 static bool set_aside(struct conn_tls *t, struct str records) {
         if (records.len > 0 && !t->stash && (t->stash = try_alloc(IN_BYTES)) == NULL)
                 return false;
@@ -555,7 +555,8 @@ static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room) {
         }
         if (n == 0)
                 return;
-        /* Port scanners and balancers that look whether a port is open say nothing; no news. */
+        /* Port scanners and health checks of load balancers connect and send nothing; not worth a log
+         * line. */
         if (t->state == CONN_TLS_HANDSHAKE && t->has_begun)
                 tell_failure(c, "tls_handshake", n == UV_EOF ? "the peer closed the connection"
                                                              : uv_strerror((int)n));
@@ -576,7 +577,7 @@ static void on_resume(struct mail *m) {
         }
 }
 
-/* Not at once: whoever asks may be inside a callback of this very connection. */
+/* Deferred, because the caller may be inside a callback of this connection. */
 static void resume_soon(struct conn *c) {
         struct loop_tls *l = c->loop->tls;
 
@@ -605,7 +606,7 @@ static void tls_read_stop(struct conn *c) {
                 update_reading(c);
 }
 
-/* ---- time, beginning and end ---- */
+/* ---- ticks, opening and closing ---- */
 
 static void tls_tick(struct conn *c, uint64_t now_ns) {
         struct conn_tls *t = c->tls;
@@ -641,7 +642,7 @@ static void tls_free(struct conn *c) {
 
         if (list_is_linked(&t->resume_node))
                 list_remove(&t->resume_node);
-        if (c->is_writing) /* it waited for the handshake, and never reached the socket */
+        if (c->is_writing) /* the write waited for the handshake and never reached the socket */
                 end_write(c, false);
         tls_session_free(t->session);
         drop_rest(t);

@@ -5,7 +5,7 @@
 
 #define LIBRARY "libcurl.so.4"
 
-static struct dl *library; /* of the process, never closed */
+static struct dl *library; /* one per process, never closed */
 
 struct error *curl_library_open(const char *purpose, struct curl_functions *ret) {
         struct curl_functions c;

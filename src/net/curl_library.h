@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libcurl, opened when somebody needs it: it brings two dozen libraries with it, so it is not linked,
- * and who never asks another server anything pays nothing for it. The one file that includes its
- * header.
+/* libcurl, loaded at run time on first use. It depends on two dozen libraries, so it is not linked, and
+ * a process that never calls another server does not pay for it. Only this file includes its header.
  *
- * Ownership.  Once open it stays: libcurl and its libraries leave keys of threads behind.
- * Threads.  One after the other; the functions, as libcurl says.
+ * Ownership.  Once loaded it stays loaded: libcurl and its libraries leave thread-specific keys behind.
+ * Threads.  curl_library_open(): one call at a time. The functions: as documented by libcurl.
  */
 #pragma once
 
 #include "base/error.h"
 
-/* Macros that check the types of curl_easy_setopt() call the linked function: it is not linked. */
+/* The macros that check the types of curl_easy_setopt() would call the function that is not linked. */
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 
@@ -27,5 +26,6 @@ struct curl_functions {
         __typeof__(&curl_slist_free_all) slist_free_all;
 };
 
-/* "<purpose> needs libcurl (libcurl.so.4), which could not be loaded: ..." when there is none. */
+/* Error when libcurl is missing: "<purpose> needs libcurl (libcurl.so.4), which could not be loaded:
+ * ...". */
 struct error *curl_library_open(const char *purpose, struct curl_functions *ret) NODISCARD;

@@ -16,24 +16,25 @@
 #include <unistd.h>
 
 #define BACKLOG 1024 /* as the reference server's */
-/* Connections accepted per wake-up, so that a flood of them does not starve the loop's own. */
+/* Connections accepted per wake-up; the limit keeps a flood of them from starving the loop's
+ * connections. */
 #define MAX_ACCEPTS 64
-/* How long accepting rests when the process is out of descriptors and none can be spared. */
+/* Pause of accepting when the process has no file descriptor left. */
 #define REST_MS 100
 
 struct listener {
         struct listener_options options;
-        struct loop            *loop; /* borrowed: the first of the group; accepts */
+        struct loop            *loop; /* borrowed: the first of the group, which accepts */
         int                     fd;
-        int                     spare_fd; /* given up to refuse when none is left */
+        int                     spare_fd; /* closed to accept and refuse when none is left */
         uint16_t                port;
-        uv_poll_t               poll;     /* on the loop, from start to close */
+        uv_poll_t               poll;     /* used on the loop from start to close */
         uv_timer_t              rest;
-        bool                    is_polling; /* poll and rest are initialised; the loop's */
-        int                     n_open;     /* of those two, while closing */
+        bool                    is_polling; /* `poll` and `rest` are initialised; used by the loop */
+        int                     n_open;     /* number of those two that are open, while closing */
         struct mail             start, close;
 
-        struct mutex lock; /* rank LOCK_MAILBOX; guards what follows */
+        struct mutex lock; /* rank LOCK_MAILBOX; guards the fields below */
         struct cond  changed;
         size_t       n_dealt; /* connections on their way to another loop */
         bool         is_closed;
@@ -42,7 +43,7 @@ struct listener {
 /* A connection on its way from the accepting loop to its own. */
 struct dealt {
         struct mail      mail;
-        struct listener *listener; /* borrowed: waits for us in listener_close() */
+        struct listener *listener; /* borrowed: listener_close() waits for this mail */
         struct loop     *loop;     /* borrowed */
         int              fd;
 };
@@ -86,15 +87,16 @@ static int accept_one(struct listener *ln) {
         return accept4(ln->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
 
-/* Another thread may have taken the descriptor that was given up; then the first one that is free
- * again is the spare one, before any connection. */
+/* Another thread may have taken the descriptor that refuse_one() closed. Then the next free one becomes
+ * the spare one, before any connection is accepted. */
 static void open_spare(struct listener *ln) {
         if (ln->spare_fd < 0)
                 ln->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Out of descriptors: the spare one is given up to accept and close, so that the peer learns of it
- * and the backlog does not stay readable for ever. False when even that failed. */
+/* Refuses a connection when no descriptor is left: closes the spare one in order to accept and close,
+ * so that the peer sees the refusal and the backlog does not stay readable for ever. False when that
+ * fails, too. */
 static bool refuse_one(struct listener *ln) {
         int fd;
 
@@ -122,7 +124,7 @@ static void take_rest(struct listener *ln) {
         uv_timer_start(&ln->rest, on_rested, REST_MS, 0);
 }
 
-/* False when there is nothing more to accept for now. */
+/* False when no further connection can be accepted for now. */
 static bool accept_next(struct listener *ln) {
         int fd;
 
@@ -148,7 +150,7 @@ static bool accept_next(struct listener *ln) {
         case ENOMEM:
                 take_rest(ln);
                 return false;
-        default: /* the peer went away meanwhile: accept(2) lists what that may look like */
+        default: /* the peer is gone: accept(2) lists the errors */
                 return true;
         }
 }
@@ -190,7 +192,7 @@ static void on_close(struct mail *m) {
                 set_closed(ln);
                 return;
         }
-        /* Who is in the backlog has connected, and may have sent a request: it would be reset. */
+        /* Peers in the backlog are connected and may have sent requests; closing would reset them. */
         for (int i = 0; i < BACKLOG && accept_next(ln); i++)
                 ;
         ln->n_open = 2;
@@ -211,7 +213,7 @@ static uint16_t bound_port(int fd) {
         return ntohs(((const struct sockaddr_in *)&address)->sin_port);
 }
 
-/* errno on failure. */
+/* Returns the socket, or -1 with errno set. */
 static int open_socket(const struct addrinfo *ai, bool reuse_port) {
         int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         int on = 1, off = 0;

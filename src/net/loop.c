@@ -15,23 +15,23 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* What a loop's pool keeps of freed buffers: one body of the default maximum. */
+/* Freed buffers that a loop's pool keeps: one body of the default maximum size. */
 #define POOL_KEPT_BYTES ((size_t)64 << 20)
-/* The pool forgets half of what it keeps every so many ticks: 10 s. */
+/* Ticks between two halvings of the memory that the pool keeps: 10 s. */
 #define TICKS_PER_TRIM 20
-/* A loop is quiet when it woke less often than this between two trims, or has had no connection for
- * so many ticks. */
+/* A loop is quiet when it woke less often than this between two trims, or when it has had no connection
+ * for QUIET_TICKS ticks. */
 #define QUIET_ROUNDS 200
 #define QUIET_TICKS 3
-/* Ticks without a connection after which the timer stops: the pool has been halved to nothing. */
+/* Ticks without a connection after which the timer stops: by then the pool is halved to nothing. */
 #define MAX_IDLE_TICKS 16
 
-/* Work beyond this number of threads waits for one of libuv's pool, since peers choose how much work
- * there is. */
+/* Work beyond this number of threads waits for a thread of libuv's pool, since peers control the amount
+ * of work. */
 #define MAX_WORK_THREADS 64
-/* Bytes of large blocks that a round gives back to the system: a few tenths of a millisecond. */
+/* Bytes of large blocks that are freed in one round: this takes a few tenths of a millisecond. */
 #define DISCARD_SLICE_BYTES ((size_t)2 << 20)
-/* Blocks beyond this are freed at once, so that what waits is bounded. */
+/* Further blocks are freed at once, which bounds the memory that waits. */
 #define MAX_DISCARDED_BYTES ((size_t)1 << 30)
 
 struct loop_group {
@@ -44,7 +44,7 @@ static _Thread_local struct loop *current_loop;
 
 /* ---- a round of the loop ---- */
 
-/* True when there was one. */
+/* Runs the tasks; true when there was one. */
 static bool run_tasks(struct list *tasks) {
         bool is_empty = list_is_empty(tasks);
 
@@ -59,9 +59,9 @@ static bool run_tasks(struct list *tasks) {
 
 static void deliver_all(struct mailbox *box);
 
-/* Delivers, once in a round, the mail that this thread has posted: it needs no wake-up. Mail that is
- * posted after that wakes the loop, so that a mail that posts another one does not keep the loop from
- * its sockets. True when there was some. */
+/* Delivers, once per round, the mail that this thread has posted, which needs no wake-up. Mail that is
+ * posted later in the round wakes the loop, so that a mail that posts another one does not keep the
+ * loop from its sockets. True when there was mail. */
 static bool deliver_own_mail(struct loop *l) {
         if (!l->has_own_mail)
                 return false;
@@ -71,7 +71,7 @@ static bool deliver_own_mail(struct loop *l) {
         return true;
 }
 
-/* The reading is done: libuv runs this before each wait. */
+/* libuv runs this before each wait, when the round's reading is done. */
 static void on_prepare(uv_prepare_t *prepare) {
         struct loop *l = CONTAINER_OF(prepare, struct loop, prepare);
         bool         has_more;
@@ -83,7 +83,7 @@ static void on_prepare(uv_prepare_t *prepare) {
                         l->waker();
                 has_more = deliver_own_mail(l);
                 has_more = run_tasks(&l->tasks[LOOP_WRITE]) || has_more;
-        } while (has_more); /* a delivery and the end of a write may submit requests */
+        } while (has_more); /* a delivery or the end of a write may submit requests */
         l->wakes_itself = false;
 }
 
@@ -102,8 +102,8 @@ bool loop_set_waker(void (*wake)(void)) {
         return true;
 }
 
-/* Bursts leave memory that is free but still the allocator's. It goes back to the system once the loop
- * is quiet: a busy loop would need it again, and would wait for the allocator's locks. */
+/* After a burst the allocator keeps freed memory. It is returned to the system once the loop is quiet:
+ * a busy loop would need it again, and would wait for the allocator's locks. */
 static void look_after_memory(struct loop *l, bool is_quiet) {
         buf_pool_trim(l->pool);
         if (is_quiet && l->was_busy)
@@ -173,7 +173,8 @@ void loop_use_reserve(void) {
 
 /* ---- the mailbox ---- */
 
-/* The order of delivery is the reverse of the links, here and in the stack. */
+/* Reverses the list: the links run from the newest mail to the oldest, delivery in the order of
+ * posting. */
 static struct mail *reverse(struct mail *m) {
         struct mail *reversed = NULL;
 
@@ -194,7 +195,7 @@ static void deliver_all(struct mailbox *box) {
         m = reverse(m);
         l->is_batching = m->next != NULL;
         while (m) {
-                struct mail *next = m->next; /* the mail is its owner's once delivered */
+                struct mail *next = m->next; /* the owner may reuse the mail once it is delivered */
 
                 m->deliver(m);
                 m = next;
@@ -206,7 +207,8 @@ static void on_wake_up(uv_poll_t *poll_handle, int status UNUSED, int events UNU
         struct mailbox *box = CONTAINER_OF(poll_handle, struct mailbox, poll);
         eventfd_t       n;
 
-        /* Read first: a thread that fills the box after it was emptied writes after this read. */
+        /* The event is read before the box is emptied: a thread that posts into the empty box writes
+         * after this read. */
         if (eventfd_read(box->wake_fd, &n) == 0)
                 deliver_all(box);
 }
@@ -226,7 +228,7 @@ static struct error *mailbox_init(struct mailbox *box, uv_loop_t *uv) {
         return error_new(ERR_INTERNAL, "unable to watch an event descriptor: %s", uv_strerror(rc));
 }
 
-/* On the loop, when nobody posts any more. No other thread is between filling the box and its write to
+/* Runs on the loop when no thread posts any more. No other thread is between posting and its write to
  * the descriptor: the box is emptied only after that write, and it is empty. */
 static void mailbox_close(struct mailbox *box) {
         uv_close((uv_handle_t *)&box->poll, NULL);
@@ -273,8 +275,8 @@ static struct loop_timer *first_of(const struct loop *l) {
 
 static void on_alarm(uv_timer_t *alarm);
 
-/* libuv counts whole milliseconds from a time that it read some moments ago. The alarm is rounded up:
- * one that fires early would only have to be set again. */
+/* libuv counts whole milliseconds from a time that it read some moments ago. The alarm is rounded up,
+ * since an alarm that fires early would only have to be set again. */
 static void set_alarm(struct loop *l, uint64_t due_ns) {
         uint64_t due_ms = due_ns / NS_PER_MS + 1;
         uint64_t now_ms = uv_now(&l->uv);
@@ -283,13 +285,13 @@ static void set_alarm(struct loop *l, uint64_t due_ns) {
         uv_timer_start(&l->alarm, on_alarm, due_ms > now_ms ? due_ms - now_ms : 0, 0);
 }
 
-/* Fires the timers that are due by now. Timers that the callbacks arm fire next time, even if due. */
+/* Fires the timers that are due now. Timers that the callbacks arm fire next time, even if due. */
 static void on_alarm(uv_timer_t *alarm) {
         struct loop       *l = CONTAINER_OF(alarm, struct loop, alarm);
         uint64_t           now_ns = clock_now_ns();
         struct loop_timer *t;
 
-        l->alarm_ns = 0; /* what is armed meanwhile need not set it */
+        l->alarm_ns = 0; /* timers armed meanwhile need not set the alarm */
         l->firing_ns = now_ns;
         while ((t = first_of(l)) != NULL && t->due.due_ns <= now_ns) {
                 loop_timer_cancel(t);
@@ -347,12 +349,12 @@ static void loop_timers_done(struct loop *l) {
 
 /* ---- large blocks ---- */
 
-/* The kernel takes a millisecond to free some ten megabytes of pages. So a large block that is freed on
- * a loop goes back in slices, one in each round; meanwhile the loop does not sleep. This is at the
- * front of the block itself. */
+/* The kernel takes about a millisecond to free ten megabytes of pages. So a large block that is freed
+ * on a loop is returned in slices, one in each round; until it is done, the loop does not sleep. This
+ * struct lies at the front of the block itself. */
 struct discarded {
         struct discarded *next;
-        size_t            left; /* bytes of the block that are not given back yet */
+        size_t            left; /* bytes of the block that were not freed yet */
 };
 
 static void give_back_some(struct loop *l) {
@@ -400,19 +402,19 @@ static void loop_discard_close(struct loop *l) {
 
 /* ---- work that blocks ---- */
 
-/* Each piece of work has a thread of its own, and not one of the work pool: a look at the index must
- * not wait for models that take minutes to load, and a thread that has given way cannot take that
- * back. */
+/* Each piece of work has its own thread instead of one of the work pool: reading the index must not
+ * wait for models that take minutes to load, and a thread that has lowered its priority cannot raise it
+ * again. */
 struct work_thread {
         uv_work_t         native;
-        struct loop_work *work; /* borrowed: its owner's */
+        struct loop_work *work; /* borrowed from its owner */
         struct loop      *loop; /* borrowed */
         struct thread     thread;
         struct mail       done;
-        struct list_node  node; /* in loop->leaving: only its thread is left of it */
+        struct list_node  node; /* in loop->leaving once the work is done and only the thread is left */
 };
 
-static _Atomic unsigned n_work_threads; /* at work; ended ones may wait long to be joined */
+static _Atomic unsigned n_work_threads; /* at work; threads that have ended may wait long to be joined */
 
 static void end_work(struct loop_work *w) {
         w->native = NULL;
@@ -436,7 +438,8 @@ static void forget_work_thread(struct work_thread *o) {
         free(o);
 }
 
-/* A thread that has posted its result may wait long for a CPU to end on: the loop does not wait. */
+/* A thread that has posted its result may wait long for a CPU before it ends; the loop does not wait
+ * for it. */
 static void join_ended(struct loop *l) {
         LIST_FOR_EACH(&l->leaving, node) {
                 struct work_thread *o = LIST_ENTRY(node, struct work_thread, node);
@@ -484,7 +487,7 @@ static void on_run(uv_work_t *native) {
         o->work->run(o->work);
 }
 
-/* Nothing is ever cancelled, so the status is always success. */
+/* The work is never cancelled, so the status is always success. */
 static void on_done(uv_work_t *native, int status UNUSED) {
         struct work_thread *o = CONTAINER_OF(native, struct work_thread, native);
         struct loop_work   *w = o->work;
@@ -507,7 +510,7 @@ void loop_start_work_thread(struct loop *l, struct loop_work *w) {
 
 /* ---- work that computes, on the threads that the loops of a group share ---- */
 
-/* On a thread of the pool. The work may be gone as soon as its mail is posted. */
+/* Runs on a thread of the pool. The work may be freed as soon as its mail is posted. */
 static void run_queued(struct work *queued) {
         struct loop_work *w = CONTAINER_OF(queued, struct loop_work, queued);
 
@@ -536,7 +539,7 @@ void loop_compute_cancel(struct loop_work *w) {
         mailbox_post(loop_mailbox(w->loop), &w->back);
 }
 
-/* ---- beginning and end ---- */
+/* ---- opening and closing ---- */
 
 static void on_stop(struct mail *m) {
         struct loop *l = CONTAINER_OF(m, struct loop, stop);
@@ -548,9 +551,9 @@ static void on_stop(struct mail *m) {
         mailbox_close(&l->mailbox);
 }
 
-/* How the threads of a group tell that their loops are open. */
+/* The threads of a group report here that their loops are open. */
 struct opening {
-        struct mutex  lock; /* rank LOCK_MAILBOX; guards what follows */
+        struct mutex  lock; /* rank LOCK_MAILBOX; guards the fields below */
         struct cond   changed;
         size_t        n_left;
         struct error *err; /* the first failure */
@@ -597,9 +600,9 @@ static struct error *wait_until_open(struct opening *o) {
         return o->err;
 }
 
-/* Opens the native loop, runs it until the last of its handles is closed, and closes it: on one
- * thread, since libuv may give a loop an io_uring (1.45 and later do), and when that is closed the
- * kernel interrupts the calls that wait in every thread that has opened or used it. */
+/* Opens the native loop, runs it until its last handle is closed, and closes it, all on one thread.
+ * libuv may give a loop an io_uring (since 1.45), and when that is closed, the kernel interrupts the
+ * system calls of every thread that has opened or used it. */
 static void run(void *arg) {
         struct loop    *l = arg;
         struct opening *o = STEAL(l->opening);
@@ -630,7 +633,7 @@ static void loop_init(struct loop *l, const char *name, size_t index, struct ope
         l->opening = o;
 }
 
-/* Its thread has ended, or never began. */
+/* The loop's thread has ended, or was never started. */
 static void loop_done(struct loop *l) {
         join_work_threads(l);
         loop_timers_done(l);
@@ -641,7 +644,8 @@ static void loop_done(struct loop *l) {
         free(l->name);
 }
 
-/* All at the same time. The error of a thread that cannot start, or of a loop that cannot open. */
+/* Starts all threads at the same time. Returns the error of a thread that cannot start, or of a loop
+ * that cannot open. */
 static struct error *open_all(struct loop_group *g, struct opening *o) {
         struct error *err = NULL, *failure;
 
@@ -689,7 +693,7 @@ struct error *loop_group_new(const char *name, size_t n_loops, struct loop_group
 void loop_group_free(struct loop_group *g) {
         if (!g)
                 return;
-        work_pool_free(g->workers); /* its threads post to the loops */
+        work_pool_free(g->workers); /* before the loops: its threads post to them */
         for (size_t i = 0; i < g->n_loops; i++)
                 if (g->loops[i].is_open)
                         mailbox_post(&g->loops[i].mailbox, &g->loops[i].stop);

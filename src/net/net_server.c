@@ -14,18 +14,18 @@
 struct net_server {
         struct net_server_options    options;
         const struct net_server_ops *ops;      /* borrowed: static */
-        struct conn_security         security; /* of each connection; when there is options.tls */
+        struct conn_security         security; /* of each connection; used with options.tls */
         struct peer_table           *peers;    /* owned; NULL = addresses are not counted */
         struct listener             *listener; /* owned; NULL once stopped */
         struct loop_group           *loops;    /* owned */
-        char                        *homes;    /* owned; n_homes of ops->home_bytes each */
+        char                        *homes;    /* owned; n_homes structs of ops->home_bytes each */
         size_t                       n_homes;  /* one per loop */
         uint16_t                     port;
 
-        struct mutex lock; /* rank LOCK_MAILBOX; guards what follows */
+        struct mutex lock; /* rank LOCK_MAILBOX; guards the fields below */
         struct cond  changed;
-        size_t       n_conns; /* alive, those dealt included */
-        size_t       n_homes_busy; /* loops that have not yet done what they were told */
+        size_t       n_conns; /* open connections, including those on their way to a loop */
+        size_t       n_homes_busy; /* loops that have not yet handled the current mail */
 };
 
 static struct net_home *home_at(const struct net_server *s, size_t i) {
@@ -181,7 +181,7 @@ void net_server_start(struct net_server *s) {
         listener_start(s->listener);
 }
 
-/* Every loop gets its mail; returns when all have done what it says. */
+/* Posts a mail to every loop; returns after all loops have handled it. */
 static void tell_homes(struct net_server *s, size_t mail_offset) {
         mutex_lock(&s->lock);
         s->n_homes_busy = s->n_homes;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What every server is beneath its protocol: a listening socket, loops, connections that are
- * counted, and the way it ends.
+/* The part of a server below its protocol: listening socket, loops, counted connections, and shutdown.
  *
- *     net_server_new -> start -> ... -> stop -> wait (as often as wanted) -> free
+ * net_server_new -> start -> ... -> stop -> wait (any number of times) -> free
  *
- * stop() ends accepting and has each loop say good-bye to its connections. wait() sleeps until the
- * last connection is gone or the deadline has passed. free() ends what is left and then waits for
- * handlers that have not answered: whoever works for them must still be alive, or be cancelled.
+ * stop() ends accepting and makes each loop drain its connections. wait() sleeps until the last
+ * connection is gone or the deadline has passed. free() closes the remaining connections and then waits
+ * for handlers that have not answered: the threads that work for them must still run, or their requests
+ * be cancelled.
  *
- * A protocol has one home per loop, a struct of its own that begins with a struct net_home, and
- * tells by a table of callbacks what happens there.
+ * A protocol has one home per loop, a struct of its own that begins with a struct net_home. A table of
+ * callbacks says what the protocol does on each event of a home.
  *
- * Ownership.  The server owns the homes. A connection that on_accept() was told of is counted until
+ * Ownership.  The server owns the homes. A connection that was passed to on_accept() is counted until
  * net_home_conn_gone().
- * Threads.  new, start, stop, wait, free: one thread that is no loop. The callbacks of a home: its
- * loop. on_rejected: any loop.
+ * Threads.  new, start, stop, wait, free: one thread, which runs no loop. The callbacks of a home: the
+ * thread of its loop. on_rejected: the thread of any loop.
  */
 #pragma once
 
@@ -33,58 +33,59 @@ struct net_server;
 struct byte_budget;
 struct tls_context;
 
-/* What one server has on one loop. */
+/* State of one server on one loop. */
 struct net_home {
         struct net_server *server; /* borrowed: outlives its homes; NULL in tests without sockets */
         struct loop       *loop;   /* borrowed */
-        struct list        conns;  /* the protocol's, by whatever node it likes */
+        struct list        conns;  /* connections; the protocol chooses the node that links them */
         bool               is_draining;
         struct mail        drain, kill;
 };
 
 struct net_server_ops {
-        size_t home_bytes; /* of the struct that begins with a struct net_home */
-        /* Before the first connection, on the thread of net_server_new(); after the last one. */
+        size_t home_bytes; /* size of the struct that begins with a struct net_home */
+        /* on_home: before the first connection, on the thread of net_server_new(). on_home_done: after
+         * the last connection. */
         void (*on_home)(struct net_home *home, void *owner);
         void (*on_home_done)(struct net_home *home);
-        /* Takes the socket; every one is followed by one net_home_conn_gone(). */
+        /* Takes the socket; exactly one net_home_conn_gone() must follow each call. */
         void (*on_accept)(struct net_home *home, int fd);
-        void (*on_drain)(struct net_home *home); /* connections end when they have nothing to do */
-        void (*on_kill)(struct net_home *home);  /* and now they all end */
+        void (*on_drain)(struct net_home *home); /* close each connection once it is idle */
+        void (*on_kill)(struct net_home *home);  /* close all connections now */
 };
 
 struct net_server_options {
-        const char *name;            /* of the threads; static */
+        const char *name;            /* prefix of thread names; static */
         const char *address;         /* NULL = 0.0.0.0; borrowed for the call */
-        uint16_t    port;            /* 0 = any free one */
+        uint16_t    port;            /* 0 = any free port */
         bool        reuse_port;
         size_t      n_threads;       /* 0 = one per core */
-        size_t      max_connections; /* further ones are closed at once */
-        size_t      max_connections_per_address; /* likewise; 0 = any number */
-        void       *owner;           /* borrowed: of on_home() */
-        struct tls_context *tls;     /* borrowed; NULL = plain */
-        uint64_t    handshake_time_ns; /* that a TLS handshake may take */
+        size_t      max_connections; /* further connections are closed at once */
+        size_t      max_connections_per_address; /* as above; 0 = no limit */
+        void       *owner;           /* borrowed: argument of on_home() */
+        struct tls_context *tls;     /* borrowed; NULL = no TLS */
+        uint64_t    handshake_time_ns; /* limit of the duration of a TLS handshake */
         struct byte_budget *budget;  /* borrowed; NULL = memory is not counted */
 
-        /* NULL = nobody counts. Must not block. */
+        /* NULL = rejections are not counted. Must not block. */
         void (*on_rejected)(void *owner, const char *limit);
         void  *rejected_owner; /* borrowed */
 };
 
-/* Binds and listens, so that the port is known; accepts nothing yet. `ops` is static. */
+/* Binds and listens, so the port is known; does not accept yet. `ops` is static. */
 struct error *net_server_new(const struct net_server_options *o, const struct net_server_ops *ops,
                              struct net_server **ret) NODISCARD;
 void          net_server_start(struct net_server *s);
 void          net_server_stop(struct net_server *s);
-/* The number of connections left: 0 = all gone before the deadline (monotonic ns). */
+/* Returns the number of connections left; 0 = all were gone before the deadline (monotonic ns). */
 size_t        net_server_wait(struct net_server *s, uint64_t deadline_ns);
-void          net_server_free(struct net_server *s); /* NULL is fine; stops when needed */
+void          net_server_free(struct net_server *s); /* NULL is fine; stops first when necessary */
 
 uint16_t net_server_port(const struct net_server *s);
 size_t   net_server_n_connections(struct net_server *s);
 
-/* The connection of an accepted socket, as conn_open(), secured when the server speaks TLS. */
+/* Opens the connection of an accepted socket as conn_open() does, with TLS when the server has it. */
 struct error *net_home_open(struct net_home *home, int fd, const struct conn_ops *ops, void *owner,
                             struct conn **ret) NODISCARD;
-/* A connection that was let in is gone. */
+/* An accepted connection is gone. */
 void          net_home_conn_gone(struct net_home *home);

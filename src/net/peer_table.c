@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 #define V4_BYTES 4
-#define V6_BYTES 8 /* of a site: RFC 4291, 2.5.4 */
+#define V6_BYTES 8 /* prefix of a site: RFC 4291, 2.5.4 */
 
 struct peer_entry {
         size_t n;
@@ -21,7 +21,7 @@ struct peer_entry {
 struct peer_table {
         size_t max_of_each;
 
-        struct mutex lock; /* rank LOCK_MAILBOX; guards what follows */
+        struct mutex lock; /* rank LOCK_MAILBOX; guards the fields below */
         struct map   peers; /* struct peer_entry, owned, by its key */
 };
 
@@ -42,7 +42,7 @@ void peer_table_free(struct peer_table *t) {
         free(t);
 }
 
-/* An address of another kind, or none, has the empty key: these count together. */
+/* A missing address, or one of another family, has the empty key; all of these count together. */
 static void set_key(struct peer_entry *e, const struct sockaddr *address) {
         const struct sockaddr_in  *v4 = (const struct sockaddr_in *)(const void *)address;
         const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;

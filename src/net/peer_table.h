@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How many connections each address has, so that one client cannot take all that there may be.
+/* The number of connections of each peer address, so that one client cannot use up the limit of the
+ * server.
  *
- * An address is that of IPv4, or the first 64 bits of IPv6: what a site gets and can fill at will.
- * Addresses of IPv4 that come over a socket of IPv6 are those of IPv4.
+ * An address is an IPv4 address, or the first 64 bits of an IPv6 address, because a site usually gets a
+ * whole /64 and may use any address in it. An IPv4 address that is mapped into IPv6 counts as the IPv4
+ * address.
  *
- * Ownership.  peer_table_enter() gives an entry, which peer_table_leave() takes back.
+ * Ownership.  peer_table_enter() returns an entry, which peer_table_leave() takes back.
  * Threads.  Any.
  */
 #pragma once
@@ -16,9 +18,9 @@ struct peer_table;
 struct sockaddr;
 
 struct peer_table *peer_table_new(size_t max_of_each);
-void               peer_table_free(struct peer_table *t); /* NULL is fine; nobody is inside */
+void               peer_table_free(struct peer_table *t); /* NULL is fine; no entry may be in use */
 
-/* NULL when that address has as many as it may. */
+/* NULL when the address is at its limit. */
 struct peer_entry *peer_table_enter(struct peer_table *t, const struct sockaddr *address);
 void               peer_table_leave(struct peer_table *t, struct peer_entry *e);
 size_t             peer_table_n_addresses(struct peer_table *t);

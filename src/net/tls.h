@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* TLS as a codec: records in, bytes out, no sockets.
  *
- * A context is what one service shows and asks for: its certificate and key, whose certificates it
- * wants of clients, its application protocols. It can read its files again while connections use
- * it: those go on with what they began with. Each time the keys of session tickets are new, so that
- * nobody resumes what an old certificate or an old list of authorities allowed.
+ * A context holds the settings of one service: its certificate and key, the authorities whose client
+ * certificates it accepts, and its application protocols. It can read its files again while connections
+ * use it; these continue with the settings with which they began. Each reload generates new keys for
+ * session tickets, so that no client resumes a session that an old certificate or an old list of
+ * authorities allowed.
  *
- * A session is one connection. It is fed received records, which stay where they are, and puts
- * records of its own into a buffer that it is lent for the call.
+ * A session is one connection. Its caller feeds it received records, which stay in place, and lends it
+ * an output buffer for each call, into which the session writes records of its own.
  *
- * TLS 1.2 and 1.3; suites with forward secrecy and authenticated encryption only, which are also
- * those that HTTP/2 allows; no renegotiation, no compression, no early data.
+ * TLS 1.2 and 1.3; suites with forward secrecy and authenticated encryption only, which are also the
+ * suites that HTTP/2 allows; no renegotiation, no compression, no early data.
  *
- * Ownership.  A context outlives its sessions. A session borrows what it is fed and lent.
+ * Ownership.  A context outlives its sessions. A session borrows the input and the output buffer.
  * Threads.  A context: any. A session: one at a time.
  */
 #pragma once
@@ -27,25 +28,25 @@ struct tls_context;
 struct tls_session;
 
 struct tls_options {
-        const char *cert_path; /* PEM: the server's certificate, then those that vouch for it */
+        const char *cert_path; /* PEM: the server's certificate, then its chain of issuers */
         const char *key_path;  /* PEM, without a pass phrase */
-        const char *root_path; /* PEM: who vouches for clients, each of which must then show a
-                                * certificate; NULL = none is asked for */
-        struct str  protocols; /* ALPN, each behind a byte of its length; static. A client that
-                                * offers some, and none of these, is refused */
+        const char *root_path; /* PEM: authorities of client certificates, which are then required; NULL
+                                * = no client certificate is requested */
+        struct str  protocols; /* ALPN: each name preceded by a byte with its length; static. A client
+                                * that offers only other protocols is refused */
 };
 
-/* Options are copied. Errors name the file and what is wrong with it. */
+/* Copies the options. An error names the file and the fault in it. */
 struct error *tls_context_new(const struct tls_options *o, struct tls_context **ret) NODISCARD;
 void          tls_context_free(struct tls_context *t); /* NULL is fine */
-/* Reads the files again; on an error nothing has changed. */
+/* Reads the files again; after an error the old settings are still in use. */
 struct error *tls_context_reload(struct tls_context *t) NODISCARD;
 
-/* The most plain bytes of one record (RFC 8446, 5.1), and room for it once sealed. */
+/* Largest number of plain bytes of a record (RFC 8446, 5.1), and the size of a sealed record. */
 #define TLS_RECORD_BYTES ((size_t)16384)
 #define TLS_SEALED_BYTES (TLS_RECORD_BYTES + 512)
 
-/* Where a session puts its records: four full ones, and what a handshake has to say. */
+/* Output of a session: room for four full records and the messages of a handshake. */
 struct tls_out {
         size_t len;
         char   bytes[4 * TLS_SEALED_BYTES];
@@ -54,9 +55,9 @@ struct tls_out {
 enum tls_result {
         TLS_DONE,
         TLS_WANTS_INPUT,
-        TLS_WANTS_OUTPUT, /* there was no room for what it has to say; the call is to be repeated */
-        TLS_ENDED,        /* the peer said that it sends no more */
-        TLS_FAILED,       /* tls_session_reason() tells; what the peer is to know is in the output */
+        TLS_WANTS_OUTPUT, /* no room for the output; repeat the call */
+        TLS_ENDED,        /* the peer sent close_notify */
+        TLS_FAILED,       /* see tls_session_reason(); the output holds the alert for the peer */
 };
 
 /* NULL when memory is short. */
@@ -64,20 +65,20 @@ struct tls_session *tls_session_new(struct tls_context *t);
 void                tls_session_free(struct tls_session *s); /* NULL is fine */
 
 void   tls_session_feed(struct tls_session *s, struct str records);
-size_t tls_session_unread_bytes(const struct tls_session *s); /* of what it was fed: its end */
+size_t tls_session_unread_bytes(const struct tls_session *s); /* size of the unread end of the input */
 bool   tls_session_has_input(const struct tls_session *s);
-/* For the following calls; NULL = no room. */
+/* Sets the output buffer of the following calls; NULL = no room. */
 void   tls_session_lend(struct tls_session *s, struct tls_out *out);
 
 enum tls_result tls_session_handshake(struct tls_session *s);
-/* DONE: *ret_n > 0. */
+/* TLS_DONE: *ret_n > 0. */
 enum tls_result tls_session_read(struct tls_session *s, char *to, size_t len, size_t *ret_n);
-/* At most one record, for which there must be room; false: it failed. */
+/* Writes at most one record, for which there must be room; false on failure. */
 bool            tls_session_write(struct tls_session *s, const char *bytes, size_t len);
-/* Says that nothing more will be sent. */
+/* Queues close_notify: nothing more will be sent. */
 void            tls_session_close(struct tls_session *s);
-/* Gives buffers back until they are needed again. */
+/* Frees buffers until they are needed again. */
 void            tls_session_rest(struct tls_session *s);
 
-/* Of a failure: "client certificate: certificate has expired"; lives as long as the session. */
+/* The reason of a failure: "client certificate: certificate has expired"; valid as long as the session. */
 const char *tls_session_reason(const struct tls_session *s);

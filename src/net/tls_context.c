@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-/* A bundle of all public authorities has a quarter of this. */
+/* A bundle of all public authorities has a quarter of this size. */
 #define MAX_FILE_BYTES ((size_t)1 << 20)
 
-/* Forward secrecy and authenticated encryption; of TLS 1.3 every suite has both. The server's order
- * holds: keys of 128 bits first, which nobody breaks either and which need ten rounds of AES, not
- * fourteen. But a client whose first wish is ChaCha20 has no instructions for AES, and gets it. */
+/* Suites with forward secrecy and authenticated encryption; every suite of TLS 1.3 has both. The
+ * server's order applies: 128-bit keys first, which are unbroken as well and need ten rounds of AES
+ * instead of fourteen. A client that prefers ChaCha20 has no AES instructions, and gets ChaCha20. */
 #define SUITES_OF_1_2 "ECDHE+AESGCM+AES128:ECDHE+AESGCM:ECDHE+CHACHA20"
 #define SUITES_OF_1_3                                                                              \
         "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
@@ -50,7 +50,7 @@ static struct error *pem_error(const struct pem *p, const char *wrong) {
         return error_new(ERR_INVALID_ARG, "%s '%s': %s", p->what, p->path, wrong);
 }
 
-/* The end of a file of certificates, or something in it that is none? */
+/* True at the end of the file; false when the file has an entry that is no certificate. */
 static bool is_at_end(void) {
         unsigned long code = ERR_peek_last_error();
 
@@ -104,7 +104,7 @@ static struct error *read_certificate(SSL_CTX *native, const char *path) {
         return read_chain(native, &p);
 }
 
-/* Nobody is there to be asked. */
+/* Refuses: there is no user to type a pass phrase. */
 static int on_passphrase(char *to, int size, int rwflag, void *was_asked) {
         (void)to;
         (void)size;
@@ -154,7 +154,7 @@ static struct error *read_roots(SSL_CTX *native, const char *path) {
         }
         if (n == 0 || !is_at_end())
                 return certificate_error(&p);
-        /* The issuer of the clients' certificates is enough, be it a root or not. */
+        /* The issuer of the clients' certificates is sufficient; it need not be a root. */
         X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN);
         SSL_CTX_set_verify(native, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
         return NULL;
@@ -165,7 +165,7 @@ static struct error *read_roots(SSL_CTX *native, const char *path) {
 static int on_alpn(SSL *ssl, const unsigned char **ret, unsigned char *ret_len,
                    const unsigned char *offered, unsigned n_offered, void *owner) {
         const struct tls_context *t = owner;
-        unsigned char            *chosen; /* points into one of the two */
+        unsigned char            *chosen; /* points into one of the two lists */
         int                       rc;
 
         (void)ssl;
@@ -183,7 +183,7 @@ static bool apply_settings(SSL_CTX *native, struct tls_context *t) {
                                             SSL_OP_PRIORITIZE_CHACHA);
         SSL_CTX_set_mode(native, SSL_MODE_ENABLE_PARTIAL_WRITE |
                                          SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-        /* Clients keep their sessions, sealed in tickets; here nothing is kept. */
+        /* Clients keep their sessions in sealed tickets; the server keeps none. */
         SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
         SSL_CTX_set_max_early_data(native, 0);
         SSL_CTX_set_alpn_select_cb(native, on_alpn, t);

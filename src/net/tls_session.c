@@ -7,13 +7,13 @@
 #include <string.h>
 
 struct tls_session {
-        SSL            *native; /* owned; holds the settings it began with */
-        struct str      in;     /* borrowed: what was fed and not read */
+        SSL            *native; /* owned; holds the settings with which it began */
+        struct str      in;     /* borrowed: unread part of the input */
         struct tls_out *out;    /* borrowed */
-        char           *reason; /* owned; of a failure */
+        char           *reason; /* owned: of the failure */
 };
 
-/* ---- the wire: what OpenSSL reads from and writes to ---- */
+/* ---- the BIO through which OpenSSL reads and writes ---- */
 
 static int wire_read(BIO *bio, char *to, size_t len, size_t *ret_n) {
         struct tls_session *s = BIO_get_data(bio);
@@ -49,7 +49,7 @@ static long wire_ctrl(BIO *bio, int command, long number, void *pointer) {
         (void)bio;
         (void)number;
         (void)pointer;
-        return command == BIO_CTRL_FLUSH; /* always done; nothing else is known */
+        return command == BIO_CTRL_FLUSH; /* a flush always succeeds; no other command is supported */
 }
 
 BIO_METHOD *tls_wire_new(void) {
@@ -120,7 +120,7 @@ void tls_session_lend(struct tls_session *s, struct tls_out *out) {
         s->out = out;
 }
 
-/* What OpenSSL calls by a name that only its authors understand. */
+/* Plain texts for errors whose OpenSSL text is unclear. */
 static const char *plain_words(unsigned long code) {
         if (ERR_GET_LIB(code) != ERR_LIB_SSL)
                 return NULL;
@@ -154,7 +154,7 @@ static void keep_reason(struct tls_session *s) {
                 s->reason = mem_strdup("unknown reason");
 }
 
-/* Of a call that did not succeed. OpenSSL's queue of errors is empty before each call. */
+/* Maps the failure of a call to a result. OpenSSL's error queue is empty before each call. */
 static enum tls_result explain(struct tls_session *s, int rc) {
         switch (SSL_get_error(s->native, rc)) {
         case SSL_ERROR_WANT_READ:
@@ -200,7 +200,7 @@ void tls_session_close(struct tls_session *s) {
                 ERR_clear_error();
 }
 
-/* Only between two records: versions of OpenSSL forget a head whose record has not yet come
+/* Only between two records: versions of OpenSSL discard a record header whose body has not arrived
  * (CVE-2024-4741). */
 void tls_session_rest(struct tls_session *s) {
         if (strcmp(SSL_rstate_string(s->native), "RH") == 0)

@@ -17,9 +17,9 @@ struct tls_context {
         char       *key_path;  /* owned */
         char       *root_path; /* owned; may be NULL */
         struct str  protocols;
-        BIO_METHOD *wire;      /* owned: how sessions reach what they are fed and lent */
+        BIO_METHOD *wire;      /* owned: connects OpenSSL to the buffers of a session */
 
-        struct mutex lock; /* rank LOCK_MAILBOX; guards what follows */
+        struct mutex lock; /* rank LOCK_MAILBOX; guards the fields below */
         SSL_CTX     *native; /* ref */
 };
 

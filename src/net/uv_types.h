@@ -21,25 +21,25 @@ struct loop;
 struct loop_tls;
 struct opening;
 
-/* Small writes of one batch: some hundred answers. */
+/* Size of the small writes of one batch: a few hundred answers. */
 #define WRITE_BATCH_BYTES ((size_t)32 << 10)
 
-/* What a loop asks of its connections (conn.c). */
+/* Functions of conn.c that a loop calls for its connections. */
 struct loop_conn_ops {
-        void (*tick)(struct loop *l, uint64_t now_ns); /* gives each connection the time */
+        void (*tick)(struct loop *l, uint64_t now_ns); /* ticks each connection */
 };
 
-/* Writes that connections deferred to the write phase of the round: see conn_write_soon(). */
+/* Writes that connections deferred to the write phase of the round, see conn_write_soon(). */
 struct write_batch {
         struct list      conns;  /* struct conn, in the order of their writes */
         struct loop_task flush;  /* sends them */
-        char            *memory; /* owned: WRITE_BATCH_BYTES; small writes, one behind the other */
+        char            *memory; /* owned: WRITE_BATCH_BYTES; copies of small writes, in order */
         size_t           used;   /* bytes of `memory` */
 };
 
 struct mailbox {
         _Atomic(struct mail *) newest; /* linked by `next` towards the oldest */
-        int       wake_fd; /* owned: an eventfd, written once by whoever fills the box */
+        int       wake_fd; /* owned: an eventfd; written by the thread that posts into the empty box */
         uv_poll_t poll;    /* the loop's */
 };
 
@@ -47,18 +47,18 @@ struct loop {
         uv_loop_t         uv;
         struct mailbox    mailbox;
         uv_timer_t        tick;         /* runs while there are connections, and a little longer */
-        unsigned          n_idle_ticks; /* since the last connection went */
+        unsigned          n_idle_ticks; /* since the last connection was closed */
         unsigned          n_ticks;
-        unsigned          n_rounds; /* times that it woke, since memory was last looked after */
-        bool              was_busy; /* when memory was last looked after */
+        unsigned          n_rounds; /* wake-ups since the last look_after_memory() */
+        bool              was_busy; /* state at the last look_after_memory() */
         uv_prepare_t      prepare;  /* before each wait: runs the phases */
-        struct list       leaving;  /* struct work_thread: threads whose work is done */
+        struct list       leaving;  /* struct work_thread: threads that have finished their work */
         struct work_pool *workers;  /* borrowed: the group's; for loop_compute() */
         struct list       tasks[N_LOOP_PHASES]; /* struct loop_task, in the order of loop_defer() */
         void (*waker)(void);                    /* NULL until loop_set_waker() */
-        bool has_own_mail; /* this thread has filled the mailbox, without a wake-up */
-        bool wakes_itself; /* its own mail was delivered in this round: more of it wakes the loop */
-        uv_timer_t      alarm;     /* at the first of `timers`, or before it */
+        bool has_own_mail; /* this thread has posted into the empty mailbox, without a wake-up */
+        bool wakes_itself; /* own mail was delivered in this round: further own mail wakes the loop */
+        uv_timer_t      alarm;     /* set to the first of `timers`, or earlier */
         uint64_t        alarm_ns;  /* CLOCK_NEVER = not set */
         uint64_t        firing_ns; /* 0 = not in the alarm's callback */
         struct due_heap timers;    /* struct loop_timer */
@@ -68,22 +68,22 @@ struct loop {
         bool     is_batching; /* several mails are being delivered: see conn_write_soon() */
         struct write_batch writes;
         _Atomic size_t     n_conns;           /* length of `conns` */
-        _Atomic size_t     n_dealt;           /* on their way here as a mail */
+        _Atomic size_t     n_dealt;           /* connections on their way to this loop as mails */
         struct buf_pool   *pool;              /* ref */
         struct discarded  *discarded;         /* owned: blocks that are freed piece by piece */
-        size_t             discarded_bytes;   /* of them, what is not given back */
-        uv_idle_t          discarder;         /* runs while there are some */
-        struct loop_tls   *tls;               /* owned: see conn_tls.c; NULL until needed */
+        size_t             discarded_bytes;   /* bytes of `discarded` that were not freed yet */
+        uv_idle_t          discarder;         /* runs while `discarded` is not empty */
+        struct loop_tls   *tls;               /* owned: see conn_tls.c; NULL until it is needed */
         void (*free_tls)(struct loop_tls *t); /* set with `tls` */
         size_t          index;
         char           *name; /* owned */
         struct thread   thread;
-        struct opening *opening; /* borrowed: until the thread has opened the loop */
-        bool            is_open; /* set by the thread, before anybody may post */
+        struct opening *opening; /* borrowed until the thread has opened the loop */
+        bool            is_open; /* set by the thread before any thread may post */
         struct mail     stop;
 };
 
-/* A connection came or went: keeps the tick running as long as it is needed. */
+/* To be called when a connection was added or removed: starts the tick timer when necessary. */
 void loop_conn_added(struct loop *l);
 void loop_conn_removed(struct loop *l);
 
