@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who may veto that a request joins a batch: how the queue asks a custom batching library without
- * knowing it.
+/* A filter that may veto that a request joins a batch: the queue's interface to a custom batching
+ * library.
  *
- * The queue calls begin(), admits() for each request that would fit, in order, and end(). The first
- * request of a batch is asked about, too, so that what it takes is counted, but it runs whatever
- * the answer. A batch is formed anew each time an instance looks whether there is something to run,
- * so one that waits for more is asked about several times.
+ * The queue calls begin(), then admits() for each request that would fit, in order, and then end().
+ * admits() is called for the first request of a batch as well, so that the filter counts it, but that
+ * request runs whatever the result. The queue forms a batch anew each time an instance looks for work,
+ * so the filter sees a batch that waits for more requests several times.
  *
- * Threads.  Called with the lock of the queue held, never concurrently: the one place where that
- * is so. Whoever answers may read the request and must not call the server for anything else.
+ * Threads.  Called with the lock of the queue held, never concurrently; this is the only call out under
+ * a lock. The filter may read the request and must not call the server for anything else.
  */
 #pragma once
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is known of a buffer: TRITONSERVER_BufferAttributes. A plain holder of values.
- */
+/* Attributes of a buffer: TRITONSERVER_BufferAttributes. A plain struct of values. */
 #pragma once
 
 #include "infer/memory.h"
@@ -12,5 +11,5 @@ struct buffer_attributes {
         enum memory_type memory_type;
         int64_t          memory_id;
         size_t           byte_size;
-        void            *cuda_ipc_handle; /* borrowed: whoever set it */
+        void            *cuda_ipc_handle; /* borrowed from the code that set it */
 };

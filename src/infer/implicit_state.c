@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define STATE_ALIGNMENT 64
-/* One that is read, one that was updated, one that is written; two of them in most models. */
+/* Buffers for the value that is read, the updated one and the written one; most models use two of them. */
 #define N_BUFFERS 3
 #define NO_BUFFER N_BUFFERS
 
@@ -19,7 +19,7 @@ struct state_buffer {
         size_t n_room;
 };
 
-/* What a value is, without its bytes. */
+/* The type and shape of a value. */
 struct state_form {
         enum data_type type;
         uint32_t       n_dims;
@@ -29,23 +29,23 @@ struct state_form {
 };
 
 struct implicit_state {
-        const struct state_spec *spec;   /* borrowed: the plan */
+        const struct state_spec *spec;   /* borrowed from the plan */
         struct implicit_states  *owner;  /* borrowed */
         struct request_input     input;  /* the value that is read */
         struct state_form        read;   /* of the value that is read */
-        struct state_form        update; /* of the one that follows it; with `updated` */
-        struct state_form        next;   /* of the one that is written */
+        struct state_form        update; /* of the updated value; valid with `updated` */
+        struct state_form        next;   /* of the value being written */
         struct state_buffer      buffers[N_BUFFERS];
         unsigned                 reading;
-        unsigned                 updated; /* NO_BUFFER: the value stays */
-        unsigned                 writing; /* NO_BUFFER: no memory was asked for */
+        unsigned                 updated; /* index of the updated buffer; NO_BUFFER: none */
+        unsigned                 writing; /* index of the buffer being written; NO_BUFFER: none */
         struct buffer_attributes attributes;
 };
 
 struct implicit_states {
         const struct state_plan *plan;   /* borrowed */
-        struct implicit_states  *next;   /* in a list of those to be freed */
-        struct request_input **attached; /* where they were linked to the request; NULL: nowhere */
+        struct implicit_states  *next;   /* next in a list of sets to be freed */
+        struct request_input **attached; /* where they are linked to the request; NULL: not attached */
         uint32_t               n_attached;
         enum implicit_states_kind kind;
         struct implicit_state     states[];
@@ -59,7 +59,7 @@ static bool reserve_buffer(struct state_buffer *b, size_t n_bytes) {
 
         if (b->n_room >= n_bytes && b->bytes != NULL)
                 return true;
-        /* A value that grows with each request does not need new memory each time. */
+        /* Room for growth: a value that grows with each request is not reallocated each time. */
         if (b->bytes != NULL && b->n_room / 2 <= SIZE_MAX - b->n_room)
                 n_room = MAX(n_room, b->n_room + b->n_room / 2);
         if (n_room > SIZE_MAX - STATE_ALIGNMENT)
@@ -97,7 +97,7 @@ static void swap_forms(struct state_form *a, struct state_form *b) {
         *b = old;
 }
 
-/* The input says what is in the buffer that is read. */
+/* Makes the input refer to the buffer that is read. */
 static void show(struct implicit_state *state) {
         struct request_input *in = &state->input;
 
@@ -109,7 +109,7 @@ static void show(struct implicit_state *state) {
         in->only_chunk.attributes = (struct buffer_attributes){ .byte_size = state->read.n_bytes };
 }
 
-/* `bytes` NULL: zeros. */
+/* `bytes` NULL: sets zeros. */
 static bool set_value(struct implicit_state *state, const void *bytes, size_t n_bytes) {
         struct state_buffer *buffer = &state->buffers[state->reading];
 
@@ -203,7 +203,7 @@ bool implicit_states_reset(struct implicit_states *s) {
         return true;
 }
 
-/* Empty texts are lengths of zero. */
+/* An empty string is a length of zero. */
 static size_t zero_bytes_like(const struct implicit_state *like) {
         int64_t n_strings;
 
@@ -222,7 +222,7 @@ bool implicit_states_imitate(struct implicit_states *null, const struct implicit
 
                 if (!set_form(&state->read, model->read.type, model->read.dims, model->read.n_dims))
                         return false;
-                /* Zeros stay zeros, unless a backend could write there. */
+                /* Zeros are still zeros, unless a backend could write there. */
                 if (n_bytes == state->read.n_bytes && !state->spec->is_in_place)
                         show(state);
                 else if (!set_value(state, NULL, n_bytes))
@@ -241,7 +241,7 @@ bool implicit_states_same_shape(const struct implicit_states *a, const struct im
         return true;
 }
 
-/* ---- at an execution ------------------------------------------------------------------------- */
+/* ---- attaching and detaching ------------------------------------------------------------------ */
 
 void implicit_states_attach(struct implicit_states *s, struct request *req) {
         struct request_input **end = &req->first_input;
@@ -280,7 +280,7 @@ static void commit(struct implicit_state *state) {
         state->updated = NO_BUFFER;
         swap_forms(&state->read, &state->update);
         if (state->spec->is_in_place && state->reading != old)
-                free_buffer(&state->buffers[old]); /* outgrown */
+                free_buffer(&state->buffers[old]); /* outgrown by the new value */
         show(state);
 }
 
@@ -296,7 +296,7 @@ void implicit_states_detach(struct request *req) {
                 commit(&s->states[i]);
 }
 
-/* ---- what backends do ------------------------------------------------------------------------ */
+/* ---- calls of backends ------------------------------------------------------------------------ */
 
 static struct implicit_state *find(const struct request *req, const char *name) {
         struct implicit_states *s = req->states;
@@ -368,7 +368,7 @@ struct error *implicit_state_update(struct implicit_state *state) {
                                  "before TRITONBACKEND_StateUpdate",
                                  state->spec->output_name);
         if (state->owner->kind == STATES_OF_SEQUENCE) {
-                /* A copy: the backend may ask for memory again, for a value of the same form. */
+                /* A copy, since the backend may ask for memory again, for a value of the same form. */
                 if (!set_form(&state->update, state->next.type, state->next.dims,
                               state->next.n_dims))
                         return error_new(ERR_UNAVAILABLE, "out of memory for state '%s'",

@@ -11,7 +11,8 @@
 #include "infer/response.h"
 #include "infer/submitter.h"
 
-/* The second one sees that it is alone without a locked instruction. */
+/* Called for the last response and for the release. The second call sees the count 1 and needs no
+ * locked instruction. */
 static void end_half(struct inner_request *r) {
         if (atomic_load_explicit(&r->n_open, memory_order_acquire) == 1 ||
             atomic_fetch_sub_explicit(&r->n_open, 1, memory_order_acq_rel) == 1)
@@ -32,7 +33,7 @@ static void on_release(struct request *req, uint32_t flags, void *userp) {
         end_half(userp);
 }
 
-/* The signature of allocator_alloc_fn. */
+/* Has the type allocator_alloc_fn. */
 static struct error *allocate(struct response_allocator *allocator, const char *tensor,
                               size_t byte_size, enum memory_type type, int64_t id, void *userp,
                               void **buffer, void **buffer_userp, enum memory_type *actual_type,
@@ -68,7 +69,7 @@ static struct error *give_back(struct response_allocator *allocator, void *buffe
         return NULL;
 }
 
-/* Takes the request; NULL stays NULL. */
+/* Wraps the request, which it takes; NULL when that is NULL. */
 static struct inner_request *wrap(struct request *req, const struct inner_request_ops *ops,
                                   void *owner) {
         static const struct response_allocator allocator = { .alloc = allocate,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where bytes live. This build has CPU memory only; the other kinds are named so that plug-ins
- * may ask for them and be given CPU memory instead.
+/* Kinds of memory. This build has CPU memory only; plug-ins may ask for the other kinds and receive CPU
+ * memory.
  */
 #pragma once
 

@@ -17,7 +17,7 @@ struct error *message_new_parsed(struct str json, struct message **ret) {
         if (json_failed(&reader))
                 return json_syntax_error(&reader);
 
-        /* One block: the struct, then the text. */
+        /* One block for the struct and the text. */
         if (!size_add(json.len, sizeof(*m) + 1, &total) || !(m = try_alloc(total)))
                 return error_new(ERR_UNAVAILABLE, "no memory for a message of %zu bytes", json.len);
         m->text = (char *)(m + 1);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* JSON text that crosses the C API: metadata, configuration, statistics, the repository index.
- *
- * The same object is TRITONSERVER_Message.
+ * TRITONSERVER_Message is struct message.
  *
  * Ownership.  A message owns its text.
  * Threads.  One owner at a time; concurrent reading is fine.
@@ -16,16 +15,16 @@
 #include <stddef.h>
 
 struct message {
-        char  *text;       /* JSON, NUL-terminated; behind the struct or owned_text */
+        char  *text;       /* JSON, NUL-terminated; after the struct, or owned_text */
         size_t len;        /* without the NUL */
-        char  *owned_text; /* owned; NULL when the text lies behind the struct */
+        char  *owned_text; /* owned; NULL when the text is stored after the struct */
 };
 
-/* Checks that `json` is one JSON value and copies it. INVALID_ARG names what is wrong and where. */
+/* Checks that `json` is one JSON value and copies it. INVALID_ARG names the error and its position. */
 struct error *message_new_parsed(struct str json, struct message **ret) NODISCARD;
 
-/* Takes what a JSON writer made; the buffer is empty afterwards, also on failure. INTERNAL when
- * the buffer had overflowed. */
+/* Takes the text of a JSON writer; the buffer is empty afterwards, also on failure. INTERNAL when the
+ * buffer had overflowed. */
 struct error *message_new_take(struct strbuf *json, struct message **ret) NODISCARD;
 
 void message_free(struct message *m); /* NULL is fine */

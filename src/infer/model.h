@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One loaded version of a model, as requests, schedulers and statistics see it.
  *
- * Immutable after loading, but for its counters. Who loads models fills it in.
+ * Immutable after loading, except for its counters. The model loader fills it in.
  *
- * Ownership.  Counted: requests and responses hold it, so that a version that was replaced lives
- * until its last request ended. The last model_unref() may happen anywhere (on an instance's own
- * thread, in a completion), so it only calls on_unused, which hands the model to whoever may
- * wait for its threads.
+ * Ownership.  Reference counted: requests and responses hold it, so that a replaced version lives until
+ * its last request has ended. The last model_unref() may happen on any thread (an instance's own
+ * thread, in a completion), so it only calls on_unused, which passes the model to a thread that may
+ * wait for the model's threads.
  */
 #pragma once
 
@@ -28,37 +28,37 @@ struct state_plan;
 
 struct model {
         struct ref  ref;
-        const char *name;             /* owned by the loader, as all below */
-        const char *namespace;        /* the path of its repository; "" without namespaces */
-        const char            *label; /* for texts: "<namespace>::<name>", or the name */
+        const char *name;             /* owned by the loader, as are the fields below */
+        const char *namespace;        /* path of its repository; "" without namespaces */
+        const char            *label; /* for log and error texts: "<namespace>::<name>", or the name */
         int64_t                version;
         struct model_config   *config;
         struct model_io_set   *io;
         struct labels         *labels; /* may be NULL */
-        struct state_plan     *states; /* of its sequences; NULL: it has none */
+        struct state_plan     *states; /* implicit states of its sequences; NULL: none */
         struct model_stats    *stats;
         struct scheduler      *scheduler;
-        struct response_cache *cache;     /* borrowed: the server; NULL: answers are not kept */
-        struct siphash_key     cache_key; /* of this load, so that a reload finds nothing old */
-        _Atomic uint64_t cache_epoch;     /* of an ensemble: changes with the models of its steps */
+        struct response_cache *cache;     /* borrowed from the server; NULL: answers are not cached */
+        struct siphash_key     cache_key; /* differs for each load, so that a reload finds no old entry */
+        _Atomic uint64_t cache_epoch;     /* for ensembles: changes with the models of the steps */
         bool             is_decoupled;
-        bool             has_next;           /* requests run on in other models: sched/chain.h */
-        bool             may_be_unready;     /* its backend can say so of an instance */
+        bool             has_next;           /* requests continue in other models: sched/chain.h */
+        bool             may_be_unready;     /* its backend can report that an instance is not ready */
         bool             needs_equal_shapes; /* see request_same_shape() */
-        /* See infer/model_generations.h, which sets them. */
-        struct model_generations *line;        /* ref; NULL until it serves */
-        atomic_bool               is_routed;   /* a request may be for another load */
-        atomic_bool               has_retired; /* another load, or none, begins sequences now */
+        /* Set by infer/model_generations.h. */
+        struct model_generations *line;        /* ref; NULL until the model serves */
+        atomic_bool               is_routed;   /* a request for this model may belong to another load */
+        atomic_bool               has_retired; /* it begins no more sequences */
         _Atomic uint64_t          n_in_flight; /* requests submitted and not yet released */
         void (*on_unused)(struct model *model);
-        void *owner; /* the loader's */
+        void *owner; /* belongs to the loader */
 };
 
 static inline void model_ref(struct model *model) {
         ref_get(&model->ref);
 }
 
-/* No scheduler: it is still being loaded. */
+/* False without a scheduler, while the model is still being loaded. */
 static inline bool model_has_sequences(const struct model *model) {
         return model->scheduler != NULL && model->scheduler->sequences != NULL;
 }

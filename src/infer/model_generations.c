@@ -10,7 +10,7 @@
 #include <string.h>
 
 struct line_member {
-        struct model *model;  /* kept by the repository, or with has_retired by a reference */
+        struct model *model;  /* held by the repository; with has_retired by a reference */
         uint64_t      serial; /* in order of joining, from 1 */
         bool          has_retired;
 };
@@ -18,7 +18,7 @@ struct line_member {
 struct model_generations {
         struct ref ref;
 
-        struct mutex        lock;    /* rank LOCK_GENERATIONS; guards everything below */
+        struct mutex        lock;    /* rank LOCK_GENERATIONS; guards the fields below */
         struct line_member *members; /* owned; in order of joining */
         size_t              n_members;
         uint64_t            n_joined;
@@ -55,7 +55,8 @@ struct error *model_generations_retired(void) {
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* Which of them have to look around at each request: all, when there are several and sequences. */
+/* Sets which members check the line for each request: all, when there are several and they have
+ * sequences. */
 static void set_flags_locked(struct model_generations *line) {
         bool any = false;
 
@@ -142,7 +143,7 @@ size_t model_generations_list(struct model_generations *line, struct model ***re
         return line->n_members;
 }
 
-/* ---- which of them a request is for ---------------------------------------------------------- */
+/* ---- routing of requests ---------------------------------------------------------------------- */
 
 static bool has_id(const struct request *req) {
         return req->correlation.text != NULL ? *req->correlation.text != '\0'
@@ -158,8 +159,8 @@ static bool model_knows(struct model *model, const struct request *req) {
                model->scheduler->sequences->knows(model->scheduler, req);
 }
 
-/* The member that joined last before *at, of the version that the request asks for, if it asks for
- * one. A new reference; NULL: none. The members may change between two calls. */
+/* Returns a new reference to the member that joined last before *at and has the version that the
+ * request asks for, if any; NULL: none. The members may change between two calls. */
 static struct model *next_older(const struct request *req, bool only_retired, uint64_t *at) {
         struct model_generations *line = req->model->line;
 
@@ -177,7 +178,7 @@ static struct model *next_older(const struct request *req, bool only_retired, ui
         return NULL;
 }
 
-/* Where the sequence of this request began; a new reference. */
+/* Returns a new reference to the member on which the sequence of this request began. */
 static struct model *find_knowing(const struct request *req) {
         uint64_t      at = UINT64_MAX;
         struct model *model;
@@ -190,7 +191,8 @@ static struct model *find_knowing(const struct request *req) {
         return NULL;
 }
 
-/* The load that serves: the highest version, of one version there is one. A new reference. */
+/* Returns a new reference to the load that serves, with the highest version; each version has at most
+ * one. NULL: none. */
 static struct model *find_serving(const struct request *req) {
         struct model_generations *line = req->model->line;
         struct model             *best = NULL;

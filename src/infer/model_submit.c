@@ -18,7 +18,8 @@ static void report_queued(const struct request *req) {
         trace_report_inputs(req, TRACE_TENSOR_QUEUE_INPUT);
 }
 
-/* The responses of an earlier use may still come; a cancellation before this one holds. */
+/* A new flow for this use: late responses of an earlier use keep the old one. A cancellation before the
+ * submission still applies. */
 static struct error *begin_flow(struct request *req) {
         bool was_cancelled = request_is_cancelled(req);
 
@@ -31,7 +32,7 @@ static struct error *begin_flow(struct request *req) {
         return NULL;
 }
 
-/* Checked, with a flow of its own. */
+/* Checks the request and begins its flow. */
 static struct error *prepare(struct request *req, uint64_t now_ns) {
         req->times.request_start_ns = now_ns;
         if (UNLIKELY(req->trace != NULL))
@@ -43,7 +44,8 @@ static struct error *prepare(struct request *req, uint64_t now_ns) {
         return NULL;
 }
 
-/* Before the scheduler has it: afterwards it may be released and gone at any moment. */
+/* To be called before the scheduler gets the request, which may be released and freed at any moment
+ * afterwards. */
 static void count_in(struct model *model) {
         atomic_fetch_add_explicit(&model->n_in_flight, 1, memory_order_relaxed);
 }
@@ -52,7 +54,7 @@ static void count_out(struct model *model) {
         atomic_fetch_sub_explicit(&model->n_in_flight, 1, memory_order_relaxed);
 }
 
-/* The request's model has it, as far as the model's configuration allows. */
+/* Submits to the request's model, as far as the model's configuration allows. */
 static struct error *submit_prepared(struct request *req) {
         struct model *model = req->model;
         struct error *err;
@@ -64,7 +66,7 @@ static struct error *submit_prepared(struct request *req) {
         return err;
 }
 
-/* The model was replaced between the look-up and the submission. */
+/* For a model that was replaced between look-up and submission. */
 static COLD struct error *submit_elsewhere(struct request *req) {
         TRY(model_generations_route(req));
         TRY(request_prepare(req));
@@ -78,7 +80,7 @@ static bool is_routed(const struct model *model) {
 struct error *model_submit_at(struct request *req, uint64_t now_ns) {
         struct error *err;
 
-        /* The program submits it again before it has it back. */
+        /* The program submitted a request that was not released yet. */
         if (UNLIKELY(request_is_in_use(req)))
                 return model_submit_in_use();
         if (UNLIKELY(is_routed(req->model)))
@@ -96,7 +98,7 @@ struct error *model_submit(struct request *req) {
 
 #define MAX_TOGETHER 64
 
-/* The errors of those that were prepared, which are n of `places`. */
+/* Submits the n prepared requests of `places` together and stores their errors. */
 static void submit_together(struct model *model, struct request *const *requests,
                             const uint32_t *places, uint32_t n, struct error **ret_errors) {
         struct scheduler *s = model->scheduler;

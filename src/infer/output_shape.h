@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An output's shape as the client sees it.
- */
+/* The shape of an output as the client sees it. */
 #pragma once
 
 #include <stddef.h>
@@ -9,8 +8,8 @@
 struct model_io;
 struct model_io_set;
 
-/* `t` is the output in the configuration, NULL when that does not know it. How many dims
- * output_shape_restore() may write: at least n_dims. */
+/* Number of dims that output_shape_restore() may write: at least n_dims. `t` is the output in the
+ * configuration, NULL when it is not listed there. */
 size_t output_shape_max_dims(const struct model_io *t, uint32_t n_dims);
 
 /* Undoes the configuration's reshape; returns the number of dims written. Without a reshape, or

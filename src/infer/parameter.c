@@ -41,7 +41,7 @@ static char *try_copy(const char *text) {
         return copy != NULL ? memcpy(copy, text, bytes) : NULL;
 }
 
-/* A copy of `p` and its name; takes its string. */
+/* Copies `p` and its name; takes its string. */
 static struct parameter *new_copy(const struct parameter *p) {
         struct parameter *copy = try_alloc(sizeof(*copy));
         char             *name = copy != NULL ? try_copy(p->name) : NULL;
@@ -96,7 +96,7 @@ void parameter_free(struct parameter *p) {
         free(p);
 }
 
-/* The value of `from` into `to`, whose name, room and place in the list stay. */
+/* Copies the value of `from` to `to`; name, room and position in the list are unchanged. */
 static bool set_value(struct parameter *to, struct arena *a, const struct parameter *from) {
         struct parameter copy = *from;
 
@@ -109,7 +109,7 @@ static bool set_value(struct parameter *to, struct arena *a, const struct parame
 
                 if (memory == NULL)
                         return false;
-                copy.string = memmove(memory, from->string, bytes); /* may be this very string */
+                copy.string = memmove(memory, from->string, bytes); /* `from` may be this very string */
         }
         *to = copy;
         return true;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A named, typed value: request and response parameters, load parameters, metric labels.
  *
- * Ownership.  parameter_new() makes one on the heap that parameter_free() ends
- * (TRITONSERVER_Parameter); those of requests and responses live in their arenas. Names and
- * strings are copied; the bytes of a BYTES parameter are borrowed.
+ * Ownership.  parameter_new() allocates one on the heap, freed by parameter_free()
+ * (TRITONSERVER_Parameter); those of requests and responses live in their arenas. Names and strings are
+ * copied; the bytes of a BYTES parameter are borrowed.
  */
 #pragma once
 
@@ -31,8 +31,8 @@ struct parameter {
                 double      real;
                 const void *bytes; /* borrowed */
         };
-        uint64_t          n_bytes; /* of `bytes` */
-        struct arena_room room;    /* where a list keeps the string */
+        uint64_t          n_bytes; /* size of `bytes` */
+        struct arena_room room;    /* memory of the string in a list */
         struct parameter *next;    /* in the list of its request or response */
 };
 
@@ -43,26 +43,26 @@ struct parameter_list {
         uint32_t          n;
 };
 
-/* NULL for a type that is none or PARAMETER_BYTES, and when memory is short: peers choose names and
- * texts. `value` points to char, int64_t, bool, double. */
+/* NULL for an invalid type or PARAMETER_BYTES, and when memory is short, since peers choose names and
+ * texts. `value` points to char, int64_t, bool or double. */
 struct parameter *parameter_new(const char *name, enum parameter_type type, const void *value);
 struct parameter *parameter_new_bytes(const char *name, const void *bytes, uint64_t n_bytes);
 void              parameter_free(struct parameter *p);
 
-/* Appends a copy that lives in the arena; false when that is full. */
+/* Appends a copy that lives in the arena; false when the arena is full. */
 bool parameter_list_add(struct parameter_list *l, struct arena *a, const struct parameter *p)
         NODISCARD;
-/* Appends what lies in the arena itself, or lives as long as it. */
+/* Appends a parameter that lives in the arena, or as long as the arena. */
 void parameter_list_link(struct parameter_list *l, struct parameter *p);
-/* parameter_list_add(), but in place of the parameter of that name, if there is one: a list that is filled
- * again and again does not grow. */
+/* As parameter_list_add(), but replaces the parameter of that name, if there is one: a list that is
+ * filled again and again does not grow. */
 bool parameter_list_set(struct parameter_list *l, struct arena *a, const struct parameter *p)
         NODISCARD;
-/* NULL when there is none. */
+/* NULL when there is no parameter of that name. */
 struct parameter *parameter_list_find(const struct parameter_list *l, const char *name);
 /* NULL beyond the end. */
 const struct parameter *parameter_list_at(const struct parameter_list *l, uint32_t index);
-/* Points at the value, as the C API hands it out. */
+/* Pointer to the value in the form that the C API returns. */
 const void *parameter_value(const struct parameter *p);
 /* "STRING", "INT", "BOOL", "DOUBLE", "BYTES", "<invalid>". */
 const char *parameter_type_name(enum parameter_type type);

@@ -53,7 +53,7 @@ void request_free(struct request *req) {
         arena_done(&req->arena);
         if (req->flow != &req->own_flow)
                 response_stream_unref(req->flow);
-        response_stream_unref(&req->own_flow); /* frees the request, unless responses are left */
+        response_stream_unref(&req->own_flow); /* frees the request, unless responses still hold it */
 }
 
 static struct error *out_of_memory(const struct request *req) {
@@ -62,12 +62,12 @@ static struct error *out_of_memory(const struct request *req) {
                              REQUEST_MAX_ARENA_BYTES);
 }
 
-/* A copy in the request's arena, where the text before it was; NULL beyond the arena's limit. */
+/* Copies a text into the request's arena, over the previous text; NULL beyond the arena's limit. */
 static const char *keep_text(struct request *req, struct arena_room *room, const char *text) {
         size_t bytes = strlen(text) + 1;
         char  *copy = arena_room_get(&req->arena, room, bytes);
 
-        return copy != NULL ? memmove(copy, text, bytes) : NULL; /* may be what is there */
+        return copy != NULL ? memmove(copy, text, bytes) : NULL; /* source and target may overlap */
 }
 
 struct error *request_set_id(struct request *req, const char *id) {
@@ -119,7 +119,7 @@ struct error *request_add_parameter(struct request *req, const struct parameter 
         return is_done ? NULL : out_of_memory(req);
 }
 
-/* One that was removed, or a new one; NULL when memory is short. */
+/* Returns a reused or a new output; NULL when memory is short. */
 static struct requested_output *take_output(struct request *req) {
         struct requested_output *o = req->has_spares ? req->spares.outputs : NULL;
 
@@ -194,7 +194,7 @@ void request_remove_all_outputs(struct request *req) {
 
         if (req->first_output == NULL)
                 return;
-        /* In order, so that the same names find the same places. */
+        /* Keeps the order, so that the same names get the same memory again. */
         while (*end != NULL)
                 end = &(*end)->next;
         spares = request_spares(req);
@@ -240,8 +240,9 @@ struct error *request_limit_responses(struct request *req, const struct response
 }
 
 void request_cancel(struct request *req) {
-        /* Both sequentially consistent: a scheduler that is just taking the request writes the
-         * state, then reads the flag. Until then the request may be bound to another model. */
+        /* Both accesses are sequentially consistent: a scheduler that takes the request at the same
+         * time writes the state, then reads the flag. Until it is taken, the request may be bound to
+         * another model. */
         response_stream_cancel(req->flow);
         if (atomic_load(&req->state) == REQUEST_PENDING)
                 req->model->scheduler->ops->cancel(req->model->scheduler, req);
@@ -282,6 +283,6 @@ void request_refuse(struct request *req, const struct error *why, enum failure_r
         } else {
                 err = response_send(response, RESPONSE_FINAL, why);
         }
-        error_free(err); /* a backend has answered it already, then failed */
+        error_free(err); /* a backend has answered the request already, and then failed */
         request_release(req, REQUEST_RELEASE_ALL);
 }

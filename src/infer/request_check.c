@@ -28,14 +28,14 @@ bool request_runs_chain(const struct request *req) {
         return p != NULL && p->type == PARAMETER_BOOL ? p->boolean : !req->runs_alone;
 }
 
-/* Output names for the backend: those asked for, or all. */
+/* Sets the output names for the backend: those requested, or all. */
 static struct error *prepare_outputs(struct request *req) {
         const struct model_io_set *io = req->model->io;
         uint32_t                   n = req->n_outputs;
         const char               **names;
         uint32_t                   at = 0;
 
-        /* Those of a chain are its last model's: the chain looks at them. */
+        /* Outputs of a chain are those of its last model; the chain checks them. */
         if (n == 0 || UNLIKELY(request_runs_chain(req))) {
                 req->output_names = io->output_names;
                 req->n_output_names = io->n_outputs;
@@ -109,7 +109,7 @@ static bool is_shape_tensor(const struct request_input *in) {
 
 static struct error *check_batch(struct request *req) {
         const struct model_io_set  *io = req->model->io;
-        const struct request_input *first = NULL; /* the others must have its batch */
+        const struct request_input *first = NULL; /* the others must have its batch size */
         int64_t                     batch = 0;
 
         req->batch_size = 0;
@@ -133,7 +133,7 @@ static struct error *check_batch(struct request *req) {
                                              "for '%s'",
                                              in->name, model_name(req));
         }
-        /* For the reference a negative batch is a very large one. */
+        /* The reference reads a negative batch size as a very large one. */
         if (batch < 0 || batch > (int64_t)io->max_batch_size)
                 return request_error(req, ERR_INVALID_ARG,
                                      "inference request batch-size must be <= %u for '%s'",
@@ -142,7 +142,7 @@ static struct error *check_batch(struct request *req) {
         return NULL;
 }
 
-/* The uint32 length that goes before the bytes of a BYTES element. */
+/* Prepends the uint32 length to the bytes of a BYTES element. */
 static struct error *prefix_length(struct request *req, struct request_input *in) {
         struct input_chunk *chunk;
 
@@ -160,7 +160,7 @@ static struct error *prefix_length(struct request *req, struct request_input *in
         return NULL;
 }
 
-/* The elements of the dimensions that are known; at most one may be unknown. */
+/* Multiplies the known dimensions; at most one may be unknown. */
 static struct error *count_known(const struct request *req, const struct model_io *t,
                                  int64_t *ret_known, uint32_t *ret_n_variable) {
         int64_t  known = 1;
@@ -183,8 +183,8 @@ static struct error *count_known(const struct request *req, const struct model_i
         return NULL;
 }
 
-/* A raw input becomes the model's only one: name, type and shape are the configuration's, and one
- * variable dimension follows from the bytes. Then it is an input like any other. */
+/* Makes a raw input the model's only input: name, type and shape are those of the configuration, and
+ * one variable dimension follows from the byte size. Afterwards it is treated like any other input. */
 static struct error *prepare_raw(struct request *req, struct request_input *in) {
         const struct model_io_set *io = req->model->io;
         const struct model_io     *t = &io->inputs[0];
@@ -241,7 +241,7 @@ static COLD struct error *wrong_shape(const struct request *req, const struct re
 
                 strbuf_init(&with_batch, 0);
                 strbuf_puts(&with_batch, in->io->n_dims > 0 ? "[-1," : "[-1");
-                if (expected.len > 0) /* without its bracket; nothing when memory was short */
+                if (expected.len > 0) /* skips the opening bracket; empty when memory was short */
                         strbuf_puts(&with_batch, strbuf_cstr(&expected) + 1);
                 strbuf_done(&expected);
                 expected = with_batch;
@@ -254,7 +254,7 @@ static COLD struct error *wrong_shape(const struct request *req, const struct re
                              is_batched ? BATCH_NOTE : "");
 }
 
-/* The shape that the backend sees, when the configuration reshapes the input. */
+/* Sets the shape that the backend sees when the configuration reshapes the input. */
 static struct error *apply_reshape(struct request *req, struct request_input *in,
                                    uint32_t n_batch_dims) {
         const struct model_io *t = in->io;
@@ -339,7 +339,7 @@ static struct error *check_input_set(const struct request *req) {
         if (req->n_inputs < io->n_required_inputs || req->n_inputs > io->n_inputs)
                 return wrong_input_count(req);
         if (io->n_required_inputs == io->n_inputs)
-                return NULL; /* the count is right and names are unique: names decide */
+                return NULL; /* names are unique and their number is right, so all are present */
         for (uint32_t i = 0; i < io->n_inputs; i++)
                 if (!io->inputs[i].is_optional &&
                     request_find_input(req, io->inputs[i].name) == NULL)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A request against its model's configuration.
- */
+/* The check of a request against its model's configuration. */
 #pragma once
 
 #include "base/error.h"
@@ -9,11 +8,11 @@
 
 struct request;
 
-/* Fills in what the configuration implies (raw inputs, reshape, batch size, output names) and
- * checks the rest: names, counts, types, shapes, byte sizes, string elements. INVALID_ARG with
- * the reference server's texts. May be called again after a release. */
+/* Fills in what the configuration implies (raw inputs, reshape, batch size, output names) and checks
+ * names, counts, types, shapes, byte sizes and string elements. INVALID_ARG with the reference server's
+ * texts. May be called again after a release. */
 struct error *request_prepare(struct request *req);
 
-/* Does it run the chain that begins with its model? Not as a step of another one, and not when it has
- * the parameter "chain": false. */
+/* True when the request runs the chain that begins with its model. False for a step of another request,
+ * and when the parameter "chain" is false. */
 bool request_runs_chain(const struct request *req);

@@ -27,7 +27,7 @@ struct request_input *request_input_at(const struct request *req, uint32_t index
         return in;
 }
 
-/* One that was removed, or a new one; NULL when memory is short. Its pieces of memory are kept. */
+/* Returns a reused or a new input; NULL when memory is short. A reused one keeps its rooms. */
 static struct request_input *take_input(struct request *req) {
         struct request_input *in = req->has_spares ? req->spares.inputs : NULL;
         struct arena_room     policy_room = { 0 }, shape_room;
@@ -100,7 +100,8 @@ static void append_input(struct request *req, struct request_input *in) {
         req->n_inputs++;
 }
 
-/* The model's own name where it has it: that outlives the request. False when memory is short. */
+/* Uses the model's own string for a name of the model, since it outlives the request. False when memory
+ * is short. */
 static bool set_name(struct request *req, struct request_input *in, struct str name) {
         char *copy;
 
@@ -150,7 +151,7 @@ static struct error *too_many_dims(const struct request *req, const char *name, 
                              (unsigned long long)n_dims, REQUEST_MAX_DIMS);
 }
 
-/* Its type and shape, and a place at the end. */
+/* Sets type and shape, and appends the input to the list. */
 static struct error *begin_input(struct request *req, struct request_input *in, enum data_type type,
                                  const int64_t *dims, size_t n_dims) {
         int64_t *shape;
@@ -196,7 +197,7 @@ struct error *request_add_known_input(struct request *req, const struct model_io
         return NULL;
 }
 
-/* Names first, which needs memory; then nothing can fail. */
+/* Names come first, since they need memory; afterwards no step can fail. */
 struct error *request_rebind(struct request *req, struct model *model) {
         struct model *old = req->model;
         uint32_t      at = 0;
@@ -265,7 +266,7 @@ void request_remove_all_inputs(struct request *req) {
                 return;
         for (; *end != NULL; end = &(*end)->next)
                 spare_chunks(req, *end);
-        /* In order, so that the same inputs find the same places. */
+        /* Keeps the order, so that the same inputs get the same memory again. */
         spares = request_spares(req);
         *end = spares->inputs;
         spares->inputs = req->first_input;
@@ -277,7 +278,7 @@ static struct error *no_such_input(const struct request *req, const char *name) 
         return request_error(req, ERR_INVALID_ARG, "input '%s' does not exist in request", name);
 }
 
-/* Appends to the sum of bytes; false when it would overflow. */
+/* Adds to the input's byte size; false on overflow. */
 static bool count_bytes(struct request_input *in, size_t bytes) {
         return !__builtin_add_overflow(in->byte_size, (uint64_t)bytes, &in->byte_size);
 }

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-/* What stands in a block while it is kept. */
+/* The contents of a cached block. */
 struct kept_block {
         struct kept_block *next;
 };
@@ -15,7 +15,7 @@ static _Thread_local TLS_EARLY unsigned           n_kept;
 static _Thread_local TLS_EARLY bool               will_be_freed; /* when the thread ends */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t  at_end; /* of a thread: free_kept() */
+static pthread_key_t  at_end; /* its destructor, free_kept(), runs at the end of a thread */
 static bool           has_key;
 
 static void free_kept(void *unused UNUSED) {
@@ -26,14 +26,14 @@ static void free_kept(void *unused UNUSED) {
                 free(block);
         }
         n_kept = 0;
-        will_be_freed = false; /* another end of the thread may still give a block back */
+        will_be_freed = false; /* another destructor of this thread may still give a block back */
 }
 
 static void make_key(void) {
         has_key = pthread_key_create(&at_end, free_kept) == 0;
 }
 
-/* The library may be closed before its threads end: what others than this one keep is lost then. */
+/* The library may be unloaded before its threads end: blocks cached by other threads are then leaked. */
 static DESTRUCTOR void drop_key(void) {
         if (!has_key)
                 return;
@@ -42,7 +42,7 @@ static DESTRUCTOR void drop_key(void) {
         free_kept(NULL);
 }
 
-/* False: nothing may be kept, since nobody would free it. */
+/* Registers the thread's destructor. False: no block may be cached, since none would be freed. */
 static bool see_to_the_end(void) {
         if (LIKELY(will_be_freed))
                 return true;

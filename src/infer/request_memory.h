@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The memory of requests: one block for a request and its first response, and a few of them kept.
+/* The memory of requests: one block for a request and its first response, and a cache of free blocks
+ * per thread.
  *
- * A batch of requests ends at once and the next one begins at once, which outruns what malloc keeps
- * per thread: it would search, join and divide blocks again and again. So a thread that frees
- * requests keeps up to REQUEST_MEMORY_MAX_KEPT blocks for those it makes next; more go back to
- * malloc, and all of them when the thread ends. Under a sanitizer nothing is kept, so that it sees
- * each use after a free.
+ * A batch of requests ends at once and the next one begins at once. That exceeds what malloc caches per
+ * thread, so it would search, join and split blocks again and again. So a thread that frees requests
+ * caches up to REQUEST_MEMORY_MAX_KEPT blocks for its next requests; further blocks go back to malloc,
+ * and all of them do when the thread ends. Under a sanitizer no block is cached, so that it sees each
+ * use after free.
  *
- * Ownership.  The taker's, until request_memory_give(); what is kept is the thread's.
+ * Ownership.  A block belongs to the caller of take until request_memory_give(); a cached block belongs
+ * to the thread.
  * Threads.  Any; a block may be given back on another thread than the one that took it.
  */
 #pragma once
@@ -22,10 +24,10 @@
 #if IS_SANITIZED
 #define REQUEST_MEMORY_MAX_KEPT 0
 #else
-#define REQUEST_MEMORY_MAX_KEPT 64 /* some 115 KB */
+#define REQUEST_MEMORY_MAX_KEPT 64 /* about 115 KB */
 #endif
 
-/* Each begins with a cache line of its own. */
+/* Each part begins at a cache line of its own. */
 struct request_memory {
         _Alignas(CACHE_LINE_BYTES) struct request request;
         /* Lent by the request's own flow, see response_stream.h. */
@@ -46,4 +48,4 @@ static_assert(offsetof(struct response, first_memory) == 3 * CACHE_LINE_BYTES,
 /* Uninitialised; NULL when memory is short. */
 struct request_memory *request_memory_take(void) NODISCARD;
 void                   request_memory_give(void *memory);
-unsigned               request_memory_count_kept(void); /* by the calling thread; for tests */
+unsigned               request_memory_count_kept(void); /* cached by the calling thread; for tests */

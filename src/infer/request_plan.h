@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A request as the plan of a composed model fills it in: the model is held and its inputs were looked up
- * when the plan was made, so that a step pays for neither.
+/* Functions with which the plan of a composed model fills in a request: the plan holds the model and
+ * has looked up its inputs, so that a step does neither.
  *
- * Ownership.  As in request.h, but that the model is borrowed.
- * Threads.  The owner's.
+ * Ownership.  As in request.h, except that the model is borrowed.
+ * Threads.  The owner's thread.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 /* The caller holds the model until the request and its responses have ended. NULL when memory is short. */
 struct request *request_new_borrowing(struct model *model) NODISCARD;
 
-/* An input of the request's model that the request has not yet; its name is the model's. */
+/* Adds an input of the request's model that the request does not have yet; the model owns the name. */
 struct error *request_add_known_input(struct request *req, const struct model_io *io,
                                       enum data_type type, const int64_t *dims, uint32_t n_dims,
                                       struct request_input **ret) NODISCARD;

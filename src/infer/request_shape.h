@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* May two requests share a batch? Dynamic batcher, shape equality and ragged rules.
+/* Whether two requests may share a batch: the dynamic batcher's rules on equal shapes and ragged
+ * inputs.
  */
 #pragma once
 
@@ -10,14 +11,14 @@ struct model_io_set;
 struct request;
 struct siphash_key;
 
-/* True when a batch of this model must be checked with request_same_shape(): it has
+/* True when requests of this model share a batch only if request_same_shape(): the model has
  * variable-size inputs that are not ragged, shape tensors, or optional inputs. */
 bool model_io_needs_equal_shapes(const struct model_io_set *io);
 
-/* The same inputs, with equal shapes apart from the batch dimension unless ragged, and equal
- * contents of shape tensors. Both requests are prepared. */
+/* True when both have the same inputs, with equal shapes apart from the batch dimension (unless ragged)
+ * and equal contents of shape tensors. Both requests are prepared. */
 bool request_same_shape(const struct request *a, const struct request *b);
 
-/* A number that is equal for two requests exactly when request_same_shape() is true of them, but for
- * a chance of 2^-64 that nobody can bring about who does not know the key. */
+/* A keyed hash, equal for two requests exactly when request_same_shape() is true. A collision has a
+ * chance of 2^-64, which a client that does not know the key cannot increase. */
 uint64_t request_shape_class(const struct request *req, const struct siphash_key *key);

@@ -14,34 +14,34 @@
 #include <string.h>
 
 struct split_part {
-        struct request_split *split;    /* borrowed: the owner */
+        struct request_split *split;    /* borrowed: the owner of the part */
         struct inner_request *inner;    /* owned */
-        struct response      *response; /* owned; NULL: none came */
-        struct error         *error;    /* owned: it could not be made */
+        struct response      *response; /* owned; NULL: none was sent */
+        struct error         *error;    /* owned: the request could not be created */
         uint64_t              first_row;
         uint64_t              n_rows;
         uint64_t              phase_ns[3]; /* inputs, inference, outputs */
-        uint64_t              start_ns;    /* of its execution; 0: none was reported */
+        uint64_t              start_ns;    /* start of its execution; 0: not reported */
         struct split_part    *next;
 };
 
-/* Where the rows of a BYTES input begin, and where the last one ends. */
+/* Start offsets of the rows of a BYTES input, and the end of the last row. */
 struct row_table {
         uint64_t         *offsets; /* owned */
         struct row_table *next;
 };
 
 struct request_split {
-        struct request     *request; /* borrowed: ends with its release */
-        uint64_t            n_rows;  /* of all of it */
+        struct request     *request; /* borrowed: the split is freed with its release */
+        uint64_t            n_rows;  /* of the whole request */
         uint64_t            n_taken;
-        struct split_part  *first, *last; /* owned: in order of their rows */
-        _Atomic uint32_t    n_open;       /* the parts that have not ended, and the queue */
-        struct error       *given_up;     /* owned; NULL: it was not */
+        struct split_part  *first, *last; /* owned, in the order of their rows */
+        _Atomic uint32_t    n_open;       /* number of parts that have not ended, plus 1 while rows wait */
+        struct error       *given_up;     /* owned; the reason; NULL: not given up */
         enum failure_reason reason;
 
-        struct mutex      lock;   /* rank LOCK_MAILBOX; guards the tables being made */
-        struct row_table *tables; /* owned: one per BYTES input, in their order; NULL: not made */
+        struct mutex      lock;   /* rank LOCK_MAILBOX; guards the creation of the tables */
+        struct row_table *tables; /* owned: one per BYTES input, in their order; NULL: not created */
         bool              are_made;
         bool              have_failed;
 };
@@ -70,7 +70,7 @@ struct split_part *request_split_take(struct request *req, uint64_t n_rows) {
         else
                 s->first = part;
         s->last = part;
-        /* The last one takes the queue's place. */
+        /* The last part takes over the queue's share of n_open. */
         if (n_rows < req->batch_size)
                 atomic_fetch_add_explicit(&s->n_open, 1, memory_order_relaxed);
         req->batch_size -= n_rows;
@@ -127,7 +127,7 @@ static struct error *odd_output(const struct request_split *s, const char *name,
                              (unsigned long long)(part->first_row + part->n_rows - 1), what);
 }
 
-/* The output of another part must go behind that of the first one. */
+/* Checks that an output of another part can be appended to that of the first part. */
 static struct error *check_output(const struct request_split *s, const struct split_part *part,
                                   const struct response_output *first,
                                   const struct response_output *o) {
@@ -224,7 +224,7 @@ static void report_trace(struct trace *t, const struct request_times *times) {
         trace_report(t, TRACE_COMPUTE_END, times->exec_end_ns);
 }
 
-/* The parts one after the other, as if it had been one execution. */
+/* Counts the parts, run one after the other, as one execution. */
 static void count_success(const struct request_split *s) {
         const struct request *req = s->request;
         struct request_times  t = { .request_start_ns = req->times.request_start_ns,
@@ -240,7 +240,7 @@ static void count_success(const struct request_split *s) {
                         phases[i] += part->phase_ns[i];
         }
         if (t.exec_start_ns == 0)
-                return; /* the backend reports nothing */
+                return; /* the backend reports no times */
         t.compute_start_ns = t.exec_start_ns + phases[0];
         t.compute_end_ns = t.compute_start_ns + phases[1];
         t.exec_end_ns = t.compute_end_ns + phases[2];
@@ -289,10 +289,10 @@ void request_split_give_up(struct request *req, const struct error *why,
 
 /* ---- rows of BYTES --------------------------------------------------------------------------- */
 
-/* A place in the bytes of an input, over the pieces that they are in. */
+/* A position in the bytes of an input, across its chunks. */
 struct reader {
         const struct input_chunk *chunk;
-        size_t                    at; /* in it */
+        size_t                    at; /* offset in the chunk */
 };
 
 static const struct input_chunk *next_plain(const struct input_chunk *chunk) {
@@ -301,7 +301,7 @@ static const struct input_chunk *next_plain(const struct input_chunk *chunk) {
         return chunk;
 }
 
-/* Copies the bytes, or passes over them when `to` is NULL. False: there are fewer. */
+/* Copies the bytes, or skips them when `to` is NULL. False: there are fewer. */
 static bool read_bytes(struct reader *r, uint8_t *to, uint64_t n) {
         while (n > 0) {
                 size_t left;
@@ -321,7 +321,7 @@ static bool read_bytes(struct reader *r, uint8_t *to, uint64_t n) {
         return true;
 }
 
-/* Each element is its length in four bytes, little-endian, and its bytes (KServe v2). */
+/* An element is a length in four bytes, little-endian, and that many bytes (KServe v2). */
 static bool pass_element(struct reader *r, uint64_t *offset) {
         uint8_t  length[4];
         uint64_t n;
@@ -338,7 +338,7 @@ static uint64_t elements_per_row(const struct request_input *in) {
         uint64_t n = 1;
 
         for (uint32_t i = 1; i < in->n_given_dims; i++)
-                n *= (uint64_t)in->given_shape[i]; /* checked against the bytes when it came */
+                n *= (uint64_t)in->given_shape[i]; /* checked by request_prepare() */
         return n;
 }
 
@@ -396,7 +396,7 @@ static struct error *make_tables(struct request_split *s) {
 
 /* ---- a part ---------------------------------------------------------------------------------- */
 
-/* The bytes [from, to) of `in`, as pieces that are borrowed from it. */
+/* Appends the bytes [from, to) of `in`, as chunks borrowed from it. */
 static struct error *append_range(struct request *req, const struct request_input *in,
                                   uint64_t from, uint64_t to) {
         uint64_t at = 0;
@@ -450,7 +450,7 @@ static struct error *add_inputs(const struct split_part *part, struct request *r
         return NULL;
 }
 
-/* What its backend may ask of it. */
+/* Copies the properties that a backend may ask for. */
 static struct error *copy_properties(const struct request *from, struct request *to) {
         TRY(request_set_id(to, from->id));
         to->flags = from->flags;
@@ -476,7 +476,7 @@ static void on_response(struct inner_request *r, struct response *response, uint
         if (part->response == NULL)
                 part->response = response;
         else
-                response_free(response); /* of a backend that answers twice */
+                response_free(response); /* the backend answered twice */
 }
 
 static void on_end(struct inner_request *r) {

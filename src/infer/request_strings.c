@@ -9,7 +9,7 @@
 
 #define LENGTH_BYTES 4
 
-/* Where a walk over the elements is. */
+/* Position of a walk over the elements. */
 struct string_walk {
         int64_t  n_elements;
         uint64_t rest_of_element;
@@ -19,7 +19,7 @@ static uint32_t read_length(const unsigned char *p) {
         return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* Goes over one chunk; false with *ret_left bytes when a length is cut by the chunk's end. */
+/* Walks over one chunk; false with *ret_left bytes when the chunk's end cuts a length. */
 static bool walk_chunk(struct string_walk *w, const struct input_chunk *chunk, size_t *ret_left) {
         const unsigned char *at = chunk->base;
         size_t               left = chunk->attributes.byte_size;

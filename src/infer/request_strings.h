@@ -9,5 +9,6 @@
 struct request;
 struct request_input;
 
-/* As many elements as the shape says, none cut short. Elements may span chunks, lengths not. */
+/* Checks that the input has as many elements as its shape, and that none is cut short. An element may
+ * span chunks, its length may not. */
 struct error *request_check_strings(const struct request *req, const struct request_input *in);

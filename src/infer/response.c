@@ -44,8 +44,9 @@ struct error *response_new_from(const struct response_source *source, struct res
         struct response *r;
         bool             is_lent;
 
-        /* What waits for the responses of earlier requests is not written meanwhile, and those
-         * may be the same backend's to make: with a slot nobody waits for room. */
+        /* Responses that wait for those of earlier requests are not written meanwhile, and the same
+         * backend may have to create the earlier ones: so a response with a slot does not wait for
+         * room. */
         response_stream_enter(source->flow, sizeof(*r), source->slot == NULL);
         r = LIKELY(!mem_may_fail()) ? response_stream_borrow(source->flow) : NULL;
         is_lent = r != NULL;
@@ -73,7 +74,7 @@ struct error *response_new_from(const struct response_source *source, struct res
                 response_free(r);
                 return out_of_memory();
         }
-        /* A failure is this response's: without a response nobody would ever be told. */
+        /* A failure becomes the error of this response, since only a response reports it to the client. */
         r->error = tell_allocator(source);
         *ret = r;
         return NULL;
@@ -85,7 +86,7 @@ struct error *response_new(const struct request *req, struct response **ret) {
         return response_new_from(&source, ret);
 }
 
-/* How many bytes that were. */
+/* Returns the size of the buffer. */
 static uint64_t release_buffer(struct response *r, struct response_output *o) {
         const struct response_allocator *a = r->source.allocator;
 
@@ -100,7 +101,7 @@ static uint64_t release_buffer(struct response *r, struct response_output *o) {
 
 void response_free(struct response *r) {
         struct response_stream *flow;
-        struct model           *model; /* NULL: it is borrowed */
+        struct model           *model; /* NULL: the model is borrowed */
         uint64_t                n_bytes = sizeof(*r);
 
         if (r == NULL)
@@ -120,7 +121,7 @@ void response_free(struct response *r) {
                 response_stream_lend(flow, r);
         else
                 free(r);
-        response_stream_unref(flow); /* not before: it may keep the memory of this response */
+        response_stream_unref(flow); /* last: it may hold the memory of this response */
         model_unref(model);
 }
 
@@ -139,7 +140,7 @@ struct response_output *response_find_output(const struct response *r, const cha
         return NULL;
 }
 
-/* An output with room for a shape of `cap_dims`, still to be filled in by the caller. */
+/* Adds an output with room for a shape of `cap_dims`; the caller fills it in. */
 static struct error *add_output(struct response *r, const char *name, size_t cap_dims,
                                 struct response_output **ret, int64_t **ret_shape) {
         struct response_output *o = arena_try_alloc(&r->arena, sizeof(*o));
@@ -178,7 +179,7 @@ struct error *response_add_output(struct response *r, const char *name, enum dat
         int64_t                   *shape;
 
         TRY(check_dims(name, n_dims));
-        /* The model's own name lives as long as the response, which holds the model. */
+        /* The model's own string lives as long as the response, which holds the model. */
         TRY(add_output(r, t != NULL ? t->name : arena_try_str(&r->arena, str_of(name)),
                        output_shape_max_dims(t, n_dims), &o, &shape));
         o->type = type;
@@ -272,7 +273,7 @@ static COLD struct error *sent_after_final(const struct response_source *s) {
                          *s->id != '\0' ? s->id : "<id_unknown>", s->model->name);
 }
 
-/* A decoupled model's first response: how long the client waited for it. */
+/* For the first response of a decoupled model: counts the time that the client waited for it. */
 static void count_first(const struct response_source *s) {
         uint64_t start_ns = s->flow->start_ns;
 

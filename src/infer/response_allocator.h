@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who gives memory for outputs: the callbacks of TRITONSERVER_ResponseAllocator.
+/* The allocator of output memory: the callbacks of TRITONSERVER_ResponseAllocator.
  *
- * The function types repeat those of the public header with the core's own names, so that the
- * core does not depend on the public headers; src/api checks that the two agree.
+ * The function types repeat those of the public header with the core's own names, so that the core does
+ * not depend on the public headers; src/api checks that the two agree.
  *
  * Threads.  The callbacks are called from any thread, concurrently for different responses.
  */

@@ -9,28 +9,28 @@
 
 struct response_order {
         struct ref   ref;
-        struct mutex lock;          /* rank LOCK_ORDER; guards everything below */
+        struct mutex lock;          /* rank LOCK_ORDER; guards the fields below */
         struct list  slots;         /* struct response_ticket, oldest first */
-        bool         is_delivering; /* a thread is handing out responses */
+        bool         is_delivering; /* a thread is delivering responses */
 };
 
-/* What leaves: a response, or flags alone. */
+/* An item to deliver: a response, or flags alone. */
 struct departure {
-        response_complete_fn    on_response; /* NULL: nothing leaves */
+        response_complete_fn    on_response; /* NULL: nothing to deliver */
         void                   *userp;
         struct response        *response;
         uint32_t                flags;
-        struct response_ticket *slot; /* ref, of flags alone: a response holds its slot itself */
+        struct response_ticket *slot; /* ref, for flags alone: a response holds its slot itself */
 };
 
 struct response_ticket {
         struct ref             ref;
         struct response_order *order; /* ref */
-        struct list_node       node;  /* in order->slots until it ended */
-        struct response       *first; /* waiting, owned */
+        struct list_node       node;  /* in order->slots until the slot has ended */
+        struct response       *first; /* owned: responses that wait */
         struct response       *last;
-        struct departure       final_flags; /* waiting behind the responses */
-        bool                   has_ended;   /* FINAL was sent, or nobody can send any more */
+        struct departure       final_flags; /* waits until the responses are delivered */
+        bool                   has_ended;   /* FINAL was sent, or no sender is left */
 };
 
 struct response_order *response_order_new(void) {
@@ -64,7 +64,7 @@ void response_ticket_ref(struct response_ticket *slot) {
         ref_get(&slot->ref);
 }
 
-/* The next that may leave; ended slots at the front go. False: nothing may leave now. */
+/* Takes the next item that may be delivered; removes ended slots at the front. False: there is none. */
 static bool take_locked(struct response_order *order, struct departure *ret) {
         struct list_node *node;
 
@@ -94,7 +94,7 @@ static bool take_locked(struct response_order *order, struct departure *ret) {
         return false;
 }
 
-/* Hands out what may leave. One thread at a time delivers; others only add. */
+/* Delivers all items that are ready. One thread at a time delivers; others only add. */
 static void deliver(struct response_order *order) {
         mutex_lock(&order->lock);
         if (!order->is_delivering) {
@@ -118,7 +118,7 @@ void response_ticket_unref(struct response_ticket *slot) {
 
         struct response_order *order = slot->order;
 
-        /* What waits in a slot holds it, so nothing waits here. */
+        /* Items that wait in a slot hold it, so none waits here. */
         mutex_lock(&order->lock);
         if (list_is_linked(&slot->node))
                 list_remove(&slot->node);
@@ -132,12 +132,12 @@ void response_ticket_send(struct response_ticket *slot, struct response *respons
         struct response_order *order = slot->order;
 
         mutex_lock(&order->lock);
-        if (UNLIKELY(slot->has_ended)) { /* nobody expects anything after FINAL */
+        if (UNLIKELY(slot->has_ended)) { /* no response is expected after FINAL */
                 mutex_unlock(&order->lock);
                 response_free(response);
                 return;
         }
-        ref_get(&order->ref); /* delivering may end the slot and with it its hold on the order */
+        ref_get(&order->ref); /* delivering may end the slot, which holds the order */
         response->send_flags = flags;
         response->next = NULL;
         if (slot->last != NULL)

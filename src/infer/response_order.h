@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Responses in the order of requests: preserve_ordering.
  *
- * Each request gets a slot when it is taken into a batch. What is sent into a slot waits there until all
- * slots before it have got their final response. A slot ends with FINAL.
+ * Each request gets a slot when it is taken into a batch. Responses that are sent into a slot wait
+ * there until all earlier slots have ended. A slot ends with FINAL.
  *
- * Ownership.  The order and its slots are counted: a slot is held by its request and by the
- * responses made from it. Threads.  Any; completions are called with no lock held, in order (the
- * thread that is delivering goes on with what others add meanwhile).
+ * Ownership.  The order and its slots are reference counted: a slot is held by its request and by the
+ * responses created from it.
+ * Threads.  Any. Completions are called in order with no lock held; the thread that is delivering also
+ * delivers what other threads add meanwhile.
  */
 #pragma once
 
@@ -26,7 +27,7 @@ void                    response_ticket_unref(struct response_ticket *slot); /* 
 
 /* Takes the response. */
 void response_ticket_send(struct response_ticket *slot, struct response *response, uint32_t flags);
-/* Flags without a response, for the completion of the slot's request. FINAL comes after all that waits in
- * the slot; other flags alone say nothing and come at once. */
+/* Sends flags without a response to the completion of the slot's request. FINAL is delivered after all
+ * responses that wait in the slot; other flags alone carry no result and are delivered at once. */
 void response_ticket_send_flags(struct response_ticket *slot, const struct response_source *source,
                                 uint32_t flags);

@@ -8,12 +8,12 @@
 #include "infer/response_tap.h"
 
 struct response_window {
-        struct response_limits limits; /* never changes */
+        struct response_limits limits; /* constant */
         _Atomic uint32_t       n_responses;
         _Atomic uint64_t       n_bytes;
         _Atomic uint32_t       n_waiting;
         struct mutex           lock; /* rank LOCK_MAILBOX; held while waiting */
-        struct cond            room; /* signalled when a response went or the client gave up */
+        struct cond            room; /* signalled when a response was deleted or the inference cancelled */
 };
 
 static _Thread_local bool may_not_wait;
@@ -73,7 +73,7 @@ bool response_stream_limit(struct response_stream *f, const struct response_limi
 struct response_stream *response_stream_renew(struct response_stream *f) {
         struct response_stream *other;
 
-        /* Whoever else held it is done with it for good: nobody but the request gives it out. */
+        /* No other holder is left, and none can appear: only the request gives out references. */
         if (atomic_load_explicit(&f->ref.count, memory_order_acquire) == 1) {
                 atomic_store_explicit(&f->is_cancelled, false, memory_order_relaxed);
                 atomic_store_explicit(&f->has_ended, false, memory_order_relaxed);
@@ -139,10 +139,11 @@ void response_stream_enter(struct response_stream *f, uint64_t n_bytes, bool may
         if (LIKELY(w == NULL))
                 return;
         if (may_wait && !may_not_wait)
-                submitter_flush_row(); /* or the reader, not yet woken, would wait for us */
+                submitter_flush_row(); /* otherwise the reader may never be woken */
         MUTEX_GUARD(&w->lock);
         if (may_wait && !may_not_wait) {
-                /* Told first, then looked at; who leaves does it the other way round. */
+                /* Counts itself first, then checks for room; a thread that makes room does it in the
+                 * reverse order. */
                 atomic_fetch_add(&w->n_waiting, 1);
                 wait_for_room_locked(w, f);
                 atomic_fetch_sub(&w->n_waiting, 1);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Somebody who wants to see the answer of an inference before the client does: the response cache,
- * when it did not have the answer.
+/* An observer that sees the answer of an inference before the client does: the response cache uses it
+ * after a miss.
  *
- * Ownership.  The flow's, until one of the two functions is called, once, which takes it: keep()
- * with the first response that is sent, drop() when the inference ends without one.
- * Threads.  Whichever sends the response, with no lock held.
+ * Ownership.  The flow's, until one of the two functions is called, once, which takes it: keep() with
+ * the first response that is sent, or drop() when the inference ends without one.
+ * Threads.  The thread that sends the response, with no lock held.
  */
 #pragma once
 

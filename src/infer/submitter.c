@@ -7,9 +7,9 @@
 #include <assert.h>
 #include <string.h>
 
-/* Models that one round of a loop submits to; more of them are woken at once. */
+/* Models whose wake-ups one round of a loop may defer; further ones are woken at once. */
 #define MAX_DEFERRED 8
-/* Usually one loop asks to be called; a process has a few loops. */
+/* Usually only loops ask for calls, and a process has a few loops. */
 #define MAX_CALLS 8
 
 struct deferred_wake {
@@ -26,31 +26,31 @@ struct noted_call {
 struct submitter {
         bool     allows_inline;
         bool     is_continuing;
-        bool     runs_steps; /* while it is continuing */
-        unsigned depth;      /* of executions */
-        uint64_t spent_ns;   /* of the batches that this event ran here */
-        uint64_t moment_ns;  /* a moment ago, see submitter_moment(); 0: the clock is to be read */
+        bool     runs_steps; /* argument of the running submitter_continue() */
+        unsigned depth;      /* of nested executions */
+        uint64_t spent_ns;   /* in batches that this event ran here */
+        uint64_t moment_ns;  /* a recent time, see submitter_moment(); 0: read the clock */
 
         /* Continuations, the oldest first. */
         struct continuation *first, *last;
-        /* Those that submitter_start_now() is to run, likewise. */
+        /* Continuations for submitter_start_now(), the oldest first. */
         struct continuation *now_first, *now_last;
         bool                 is_starting;
 
         bool                 defers;
         bool                 is_flushing;
         unsigned             n_deferred;
-        uint64_t             since_ns; /* 0 = not known yet */
+        uint64_t             since_ns; /* time of the oldest deferred wake-up; 0 = unknown */
         struct deferred_wake deferred[MAX_DEFERRED];
 
-        unsigned          n_rows; /* begun and not ended */
+        unsigned          n_rows; /* rows begun and not ended */
         unsigned          n_calls;
         struct noted_call calls[MAX_CALLS];
 };
 
 static _Thread_local struct submitter self;
 static _Thread_local TLS_EARLY struct submitter
-        *found; /* self, or NULL: its place is found slowly */
+        *found; /* self, or NULL: thread-local storage is slow to access */
 
 static NOINLINE struct submitter *find_self(void) {
         found = &self;
@@ -61,7 +61,7 @@ struct submitter *submitter_self(void) {
         return LIKELY(found != NULL) ? found : find_self();
 }
 
-/* ---- running batches itself ------------------------------------------------------------------ */
+/* ---- inline execution ------------------------------------------------------------------------- */
 
 bool submitter_allow_inline(bool allow) {
         struct submitter *s = submitter_self();
@@ -73,7 +73,7 @@ bool submitter_allow_inline(bool allow) {
 
 bool submitter_may_run(const struct submitter *s, uint64_t average_ns, uint64_t limit_ns,
                        bool is_step) {
-        uint64_t spent_ns = s->is_continuing ? s->spent_ns : 0; /* each event begins anew */
+        uint64_t spent_ns = s->is_continuing ? s->spent_ns : 0; /* a new event starts at 0 */
 
         if (s->depth > 0)
                 return false;
@@ -181,7 +181,7 @@ void submitter_continue(struct submitter *s, bool runs_steps) {
                 if (s->first == NULL)
                         s->last = NULL;
                 c->run(c);
-                if (s->moment_ns == moment_ns) /* it ran nothing here, but took its time */
+                if (s->moment_ns == moment_ns) /* it ran no batch here, but took time */
                         s->moment_ns = 0;
         }
         s->moment_ns = 0;
@@ -220,8 +220,8 @@ void submitter_flush_wakes(void) {
 
         if (s->is_flushing)
                 return;
-        /* A wake-up may refuse requests, whose receivers submit others: these do not wait for the
-         * next flush, which may come late. */
+        /* A wake-up may refuse requests, whose receivers submit others: the wake-ups of these are not
+         * deferred, since the next flush may come late. */
         s->is_flushing = true;
         s->defers = false;
         s->n_deferred = 0;
@@ -241,7 +241,7 @@ static void make_calls(void) {
         struct noted_call calls[MAX_CALLS];
         unsigned          n = s->n_calls;
 
-        s->n_calls = 0; /* a call may send responses, and ask, as well */
+        s->n_calls = 0; /* a call may send responses, and request calls, as well */
         memcpy(calls, s->calls, n * sizeof(calls[0]));
         for (unsigned i = 0; i < n; i++)
                 calls[i].call(calls[i].userp);
@@ -281,7 +281,7 @@ bool submitter_call_after_row(submitter_call_fn call, void *userp) {
                 return false;
         if (s->n_calls == MAX_CALLS)
                 make_calls();
-        if (s->n_calls == MAX_CALLS) /* these asked again */
+        if (s->n_calls == MAX_CALLS) /* these were requested again */
                 return false;
         s->calls[s->n_calls++] = (struct noted_call){ call, userp };
         return true;

@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What one thread keeps between the inferences that it submits, runs and answers.
+/* State of one thread across the inferences that it submits, runs and answers.
  *
- * Running batches itself.  A thread that allows it runs a small model's batch where it submits the
- * request ("run to completion", sched/pull_engine.h). `depth` counts the executions it is inside of.
+ * Inline execution.  A thread that allows it runs a small model's batch where it submits the request
+ * ("run to completion", sched/pull_engine.h). `depth` counts its nested executions.
  *
- * Continuations.  A completion that starts another inference (the next step of a pipeline) must not
- * run it inside the first model's execution: the stack would grow, and the first instance would
- * stay taken. It puts the start off; the thread continues with it once the instance was given back
- * and no lock is held. One loop at the outermost level runs them in order, so the stack stays flat.
+ * Continuations.  A completion that starts another inference (the next step of a pipeline) must not run
+ * it inside the first model's execution: the stack would grow, and the first instance would stay
+ * occupied. It defers the start; the thread continues with it once the instance was given back and no
+ * lock is held. One loop at the outermost level runs the continuations in order, so the stack stays
+ * flat.
  *
- * Deferred wake-ups.  An event loop often finds many requests at once. Waking an idle instance for
- * the first of them makes it run that one alone, on a shared core even before the loop reads the
- * second. So a thread that promises to ask before it waits (submitter_flush_wakes() at the end of
- * each round of its loop) may submit a few requests first; the instance then finds them all and
- * makes one batch. A lone request is not delayed: the round ends right after it. A round that takes
- * longer than SUBMITTER_DEFER_NS does not defer anything any longer. A scheduler may use the call to
- * run a batch here instead of waking anybody (struct pull_options, gathers).
+ * Deferred wake-ups.  An event loop often finds many requests at once. If the first of them wakes an
+ * idle instance, the instance runs that one alone, on a shared core even before the loop reads the
+ * second. So a thread that promises to flush before it waits (submitter_flush_wakes() at the end of
+ * each round of its loop) may submit a few requests first; the instance then finds them all and forms
+ * one batch. A single request is not delayed: the round ends right after it. A round that takes longer
+ * than SUBMITTER_DEFER_NS defers no more wake-ups. A scheduler may use the call to run a batch on this
+ * thread instead of waking an instance (struct pull_options, gathers).
  *
- * Rows of answers.  A backend that answers a whole batch has the receivers of all its responses
- * called one after the other, and each may have another thread to wake: on a shared core that
- * thread runs at once, finds one answer, and waits again. So the backend marks where the row begins
- * and ends, and a receiver may ask to be called after its end, to wake once for all that came. What
- * waits is a wake-up, never a response. An execution ends the rows of its thread when it begins and
- * when it ends, and a thread that waits for room for a response makes the calls first.
+ * Rows of answers.  When a backend answers a whole batch, the receivers of its responses are called one
+ * after the other, and each may have to wake another thread: on a shared core that thread runs at once,
+ * finds one answer, and waits again. So the backend marks the beginning and the end of the row, and a
+ * receiver may ask for a call after the end, to wake once for all answers. Only wake-ups are deferred,
+ * never responses. An execution ends the rows of its thread when it begins and when it ends, and a
+ * thread makes the calls before it waits for room for a response.
  *
- * Ownership.  A deferred wake-up keeps a reference to its model, and with it the scheduler. A
- * continuation is its caller's until it runs.
- * Threads.  Everything here belongs to the calling thread. No lock may be held, except by
+ * Ownership.  A deferred wake-up holds a reference to its model, and thereby the scheduler. A
+ * continuation belongs to its caller until it runs.
+ * Threads.  All state belongs to the calling thread. No lock may be held, except in
  * submitter_defer_wake().
  */
 #pragma once
@@ -37,30 +38,31 @@
 struct model;
 struct submitter;
 
-/* Reading and submitting a small request takes some 5 us: time for a dozen of them. */
+/* Reading and submitting a small request takes about 5 us: this is the time for a dozen requests. */
 #define SUBMITTER_DEFER_NS UINT64_C(60000)
 
-/* The calling thread's, as long as it lives. To be asked for once by those that call several of the
- * functions below: it costs more than they do. */
+/* The state of the calling thread, valid as long as the thread. The lookup costs more than the
+ * functions below, so a caller of several should do it once. */
 struct submitter *submitter_self(void);
 
-/* ---- running batches itself ---- */
+/* ---- inline execution ---- */
 
-/* The calling thread agrees to run batches that it submits, and with them the callbacks of their
- * requests: a caller that holds a lock of its own while it submits, and takes it in a callback,
- * would wait for itself. Off at the start of each thread. Returns what it was. */
+/* Allows the calling thread to run batches that it submits, and with them the callbacks of their
+ * requests; a caller that submits under a lock and takes the same lock in a callback would deadlock.
+ * Initially off for each thread. Returns the previous value. */
 bool submitter_allow_inline(bool allow);
 
-/* May the thread run a batch that takes so long by a moving average, within the submission that
- * completes it? It must be inside no execution, allow it (or be continuing and run steps: `is_step`
- * says that the request is one), and what one event runs here must take less than the limit. */
+/* True when the thread may run, within the submission, a batch that takes `average_ns` by a moving
+ * average. The thread must be outside any execution and allow it (or be running continuations with
+ * runs_steps: `is_step` marks a step's request), and all batches that one event runs here must take
+ * less than the limit. */
 bool submitter_may_run(const struct submitter *s, uint64_t average_ns, uint64_t limit_ns,
                        bool is_step);
 bool submitter_is_executing(const struct submitter *s);
 
-/* Around each execution on this thread; `spends_ns` of what one event may run here. */
+/* To be called around each execution on this thread; `spends_ns` counts towards the event's limit. */
 void submitter_enter_execution(struct submitter *s, uint64_t spends_ns);
-/* `end_ns`: a moment ago. True: there are continuations to run once the instance was given back. */
+/* `end_ns`: a recent time. True: continuations are to be run once the instance was given back. */
 bool submitter_leave_execution(struct submitter *s, uint64_t end_ns);
 
 /* ---- continuations ---- */
@@ -70,55 +72,54 @@ struct continuation {
         struct continuation *next;
 };
 
-/* True: `c` runs later on this thread. False: the thread is inside no execution and runs no
- * continuation, and the caller goes on itself. */
+/* True: `c` runs later on this thread. False: the thread is outside any execution and runs no
+ * continuation, so the caller proceeds itself. */
 bool submitter_put_off(struct continuation *c);
-/* Continuations, linked by `next`, NULL at the end: puts them off, or runs them here when the thread
- * is inside no execution and runs none yet. The stack stays flat in either case. `now_ns`: what the
- * clock showed a moment ago, 0 when the caller has not read it. */
+/* Starts continuations, linked by `next` and ended by NULL: defers them, or runs them here when the
+ * thread is outside any execution and runs none yet. The stack stays flat in either case. `now_ns`: a
+ * recent time, 0 when the caller has not read the clock. */
 void submitter_start(struct continuation *first, uint64_t now_ns);
-/* The same without putting off: for what must go on while this execution does (the steps that the
- * responses of a decoupled model begin), or for a caller who waits for it inside of one. A nested
- * call leaves it to the outermost one, so the stack stays flat here as well. */
+/* As submitter_start() without deferring: for continuations that must run during this execution (the
+ * steps that responses of a decoupled model begin), or for a caller that waits for the result inside an
+ * execution. A nested call leaves them to the outermost one, so the stack stays flat here as well. */
 void submitter_start_now(struct continuation *first);
-/* After the instance was given back: runs what was put off, and what that puts off in turn. A
- * nested call leaves it to the outermost one. `runs_steps`: a thread that does not allow inline
- * execution may run their batches itself, not those of clients. */
+/* Runs the deferred continuations after the instance was given back, including those deferred
+ * meanwhile. A nested call leaves them to the outermost one. `runs_steps`: a thread that does not allow
+ * inline execution may run the batches of steps itself, not those of clients. */
 void submitter_continue(struct submitter *s, bool runs_steps);
-/* When the continuation that runs here began: the end of the execution that it follows. 0: the thread
- * runs none, or the continuation has let time pass. Reading the clock takes some 20 ns, and a step of
- * `make bench`, ensembles, 300. */
+/* The time at which the running continuation began: the end of the execution before it. 0: the thread
+ * runs none, or submitter_let_pass() was called. This saves reading the clock, about 20 ns; a step of
+ * `make bench`, ensembles, takes 300. */
 uint64_t submitter_moment(const struct submitter *s);
-/* The moment; without one, what the clock shows. */
+/* submitter_moment(), or the clock when that is 0. */
 uint64_t submitter_now(const struct submitter *s);
-/* Something that takes microseconds was done here. */
+/* To be called after work of microseconds: submitter_moment() is no longer valid. */
 void submitter_let_pass(struct submitter *s);
 
 /* ---- deferred wake-ups ---- */
 
 typedef void (*submitter_wake_fn)(void *scheduler);
 
-/* False: this thread defers nothing, or has no room; the caller wakes by itself. Otherwise
- * `wake(scheduler)` is called by the next flush, once however often it was deferred. */
+/* False: this thread defers nothing, or has no room; the caller wakes at once. Otherwise the next flush
+ * calls `wake(scheduler)`, once however often it was deferred. */
 bool submitter_defer_wake(struct submitter *s, void *scheduler, struct model *model,
                           submitter_wake_fn wake);
-/* Flushes when the first one was deferred for too long. */
+/* Flushes when the oldest deferred wake-up is older than SUBMITTER_DEFER_NS. */
 void submitter_check_wakes(struct submitter *s, uint64_t now_ns);
-/* Makes all deferred wake-ups. The first call on a thread is its promise to call again before each
- * wait. */
+/* Makes all deferred wake-ups. With its first call a thread promises to call again before each wait. */
 void submitter_flush_wakes(void);
 
 /* ---- rows of answers ---- */
 
 typedef void (*submitter_call_fn)(void *userp);
 
-/* They nest; the outermost end makes the calls. An end without a beginning is nothing. */
+/* Rows nest; the outermost end makes the calls. An end without a beginning is ignored. */
 void submitter_begin_row(void);
 void submitter_end_row(void);
-/* Ends all that have begun: for what a plug-in left open, and before one computes. */
+/* Ends all open rows: those that a plug-in left open, and before an execution. */
 void submitter_end_all_rows(void);
-/* Makes the calls now, and the row goes on: before this thread waits. */
+/* Makes the calls now and keeps the row open: before this thread waits. */
 void submitter_flush_row(void);
-/* True: `call(userp)` comes on this thread, as often as it was asked for, when the row ends, or
- * earlier when many have asked. False: there is no row, or no room; the caller does it now. */
+/* True: `call(userp)` runs on this thread when the row ends, as often as it was requested, or earlier
+ * when there are many requests. False: there is no row, or no room; the caller calls at once. */
 bool submitter_call_after_row(submitter_call_fn call, void *userp);

@@ -14,7 +14,7 @@
 
 static _Atomic uint64_t last_id;
 
-/* What this thread is just telling of. */
+/* Name of the custom activity that this thread is reporting. */
 static _Thread_local const char *custom_name;
 
 static struct error *out_of_memory(void) {
@@ -28,7 +28,7 @@ static char *try_copy(const char *text) {
         return copy != NULL ? memcpy(copy, text, bytes) : NULL;
 }
 
-/* Replaces *place by a copy. */
+/* Replaces *place by a copy of `text`. */
 static struct error *keep_text(char **place, const char *text) {
         char *copy = try_copy(text);
 
@@ -67,7 +67,7 @@ struct error *trace_free(struct trace *t) {
         return NULL;
 }
 
-/* False when no inference holds it. */
+/* Takes a reference; false when no inference holds the trace. */
 static bool hold_running(struct trace *t) {
         uint32_t n = atomic_load(&t->n_holders);
 
@@ -168,7 +168,7 @@ static void report_input(struct trace *t, const struct request_input *in,
                              first != NULL ? first->attributes.memory_id : 0, t->options.userp);
 }
 
-/* Chunks without a host policy, one behind the other. NULL when memory is short. */
+/* Concatenates the chunks without a host policy. NULL when memory is short. */
 static char *gather(const struct request_input *in) {
         char *all = try_alloc(in->byte_size);
         char *at = all;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is told of one inference while it happens: TRITONSERVER_InferenceTrace is this.
+/* The trace of one inference, reported while it runs: TRITONSERVER_InferenceTrace.
  *
- * A program makes a trace, gives it to TRITONSERVER_ServerInferAsync(), and hears of each point of
- * the inference through its callbacks, on the thread that is just there. A request without a trace
- * pays one look at a pointer at each of these points.
+ * A program creates a trace, passes it to TRITONSERVER_ServerInferAsync(), and receives each point of
+ * the inference through its callbacks, on the thread that reaches the point. A request without a trace
+ * costs one check of a pointer at each of these points.
  *
- * Ownership.  The program's until trace_begin() succeeds. From then on it is counted: the request
- * holds it until it is released, each response of that request until it is sent, each factory of
- * responses, and each child that was spawned meanwhile until that is deleted. The last trace_unref()
- * calls the release callback, exactly once, and the trace is the program's again. So the callbacks
- * of children come before the release of their parent.
- * Threads.  The activity callbacks of one trace may run at the same time on several threads: a
- * response may be sent while the request is being released. The context is the program's to guard.
+ * Ownership.  The program's until trace_begin() succeeds. From then on it is reference counted: the
+ * request holds it until it is released, each response of that request until it is sent, each factory
+ * of responses, and each child that was spawned meanwhile until that is deleted. The last trace_unref()
+ * calls the release callback, exactly once, which returns the trace to the program. So the callbacks of
+ * children come before the release of their parent.
+ * Threads.  The activity callbacks of one trace may run concurrently on several threads: a response may
+ * be sent while the request is being released. The program guards its context.
  */
 #pragma once
 
@@ -31,7 +31,7 @@ struct trace;
 
 /* The numbers are those of the C API. */
 enum trace_level {
-        TRACE_LEVEL_MIN = 1, /* older names of TIMESTAMPS */
+        TRACE_LEVEL_MIN = 1, /* deprecated names of TIMESTAMPS */
         TRACE_LEVEL_MAX = 2,
         TRACE_LEVEL_TIMESTAMPS = 4,
         TRACE_LEVEL_TENSORS = 8,
@@ -51,7 +51,7 @@ enum trace_activity {
         TRACE_CUSTOM_ACTIVITY,
 };
 
-/* The C API's own types, with its enums as int: this layer does not see the public header. */
+/* The C API's types, with enums as int: this layer does not include the public header. */
 typedef void (*trace_activity_fn)(struct trace *t, int activity, uint64_t timestamp_ns,
                                   void *userp);
 typedef void (*trace_tensor_fn)(struct trace *t, int activity, const char *name, int type,
@@ -60,21 +60,21 @@ typedef void (*trace_tensor_fn)(struct trace *t, int activity, const char *name,
 typedef void (*trace_release_fn)(struct trace *t, void *userp);
 
 struct trace_options {
-        uint32_t          level; /* of enum trace_level, or'ed */
+        uint32_t          level; /* bits of enum trace_level */
         uint64_t          parent_id;
         trace_activity_fn on_activity;
-        trace_tensor_fn   on_tensor; /* NULL: no tensors, whatever the level says */
+        trace_tensor_fn   on_tensor; /* NULL: tensors are not reported, whatever the level */
         trace_release_fn  on_release;
         void             *userp;
 };
 
 struct trace {
         struct trace_options options;
-        uint64_t             id; /* from 1, in the order of making */
-        struct trace        *parent; /* ref, while an inference holds it; NULL = none */
-        _Atomic uint32_t     n_holders; /* 0 = the program's */
+        uint64_t             id; /* from 1, in the order of creation */
+        struct trace        *parent; /* ref, while held by an inference; NULL = none */
+        _Atomic uint32_t     n_holders; /* 0 = owned by the program */
 
-        char   *model_name; /* owned; "" before it is given to a request, as below */
+        char   *model_name; /* owned; "" before trace_begin(), as request_id */
         int64_t model_version;
         char   *request_id; /* owned */
         char   *context;    /* owned; NULL when none was set */
@@ -86,12 +86,14 @@ struct trace *trace_new(const struct trace_options *o) NODISCARD;
 struct error *trace_free(struct trace *t) NODISCARD;
 /* A child with the same level, callbacks and context. NULL when memory is short. */
 struct trace *trace_spawn(struct trace *t) NODISCARD;
-/* NULL takes the context away. */
+/* NULL removes the context. */
 struct error *trace_set_context(struct trace *t, const char *context) NODISCARD;
 
-/* The request takes the trace, and with it who runs. On error the trace is still the caller's. */
+/* The request takes the trace, which records the model and the id. On error the trace is still the
+ * caller's. */
 struct error *trace_begin(struct trace *t, struct request *req) NODISCARD;
-/* The request of a trace that begun was refused: the end is told and the trace let go. */
+/* Ends the trace of a request that was refused after trace_begin(): reports the end and drops the
+ * reference. */
 void trace_refuse(struct request *req);
 
 void trace_ref(struct trace *t);
@@ -102,11 +104,11 @@ static inline bool trace_wants_tensors(const struct trace *t) {
 }
 
 void trace_report(struct trace *t, enum trace_activity activity, uint64_t timestamp_ns);
-/* A point of the backend's own. */
+/* Reports a custom activity of the backend. */
 void trace_report_custom(struct trace *t, const char *name, uint64_t timestamp_ns);
-/* In the callback of a CUSTOM_ACTIVITY, on its thread: the name. NULL elsewhere. */
+/* The name of the activity, in the callback of a CUSTOM_ACTIVITY, on its thread. NULL elsewhere. */
 const char *trace_custom_name(void);
 
-/* All inputs of a request that is traced; all outputs of a response that is. */
+/* Reports all inputs of a traced request, or all outputs of a traced response. */
 void trace_report_inputs(const struct request *req, enum trace_activity activity);
 void trace_report_outputs(const struct response *response);

@@ -79,7 +79,6 @@ void conn_abandon(struct conn *c);
 bool conn_is_closing(const struct conn *c);
 
 void         *conn_owner(const struct conn *c);
-struct loop  *conn_loop(const struct conn *c);
 /* "127.0.0.1:34567", "[::1]:34567"; created by the first call, valid as long as the connection. */
 const char   *conn_peer(struct conn *c);
 
