@@ -12,8 +12,8 @@
 #include <stdio.h>
 
 #define MAX_LIMIT_NAMES 64
-#define MAX_KEY_SERIES 16384 /* four reasons for each key that a file may hold */
-#define PROC_FILE_MAX ((size_t)4 << 20) /* a line per CPU, and one with a number per interrupt */
+#define MAX_KEY_SERIES 16384 /* four reasons for each key of a key file */
+#define PROC_FILE_MAX ((size_t)4 << 20) /* a line per CPU, and a line with a number per interrupt */
 
 struct cpu_times {
         uint64_t busy;
@@ -21,7 +21,7 @@ struct cpu_times {
 };
 
 struct core_metrics {
-        struct metric_registry     *registry; /* borrowed: the server */
+        struct metric_registry     *registry; /* borrowed from the server */
         struct metric_collector    *collector;
         struct metric_family       *rejected;    /* owned */
         struct metric_family       *key_refused; /* owned */
@@ -31,7 +31,7 @@ struct core_metrics {
         struct map       limits;      /* struct metric, owned, by limit */
         struct map       key_series;  /* struct metric, owned, by "<reason> <key>" */
 
-        /* The collector's, which the registry serialises. */
+        /* Used by the collector only, which the registry serialises. */
         uint64_t         read_at_ns;
         struct cpu_times last;
         double           utilization;
@@ -86,7 +86,7 @@ static void refresh(struct core_metrics *m) {
         if (m->read_at_ns != 0 && now_ns - m->read_at_ns < m->options.interval_ms * NS_PER_MS)
                 return;
         if (read_cpu_times(&now)) {
-                /* The kernel's I/O wait may run backwards, and with it what is left. */
+                /* The kernel's I/O wait may decrease, and with it the busy time. */
                 if (m->read_at_ns != 0 && now.total > m->last.total && now.busy >= m->last.busy)
                         m->utilization = MIN(1.0, (double)(now.busy - m->last.busy) /
                                                           (double)(now.total - m->last.total));
@@ -128,7 +128,7 @@ struct core_metrics *core_metrics_new(struct metric_registry *r,
         mutex_init(&m->limits_lock, LOCK_MAILBOX);
         map_init(&m->limits);
         map_init(&m->key_series);
-        /* Our own fixed name and text: opening cannot be refused. */
+        /* Cannot fail: name and text are valid constants. */
         error_free(metric_family_open(r, METRIC_COUNTER, "neso_rejected_total",
                                       "Requests and connections refused because of a limit",
                                       &m->rejected));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metrics of the process: the pinned pool, CPU and memory of the machine, refusals by limits.
+/* Metrics of the process: the pinned pool, CPU and memory of the machine, rejections by limits.
  *
- * CPU figures are read from /proc when metrics are printed, at most once per interval: no thread
- * polls for a scraper that may not exist.
+ * CPU figures are read from /proc when metrics are printed, at most once per interval: no thread polls
+ * when no scraper exists.
  *
  * Threads.  Any.
  */
@@ -26,8 +26,8 @@ struct core_metrics *core_metrics_new(struct metric_registry *r,
                                       const struct core_metrics_options *options);
 void                 core_metrics_free(struct core_metrics *m);
 
-/* neso_rejected_total{limit="<limit>"} + 1. */
+/* Increments neso_rejected_total{limit="<limit>"}. */
 struct error *core_metrics_count_rejected(struct core_metrics *m, const char *limit) NODISCARD;
-/* neso_api_key_refused_total{key="<key>",reason="<reason>"} + 1. */
+/* Increments neso_api_key_refused_total{key="<key>",reason="<reason>"}. */
 struct error *core_metrics_count_key_refused(struct core_metrics *m, const char *key,
                                              const char *reason) NODISCARD;

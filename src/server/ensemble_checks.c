@@ -25,7 +25,7 @@ struct ensemble_checks {
         struct map            keys; /* key -> struct checked_model */
 };
 
-/* NULL when it is not there. */
+/* NULL when there is no such model. */
 static struct checked_model *find_model(const struct ensemble_checks *e,
                                         const struct checked_model   *user,
                                         const struct ensemble_step   *step) {
@@ -35,7 +35,7 @@ static struct checked_model *find_model(const struct ensemble_checks *e,
         return map_find(&e->keys, str_of(key));
 }
 
-/* The namespace of a server elsewhere. */
+/* True for a namespace whose directory does not exist on this machine. */
 static bool is_out_of_sight(const struct ensemble_step *step) {
         struct file_stat stat;
         AUTO_ERROR       err = NULL;
@@ -119,7 +119,7 @@ static void describe(const struct ensemble_checks *e, const struct checked_model
 static struct error *check_graph(const struct ensemble_checks *e, struct checked_model *m,
                                  const struct ensemble_graph *g) {
         struct ensemble_step_model *models =
-                mem_zalloc((g->n_steps + (size_t)1) * sizeof(*models)); /* bounded as the text */
+                mem_zalloc((g->n_steps + (size_t)1) * sizeof(*models)); /* bounded by the text */
         struct error *err;
         uint32_t      n_decoupled = 0;
 
@@ -140,8 +140,8 @@ static struct error *check_graph(const struct ensemble_checks *e, struct checked
 
 static void visit(struct ensemble_checks *e, struct checked_model *m);
 
-/* Ensembles first that this one is made of: whether they are decoupled counts. A circle was told of
- * already. The depth is that of ensembles within each other. */
+/* Visits the ensembles among the steps first, since their decoupled flag is used. A cycle was reported
+ * before. The depth is that of nested ensembles. */
 static void visit_steps(struct ensemble_checks *e, const struct checked_model *user,
                         const struct ensemble_graph *g) {
         for (uint32_t i = 0; i < g->n_steps; i++) {

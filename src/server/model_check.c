@@ -22,15 +22,15 @@
 
 #include <string.h>
 
-/* What says which backend a model has. */
+/* Fields that determine the backend of a model. */
 #define BACKEND_FIELDS "platform backend runtime default_model_filename"
 
-/* The file, or the directory when there is no file. */
+/* The path of the file, or of the directory when there is no file. */
 static const char *place_of(const struct model_check *c) {
         return c->config_path != NULL ? c->config_path : c->directory;
 }
 
-/* Takes `err`, which may be NULL; false if it was one. */
+/* Takes `err`, which may be NULL; false if there was an error. */
 static bool add(struct model_check *c, struct error *err) {
         struct str text = c->config_path != NULL ? strbuf_str(&c->text) : str_range(NULL, 0);
 
@@ -54,8 +54,8 @@ static bool has_doubts(const struct model_check *c) {
         return c->recovery.n_errors > 0;
 }
 
-/* What the check of one field found that also depends on `others`, paths with blanks between them.
- * As add(); true when nothing can be said. */
+/* Adds the error of a check of one field, which also depends on `others` (paths separated by blanks).
+ * Returns as add(); true when the fields were not read, so that no statement is possible. */
 static bool note_field(struct model_check *c, const char *others, struct error *err) {
         struct str path, rest = str_of(others);
 
@@ -75,7 +75,7 @@ static bool note_field(struct model_check *c, const char *others, struct error *
         return add(c, err);
 }
 
-/* The same, and depends on all that the field is in: "input[0]". */
+/* As note_field(); also depends on the fields that contain it: "input[0]". */
 static bool note_with(struct model_check *c, const char *others, struct error *err) {
         struct str whole;
 
@@ -108,7 +108,7 @@ static struct error *read_config(struct model_check *c) {
         return model_config_read_all(&c->recovery, strbuf_str(&c->text), &c->config);
 }
 
-/* The directory has one of each name. Takes `err`. */
+/* Adds the nearest name in the directory to the message. Takes `err`. */
 static struct error *suggest(const char *directory, const char *wanted, struct error *err) {
         const char     *nearest;
         struct dir_list list;
@@ -150,8 +150,8 @@ static struct error *check_backend(const struct model_check *c) {
         return error_at(err, is_platform ? "platform" : "backend");
 }
 
-/* Each agent that is named can be found. Another one may be what puts a model in its place, so
- * what it would find there is not looked at. */
+/* Checks that each named agent can be found. An earlier agent may provide the
+ * model's files, so the files are not examined for a later one. */
 static void check_agents(struct model_check *c) {
         const Inference__ModelRepositoryAgents *agents = c->config->pb->model_repository_agents;
 
@@ -182,7 +182,7 @@ static struct error *find_scheduler(const struct model_check *c) {
 }
 
 static void check_scheduling_libraries(struct model_check *c) {
-        /* Agents may put the model elsewhere. */
+        /* Agents may move the model to another directory. */
         if (c->config->pb->model_repository_agents != NULL)
                 return;
         note_with(c, "dynamic_batching model_repository_agents",
@@ -190,7 +190,7 @@ static void check_scheduling_libraries(struct model_check *c) {
         note_with(c, "model_repository_agents", find_scheduler(c));
 }
 
-/* Without the backend's own preferences, which only an open one has. */
+/* Ignores the backend's own preferences, which are known only after opening it. */
 static struct error *check_groups(struct model_check *c) {
         const struct config_devices devices = { .n_gpus = 0 };
 
@@ -208,7 +208,7 @@ static struct error *assume_complete(const struct model_check *c, struct model_c
         return NULL;
 }
 
-/* A dimension is wrong whatever else is; of the rest one field is checked against another. */
+/* A wrong dimension is an error by itself; the other checks of a tensor compare fields. */
 static void note_tensor(struct model_check *c, struct error *err) {
         if (err != NULL && err->field != NULL &&
             (strstr(err->field, "].dims") != NULL || strstr(err->field, "].data_type") != NULL))
@@ -217,7 +217,7 @@ static void note_tensor(struct model_check *c, struct error *err) {
                 note_with(c, "max_batch_size platform backend", err);
 }
 
-/* What the backend may complete is not missed. */
+/* Fields that the backend may complete are not reported as missing. */
 static void check_io(struct model_check *c) {
         AUTO_MODEL_CONFIG assumed = NULL;
 
@@ -230,7 +230,7 @@ static void check_io(struct model_check *c) {
         note_with(c, "input output", model_config_check_batch_io(assumed));
 }
 
-/* With the files of initial_state. */
+/* Includes the files of initial_state. */
 static struct error *check_states(const struct model_check *c) {
         struct state_plan *plan;
 
@@ -248,7 +248,7 @@ static struct error *check_labels(const struct model_check *c) {
         return NULL;
 }
 
-/* The files of the samples; zeros and random numbers need no look. */
+/* Checks the files of the samples; zeros and random data have none. */
 static struct error *check_warmup_files(const struct model_check *c) {
         const Inference__ModelConfig *pb = c->config->pb;
 
@@ -270,7 +270,7 @@ static struct error *check_warmup_files(const struct model_check *c) {
 }
 
 static void check_warmup(struct model_check *c) {
-        /* A sample with a wrong shape has no right size of its file. */
+        /* When the shape of a sample is wrong, its file has no correct size. */
         if (note(c, model_config_check_warmup(c->config)) &&
             note_with(c, "input", model_config_review_warmup(c->config)))
                 note(c, check_warmup_files(c));
@@ -282,7 +282,7 @@ static void pick_versions(struct model_check *c, struct version_scan *scan) {
                 problem_list_warn(&c->problems, c->directory, scan->warnings[i]);
 }
 
-/* The fields that the rules of batching look at besides the one that they name. */
+/* Other fields that the rules of batching depend on. */
 static const char *scheduling_fields(const struct model_check *c) {
         if (c->config->pb->scheduling_choice_case ==
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)
@@ -327,7 +327,7 @@ static void check_config(struct model_check *c, struct version_scan *scan) {
         note_field(c, "", check_labels(c));
 }
 
-/* The text itself, and what is made of it. */
+/* Reads the text and builds the configuration from it. */
 static bool fill_config(struct model_check *c, const char *first_file) {
         if (!add(c, read_config(c)) || c->config == NULL)
                 return false;
@@ -390,7 +390,7 @@ static void put_member(struct json_writer *w, const char *key, const char *text)
         json_put_string(w, text);
 }
 
-/* A plan is looked at by a reader, who has seen enough of it by then. */
+/* Plans are read by people; this many are enough. */
 #define MAX_PRINTED_PLANS 1024
 
 static struct error *make_plan(const struct model_config *config, const struct batch_members *m,
@@ -410,7 +410,7 @@ static struct error *make_plan(const struct model_config *config, const struct b
         return err;
 }
 
-/* Of a composite model: for 1, 2, ... rows the sizes of the executions that serve them. */
+/* Prints the plan of a composite model: for 1, 2, ... rows the sizes of the executions. */
 static struct error *print_plan(const struct model_check *c, struct json_writer *w) {
         struct batch_members m;
         struct row_plan      plan;

@@ -23,7 +23,7 @@ static struct problem *add(struct problem_list *l, const char *file, const char 
         return p;
 }
 
-/* "<line>:<column>: " in front of a message; what follows it, or NULL. */
+/* Reads "<line>:<column>: " at the front of a message; returns the rest, or NULL. */
 static const char *read_place(const char *message, struct pb_place *ret) {
         struct str line, column, rest = str_split(str_of(message), ':', &line);
         uint64_t   numbers[2];

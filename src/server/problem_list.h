@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is wrong with a model's files, each with the place where it is.
+/* Problems of a model's files, each with its location.
  *
- * Ownership.  A list owns its problems, and they their texts.
+ * Ownership.  A list owns its problems, which own their texts.
  * Threads.  One owner.
  */
 #pragma once
@@ -15,11 +15,11 @@
 #include <stddef.h>
 
 struct problem {
-        bool     is_warning; /* the model loads all the same */
-        char    *file;       /* owned; a file, or the directory that it is about */
-        unsigned line;       /* 0: the file as a whole */
+        bool     is_warning; /* does not keep the model from loading */
+        char    *file;       /* owned; the file or directory that has the problem */
+        unsigned line;       /* 0: the whole file */
         unsigned column;
-        char    *field;   /* owned; "input[1].dims"; NULL: nobody knows */
+        char    *field;   /* owned; "input[1].dims"; NULL: unknown */
         char    *message; /* owned */
 };
 
@@ -31,15 +31,15 @@ struct problem_list {
 
 void problem_list_done(struct problem_list *l);
 
-/* `text` is that of `file`, to find where the field of the error stands, and `patches` those that
- * it was read with; ptr NULL when there is none. An error of pb_text_read() without a file name
- * has its place in its message. Takes `err`; NULL adds nothing. */
+/* Adds `err` as a problem, which it takes; NULL adds nothing. The location is searched in `text`, the
+ * text of `file` (ptr NULL: none), and in the `patches` that were applied when it was read. An error of
+ * pb_text_read() without a file name has its location in its message. */
 void problem_list_add(struct problem_list *l, const char *file, struct str text,
                       struct pb_patches patches, struct error *err);
 void problem_list_warn(struct problem_list *l, const char *file, const char *message);
 
-/* In the order of their places; what is about files as a whole comes last. */
+/* Sorts by location; problems of whole files come last. */
 void problem_list_sort(struct problem_list *l);
 
-/* An array of objects. */
+/* Prints an array of objects. */
 void problem_list_print(const struct problem_list *l, struct json_writer *w);

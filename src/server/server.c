@@ -20,7 +20,8 @@
 #include "server/core_metrics.h"
 #include "server/server_report.h"
 
-/* Of the exit timeout: for models to end in, after the last sequences; half of it when it is short. */
+/* The part of the exit timeout in which models end, after the last sequences; half of the timeout when
+ * it is short. */
 #define MODELS_END_NS (5 * NS_PER_S)
 
 static struct backend_registry *make_backends(const struct server_options *o) {
@@ -116,7 +117,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
         return repo_new(&options, &s->repo);
 }
 
-/* Options whose feature is not there yet are refused, not ignored. */
+/* Options of features that are not implemented are refused, not ignored. */
 static struct error *check_options(const struct server_options *o) {
         if (o->n_caches > 1)
                 return error_new(ERR_INVALID_ARG,
@@ -170,12 +171,12 @@ static struct error *load_models(struct server *s, const struct server_options *
         struct error              *err;
 
         if (o->exit_on_error)
-                TRY(repo_check_paths(s->repo)); /* before long loads are for nothing */
+                TRY(repo_check_paths(s->repo)); /* before long loads that would be useless */
         if (o->control_mode == MODEL_CONTROL_EXPLICIT)
                 return repo_load_named(s->repo, names->items, names->n_items);
         err = repo_load_all(s->repo);
         if (o->control_mode == MODEL_CONTROL_POLL)
-                repo_poll(s->repo); /* remembers how the files look now */
+                repo_poll(s->repo); /* records the current state of the files */
         return err;
 }
 
@@ -224,13 +225,14 @@ static void log_in_flight(const struct model *m, uint64_t n, void *userp) {
                  (long long)m->version, (unsigned long long)n);
 }
 
-/* Ends what live sequences would go on waiting for. */
+/* Ends the sequences that would wait for further requests. */
 static void end_sequences(struct server *s) {
         log_info("The exit timeout is nearly over: sequences without requests end");
         repo_hurry_sequences(s->repo, NULL);
 }
 
-/* Waits for the models to end, a log line each second; from `hurry_ns` on not for sequences. */
+/* Waits for the models to end and logs a line each second; from `hurry_ns` on it does not wait for
+ * sequences. */
 static struct error *wait_for_models(struct server *s, uint64_t deadline_ns, uint64_t hurry_ns) {
         uint64_t now_ns;
         uint32_t n_live;
@@ -252,7 +254,7 @@ static struct error *wait_for_models(struct server *s, uint64_t deadline_ns, uin
         return NULL;
 }
 
-/* Changes under way: an update of instances may wait for the sequences of those that go. */
+/* Stops running changes: an update of instances may wait for the sequences of those that it removes. */
 static struct error *stop_changes(struct server *s, uint64_t deadline_ns, uint64_t hurry_ns) {
         if (repo_stop_changes(s->repo, hurry_ns) == 0)
                 return NULL;
@@ -269,7 +271,7 @@ struct error *server_stop(struct server *s) {
 
         if (atomic_exchange(&s->state, SERVER_EXITING) == SERVER_EXITING &&
             reaper_wait(s->reaper, 0) == 0)
-                return NULL; /* stopped before */
+                return NULL; /* was stopped before */
         event_source_publish(&s->ready);
         log_info("Waiting for in-flight requests to complete.");
         TRY(stop_changes(s, deadline_ns, hurry_ns));

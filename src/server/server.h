@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The object that owns everything in the core: TRITONSERVER_Server.
+/* The object that owns all others of the core: TRITONSERVER_Server.
  *
  *     INITIALIZING -> READY -> EXITING -> (freed)
- *                '--> FAILED ----^
+ *          '--> FAILED ----^
  *
- * FAILED: the server was to go on although it could read no repository. It says who it is and that it
- * is neither live nor ready; anything about models is refused.
+ * FAILED: the server runs on request although it could read no repository. It reports its metadata and
+ * that it is neither live nor ready; requests about models are refused.
  *
- * Ownership.  Owns the repository, the backends, metrics, timers; freed in the reverse order of
- * their creation. Threads.  Any, but for server_new(), server_stop() and server_free().
+ * Ownership.  Owns the repository, the backends, metrics, timers; freed in the reverse order of their
+ * creation.
+ * Threads.  Any, except for server_new(), server_stop() and server_free().
  */
 #pragma once
 
@@ -46,57 +47,57 @@ struct server {
         bool                     strict_readiness;
         enum model_control_mode  control_mode;
         _Atomic uint32_t         exit_timeout_s;
-        struct event_source      ready;   /* told when server, model or version changed its state */
+        struct event_source      ready;   /* signalled when server, model or version changes state */
         struct metric_registry  *metrics; /* owned */
         struct core_metrics     *core;    /* owned; CPU, memory pool, refusals */
         struct model_metrics    *board;   /* owned */
         struct timer_thread     *timers;  /* owned */
         struct response_cache   *cache;   /* owned; NULL = none */
-        struct rate_limiter     *limiter; /* owned; NULL: executions are not limited */
+        struct rate_limiter     *limiter; /* owned; NULL: no limit of executions */
         struct backend_registry *backends;            /* owned */
         struct host_policies    *policies;            /* owned; NULL = none */
-        struct agent_registry   *agents;              /* owned; of repositories */
-        char                    *scheduler;           /* owned; of models that do not say */
+        struct agent_registry   *agents;              /* owned; repository agents */
+        char                    *scheduler;           /* owned; default of models without a setting */
         char                    *scheduler_directory; /* owned */
         struct reaper           *reaper;              /* owned */
         struct repo             *repo;                /* owned */
 };
 
-/* Blocks until the models are loaded. With exit_on_error, a model that failed is an error: INTERNAL
- * "failed to load all models"; without it a server that can read no repository is FAILED. */
+/* Blocks until the models are loaded. With exit_on_error, a failed model is an error: INTERNAL "failed
+ * to load all models". Without it, a server that can read no repository is FAILED. */
 struct error *server_new(const struct server_options *options, struct server **ret) NODISCARD;
-/* Refuses new requests and sequences, waits for those in flight up to the exit timeout, unloads all
- * models. Live sequences go on until they end, or the exit timeout is nearly over. INTERNAL "Exit
- * timeout expired. Exiting immediately." when it took longer. */
+/* Refuses new requests and sequences, waits for those in flight up to the exit timeout, and unloads all
+ * models. Live sequences continue until they end or the exit timeout is nearly over. INTERNAL "Exit
+ * timeout expired. Exiting immediately." when the timeout expires. */
 struct error *server_stop(struct server *s) NODISCARD;
 void          server_free(struct server *s);
 
 bool server_is_live(const struct server *s);
 bool server_is_ready(struct server *s);
-/* UNAVAILABLE "Server not ready" before and after the server's life, and when it is FAILED. */
+/* UNAVAILABLE "Server not ready" before READY, while EXITING, and when FAILED. */
 struct error *server_check_serving(const struct server *s) NODISCARD;
-/* The same for what is answered while the server exits, too: refused when it is FAILED alone. */
+/* As server_check_serving(), for calls that are also served while EXITING: refuses only when FAILED. */
 struct error *server_check_started(const struct server *s) NODISCARD;
 
-/* A request against its model, then to its scheduler. The caller keeps it on error. While the server
- * exits, only requests of live sequences are taken. */
+/* Checks a request against its model and submits it to the scheduler. The caller keeps it on error.
+ * While the server exits, it accepts only requests of live sequences. */
 struct error *server_infer(struct server *s, struct request *req) NODISCARD;
-/* The same with a trace, which is taken whatever happens: on error it is released at once. Only
- * one that another inference holds is left alone. */
+/* As server_infer(), with a trace, which it takes in any case: on error the trace is released at once.
+ * A trace that another inference holds is an error and left unchanged. */
 struct error *server_infer_traced(struct server *s, struct request *req, struct trace *t) NODISCARD;
 
-/* Static, for when the memory of the process is used up. */
+/* A static error, for use when memory is exhausted. */
 struct error *server_no_memory(void);
 
-/* A new reference. UNAVAILABLE "Server not ready" before and after the server's life. */
+/* Returns a new reference. UNAVAILABLE "Server not ready" as server_check_serving(). */
 struct error *server_get_model(struct server *s, const char *name, int64_t version,
                                struct model **ret) NODISCARD;
-/* The same for a request, which may be the next one of a live sequence: see repo_get_for_request().
- * While the server exits, of models with sequences only. */
+/* As server_get_model(), for a request, which may continue a live sequence: see repo_get_for_request().
+ * While the server exits, only for models with sequences. */
 struct error *server_get_model_for_request(struct server *s, const char *name, int64_t version,
                                            struct model **ret) NODISCARD;
 
-/* JSON for the management protocols; *ret is the caller's. version -1 = the latest. */
+/* JSON for the management protocols; the caller owns *ret. version -1 = the latest. */
 struct error *server_metadata(struct server *s, struct message **ret) NODISCARD;
 struct error *server_model_metadata(struct server *s, const char *name, int64_t version,
                                     struct message **ret) NODISCARD;
@@ -105,29 +106,29 @@ struct error *server_model_config(struct server *s, const char *name, int64_t ve
 /* name "" = all models. */
 struct error *server_model_statistics(struct server *s, const char *name, int64_t version,
                                       struct message **ret) NODISCARD;
-/* The live sequences of one model, also of loads that were replaced or unloaded; a thousand at most,
- * and how many were left out. */
+/* The live sequences of one model, including those of replaced or unloaded loads: a thousand at most,
+ * and the number of further ones. */
 struct error *server_model_sequences(struct server *s, const char *name, int64_t version,
                                      struct message **ret) NODISCARD;
-/* The stacks of the processes that are a model's instances. UNSUPPORTED when they are none. Takes seconds
- * for a process that does not answer. */
+/* Call stacks of the processes that run a model's instances. UNSUPPORTED when the instances are not
+ * processes. Takes seconds for a process that does not respond. */
 struct error *server_model_stacks(struct server *s, const char *name, int64_t version,
                                   struct message **ret) NODISCARD;
 struct error *server_model_index(struct server *s, bool only_ready, struct message **ret) NODISCARD;
 
-/* Names of models in requests: what file systems take. */
+/* Limit of model names in requests: the limit of file systems. */
 #define MODEL_NAME_MAX_BYTES 255
 
-/* Mode EXPLICIT only, else UNAVAILABLE; see repo_load() and repo_unload(). Loading answers INVALID_ARG
- * for a name that is none. `o` may be NULL. Block until it is done. */
+/* Mode EXPLICIT only, else UNAVAILABLE; see repo_load() and repo_unload(). Block until done. Loading
+ * returns INVALID_ARG for an invalid name. `o` may be NULL. */
 struct error *server_load_model(struct server *s, const char *name, const struct repo_override *o)
         NODISCARD;
 struct error *server_unload_model(struct server *s, const char *name) NODISCARD;
-/* And what was loaded for it alone: repo_unload_with_needs(). */
+/* Also unloads the models that were loaded only for this one: repo_unload_with_needs(). */
 struct error *server_unload_model_with_needs(struct server *s, const char *name) NODISCARD;
-/* Mode POLL only, else UNAVAILABLE; blocks until what changed is loaded. */
+/* Mode POLL only, else UNAVAILABLE; blocks until the changed models are loaded. */
 struct error *server_poll(struct server *s) NODISCARD;
-/* The same, and returns when it has looked. */
+/* As server_poll(), but returns once the repositories were read. */
 struct error *server_start_poll(struct server *s) NODISCARD;
 /* Mode EXPLICIT only, else UNSUPPORTED; see repo_add_path() and repo_remove_path(). */
 struct error *server_register_repository(struct server *s, const char *path,

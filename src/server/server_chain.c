@@ -13,7 +13,7 @@
 #include "sched/chain_metrics.h"
 #include "server/server.h"
 
-/* Of a chain; NULL for any other model. */
+/* The composed model of a chain; NULL for any other model. */
 static struct composed_model *chain_of(const struct model *model) {
         struct composed_model *c = ((const struct loaded_model *)model->owner)->composed;
 
@@ -38,7 +38,7 @@ bool server_chain_is_decoupled(const struct model *model) {
         return is_decoupled;
 }
 
-/* `model` NULL: it is not there. */
+/* `model` NULL: it is not loaded. */
 static void print_stage(struct json_writer *w, const char *name, struct model *model,
                         bool is_ready) {
         AUTO_CHARS version = mem_printf("%lld", model != NULL ? (long long)model->version : 0);
@@ -55,7 +55,7 @@ static void print_stage(struct json_writer *w, const char *name, struct model *m
         json_end_object(w);
 }
 
-/* A stage's own readiness is that of its instances, whatever comes after it. */
+/* A stage is ready when its own instances are, whatever follows it. */
 static bool is_ready_itself(struct model *model) {
         struct loaded_model *l = loaded_model_of(model);
 
@@ -71,9 +71,9 @@ static void print_plan(struct json_writer *w, const struct chain_plan *plan) {
         }
 }
 
-#define MAX_STAGES 64 /* of a chain that is not whole */
+#define MAX_STAGES 64 /* of an incomplete chain */
 
-/* By the names that the models have of each other. */
+/* Prints the stages by following the `next` names of the models. */
 static void print_names(struct server *s, struct json_writer *w, struct model *first) {
         struct composed_model *c = chain_of(first);
         struct model          *at = first;

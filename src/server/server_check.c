@@ -21,9 +21,9 @@
 
 struct check_run {
         struct model_check_options options;
-        const char          *repository; /* borrowed; whose models, or whose model, is checked */
-        struct model_graph  *graph;  /* owned; of the keys of the models that were read so far */
-        struct model_check **checks; /* owned, and each; those that are asked for come first */
+        const char          *repository; /* borrowed: contains the models to be checked */
+        struct model_graph  *graph;  /* owned; keys of the models that were read so far */
+        struct model_check **checks; /* owned, and each; the requested ones come first */
         size_t               n_checks;
         size_t               n_asked;
         struct map           keys; /* key -> struct model_check */
@@ -50,7 +50,8 @@ static bool is_version(const char *directory, const char *name) {
         return version_from_name(str_of(name), &version) && is_directory(path);
 }
 
-/* A configuration, or a version without one of its own: a repository may hold a model called 1. */
+/* True for a directory with a configuration, or with a version and no configuration: a repository may
+ * contain a model called 1. */
 static struct error *is_model(const struct check_run *r, const char *directory, bool *ret) {
         struct dir_list list;
 
@@ -67,7 +68,7 @@ static struct error *is_model(const struct check_run *r, const char *directory, 
         return NULL;
 }
 
-/* Says where the models are named. Takes `err`. */
+/* Adds the place where the models are named. Takes `err`. */
 static struct error *at_needs(const struct model_check *c, enum needs_kind kind,
                               struct error *err) {
         static const char prefix[] = "circular dependency between ensembles: ";
@@ -89,7 +90,7 @@ static char *key_of(const struct check_run *r, const struct model_check *user,
                                need->name);
 }
 
-/* Nothing when its check has said why. */
+/* False when the model needs no others, or its check has reported why they are unknown. */
 static bool read_needs(const struct model_check *c, struct model_needs *ret) {
         AUTO_ERROR unreadable = NULL;
 
@@ -115,7 +116,7 @@ static void set_needs(struct check_run *r, const struct model_check *c) {
         model_needs_done(&needs);
 }
 
-/* With the last model of a cycle, the cycle is found. */
+/* Reports a cycle at the last model of it. */
 static struct error *check_order(const struct check_run *r, const struct model_check *c) {
         struct model_needs needs;
         struct model_order order;
@@ -146,7 +147,7 @@ static struct model_check *read_model(struct check_run *r, const char *repositor
         return check;
 }
 
-/* ---- what the models that are asked for need --------------------------------------------------- */
+/* ---- models that the requested ones need ------------------------------------------------------- */
 
 static void read_needed(struct check_run *r, const struct model_check *user,
                         const struct model_need *need) {
@@ -154,13 +155,13 @@ static void read_needed(struct check_run *r, const struct model_check *user,
         AUTO_CHARS  key = key_of(r, user, need);
         AUTO_CHARS  directory = path_join(repository, need->name);
 
-        /* As in a repository: no name leads out of it. */
+        /* As in a repository: a name must not lead out of it. */
         if (map_find(&r->keys, str_of(key)) == NULL && strchr(need->name, '/') == NULL &&
             need->name[0] != '.' && is_directory(directory))
                 (void)read_model(r, repository, directory, need->name);
 }
 
-/* The neighbours of a model that is checked by itself, models of other namespaces, and what those need. */
+/* Reads the neighbours of a single model, models of other namespaces, and the models that those need. */
 static void read_all_needed(struct check_run *r) {
         r->n_asked = r->n_checks;
         for (size_t i = 0; i < r->n_checks; i++) {
@@ -199,7 +200,7 @@ static struct error *check_stage(const struct check_run *r, const struct model_c
         return NULL;
 }
 
-/* Those of a chain are there; the steps of an ensemble are the business of ensemble_checks.h. */
+/* Checks that the models of a chain exist; ensemble_checks.h checks the steps of ensembles. */
 static struct error *check_stages(const struct check_run *r, const struct model_check *c) {
         struct model_needs needs;
         struct error      *err = NULL;
@@ -248,7 +249,7 @@ static struct error *check_repository(struct check_run *r, const char *path) {
                 AUTO_CHARS          directory = path_join(path, list.names[i]);
                 struct model_check *check;
 
-                /* As the repository does: hidden ones are nobody's models. */
+                /* As in a repository: hidden directories are not models. */
                 if (list.names[i][0] == '.' || !is_directory(directory))
                         continue;
                 check = read_model(r, path, directory, list.names[i]);
@@ -260,7 +261,7 @@ static struct error *check_repository(struct check_run *r, const char *path) {
         return NULL;
 }
 
-/* A model with those beside it that it needs. */
+/* Checks a model together with the models of the same repository that it needs. */
 static void check_one(struct check_run *r, const char *directory, const char *name) {
         struct model_check *check = read_model(r, r->repository, directory, name);
 
@@ -269,7 +270,8 @@ static void check_one(struct check_run *r, const char *directory, const char *na
         check_together(r);
 }
 
-/* Without slashes at its end; the name of a model that is given as "." is the directory's. */
+/* Removes trailing slashes. For "." it returns the directory's own path, whose last part is the model's
+ * name. */
 static struct error *clean_path(const char *path, char **ret) {
         size_t len = strlen(path);
 

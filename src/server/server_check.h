@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reads the models of a repository, or one model, and tells what is wrong with them; no server is
- * made and no backend opened.
+/* Checks the models of a repository, or one model, and reports their mistakes; creates no server and
+ * opens no backend.
  *
  * Threads.  Any.
  */
@@ -11,9 +11,9 @@
 struct message;
 struct server_options;
 
-/* Of the options count the directories of backends and agents, the name of configurations and
- * whether they are completed. `path` is a repository or the directory of one model, which is told
- * from what lies in it. The report: {"path", "is_model", "models": [see model_check_print(), ...]},
- * by name. */
+/* `path` is a repository or the directory of one model, which is recognised by its contents. Used
+ * options: the directories of backends and agents, the name of configurations, and whether they are
+ * completed. The report: {"path", "is_model", "models": [see model_check_print(), ...]}, sorted by
+ * name. */
 struct error *server_check_models(const struct server_options *options, const char *path,
                                   struct message **ret) NODISCARD;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Loads, unloads and repositories that come and go: what the model control mode lets users do.
- */
+/* Loading, unloading, and changes of repositories, as far as the model control mode permits them. */
 #include "server/server.h"
 
 #include "base/reserve.h"
 #include "base/str.h"
 #include "repo/repo.h"
 
-/* As the reference server's, for the modes "none" and "poll" alike. */
+/* Text of the reference server, for the modes "none" and "poll" alike. */
 static struct error *check_explicit(const struct server *s) {
         TRY(server_check_serving(s));
         if (s->control_mode != MODEL_CONTROL_EXPLICIT)
@@ -28,8 +27,8 @@ static bool may_leave_directory(struct str name) {
         return name.len > MODEL_NAME_MAX_BYTES;
 }
 
-/* Of a model that is to be loaded. Unloading needs no such check: no model that is there has such a
- * name, and unloading one that is not there succeeds. */
+/* For loading only. Unloading needs no such check: no loaded model has such a name, and unloading a
+ * model that is not loaded succeeds. */
 static struct error *check_name(const char *name) {
         struct str s = str_of(name);
 

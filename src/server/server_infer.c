@@ -9,7 +9,7 @@
 #include "infer/trace.h"
 #include "repo/repo.h"
 
-/* Live sequences go on while the server exits. */
+/* Live sequences continue while the server exits. */
 static bool is_welcome(const struct server *s, struct request *req) {
         int state = atomic_load_explicit(&s->state, memory_order_relaxed);
 
@@ -18,7 +18,7 @@ static bool is_welcome(const struct server *s, struct request *req) {
                 model_generations_continues(req));
 }
 
-/* Its model was unloaded, and the request is not the next one of a live sequence: the answer is that
+/* For a model that was unloaded, when the request does not continue a live sequence: returns the error
  * of the look-up. */
 static COLD struct error *unloaded(struct server *s, const struct request *req) {
         struct model *model;
@@ -27,7 +27,7 @@ static COLD struct error *unloaded(struct server *s, const struct request *req) 
 
         if (err != NULL)
                 return err;
-        model_unref(model); /* loaded again, right now */
+        model_unref(model); /* it was loaded again meanwhile */
         return model_generations_retired();
 }
 
@@ -45,7 +45,7 @@ struct error *server_infer(struct server *s, struct request *req) {
         return err;
 }
 
-/* A trace that never came to an inference goes back to its program. */
+/* Releases a trace whose inference did not begin. */
 static struct error *give_back(struct trace *t, struct error *err) {
         t->options.on_release(t, t->options.userp);
         return err;

@@ -85,8 +85,8 @@ void server_options_set_text(char **owned, const char *text) {
         *owned = copy;
 }
 
-/* Room for one more item. The program that fills the options bounds their number, so growing by
- * one, which costs a move each time, is cheap enough. */
+/* Makes room for one more item. The program that fills the options bounds their number, so growing by
+ * one each time is cheap enough. */
 static void *with_room(void *items, size_t n_items, size_t item_bytes) {
         return mem_realloc(items, (n_items + 1) * item_bytes);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Everything a server is told before it starts.
+/* All options of a server.
  *
  * Filled through TRITONSERVER_ServerOptionsSet... and read once, when the server is created. Log
- * settings are not here: they act on the process at once (base/log.h).
+ * settings are not included: they act on the process at once (base/log.h).
  *
- * Ownership.  Texts are copied in; server_options_free() frees all. A server keeps no pointer into
- * the options.
+ * Ownership.  Texts are copied; server_options_free() frees all. A server keeps no pointer into the
+ * options.
  * Threads.  One owner at a time.
  */
 #pragma once
@@ -20,7 +20,7 @@
 
 /* Values are those of TRITONSERVER_ModelControlMode. */
 enum model_control_mode {
-        MODEL_CONTROL_NONE = 0,     /* every model at the start, no change later */
+        MODEL_CONTROL_NONE = 0,     /* loads every model at the start, changes nothing later */
         MODEL_CONTROL_POLL = 1,     /* follows the repositories */
         MODEL_CONTROL_EXPLICIT = 2, /* loads and unloads on request */
 };
@@ -31,8 +31,8 @@ enum rate_limit_mode {
         RATE_LIMIT_EXEC_COUNT = 1,
 };
 
-/* `--backend-config=onnxruntime,threads=2` is { "onnxruntime", "threads", "2" }; the group is ""
- * where the option was given without one. */
+/* `--backend-config=onnxruntime,threads=2` is { "onnxruntime", "threads", "2" }; the group is "" when
+ * the option was given without one. */
 struct option_setting {
         char *group; /* owned */
         char *name;  /* owned */
@@ -49,7 +49,7 @@ struct option_texts {
         size_t n_items;
 };
 
-#define RATE_LIMIT_EACH_DEVICE (-1) /* that of sched/rate_pool.h */
+#define RATE_LIMIT_EACH_DEVICE (-1) /* the value of sched/rate_pool.h */
 
 struct rate_limit_resource {
         char  *name; /* owned */
@@ -64,12 +64,12 @@ struct device_bytes {
 
 struct device_fraction {
         int    device;
-        double fraction; /* 0 to 1 of the GPU's memory that models may fill */
+        double fraction; /* part of the GPU's memory, 0 to 1, that models may use */
 };
 
 struct cache_setting {
         char *name;        /* owned; "local" */
-        char *config_json; /* owned; an object, its values are texts */
+        char *config_json; /* owned; an object with string values */
 };
 
 struct server_options {
@@ -79,16 +79,16 @@ struct server_options {
         struct option_texts     repository_paths;
         struct option_texts     startup_models; /* EXPLICIT; "*" alone means all */
         enum model_control_mode control_mode;
-        bool                    strict_model_config; /* true: no auto-complete */
-        char                   *model_config_name;   /* owned; "": none */
+        bool                    strict_model_config; /* true: configurations are not completed */
+        char                   *model_config_name;   /* owned; "": default */
         bool                    model_namespacing;
         unsigned                model_load_threads;
         unsigned                model_load_retries;
-        bool                    allow_uploaded_backends; /* and other code of a load request */
-        bool                    chain_strict_unload; /* what another one's `next` is stays */
-        bool                    load_reasons; /* are in errors, not in the log alone */
+        bool                    allow_uploaded_backends; /* and other code in load requests */
+        bool                    chain_strict_unload; /* the `next` of another model stays loaded */
+        bool                    load_reasons; /* load errors contain the reason, not only the log */
 
-        /* life */
+        /* start and exit */
         bool     exit_on_error;
         bool     strict_readiness;
         unsigned exit_timeout_s;
@@ -110,8 +110,8 @@ struct server_options {
         enum rate_limit_mode        rate_limit_mode;
         struct rate_limit_resource *rate_limit_resources; /* owned */
         size_t                      n_rate_limit_resources;
-        enum adaptive_mode          adaptive_batching; /* of models that do not say */
-        char                       *scheduler;         /* owned; likewise */
+        enum adaptive_mode          adaptive_batching; /* default of models without a setting */
+        char                       *scheduler;         /* owned; as above */
 
         /* plug-ins */
         char                  *backend_directory;   /* owned */
@@ -130,22 +130,22 @@ struct server_options {
         struct option_settings metrics_settings;
 };
 
-/* All defaults set: those of TRITONSERVER_ServerOptionsNew(). */
+/* Returns options with the defaults of TRITONSERVER_ServerOptionsNew(). */
 struct server_options *server_options_new(void);
 void                   server_options_free(struct server_options *o); /* NULL is fine */
 
-/* Replaces a text of the options by a copy. */
+/* Replaces *owned by a copy of `text`. */
 void server_options_set_text(char **owned, const char *text);
 
 void option_texts_add(struct option_texts *texts, const char *text);
-/* One more, at the end; the same group and name may occur again, and the last one counts. */
+/* Appends a setting; when group and name occur again, the last value counts. */
 void option_settings_add(struct option_settings *settings, const char *group, const char *name,
                          const char *value);
-/* The value that counts; NULL when it was never given. */
+/* The last value; NULL when there is none. */
 const char *option_settings_find(const struct option_settings *settings, const char *group,
                                  const char *name);
 
-/* These replace the entry of the same device or cache where there is one. */
+/* Each replaces the entry of the same device or cache, if there is one. */
 void server_options_set_cuda_pool(struct server_options *o, int device, uint64_t bytes);
 void server_options_set_cuda_virtual_size(struct server_options *o, int device, uint64_t bytes);
 void server_options_set_load_limit(struct server_options *o, int device, double fraction);

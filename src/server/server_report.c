@@ -10,11 +10,11 @@
 
 #define MAX_COLUMNS 3
 
-/* A table of text cells, logged with borders, a line a row, once its widths are known. */
+/* A table of text cells, logged with borders and one line per row; column widths follow from the cells. */
 struct report_table {
         size_t n_columns;
         size_t n_rows;
-        char *(*rows)[MAX_COLUMNS]; /* owned cells */
+        char *(*rows)[MAX_COLUMNS]; /* owned, and each cell */
 };
 
 static void add_row(struct report_table *t, const char *a, const char *b, const char *c) {

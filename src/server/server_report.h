@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tables that a start leaves in the log: backends, models, options.
- */
+/* The tables that the server logs at its start: backends, models, options. */
 #pragma once
 
 struct server;

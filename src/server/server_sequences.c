@@ -8,7 +8,7 @@
 #include "infer/model.h"
 #include "repo/repo.h"
 
-/* How many an answer lists, and how many are copied while a scheduler waits. */
+/* Rows that an answer lists, and rows that are copied while a scheduler waits. */
 #define MAX_ROWS 1000
 #define ROWS_AT_ONCE 32
 
@@ -37,7 +37,7 @@ static void print_row(struct json_writer *w, const struct sequence_row *row) {
         json_end_object(w);
 }
 
-/* Returns how many. */
+/* Returns the number of rows. */
 static uint64_t print_rows(struct json_writer *w, struct scheduler *s, uint64_t max) {
         struct sequence_row    rows[ROWS_AT_ONCE];
         struct sequence_cursor at = { 0 };
@@ -54,7 +54,7 @@ static uint64_t print_rows(struct json_writer *w, struct scheduler *s, uint64_t 
         return n_printed;
 }
 
-/* Returns how many of its sequences were listed. */
+/* Returns the number of sequences listed. */
 static uint64_t print_load(struct json_writer *w, const struct model *model, uint64_t max) {
         AUTO_CHARS            version = mem_printf("%lld", (long long)model->version);
         struct scheduler     *s = model->scheduler;

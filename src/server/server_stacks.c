@@ -10,7 +10,7 @@
 #include "repo/loaded_model.h"
 #include "repo/model_instances.h"
 
-#define MAX_BYTES ((size_t)1 << 20) /* further instances are left out */
+#define MAX_BYTES ((size_t)1 << 20) /* of all instances; further ones are left out */
 
 struct printer {
         struct json_writer  w;

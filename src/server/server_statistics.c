@@ -104,7 +104,7 @@ static void print_member(void *writer, const char *name, const struct member_cou
         json_end_object(w);
 }
 
-/* Of models whose instances take certain batch sizes. */
+/* For models whose instances take batches of certain sizes. */
 static void print_members(struct json_writer *w, const struct model *model) {
         struct batch_counts *counts = model_stats_batches(model->stats);
 
@@ -139,7 +139,7 @@ static void print_model(struct json_writer *w, const struct model *model) {
         model_stats_snapshot_done(&s);
 }
 
-/* READY versions of one model (all of them for version -1) or of all models (name ""). */
+/* For the READY versions of one model (version -1: all of them) or of all models (name ""). */
 struct error *server_model_statistics(struct server *s, const char *name, int64_t version,
                                       struct message **ret) {
         AUTO_STRBUF        out = { 0 };

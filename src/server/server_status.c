@@ -90,7 +90,7 @@ static void print_versions(struct server *s, const struct model *model, int64_t 
         free(versions);
 }
 
-/* Of a model with a next one, those of the last. */
+/* Prints the outputs: for a model with a `next`, those of the last model of the chain. */
 static void print_outputs(struct json_writer *w, const struct model *model) {
         struct step_models        *held;
         const struct model_io_set *io = server_chain_last(model, &held)->io;

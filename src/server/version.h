@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The version that server metadata reports: that of the reference server whose behaviour and
- * protocols we offer, because clients and tools compare it; ours, NESO_VERSION, comes from the build.
+/* The version that server metadata reports: that of the reference server whose behaviour and protocols
+ * we provide, since clients and tools compare it. Our own version, NESO_VERSION, comes from the build.
  */
 #pragma once
 
