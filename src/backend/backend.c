@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* A backend of ours that may run on a loop's thread exports this constant with the value 1. */
+/* A backend of ours whose execute() may run on a loop's thread exports this constant with the value 1. */
 #define INLINE_SAFE_SYMBOL "NESO_BACKEND_INLINE_SAFE"
 
 #define FIND(b, member, symbol)                                                                    \
@@ -17,7 +17,7 @@
 static struct error *find_entry_points(struct backend *b) {
         dl_symbol_fn execute;
 
-        /* First: a library without it is not a backend, and nothing in it may be called. */
+        /* First: a library without it is not a backend, and none of its functions may be called. */
         TRY(dl_get(b->library, "TRITONBACKEND_ModelInstanceExecute", &execute));
         b->entry.execute = (backend_execute_fn)execute;
         FIND(b, initialize, "TRITONBACKEND_Initialize");
@@ -58,7 +58,8 @@ static struct error *call_finalize(struct backend *b) {
 
 static struct error *start(struct backend *b) {
         if (b->entry.initialize != NULL)
-                /* Often it finds our version too old, and few say what they found. */
+                /* A common cause is that our API version is too old, and few backends report the
+                 * version they found. */
                 TRY(error_wrap(call_initialize(b),
                                "unable to initialize backend '%s' from '%s' with backend API "
                                "%d.%d",

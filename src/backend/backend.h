@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A backend: one shared library that runs models, seen from the host's side of its ABI.
+/* A backend: one shared library that runs models, from the host's side of its ABI.
  *
- * Opening looks up the entry points, hands it its configuration, calls TRITONBACKEND_Initialize
- * and asks for its attributes. One backend per library path serves all models that use it.
+ * Opening resolves the entry points, passes the configuration to the backend, calls
+ * TRITONBACKEND_Initialize and reads its attributes. One backend per library path serves all models
+ * that use it.
  *
- * Ownership.  Counted by the models that use it and by the registry; the last unref calls
+ * Ownership.  Reference counted by the models that use it and by the registry; the last unref calls
  * TRITONBACKEND_Finalize and unloads the library.
- * Threads.  Initialize and Finalize are serial per library (the registry sees to it); the rest
- * is immutable after opening, but for `state`, which is the backend's own.
+ * Threads.  Initialize and Finalize run one at a time per library (ensured by the registry). All fields
+ * are immutable after opening, except for `state`, which belongs to the backend.
  */
 #pragma once
 
@@ -32,14 +33,14 @@ typedef TRITONSERVER_Error *(*backend_execute_fn)(TRITONBACKEND_ModelInstance *i
                                                   TRITONBACKEND_Request **requests,
                                                   const uint32_t n);
 
-/* Neso's own, optional: see include/triton/core/neso.h. */
+/* Neso's own extensions, optional: see include/triton/core/neso.h. */
 typedef TRITONSERVER_Error *(*backend_batch_range_fn)(TRITONBACKEND_ModelInstance *instance,
                                                       uint32_t *min_rows, uint32_t *max_rows);
 
 typedef TRITONSERVER_Error *(*backend_stacks_fn)(TRITONBACKEND_ModelInstance *instance,
                                                  TRITONSERVER_Message       **stacks);
 
-/* All optional but execute. */
+/* All are optional except execute. */
 struct backend_entry {
         backend_life_fn      initialize;
         backend_life_fn      finalize;
@@ -54,9 +55,9 @@ struct backend_entry {
         backend_stacks_fn      instance_stacks;
 };
 
-/* TRITONBACKEND_BackendAttribute. */
+/* Attributes of TRITONBACKEND_BackendAttribute. */
 struct backend_attributes {
-        struct preferred_group *groups; /* owned, and the gpus of each */
+        struct preferred_group *groups; /* owned, and the gpus of each group */
         size_t                  n_groups;
         bool                    parallel_instances;
 };
@@ -64,19 +65,19 @@ struct backend_attributes {
 struct backend {
         struct ref                ref;
         char                     *name;      /* owned; "onnxruntime" */
-        char                     *path;      /* owned; of the library */
-        struct plugin_place       place;     /* of calls that are about no model */
-        char                     *directory; /* owned; the library's: its artifacts */
+        char                     *path;      /* owned; path of the library */
+        struct plugin_place       place;     /* for crash reports of calls that concern no model */
+        char                     *directory; /* owned; directory of the library with its artifacts */
         struct dl                *library;   /* owned */
         struct backend_entry      entry;
         struct backend_attributes attributes;
         struct message           *config;    /* owned; {"cmdline":{…}} */
         TRITONBACKEND_ExecutionPolicy policy;
-        void                     *state;     /* the backend's own */
-        bool                      is_inline_safe; /* it says that execute() never blocks for long */
+        void                     *state;     /* belongs to the backend */
+        bool                      is_inline_safe; /* it declares that execute() never blocks for long */
 };
 
-/* Takes config_json's text (an overflowed buffer is an error). */
+/* Takes the text of config_json (an overflowed buffer is an error). */
 struct error *backend_open(const char *name, const char *path, struct strbuf *config_json,
                            struct backend **ret) NODISCARD;
 void          backend_ref(struct backend *b);

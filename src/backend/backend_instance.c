@@ -27,11 +27,11 @@ static struct error *call(struct backend_instance *in, backend_instance_fn funct
         return (struct error *)function((TRITONBACKEND_ModelInstance *)in);
 }
 
-/* Requests go to the backend; when it refuses the batch, nothing was answered or released. */
+/* Passes the requests to the backend. When it refuses the batch, it has answered and released none. */
 static void execute(struct executor *e, struct request **requests, uint32_t n) {
         struct error *err;
 
-        submitter_end_all_rows(); /* when an answer of another backend brought us here */
+        submitter_end_all_rows(); /* when a response of another backend led here */
         err = call_execute(self(e), requests, n);
         submitter_end_all_rows();
         if (LIKELY(err == NULL))
@@ -70,7 +70,7 @@ static TRITONSERVER_InstanceGroupKind public_kind(Inference__ModelInstanceGroup_
         }
 }
 
-/* Answers for as long as it likes, and may have to wait for the client. */
+/* True when the model sends any number of responses and may have to wait for the client. */
 static bool is_decoupled(const struct backend_model *model) {
         return model_config_is_decoupled(model->config);
 }
@@ -83,7 +83,7 @@ static struct error *call_batch_range(struct backend_instance *in, uint32_t *min
                 (TRITONBACKEND_ModelInstance *)in, min_rows, max_rows);
 }
 
-/* The backend's range, and within it the configuration's. */
+/* Asks for the backend's range and limits it to the configuration's. */
 static struct error *ask_batch_range(struct backend_instance *in, const struct batch_member *member) {
         struct executor *e = &in->executor;
         uint32_t         min_rows = 1, max_rows = e->max_rows;
@@ -196,7 +196,7 @@ static void report_trace(struct trace *t, const struct request_times *times) {
 void backend_instance_report(struct backend_instance *in, struct request *req, bool is_success,
                              struct request_times *times) {
         if (UNLIKELY(in->model->has_sequences) && request_is_null(req))
-                return; /* asked of such models only: the flag is in a line of its own */
+                return; /* checked for such models only: the flag is in a cache line of its own */
         if (UNLIKELY(in->model->has_parts) && req->is_part) {
                 split_part_report(req, times);
                 return;

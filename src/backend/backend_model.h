@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A model version as its backend sees it: TRITONBACKEND_Model.
  *
- * Ownership.  Owned by the loader; holds a reference to its backend, borrows the configuration,
- * which it may complete while TRITONBACKEND_ModelInitialize runs. Instances must be freed first.
- * Threads.  Initialised and finalised by its loader; read from any thread between.
+ * Ownership.  Owned by the loader. It holds a reference to its backend and borrows the configuration,
+ * which the backend may complete while TRITONBACKEND_ModelInitialize runs. Instances must be freed
+ * first.
+ * Threads.  Initialised and finalised by its loader; any thread may read it in between.
  */
 #pragma once
 
@@ -15,16 +16,16 @@ struct model_stats;
 
 struct backend_model {
         struct backend      *backend;   /* ref */
-        const char          *name;      /* borrowed: the loader */
+        const char          *name;      /* borrowed from the loader */
         int64_t              version;
-        const char          *directory; /* borrowed: the loader; the model's directory */
-        struct model_config *config;    /* borrowed: the loader */
-        struct model_stats  *stats;     /* borrowed: the loader; set after initialisation */
+        const char          *directory; /* borrowed from the loader; the model's directory */
+        struct model_config *config;    /* borrowed from the loader */
+        struct model_stats  *stats;     /* borrowed from the loader; set after initialisation */
         void                *server;    /* borrowed: TRITONSERVER_Server of TRITONBACKEND_ModelServer */
         bool                 auto_complete;
-        bool                 is_sent; /* no library is taken from its directory */
-        bool                 has_sequences; /* null requests may come; set with `stats` */
-        bool                 has_parts; /* of requests may come; the same */
+        bool                 is_sent; /* its files were uploaded: no library is taken from them */
+        bool                 has_sequences; /* it may receive null requests; set with `stats` */
+        bool                 has_parts; /* it may receive parts of requests; as above */
         bool                 is_initialising;
         bool                 is_started;
         struct plugin_place  place; /* of calls about this model; set by backend_model_start() */
@@ -32,10 +33,11 @@ struct backend_model {
         struct shared_objects shared; /* of its instances; while is_started */
 };
 
-/* Calls TRITONBACKEND_ModelInitialize. `m` is filled in by the caller, state NULL. */
+/* Calls TRITONBACKEND_ModelInitialize. The caller has filled in `m`, with state NULL. */
 struct error *backend_model_start(struct backend_model *m) NODISCARD;
-/* Calls TRITONBACKEND_ModelFinalize, also after an initialisation that failed: what it left in its
- * state has to be freed, and backends of the reference server count on it. Drops the backend. */
+/* Calls TRITONBACKEND_ModelFinalize, also after a failed initialisation: it frees what the
+ * initialisation left in `state`, and backends of the reference server rely on the call. Drops the
+ * reference to the backend. */
 void backend_model_stop(struct backend_model *m);
 
 /* TRITONBACKEND_ModelSetConfig: completes the configuration from the backend's JSON. */

@@ -20,12 +20,12 @@ struct backend_registry {
         bool                 auto_complete;
         struct kept_setting *settings; /* owned */
         size_t               n_settings;
-        struct mutex         lock;    /* rank LOCK_SERVER; guards the map */
-        struct cond          changed; /* what somebody was opening is open, or is not */
+        struct mutex         lock;    /* rank LOCK_SERVER; guards `by_path` */
+        struct cond          changed; /* signalled when an opening succeeded or failed */
         struct map           by_path; /* struct backend, ref; or `being_opened` */
 };
 
-/* In the place of a backend that is not there yet; only its address counts. */
+/* Placeholder for a backend that is being opened; only its address is used. */
 static const struct backend being_opened;
 
 struct backend_registry *backend_registry_new(const struct backend_registry_options *o) {
@@ -66,7 +66,7 @@ void backend_registry_free(struct backend_registry *r) {
         free(r);
 }
 
-/* Settings for all backends, overlaid by those for this one, in the order given. */
+/* Writes the settings for all backends, overridden by those for this one, in the order given. */
 static void overlay_settings(const struct backend_registry *r, const char *backend,
                              struct map *values) {
         for (int specific = 0; specific < 2; specific++)
@@ -123,8 +123,8 @@ static struct error *refuse_sent(const char *library, const struct backend_wante
                          library, w->model);
 }
 
-/* A backend that is a Python program has no library of its own: that of the python backend runs it,
- * once for all of them. NULL when it is no such program. */
+/* A backend that is a Python program has no library: that of the python backend runs it, opened once
+ * for all such backends. NULL when it is no such program. */
 static char *find_python_library(const struct backend_registry *r, const struct backend_wanted *w) {
         AUTO_CHARS program = mem_printf("%s/%s/model.py", r->directory, w->backend);
         AUTO_CHARS library = mem_printf("%s/python/libtriton_python.so", r->directory);
@@ -134,7 +134,7 @@ static char *find_python_library(const struct backend_registry *r, const struct 
         return STEAL(library);
 }
 
-/* The first of the three places that has the library. */
+/* Searches the three directories in order. */
 struct error *backend_registry_find(const struct backend_registry *r,
                                     const struct backend_wanted *w, char **ret_path) {
         AUTO_CHARS  library = *w->runtime != '\0' ? mem_strdup(w->runtime)
@@ -168,7 +168,8 @@ struct error *backend_registry_find(const struct backend_registry *r,
                          library, w->model, version_path, model_path, backend_path);
 }
 
-/* A new reference; NULL when it is the caller's to open. Waits for others that open it. */
+/* Returns a new reference; NULL when the caller has to open the backend. Waits for a thread that is
+ * opening it. */
 static struct backend *get_or_claim(struct backend_registry *r, const char *path) {
         struct backend *b;
 
@@ -207,7 +208,7 @@ struct error *backend_registry_get(struct backend_registry *r, const struct back
                 const char *name = python != NULL && strcmp(python, path) == 0 ? "python"
                                                                                : wanted->backend;
 
-                /* Its settings are its own, not those of the first program in need of it. */
+                /* The library gets its own settings, not those of the first program that needs it. */
                 print_config(r, name, &config);
                 err = backend_open(name, path, &config, &b);
                 if (err == NULL)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finds a model's backend library and opens each library once.
+/* The registry of backends: finds a model's backend library and opens each library once.
  *
- * Search order: the model's version directory, the model's directory, the backend directory.
- * Source: model configuration, backend library lookup.
+ * Search order: the model's version directory, the model's directory, the backend directory. Source:
+ * model configuration, backend library lookup.
  *
- * Ownership.  The registry keeps a reference to each open backend until it is freed, so that a
- * backend outlives reloads of its last model.
- * Threads.  Any; who wants a library that somebody else is opening waits for it, other libraries
- * are opened meanwhile. No lock is held across the plug-in's Initialize.
+ * Ownership.  The registry keeps a reference to each open backend until it is freed, so that a backend
+ * stays open when its last model is reloaded.
+ * Threads.  Any. A caller that needs a library that another thread is opening waits for it; other
+ * libraries are opened meanwhile. No lock is held across the plug-in's Initialize.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 
 struct backend_registry;
 
-/* One setting of --backend-config; backend "" = for all. */
+/* One setting of --backend-config; backend "" = all backends. */
 struct backend_setting {
         const char *backend;
         const char *name;
@@ -32,25 +32,25 @@ struct backend_registry_options {
 struct backend_registry *backend_registry_new(const struct backend_registry_options *options);
 void                     backend_registry_free(struct backend_registry *r);
 
-/* Where a model lives and what it asks for. */
+/* The location of a model and the backend that it needs. */
 struct backend_wanted {
         const char *backend; /* "onnxruntime" */
         const char *runtime; /* file name of the library, "" = libtriton_<backend>.so */
         const char *model;
         const char *model_directory;
         int64_t     version;
-        bool        is_sent; /* the directory came with a load: no library is taken from it */
+        bool        is_sent; /* the directory was uploaded: no library is taken from it */
 };
 
-/* A new reference. */
+/* Returns a new reference. */
 struct error *backend_registry_get(struct backend_registry *r, const struct backend_wanted *wanted,
                                    struct backend **ret) NODISCARD;
 
-/* The path of the library that would be opened, owned by the caller; nothing is opened. */
+/* Returns the path of the library that would be opened; the caller owns it. Opens nothing. */
 struct error *backend_registry_find(const struct backend_registry *r,
                                     const struct backend_wanted   *wanted,
                                     char                         **ret_path) NODISCARD;
 
-/* For tables in the log: calls `each` for every open backend. */
+/* Calls `each` for every open backend, for tables in the log. */
 void backend_registry_each(struct backend_registry *r,
                            void (*each)(const struct backend *b, void *userp), void *userp);

@@ -33,13 +33,13 @@ static const char *const names[N_FUNCTIONS] = {
 struct batch_strategy {
         struct batch_filter    filter;
         struct backend_model  *model;   /* borrowed */
-        struct dl             *library; /* owned; NULL: the functions are the backend's */
+        struct dl             *library; /* owned; NULL: the backend has the functions */
         struct plugin_place    place;
         dl_symbol_fn           functions[N_FUNCTIONS];
-        TRITONBACKEND_Batcher *batcher; /* the library's own */
+        TRITONBACKEND_Batcher *batcher; /* belongs to the library */
         bool                   is_started;
-        bool                   is_in_batch; /* its `userp` is there */
-        void                  *userp;       /* the library's own, of the batch that is formed */
+        bool                   is_in_batch; /* `userp` is valid */
+        void                  *userp;       /* belongs to the library: state of the batch being formed */
 };
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -48,7 +48,7 @@ static struct batch_strategy *self(struct batch_filter *f) {
         return CONTAINER_OF(f, struct batch_strategy, filter);
 }
 
-/* A batch without the library's note about it is formed without asking. */
+/* Logs a failure. A batch whose begin function failed is formed without the filter. */
 static bool succeeded(const struct batch_strategy *s, int function, TRITONSERVER_Error *returned) {
         AUTO_ERROR err = (struct error *)returned;
 
@@ -99,7 +99,7 @@ static const struct batch_filter_ops strategy_ops = {
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
-/* Does "/m/../x" leave "/m"? Links are the operator's own and may lead out. */
+/* True when "/m/../x" leads out of "/m". Links are the operator's own and may lead out. */
 static bool escapes(const char *path, const char *directory) {
         size_t      len = strlen(directory);
         const char *rest = path + len;
@@ -121,7 +121,7 @@ static bool escapes(const char *path, const char *directory) {
         return depth <= 0;
 }
 
-/* `directory` is the model's. */
+/* `directory` is that of the model. */
 static struct error *path_of_parameter(const char *directory, const char *given, char **ret) {
         AUTO_CHARS path = *given == '/' ? mem_strdup(given) : path_join(directory, given);
         AUTO_CHARS real = realpath(directory, NULL); /* the repository may be a relative path */
@@ -155,7 +155,7 @@ static struct error *find_functions(struct batch_strategy *s, struct dl *library
         return NULL;
 }
 
-/* A backend's own: none of the functions means that it has no strategy. */
+/* False when the backend exports none of the functions, and so has no strategy. */
 static bool has_any(struct dl *library) {
         for (int i = 0; i < N_FUNCTIONS; i++)
                 if (dl_find(library, names[i]) != NULL)

@@ -74,7 +74,7 @@ static void run_nothing(void *arg) {
         (void)arg;
 }
 
-/* The cores come last: they replace those of the node. */
+/* The cores are set last: they replace those of the node. */
 static struct error *settle_policy(struct host_policy *policy, const char *nodes_directory) {
         const char *node = policy->values[SETTING_NODE];
         const char *cores = policy->values[SETTING_CORES];

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Host policies: names for where instances run (--host-policy). A policy gives its instances cores,
- * or a NUMA node: the node's memory comes first, and its cores are used where none are given.
+/* Host policies: named placements of instances (--host-policy). A policy gives its instances CPU cores,
+ * or a NUMA node: memory is allocated on the node first, and the node's cores are used when no cores
+ * are given.
  *
- * An instance belongs to the policy that its group names, else to that of its kind: "cpu",
- * "gpu_<device>", "model". A name that no policy has is allowed: such an instance runs anywhere.
+ * The policy of an instance is the one that its group names, else that of its kind: "cpu",
+ * "gpu_<device>", "model". A name without a policy is allowed: such an instance runs anywhere.
  *
- * Anywhere is what the thread that made the server had. Instances are put there, too, once there
- * are policies: a placed instance may load a model, and the threads that do so inherit its place.
+ * "Anywhere" is the placement of the thread that created the server. Once there are policies, instances
+ * without one are placed there explicitly: a placed instance may load a model, and the threads that do
+ * so inherit its placement.
  *
  * Source: model configuration, instance_group.host_policy; TRITONSERVER_ServerOptionsSetHostPolicy.
  *
- * Ownership.  Owned by the server, borrowed by loaders and instances. Threads.  Never changes.
+ * Ownership.  Owned by the server, borrowed by loaders and instances.
+ * Threads.  Immutable.
  */
 #pragma once
 
@@ -35,8 +38,8 @@ struct host_policies_options {
         const char                       *nodes_directory; /* NULL: PLACEMENT_NODES_DIRECTORY */
 };
 
-/* Tries each policy on a thread of its own. INVALID_ARG "host policy '<name>': ..." with what this
- * machine lacks. *ret is NULL when there are no settings; that stands for no policies. */
+/* Tries each policy on a thread of its own. INVALID_ARG "host policy '<name>': ..." with the resource
+ * that this machine lacks. *ret is NULL when there are no settings, which means no policies. */
 struct error *host_policies_new(const struct host_policies_options *options,
                                 struct host_policies **ret) NODISCARD;
 void          host_policies_free(struct host_policies *policies); /* NULL is fine, as below */
@@ -46,12 +49,12 @@ void          host_policies_free(struct host_policies *policies); /* NULL is fin
 struct error *host_policy_check_setting(const char *name) NODISCARD;
 
 bool host_policies_has(const struct host_policies *policies, const char *name);
-/* Where its instances belong; NULL: wherever the thread is that makes them. */
+/* The placement of the policy's instances; NULL: that of the thread that creates them. */
 const struct placement *host_policies_place(const struct host_policies *policies, const char *name);
-/* Where those without a policy belong; NULL the same. */
+/* The placement of instances without a policy; NULL as above. */
 const struct placement *host_policies_anywhere(const struct host_policies *policies);
 /* {"<name>":{"<setting>":"<value>",...}}, for TRITONBACKEND_ModelInstanceHostPolicy. */
 void host_policies_print(const struct host_policies *policies, const char *name, struct strbuf *to);
 
-/* The policy of a group's instance on this device; owned by the caller. */
+/* The name of the policy for a group's instance on this device; owned by the caller. */
 char *host_policy_name(const Inference__ModelInstanceGroup *group, int32_t device_id);
