@@ -9,12 +9,12 @@
 #include <stdio.h>
 
 #define ARENA_FIRST_BLOCK_BYTES 4096 /* a page: most configurations and small requests fit */
-#define ARENA_LARGE_BLOCK_BYTES ((size_t)1 << 20) /* up to here blocks double */
+#define ARENA_LARGE_BLOCK_BYTES ((size_t)1 << 20) /* blocks double up to this size */
 #define ARENA_DEFAULT_MAX_BYTES ((size_t)1 << 30)
 
 struct arena_block {
         struct arena_block *older;
-        size_t              bytes; /* of memory[] */
+        size_t              bytes; /* size of memory[] */
         char                memory[] __attribute__((aligned(ARENA_ALIGNMENT)));
 };
 
@@ -57,7 +57,7 @@ void arena_set_budget(struct arena *a, struct byte_budget *budget) {
         a->budget = budget;
 }
 
-/* Those in front of `last`, which stays. */
+/* Frees the blocks that are newer than `last`. */
 static NOINLINE void free_blocks(struct arena *a, const struct arena_block *last) {
         while (a->blocks != last) {
                 struct arena_block *block = a->blocks;
@@ -71,7 +71,7 @@ static NOINLINE void free_blocks(struct arena *a, const struct arena_block *last
 }
 
 void arena_done(struct arena *a) {
-        if (a->blocks) /* small lives need none */
+        if (a->blocks) /* a small arena needs no block */
                 free_blocks(a, NULL);
         *a = (struct arena){ .max_pieces = a->max_pieces, .budget = a->budget };
 }
@@ -97,7 +97,7 @@ void arena_cut(struct arena *a, const struct arena_block *newest) {
         if (a->blocks == newest)
                 return;
         free_blocks(a, newest);
-        a->next = a->end = NULL; /* where it was within that block is not known any more */
+        a->next = a->end = NULL; /* the place where the arena was in that block is not known any more */
 }
 
 static void open_block(struct arena *a, struct arena_block *block, size_t bytes) {
@@ -108,7 +108,7 @@ static void open_block(struct arena *a, struct arena_block *block, size_t bytes)
         use_range(a, block->memory, bytes);
 }
 
-/* A block of `bytes`, as far as the budget and the memory allow it. */
+/* Allocates a block of `bytes`; false when the budget or the memory has no room for it. */
 static bool try_block(struct arena *a, size_t bytes) {
         struct arena_block *block;
 
@@ -122,7 +122,7 @@ static bool try_block(struct arena *a, size_t bytes) {
         return block != NULL;
 }
 
-/* What the next block should have: twice the one before it up to a bound, then a quarter of all; at
+/* Size of the next block: twice the newest one up to a bound, then a quarter of all blocks; at
  * least `size`, at most `left`. */
 static size_t next_bytes(const struct arena *a, size_t size, size_t left) {
         size_t bytes = a->blocks ? a->blocks->bytes : ARENA_FIRST_BLOCK_BYTES / 2;
@@ -132,7 +132,7 @@ static size_t next_bytes(const struct arena *a, size_t size, size_t left) {
         return MAX(MIN(bytes, left), size);
 }
 
-/* Opens a block with room for `size` bytes; false beyond the maximum, the budget or the memory. */
+/* Adds a block with room for `size` bytes; false beyond the maximum, the budget or the memory. */
 static bool try_add_block(struct arena *a, size_t size) {
         size_t max = arena_max(a), left = a->used_bytes < max ? max - a->used_bytes : 0;
         size_t bytes;
@@ -147,7 +147,7 @@ static bool try_add_block(struct arena *a, size_t size) {
         return false;
 }
 
-/* The same for small things of our own. */
+/* The same for small allocations of our own, which must not fail. */
 static void add_block(struct arena *a, size_t size) {
         size_t bytes = next_bytes(a, size, ARENA_FIRST_BLOCK_BYTES);
 

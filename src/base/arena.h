@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of one life: allocate often, free once.
+/* An arena: memory that is allocated in many pieces and freed at once.
  *
- * An arena hands out 16-byte aligned pieces from blocks that double in size up to 1 MiB, and then
- * are a quarter of what it has: little of it is ever unused. When a block of that size cannot be
- * had, it takes one that is just large enough. It may start in memory of the caller (an array inside
- * a longer-lived struct), so that a small life costs no allocation at all.
+ * An arena hands out 16-byte aligned pieces from blocks. Each block is twice as large as the one
+ * before, up to 1 MiB; later ones have a quarter of the arena's size, so that little memory is
+ * unused. When a block of that size cannot be allocated, the arena allocates one that is just large
+ * enough. It may start in memory of the caller (an array inside a longer-lived struct), so that
+ * small uses need no allocation at all.
  *
- * Each arena has a maximum, and may have a byte budget that its blocks are charged to. Both are for
- * what peers decide: without room arena_try_alloc() gives NULL. arena_alloc() is for small things of
- * our own and never fails: it goes beyond the maximum, and without any memory it ends the process.
+ * Each arena has a maximum, and may have a byte budget that its blocks are charged to.
+ * arena_try_alloc() is for sizes that peers decide: it returns NULL when either has no room.
+ * arena_alloc() is for small sizes that our own code fixes: it never fails, exceeds the maximum if
+ * it must, and ends the process when there is no memory.
  *
  * Ownership.  arena_done() frees everything; arena_reset() keeps the first block.
  * Threads.  One owner at a time.
@@ -24,7 +26,7 @@
 struct arena_block;
 struct byte_budget;
 
-/* Every piece starts at a multiple of this. */
+/* Every piece starts at a multiple of this number of bytes. */
 #define ARENA_ALIGNMENT 16
 
 struct arena {
@@ -33,33 +35,34 @@ struct arena {
         struct arena_block *blocks;    /* owned, newest first */
         void               *first;     /* borrowed: memory given at arena_init(), may be NULL */
         struct byte_budget *budget;    /* borrowed; NULL: blocks are not counted */
-        size_t              used_bytes; /* of all blocks so far */
+        size_t              used_bytes; /* size of all blocks */
         uint32_t            first_bytes;
-        uint32_t            max_pieces; /* of ARENA_ALIGNMENT bytes: the struct stays within a line */
+        uint32_t            max_pieces; /* maximum, in units of ARENA_ALIGNMENT bytes */
 };
 
-/* `first` may be NULL; max_bytes 0 means 1 GiB, and 64 GiB is the most. */
+/* `first` may be NULL; max_bytes 0 means 1 GiB, and 64 GiB is the largest maximum. */
 void  arena_init(struct arena *a, void *first, size_t first_bytes, size_t max_bytes);
-/* Before the first block; the budget outlives the arena. NULL is fine. */
+/* Must be called before the first block is allocated; the budget outlives the arena. `budget` may
+ * be NULL. */
 void  arena_set_budget(struct arena *a, struct byte_budget *budget);
-/* Another maximum: what there is stays, also when it is more. */
+/* Sets another maximum. Memory that the arena has already stays, even if it exceeds the maximum. */
 void  arena_set_max(struct arena *a, size_t max_bytes);
 size_t arena_max(const struct arena *a);
 void  arena_done(struct arena *a);
 void  arena_reset(struct arena *a);
-/* Frees the blocks that were added since the newest one was `newest` (a->blocks then); what lies in
- * older ones stays. */
+/* Frees the blocks that were added after `newest` (a->blocks at that time); data in older blocks
+ * stays. */
 void  arena_cut(struct arena *a, const struct arena_block *newest);
 void *arena_alloc(struct arena *a, size_t size);
 void *arena_zalloc(struct arena *a, size_t size);
 char *arena_strdup(struct arena *a, const char *text);
 char *arena_strndup(struct arena *a, const char *text, size_t len);
 char *arena_str(struct arena *a, struct str s); /* NUL-terminated copy */
-/* The same; NULL when the arena is full: for texts of peers. */
+/* The same for texts of peers; NULL when the arena is full. */
 char *arena_try_str(struct arena *a, struct str s) NODISCARD;
 char *arena_printf(struct arena *a, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* arena_try_alloc() when the current block may have no room, or `size` is odd (0, huge). */
+/* arena_try_alloc() for a current block that may have no room, and for a `size` of 0 or a huge one. */
 void *arena_try_alloc_slow(struct arena *a, size_t size) NODISCARD;
 
 /* Inline, because a request takes dozens of pieces and nearly all of them fit. */
@@ -73,8 +76,9 @@ NODISCARD static inline void *arena_try_alloc(struct arena *a, size_t size) {
         return piece;
 }
 
-/* A piece that is written again and again: it moves only when it must grow, and then at least
- * doubles, so that all pieces ever given up take no more than the last one. All zero is empty. */
+/* A piece of memory that is written repeatedly. It moves only when it must grow, and then at least
+ * doubles, so that all abandoned pieces together take no more memory than the last one. All zero is
+ * empty. */
 struct arena_room {
         void  *memory; /* in arena */
         size_t bytes;
@@ -82,7 +86,8 @@ struct arena_room {
 
 void *arena_room_grow(struct arena *a, struct arena_room *room, size_t bytes) NODISCARD;
 
-/* Memory for `bytes`, what is in it is undefined; NULL when the arena is full: as it was. */
+/* Returns memory for `bytes`, with undefined contents; NULL when the arena is full, and the room
+ * stays as it was. */
 NODISCARD static inline void *arena_room_get(struct arena *a, struct arena_room *room,
                                              size_t bytes) {
         if (bytes <= room->bytes && room->memory)

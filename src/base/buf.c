@@ -10,24 +10,25 @@
 #define BUF_CLASSES (BUF_MAX_SHIFT - BUF_MIN_SHIFT + 1)
 #define BUF_ALIGNMENT 64 /* a cache line, and the widest vector a backend reads with */
 
-#define KEPT_SHARE 16    /* of the byte budget may be kept, at most */
+#define KEPT_SHARE 16    /* largest part of the byte budget that free buffers may take */
 
 struct buf_pool {
-        struct ref ref; /* one of the owner, one of each buffer that is out */
+        struct ref ref; /* one reference of the owner, one of each buffer in use */
         size_t     max_kept_bytes;
 
         struct mutex lock;              /* rank LOCK_MAILBOX; guards everything below */
-        struct byte_account account;    /* charged with what is out */
+        struct byte_account account;    /* charged with the buffers in use */
         struct buf  *kept[BUF_CLASSES]; /* owned; linked by next_free */
         size_t       kept_bytes;
-        bool         is_closed; /* the owner is gone: nothing is kept any more */
+        bool         is_closed; /* the owner has released the pool: freed buffers are not kept any
+                                 * more */
 };
 
 static size_t class_bytes(uint32_t size_class) {
         return (size_t)1 << (BUF_MIN_SHIFT + size_class);
 }
 
-/* The smallest class that holds `cap` bytes; BUF_CLASSES when none does. */
+/* Returns the smallest class that holds `cap` bytes; BUF_CLASSES when none does. */
 static uint32_t class_of(size_t cap) {
         uint32_t size_class = 0;
 
@@ -75,7 +76,8 @@ static void put_pool(struct buf_pool *pool) {
         free(pool);
 }
 
-/* Takes buffers out, largest first, until at most `target` bytes are kept; they come as a chain. */
+/* Removes free buffers, largest first, until at most `target` bytes are kept; returns them as a
+ * chain. */
 static struct buf *shrink_locked(struct buf_pool *pool, size_t target) {
         struct buf *chain = NULL;
 
@@ -116,8 +118,8 @@ void buf_pool_trim(struct buf_pool *pool) {
         free_chain(chain);
 }
 
-/* Charges the account for one of this class; false without room. *ret is one that was kept, or
- * NULL. */
+/* Charges the account for one buffer of this class; false when it has no room. *ret is a free
+ * buffer of the pool, or NULL. */
 static bool take_kept(struct buf_pool *pool, uint32_t size_class, struct buf **ret) {
         struct buf *b;
         MUTEX_GUARD(&pool->lock);
@@ -161,7 +163,7 @@ static void begin(struct buf *b, struct buf_pool *pool, struct byte_budget *budg
         b->len = 0;
 }
 
-/* One without a pool, which the budget sees all the same. */
+/* Allocates a buffer outside of pools, which is charged to the budget all the same. */
 static struct buf *new_alone(struct byte_budget *budget, size_t cap) {
         struct buf *b;
 
@@ -207,7 +209,7 @@ void buf_ref(struct buf *b) {
         ref_get(&b->ref);
 }
 
-/* False when the pool has enough, or is closed: the caller frees the buffer. */
+/* False when the pool keeps enough, or is closed: the caller frees the buffer. */
 static bool keep(struct buf_pool *pool, struct buf *b) {
         MUTEX_GUARD(&pool->lock);
 

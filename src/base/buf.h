@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A counted run of bytes: a request body, a response body. Tensors are ranges in it.
+/* A reference-counted buffer: a request body or a response body. Tensors are ranges in it.
  *
- * Buffers come from a pool of size classes (powers of two from 4 KiB to 64 MiB; beyond, plain
- * allocations) that keeps what was freed up to a bound, because giving large blocks back to the
- * kernel and faulting them in again costs half of the throughput at 64 KiB and more. What the
- * pool keeps decays when buf_pool_trim() is called (loops do it from a slow timer).
+ * Buffers come from a pool of size classes (powers of two from 4 KiB to 64 MiB; larger ones are
+ * plain allocations). The pool keeps freed buffers up to a bound, because giving large blocks back
+ * to the kernel and faulting them in again costs half of the throughput at 64 KiB and more.
+ * buf_pool_trim() halves the free buffers (loops call it from a slow timer).
  *
- * Ownership.  Counted: buf_ref(), buf_unref(). The last unref returns it to its pool; a pool
- * outlives its buffers by counting them (buf_pool_unref() may be called while buffers are out).
- * What is out of a pool is charged to its byte budget, if it has one; what it keeps is bounded on its
- * own (a sixteenth of the budget at most), and not charged.
+ * Ownership.  Counted: buf_ref(), buf_unref(). The last unref returns the buffer to its pool. The
+ * pool counts its buffers, and so outlives them (buf_pool_unref() may be called while buffers are
+ * in use). Buffers in use are charged to the pool's byte budget, if it has one. Free buffers are
+ * not charged; they have a bound of their own (at most a sixteenth of the budget).
  *
- * Threads.  A buffer may be unref'ed on any thread: the pool's free lists are behind a mutex
- * (rank LOCK_MAILBOX) that is uncontended when a loop stays on its own pool.
+ * Threads.  A buffer may be unref'ed on any thread: a mutex (rank LOCK_MAILBOX) guards the pool's
+ * free lists. It is uncontended when a loop uses its own pool only.
  */
 #pragma once
 
@@ -30,23 +30,24 @@ struct buf {
         uint32_t         size_class;
         struct buf_pool *pool; /* ref; NULL = plain allocation */
         struct buf      *next_free;
-        struct byte_budget *budget; /* borrowed; of one without a pool that is charged */
+        struct byte_budget *budget; /* borrowed; of a buffer without a pool that is charged */
         size_t           cap;
-        size_t           len;  /* bytes in use; the owner's business */
+        size_t           len;  /* bytes in use; set by the buffer's owner */
         char             bytes[] __attribute__((aligned(64)));
 };
 
 struct buf_pool *buf_pool_new(size_t max_kept_bytes);
-/* Before the first buffer; `budget` outlives the pool and its buffers. */
+/* Must be called before the first buffer is allocated; `budget` outlives the pool and its buffers. */
 void             buf_pool_set_budget(struct buf_pool *pool, struct byte_budget *budget);
 struct byte_budget *buf_pool_budget(const struct buf_pool *pool); /* NULL: none; pool may be NULL */
 void             buf_pool_unref(struct buf_pool *pool);
-void             buf_pool_trim(struct buf_pool *pool); /* halves what is kept */
+void             buf_pool_trim(struct buf_pool *pool); /* halves the free buffers */
 
-/* At least `cap` bytes, uninitialised, len 0; pool may be NULL. NULL when memory is short, or the
- * byte budget has no room for it. */
+/* Returns a buffer of at least `cap` bytes, uninitialised, len 0; pool may be NULL. NULL when
+ * memory is short, or the byte budget has no room for it. */
 struct buf *buf_new(struct buf_pool *pool, size_t cap) NODISCARD;
-/* Why there was none, for the text of an error: memory is short, or the budget has no room. Static. */
+/* Reason of a failed buf_new() for an error message: memory is short, or the budget has no room.
+ * Static. */
 const char *buf_pool_shortage(const struct buf_pool *pool, size_t cap);
 void        buf_ref(struct buf *b);
 void        buf_unref(struct buf *b); /* NULL is fine */

@@ -18,7 +18,7 @@ void byte_budget_init(struct byte_budget *b, size_t max) {
         *b = (struct byte_budget){ .max = max };
 }
 
-/* How far a piece of this size may fill the budget. */
+/* Fill level of the budget, in bytes, that a piece of this size must not exceed. */
 static size_t limit_of(const struct byte_budget *b, size_t piece) {
         return piece <= BYTE_BUDGET_SMALL ? b->max : b->max - b->max / 8;
 }
@@ -65,9 +65,10 @@ bool byte_budget_fits(const struct byte_budget *b, size_t bytes) {
 
 /* ---- the default ---- */
 
-/* The number that a file of a control group holds; "max" and nonsense leave *least alone. */
+/* Lowers *least to the number in a file of a control group; "max" and malformed text leave it
+ * unchanged. */
 static void lower_to_file(const char *path, uint64_t *least) {
-        char     text[32]; /* the digits of 2^64, and a line end */
+        char     text[32]; /* the digits of 2^64 and a newline */
         FILE    *f = fopen(path, "re");
         uint64_t n;
 
@@ -78,7 +79,8 @@ static void lower_to_file(const char *path, uint64_t *least) {
         fclose(f);
 }
 
-/* The limit of the group at `path` (below `root`) and of all those around it. */
+/* Lowers *least to the limit of the group at `path` (below `root`) and of all groups that contain
+ * it. */
 static void lower_to_groups(const char *root, char *path, const char *file, uint64_t *least) {
         for (;;) {
                 char  full[4096];
@@ -118,7 +120,8 @@ static void lower_to_control_groups(uint64_t *least) {
         char  line[4096];
         FILE *f = fopen("/proc/self/cgroup", "re");
 
-        /* In a container the groups of the host are not seen, and its own one is the root. */
+        /* In a container the host's groups are invisible, and the container's own group is the
+         * root. */
         lower_to_file("/sys/fs/cgroup/memory.max", least);
         lower_to_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", least);
         if (!f)
@@ -144,7 +147,7 @@ size_t byte_budget_default(void) {
 
 /* ---- accounts ---- */
 
-/* Whole slabs where there is room, and near the end no more than is needed. */
+/* Takes whole slabs from the budget while it has room, and near its end only as much as is needed. */
 static bool draw(struct byte_account *a, size_t bytes) {
         size_t missing = bytes - a->spare, limit = limit_of(a->budget, bytes);
         size_t slab = MAX(missing, BYTE_ACCOUNT_SLAB);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How many bytes peers may make the process hold at a time: one number for the whole server.
+/* A limit for the memory that peers make the process hold at a time, in bytes: one for the whole
+ * server.
  *
  * Buffers of pools and blocks of arenas are charged before they are allocated, and given back when
- * they are freed. What does not fit is refused at once: whoever asked answers with an error, and
- * what was admitted goes on.
+ * they are freed. An allocation that does not fit is refused at once: the caller answers with an
+ * error, and admitted requests continue.
  *
- * The last eighth is for small pieces (BYTE_BUDGET_SMALL): whoever sends much cannot keep others from
- * being heard.
+ * The last eighth is reserved for small pieces (BYTE_BUDGET_SMALL), so that peers with large
+ * requests cannot block all others.
  *
  * A pool has an account: it takes bytes from the budget in slabs and hands them out under the
- * pool's own lock, so that small buffers cost no atomic operation on memory that all threads
- * share. An account keeps at most two unused slabs.
+ * pool's own lock, so that small buffers cost no atomic operation on memory that all threads share.
+ * An account keeps at most two unused slabs.
  *
- * Ownership.  The budget is borrowed by whatever charges it, and outlives it.
+ * Ownership.  Pools and arenas borrow the budget, which outlives them.
  * Threads.  byte_budget_*: any. An account: one owner at a time (the pool's lock).
  */
 #pragma once
@@ -28,43 +29,43 @@ struct byte_budget {
         _Atomic size_t used;
         size_t         max;
 
-        /* Set by the owner before the first charge; NULL = refusals are not counted. Called on
-         * any thread. */
+        /* Set by the owner before the first charge; NULL: refusals are not counted. Called on any
+         * thread. */
         void (*on_refused)(void *owner);
         void  *owner; /* borrowed */
 };
 
-/* Read buffers, small bodies, the first blocks of arenas. */
+/* Largest small piece, in bytes: read buffers, small bodies, the first blocks of arenas. */
 #define BYTE_BUDGET_SMALL ((size_t)64 << 10)
 
 void byte_budget_init(struct byte_budget *b, size_t max);
 
-/* False, and nothing has changed, when so many more do not fit. */
+/* False, with nothing changed, when `bytes` more do not fit. */
 bool   byte_budget_take(struct byte_budget *b, size_t bytes) NODISCARD;
-/* Also beyond the maximum: small things of our own that must not fail. */
+/* Charges even beyond the maximum: for small allocations of our own that must not fail. */
 void   byte_budget_force(struct byte_budget *b, size_t bytes);
 void   byte_budget_give(struct byte_budget *b, size_t bytes);
-/* Tells the owner that something was refused for lack of room. */
+/* Notifies the owner of a refusal for lack of room. */
 void   byte_budget_refused(const struct byte_budget *b);
 size_t byte_budget_used(const struct byte_budget *b);
-/* Whether so many would fit now: for the text of an error. NULL: they always would. */
+/* Whether `bytes` more would fit now: for the text of an error. True for a budget of NULL. */
 bool   byte_budget_fits(const struct byte_budget *b, size_t bytes);
 
-/* What errors say when something did not fit. */
+/* Text of errors about an allocation that did not fit. */
 #define BYTE_BUDGET_USED_UP "the server's memory budget (--memory-budget) is used up"
 
-/* A quarter of the memory that the process may use: the least of what the machine has, what the
- * control groups (version 2 or 1) of the process allow, and RLIMIT_AS. */
+/* A quarter of the memory that the process may use: the least of the machine's memory, the limits
+ * of the process's control groups (version 2 or 1), and RLIMIT_AS. */
 size_t byte_budget_default(void);
 
 #define BYTE_ACCOUNT_SLAB ((size_t)1 << 20)
 
 struct byte_account {
-        struct byte_budget *budget; /* borrowed; NULL: nothing is counted */
+        struct byte_budget *budget; /* borrowed; NULL: no limit, nothing is counted */
         size_t              spare;  /* taken from the budget, not handed out */
 };
 
-/* Its owner reports a refusal (byte_budget_refused()), without locks. */
+/* After a refusal the account's owner calls byte_budget_refused(), without locks. */
 bool byte_account_take(struct byte_account *a, size_t bytes) NODISCARD;
 void byte_account_give(struct byte_account *a, size_t bytes);
-void byte_account_close(struct byte_account *a); /* gives back what is spare */
+void byte_account_close(struct byte_account *a); /* gives the spare bytes back */

@@ -6,7 +6,7 @@
 static uint64_t now_of(clockid_t id) {
         struct timespec now;
 
-        clock_gettime(id, &now); /* fails for unknown clocks only */
+        clock_gettime(id, &now); /* fails only for unknown clocks */
         return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 

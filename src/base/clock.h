@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Time in nanoseconds: monotonic for durations, wall for people.
- */
+/* Time in nanoseconds: a monotonic clock for durations, a wall clock for dates. */
 #pragma once
 
 #include <stdint.h>

@@ -15,11 +15,11 @@
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))
 #define COLD __attribute__((cold, noinline))
-/* A function for processors that have these features; callers ask for them first. */
+/* Compiles a function for processors with these features; callers check for them first. */
 #define TARGET(features) __attribute__((target(features)))
 /* Runs when the library is closed, or the process ends. */
 #define DESTRUCTOR __attribute__((destructor))
-/* Under ASan or TSan, which see a use of what was freed only if it was freed in truth. */
+/* Under ASan or TSan, which detect a use after free only if the memory was really freed. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define IS_SANITIZED 1
 #elif defined(__has_feature)
@@ -27,13 +27,13 @@
 #else
 #define IS_SANITIZED 0
 #endif
-/* What a processor fetches at once: what is used together lies in one, and what different threads
- * write in different ones. */
+/* Unit in which processors fetch memory, in bytes. Data that is used together lies in one line, and
+ * data that different threads write lies in different ones. */
 #define CACHE_LINE_BYTES 64
 #define EXPORT __attribute__((visibility("default")))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
-/* Of a thread-local variable: its place is known when the library is loaded, so that the handler of
- * a signal can read it. For little ones: the room for such variables is short. */
+/* For a thread-local variable: its address is fixed when the library is loaded, so that a signal
+ * handler can read it. For small variables only: the space for them is limited. */
 #define TLS_EARLY __attribute__((tls_model("initial-exec")))
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
@@ -46,7 +46,7 @@
                 call(*variable);                                                                   \
         }
 
-/* The value of a pointer variable, which becomes NULL: ownership leaves the variable. */
+/* Value of a pointer variable, which becomes NULL: ownership leaves the variable. */
 #define STEAL(pointer)                                                                             \
         __extension__({                                                                            \
                 __typeof__(pointer) stolen_ = (pointer);                                           \
@@ -57,7 +57,7 @@
 /* The struct of `type` whose member `member` is at `pointer`. */
 #define CONTAINER_OF(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
-/* For the whole product of two words. */
+/* Holds the whole product of two 64-bit words. */
 __extension__ typedef unsigned __int128 uint128;
 
 #define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))

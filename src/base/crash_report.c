@@ -16,7 +16,7 @@ _Thread_local TLS_EARLY struct plugin_call plugin_call_now;
 struct fatal {
         int              number;
         const char      *name;
-        struct sigaction before; /* whose signal it was */
+        struct sigaction before; /* action that was installed before ours */
 };
 
 static struct fatal fatals[] = {
@@ -25,7 +25,7 @@ static struct fatal fatals[] = {
         { .number = SIGILL, .name = "SIGILL" },
 };
 
-/* ---- in the handler: nothing but system calls and the thread's own note ---------------------- */
+/* ---- in the handler: only system calls and the thread's own plug-in note --------------------- */
 
 #define MAX_PARTS 16
 #define NUMBER_BYTES 24
@@ -40,7 +40,7 @@ static void add(struct line *l, const char *text) {
                                            .iov_len = strlen(text) };
 }
 
-/* The digits are made from the end of the caller's memory. */
+/* Writes the digits from the end of the caller's memory. */
 static void add_number(struct line *l, uint64_t value, unsigned base, char memory[NUMBER_BYTES]) {
         char *at = memory + NUMBER_BYTES - 1;
 
@@ -59,7 +59,7 @@ static void report(const struct fatal *f, const siginfo_t *why) {
 
         add(&l, "neso: ");
         add(&l, f->name);
-        if (why->si_code > 0) { /* the kernel's: a fault */
+        if (why->si_code > 0) { /* sent by the kernel: a fault */
                 add(&l, " at address 0x");
                 add_number(&l, (uintptr_t)why->si_addr, 16, address);
         }
@@ -86,7 +86,7 @@ static void report(const struct fatal *f, const siginfo_t *why) {
 
         ssize_t written = writev(STDERR_FILENO, l.parts, l.n);
 
-        (void)written; /* nobody is left to tell */
+        (void)written; /* a failed write cannot be reported */
 }
 
 static void on_fatal(int number, siginfo_t *why, void *where) {
@@ -99,13 +99,13 @@ static void on_fatal(int number, siginfo_t *why, void *where) {
                 report(&fatals[i], why);
                 sigaction(number, &fatals[i].before, NULL);
         }
-        /* The instruction of a fault is run again and meets whoever had the signal before. */
+        /* The faulting instruction runs again and raises the signal for the earlier handler. */
         if (why->si_code <= 0)
                 raise(number);
         errno = kept;
 }
 
-/* ---- outside of it --------------------------------------------------------------------------- */
+/* ---- outside the handler --------------------------------------------------------------------- */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int            failure; /* errno; written once */
@@ -125,7 +125,7 @@ struct error *crash_report_install(void) {
         return failure != 0 ? error_errno(failure, "failed to handle the signals of faults") : NULL;
 }
 
-/* Those of sanitizers stay: they unmap what they find when the thread ends. */
+/* A sanitizer's stack stays: the sanitizer unmaps the stack that it finds when the thread ends. */
 void crash_stack_set(void *memory) {
         stack_t now, mine = { .ss_sp = memory, .ss_size = CRASH_STACK_BYTES };
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* SHA-256 and MD5 of bytes that come in pieces, and comparisons that tell nothing by their time.
+/* SHA-256 and MD5 of bytes that come in pieces, and comparisons in constant time.
  *
  *     digest_init -> digest_add (any number) -> digest_finish        digest_done, always
  *
- * MD5 is for files whose publishers give nothing better; it proves nothing against an attacker,
- * and libraries that are built to refuse it do.
+ * MD5 is for files whose publishers give no better digest. It does not protect against an attacker,
+ * and some builds of the crypto library refuse it.
  *
- * Ownership.  digest_done() frees what init made; it may follow at any point, and after a failure.
+ * Ownership.  digest_done() frees the state that digest_init() allocated; it may be called at any
+ * point, also after a failure.
  * Threads.  One owner at a time.
  */
 #pragma once
@@ -20,7 +21,7 @@
 
 enum digest_kind { DIGEST_MD5, DIGEST_SHA256 };
 
-/* The longest of them. */
+/* Largest digest of all kinds. */
 #define DIGEST_MAX_BYTES 32
 #define DIGEST_SHA256_BYTES 32
 #define DIGEST_MD5_BYTES 16
@@ -28,7 +29,7 @@ enum digest_kind { DIGEST_MD5, DIGEST_SHA256 };
 struct digest {
         void            *state; /* owned */
         enum digest_kind kind;
-        bool             has_failed; /* told by digest_finish() */
+        bool             has_failed; /* reported by digest_finish() */
 };
 
 /* 16 or 32. */
@@ -41,13 +42,13 @@ void          digest_add(struct digest *d, const void *bytes, size_t len);
 struct error *digest_finish(struct digest *d, unsigned char *ret) NODISCARD;
 void          digest_done(struct digest *d);
 
-/* The same in one call. */
+/* The same for bytes in one piece. */
 struct error *digest_of(enum digest_kind kind, struct str bytes, unsigned char *ret) NODISCARD;
 
 /* Hexadecimal digits in either case, two for each of the `n_bytes`; false for anything else. */
 bool digest_read_hex(struct str text, unsigned char *ret, size_t n_bytes);
 
-/* Looks at every byte, whatever it finds. */
+/* Reads every byte, whatever the result: constant time. */
 bool digest_equal(const unsigned char *a, const unsigned char *b, size_t n_bytes);
 
 #define AUTO_DIGEST CLEANUP(digest_done) struct digest

@@ -7,11 +7,11 @@
 #include <string.h>
 
 struct dl {
-        void *native; /* owned: of dlopen() */
+        void *native; /* owned: handle of dlopen() */
         char *path;   /* owned */
 };
 
-/* dlerror() is NULL when nothing failed since it was last asked. */
+/* dlerror() is NULL when nothing failed since the previous call. */
 static const char *last_reason(void) {
         const char *reason = dlerror();
 
@@ -46,7 +46,8 @@ dl_symbol_fn dl_find(struct dl *library, const char *symbol) {
         void        *address = dlsym(library->native, symbol);
         dl_symbol_fn function;
 
-        /* ISO C has no conversion from an object pointer; POSIX wants the same bytes. */
+        /* ISO C has no conversion from an object pointer to a function pointer; POSIX requires the
+         * same bytes. */
         _Static_assert(sizeof(function) == sizeof(address), "function pointers are void pointers");
         memcpy(&function, &address, sizeof(function));
         return function;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Things by the time at which they are due, soonest first: a binary heap of what is embedded in
- * them.
+/* A priority queue by due time, soonest first: a binary heap of embedded members.
  *
- * Ownership.  Borrows its members; one must be removed before it goes.
+ * Ownership.  Borrows its members; a member must be removed before it is freed.
  * Threads.  The owner's lock, or the owner's thread.
  */
 #pragma once
@@ -11,10 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Embedded. Filled before it is pushed, and not changed while it is in a heap. */
+/* Embedded in a member. Filled before it is pushed, and not changed while it is in a heap. */
 struct due {
         uint64_t due_ns;
-        size_t   at; /* place in the heap; the heap's */
+        size_t   at; /* position in the array; set by the heap */
 };
 
 struct due_heap {

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What error_new() gives when there is no memory to say more. */
+/* Result of error_new() when there is no memory for the message. */
 static struct error error_out_of_memory = ERROR_STATIC(ERR_INTERNAL, "out of memory");
 
-/* One block holds the struct and room for a text of `len` bytes, which *ret_text points to. */
+/* Allocates one block for the struct and a text of `len` bytes, which *ret_text points to. */
 static struct error *new_with_room(enum error_code code, size_t len, char **ret_text) {
         struct error *err;
         size_t        total;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A failure: one of eight codes and a message made where the facts are known.
+/* A failure: one of eight codes and a message, composed where the facts are known.
  *
- * Functions that can fail return `struct error *`, NULL on success. The same object crosses the
- * C API as TRITONSERVER_Error. error_wrap() adds context once per layer that knows something new.
+ * Functions that can fail return `struct error *`, NULL on success. The same object crosses the C
+ * API as TRITONSERVER_Error. error_wrap() adds context, once per layer that has new facts.
  *
  * Ownership.  The receiver owns an error and ends it with error_free(), which ignores NULL and
  * static errors (ERROR_STATIC: expected refusals on the hot path that need no allocation).
@@ -30,8 +30,8 @@ struct error {
         enum error_code code;
         bool            is_static; /* never freed */
         const char     *message;   /* owned: allocated together with the struct */
-        char           *field;     /* owned; which field of a configuration it is about, as in
-                                    * "input[1].dims[0]"; NULL: nobody has said */
+        char           *field;     /* owned; path of the configuration's field that the error is
+                                    * about, as in "input[1].dims[0]"; NULL: not known */
 };
 
 #define ERROR_STATIC(error_code, text) { .code = (error_code), .is_static = true, .message = (text) }
@@ -39,21 +39,21 @@ struct error {
 /* A new error. Never NULL: when memory is short, a static INTERNAL error "out of memory". */
 struct error *error_new(enum error_code code, const char *format, ...) PRINTF_LIKE(2, 3) COLD;
 
-/* The text as given, no formatting, no limit on its length. */
+/* Uses the text as given: no formatting, no limit on its length. */
 struct error *error_new_text(enum error_code code, const char *text) COLD;
 
 /* "<formatted>: <old message>" with the old code; takes `err`, which may be NULL (gives NULL). */
 struct error *error_wrap(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3) COLD;
 
-/* The formatted text put directly before the old message, no separator; takes `err`. */
+/* Puts the formatted text directly before the old message, without a separator; takes `err`. */
 struct error *error_prefix(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3) COLD;
 
-/* The same failure under another code; takes `err`. */
+/* Changes the code of the failure; takes `err`. */
 struct error *error_recode(struct error *err, enum error_code code) COLD;
 
-/* Says which field of a configuration it is about; the text of the error stays. From the inside out:
- * "dims[%zu]" where the dimension is looked at, then "input[%zu]" where the input is. Takes `err`,
- * which may be NULL; a static error stays as it is. */
+/* Records which field of a configuration the error is about; the message stays. Callers add parts
+ * from the inside out: "dims[%zu]" where the dimension is checked, then "input[%zu]" where the
+ * input is. Takes `err`, which may be NULL; a static error stays as it is. */
 struct error *error_at(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3) COLD;
 
 struct error *error_copy(const struct error *err);
@@ -69,7 +69,7 @@ const char *error_code_string(enum error_code code);
 DEFINE_CLEANUP(error_cleanup, struct error *, error_free)
 #define AUTO_ERROR CLEANUP(error_cleanup) UNUSED struct error *
 
-/* Leaves the function with the error of `expression`, if there is one. */
+/* Returns the error of `expression` from the function, if there is one. */
 #define TRY(expression)                                                                            \
         do {                                                                                       \
                 struct error *try_err_ = (expression);                                             \

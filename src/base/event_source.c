@@ -6,39 +6,40 @@
 #include <assert.h>
 
 struct subscription {
-        struct event_source *notice; /* borrowed: outlives its watches */
+        struct event_source *source; /* borrowed: outlives its subscriptions */
         event_fn             on_change;
         void                *userp; /* borrowed */
         struct list_node     node;
-        uint64_t             n_told;    /* changes that it knows of */
-        unsigned             n_running; /* its callbacks */
+        uint64_t             n_notified;    /* changes that it was notified of */
+        unsigned             n_running; /* its callbacks that run now */
 };
 
 void event_source_init(struct event_source *n) {
         mutex_init(&n->lock, LOCK_MAILBOX);
         cond_init(&n->ended);
-        list_init(&n->watches);
+        list_init(&n->subscriptions);
         n->n_changes = 0;
 }
 
 void event_source_done(struct event_source *n) {
-        assert(list_is_empty(&n->watches));
+        assert(list_is_empty(&n->subscriptions));
         cond_done(&n->ended);
         mutex_done(&n->lock);
 }
 
-/* The first that has not heard of the change, as one that now has; NULL when all have. */
+/* Returns the first subscription that was not notified of the change, and marks it as notified;
+ * NULL when all were. */
 static struct subscription *take_locked(struct event_source *n, uint64_t change) {
         struct subscription *w;
 
-        if (list_is_empty(&n->watches))
+        if (list_is_empty(&n->subscriptions))
                 return NULL;
-        w = LIST_ENTRY(list_first(&n->watches), struct subscription, node);
-        if (w->n_told >= change)
+        w = LIST_ENTRY(list_first(&n->subscriptions), struct subscription, node);
+        if (w->n_notified >= change)
                 return NULL;
-        w->n_told = n->n_changes;
+        w->n_notified = n->n_changes;
         list_remove(&w->node);
-        list_append(&n->watches, &w->node);
+        list_append(&n->subscriptions, &w->node);
         return w;
 }
 
@@ -62,12 +63,12 @@ struct subscription *event_source_subscribe(struct event_source *n, event_fn on_
                                             void *userp) {
         struct subscription *w = mem_zalloc(sizeof(*w));
 
-        w->notice = n;
+        w->source = n;
         w->on_change = on_change;
         w->userp = userp;
         mutex_lock(&n->lock);
-        w->n_told = n->n_changes;
-        list_append(&n->watches, &w->node);
+        w->n_notified = n->n_changes;
+        list_append(&n->subscriptions, &w->node);
         mutex_unlock(&n->lock);
         return w;
 }
@@ -77,7 +78,7 @@ void subscription_free(struct subscription *w) {
 
         if (!w)
                 return;
-        n = w->notice;
+        n = w->source;
         mutex_lock(&n->lock);
         list_remove(&w->node);
         while (w->n_running > 0)

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* O_NONBLOCK: opening a FIFO that nobody writes must not stop the server. */
+/* O_NONBLOCK: opening a FIFO without a writer must not block the server. */
 #define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK)
 
 static void close_fd(int *fd) {
@@ -80,17 +80,17 @@ struct error *file_stat(const char *path, struct file_stat *ret) {
 
 /* ---- contents ------------------------------------------------------------------------------ */
 
-/* How much to ask for next: the file's size says it at first; files of /proc have size 0. */
+/* Size of the first read: the file's size, if it is known; files of /proc have size 0. */
 static size_t first_read_bytes(int fd, size_t max_bytes) {
         struct stat native;
         size_t      expected = 4096;
 
         if (fstat(fd, &native) == 0 && S_ISREG(native.st_mode) && native.st_size > 0)
-                expected = (size_t)native.st_size + 1; /* one more, so that the end is seen */
+                expected = (size_t)native.st_size + 1; /* one more byte, to see the end of the file */
         return MIN(expected, max_bytes + 1);
 }
 
-/* Reads to the end; false when the file is longer than max_bytes. */
+/* Reads to the end; INVALID_ARG when the file is longer than max_bytes. */
 static struct error *read_all(int fd, const char *name, size_t max_bytes, struct strbuf *out) {
         size_t want = first_read_bytes(fd, max_bytes);
 
@@ -218,7 +218,7 @@ static int openat2_beneath(int root, const char *relative) {
         };
         long fd;
 
-        /* EAGAIN: something was renamed meanwhile, and the kernel could not be sure. */
+        /* EAGAIN: a file was renamed meanwhile, and the kernel could not verify the path. */
         for (int i = 0; i < 16; i++) {
                 fd = syscall(SYS_openat2, root, relative, &how, sizeof(how));
                 if (fd >= 0 || (errno != EAGAIN && errno != EINTR))
@@ -234,7 +234,7 @@ struct error *file_open_beneath(const char *directory, const char *relative, int
         TRY(check_relative(directory, relative));
         TRY(open_root(directory, &root));
         fd = openat2_beneath(root, relative);
-        if (fd < 0 && (errno == ENOSYS || errno == EPERM)) /* EPERM: a container's filter */
+        if (fd < 0 && (errno == ENOSYS || errno == EPERM)) /* EPERM: a container's system call filter */
                 return file_open_beneath_walk(directory, relative, ret_fd);
         if (fd < 0)
                 return open_failure(errno, directory, relative);
@@ -256,7 +256,7 @@ static struct error *not_opened(const char *path) {
         return error_errno(errno, "unable to open directory '%s'", path);
 }
 
-/* Most file systems say what an entry is; links, and what they do not know, are looked at. */
+/* Most file systems report the type of an entry; links and unknown types need stat(2). */
 static bool is_directory(DIR *stream, const struct dirent *entry) {
         struct stat st;
 

@@ -2,7 +2,7 @@
 /* Files and directories: read, list, join, and stay beneath a directory.
  *
  * Names from peers and from model repositories are opened with file_open_beneath(), which follows
- * nothing that leaves the directory (openat2 RESOLVE_BENEATH, else a walk with O_NOFOLLOW).
+ * no link out of the directory (openat2 RESOLVE_BENEATH, else a walk with O_NOFOLLOW).
  */
 #pragma once
 
@@ -18,7 +18,7 @@ struct file_stat {
         bool     is_regular;
         uint64_t size_bytes;
         int64_t  mtime_ns;
-        uint64_t inode; /* tells a file from one that took its name */
+        uint64_t inode; /* distinguishes a file from one that replaced it */
 };
 
 char *path_join(const char *directory, const char *name); /* owned by the caller */
@@ -27,13 +27,13 @@ char *path_dirname(const char *path);                     /* owned by the caller
 
 bool          file_exists(const char *path);
 struct error *file_stat(const char *path, struct file_stat *ret);
-/* The whole file, at most max_bytes; the error names the path. *ret is overwritten on success (what
- * it held is not freed) and untouched on failure. */
+/* Reads the whole file, at most max_bytes; the error names the path. *ret is overwritten on success
+ * (its old text is not freed) and untouched on failure. */
 struct error *file_read(const char *path, size_t max_bytes, struct strbuf *ret);
 /* Read-only and close-on-exec; never blocks on a FIFO. INVALID_ARG for an empty or absolute name,
- * for any ".." component and for a link that leads out. */
+ * for any ".." component and for a link out of the directory. */
 struct error *file_open_beneath(const char *directory, const char *relative, int *ret_fd);
-/* What the above does on kernels without openat2(2): follows no symbolic link at all. */
+/* file_open_beneath() for kernels without openat2(2): follows no symbolic link at all. */
 struct error *file_open_beneath_walk(const char *directory, const char *relative, int *ret_fd);
 struct error *file_read_fd(int fd, const char *name_for_errors, size_t max_bytes, struct strbuf *ret);
 
@@ -43,8 +43,8 @@ struct dir_list {
 };
 
 struct error *dir_list_read(const char *path, struct dir_list *ret);
-/* The same of those names alone that are directories, or links to some. */
+/* The same, with directories and links to directories only. */
 struct error *dir_list_read_directories(const char *path, struct dir_list *ret);
-/* NULL when it could be listed, else what the above would say. */
+/* NULL when the directory can be listed, else the error of the functions above. */
 struct error *dir_check(const char *path);
 void          dir_list_done(struct dir_list *l);

@@ -72,7 +72,7 @@ static void carrying_add(uint128 sum[2], const uint64_t *key, const unsigned cha
         sum[1] = s.second;
 }
 
-/* Within one block. */
+/* Adds words within one block. */
 static inline void add_run(struct keyed_hash *h, const unsigned char *pairs, size_t n_pairs) {
         const uint64_t *key = &h->key->word[2 * (h->n_pairs % KEYED_HASH_BLOCK_PAIRS)];
 
@@ -92,7 +92,7 @@ void keyed_hash_add_pair(struct keyed_hash *h, uint64_t a, uint64_t b) {
         add_run(h, (const unsigned char *)pair, 1);
 }
 
-/* The bytes that the tail lacked; all of them if they do not finish its pair. */
+/* Adds the bytes that the tail lacks; all of them if they do not complete its pair. */
 static NOINLINE size_t fill_tail(struct keyed_hash *h, const unsigned char *at, size_t len) {
         size_t n = MIN(len, KEYED_HASH_PAIR_BYTES - h->n_tail);
 
@@ -142,7 +142,8 @@ void keyed_hash_finish(const struct keyed_hash *h, uint64_t ret[2]) {
         assert(h->n_tail == 0);
         if (LIKELY(h->n_pairs % KEYED_HASH_BLOCK_PAIRS != 0))
                 take_sums(outer, h->sum);
-        /* SipHash's last word: seven bytes, and the number of all that it was given. */
+        /* SipHash's last word: seven bytes of pair count, and the number of all bytes that it was
+         * given. */
         siphash_take(outer, (h->n_pairs & UINT64_MAX >> 8) |
                                     (n_blocks * sizeof(h->sum) + 7) << 56);
         siphash_end(outer, ret);

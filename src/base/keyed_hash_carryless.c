@@ -14,7 +14,7 @@ bool carryless_is_there(void) {
                __builtin_cpu_supports("vpclmulqdq");
 }
 
-/* In each half of 128 bits: the product of its two words. */
+/* Returns in each half of 128 bits the product of that half's two words. */
 static WITH_CARRYLESS inline __m256i product_2(__m256i pairs) {
         return _mm256_clmulepi64_epi128(pairs, pairs, 0x01);
 }
@@ -34,7 +34,7 @@ static WITH_CARRYLESS inline void add_to(uint128 *sum, __m128i more) {
         *sum ^= value;
 }
 
-/* The last one of an odd number. */
+/* Adds the last pair of an odd number of pairs. */
 static WITH_CARRYLESS inline void add_1(uint128 sum[2], const uint64_t *key,
                                         const unsigned char *pair) {
         __m128i text = _mm_loadu_si128((const void *)pair);
@@ -48,7 +48,8 @@ static WITH_CARRYLESS inline void add_1(uint128 sum[2], const uint64_t *key,
 WITH_CARRYLESS void carryless_add(uint128 sum[2], const uint64_t *key, const unsigned char *pairs,
                                   size_t n_pairs) {
         __m256i first = _mm256_setzero_si256(), second = first;
-        __m256i other_first = first, other_second = first; /* so that no product waits for one */
+        __m256i other_first = first, other_second = first; /* independent sums: no product waits for
+                                                            * another one */
 
         for (; n_pairs >= 4; n_pairs -= 4, key += 8, pairs += 64) {
                 __m256i text = load_2(pairs), next = load_2(pairs + 32);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For base/keyed_hash.c: sums with carry-less products, where the processor makes several at once.
+/* For base/keyed_hash.c: sums with carry-less products, on processors that compute several at once.
  */
 #pragma once
 
@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether this processor has them (x86-64: VPCLMULQDQ and AVX2). */
+/* Whether this processor has the instructions (x86-64: VPCLMULQDQ and AVX2). */
 bool carryless_is_there(void);
 
-/* Adds pairs to both sums; only where they are there. */
+/* Adds pairs to both sums; only for processors with the instructions. */
 void carryless_add(uint128 sum[2], const uint64_t *key, const unsigned char *pairs, size_t n_pairs);

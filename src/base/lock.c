@@ -10,7 +10,7 @@
 
 #ifdef LOCK_CHECK
 
-/* There are a dozen ranks and they are taken strictly upwards, so no thread holds more. */
+/* There are about a dozen ranks, taken strictly upwards, so no thread holds more locks. */
 #define LOCK_MAX_HELD 16
 
 static _Thread_local const struct mutex *held[LOCK_MAX_HELD];
@@ -109,7 +109,7 @@ bool mutex_is_held(const struct mutex *m) {
 #endif
 
 void mutex_init(struct mutex *m, enum lock_rank rank) {
-        pthread_mutex_init(&m->native, NULL); /* cannot fail with glibc's default kind */
+        pthread_mutex_init(&m->native, NULL); /* cannot fail with glibc's default type */
         m->rank = rank;
 }
 

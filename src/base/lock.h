@@ -40,7 +40,7 @@ void mutex_done(struct mutex *m);
 void mutex_lock(struct mutex *m);
 void mutex_unlock(struct mutex *m);
 
-/* True when the calling thread holds it, as far as the build can tell (always true without
+/* True when the calling thread holds the mutex, as far as the build can check (always true without
  * LOCK_CHECK): for assert() at the entry of *_locked functions. */
 bool mutex_is_held(const struct mutex *m);
 

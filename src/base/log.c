@@ -17,10 +17,10 @@
 
 /* Longer messages are cut: a line is built in memory, and a peer's text may be part of it. */
 #define LOG_MAX_MESSAGE_BYTES ((size_t)256 << 10)
-/* Each byte of a message may become a \u00xx. */
+/* Each byte of a message may become a \u00xx escape. */
 #define LOG_MAX_LINE_BYTES (LOG_MAX_MESSAGE_BYTES * 6 + 4096)
 
-/* What every log_...() call reads first; log_set_settings() writes it. */
+/* Every log_...() call reads this first; log_set_settings() writes it. */
 static atomic_bool             level_enabled[3] = { true, true, true }; /* by enum log_level */
 static _Atomic unsigned        verbose_level;
 static _Atomic int             line_format = LOG_FORMAT_DEFAULT;
@@ -102,7 +102,7 @@ bool log_is_enabled(enum log_level level) {
 }
 
 bool log_is_verbose(unsigned level) {
-        /* Level 1 is what a sink can be asked about; beyond it this unit's own setting counts. */
+        /* A sink reports only whether level 1 is enabled; beyond it this unit's own setting counts. */
         if (level <= 1)
                 return log_is_enabled(LOG_VERBOSE);
         return atomic_load_explicit(&verbose_level, memory_order_relaxed) >= level &&
@@ -111,8 +111,8 @@ bool log_is_verbose(unsigned level) {
 
 /* ---- one line ------------------------------------------------------------------------------ */
 
-/* JSON text of `message`: control characters and what is not UTF-8 never reach the log as they
- * are; quotes and backslashes are escaped when the text stands in quotes. */
+/* Appends the JSON text of `message`: control characters and malformed UTF-8 are escaped always,
+ * quotes and backslashes when the text stands in quotes. */
 static void put_escaped(struct strbuf *line, struct str message, bool is_quoted) {
         while (message.len > 0) {
                 size_t        step = str_utf8_first(message);
@@ -133,7 +133,7 @@ static void put_escaped(struct strbuf *line, struct str message, bool is_quoted)
                 } else if (c < 0x20 || c == 0x7f) {
                         strbuf_printf(line, "\\u%04x", c);
                 } else if (c == 0xc2 && (unsigned char)message.ptr[1] < 0xa0) {
-                        /* C1 controls: a terminal may obey them. */
+                        /* C1 controls: some terminals execute them. */
                         strbuf_printf(line, "\\u%04x", (unsigned char)message.ptr[1]);
                 } else {
                         strbuf_put(line, message.ptr, step);
@@ -153,7 +153,7 @@ static void read_must_quote(void) {
 }
 
 static void put_head(struct strbuf *line, enum log_format format, enum log_level level) {
-        static const char        letters[] = { 'I', 'W', 'E', 'I' }; /* verbose lines are I, too */
+        static const char        letters[] = { 'I', 'W', 'E', 'I' }; /* verbose lines have I, too */
         static const char *const names[] = { "info", "warning", "error", "verbose" };
         struct timespec          now;
         struct tm                utc;
@@ -189,7 +189,7 @@ static void put_tail(struct strbuf *line, enum log_format format, struct str mes
         strbuf_puts(line, must_quote ? "\"\n" : "\n");
 }
 
-/* One writev(2) is one line; what a full disk or a closed pipe refuses is lost. */
+/* One writev(2) writes one line; a line that a full disk or a closed pipe refuses is lost. */
 static void emit(struct str line, struct str end) {
         struct iovec parts[2] = {
                 { .iov_base = (void *)line.ptr, .iov_len = line.len },

@@ -27,16 +27,16 @@ enum log_level { LOG_INFO = 0, LOG_WARN = 1, LOG_ERROR = 2, LOG_VERBOSE = 3 };
 enum log_format { LOG_FORMAT_DEFAULT = 0, LOG_FORMAT_ISO8601 = 1, LOG_FORMAT_JSON = 2 };
 
 struct log_settings {
-        bool            info, warning, error; /* all true at start */
-        unsigned        verbose_level;        /* 0 at start */
+        bool            info, warning, error; /* all true by default */
+        unsigned        verbose_level;        /* 0 by default */
         enum log_format format;
         char            file[4096]; /* "" = standard error */
 };
 
 void log_get_settings(struct log_settings *ret);
-/* Changes everything but the file. */
+/* Changes all settings except the file. */
 void log_set_settings(const struct log_settings *settings);
-/* "" goes back to standard error. Appends; the error names the path. */
+/* Appends to the file; "" selects standard error. The error names the path. */
 struct error *log_set_file(const char *path);
 
 bool log_is_enabled(enum log_level level); /* LOG_VERBOSE: verbose_level > 0 */
@@ -44,12 +44,12 @@ bool log_is_verbose(unsigned level);
 void log_write(enum log_level level, const char *file, int line, const char *message);
 void log_printf(enum log_level level, const char *file, int line, const char *format, ...)
         PRINTF_LIKE(4, 5);
-/* A complete line (without newline) written as it is: the access log. */
+/* Writes a complete line (without newline) as it is: for the access log. */
 void log_raw(struct str line);
 
 typedef void (*log_sink_fn)(enum log_level level, const char *file, int line, const char *message);
 typedef bool (*log_enabled_fn)(enum log_level level);
-/* Sends everything of this link unit elsewhere; NULL, NULL undoes it. */
+/* Sends all messages of this link unit to `sink`; NULL, NULL restores the destination. */
 void log_set_sink(log_sink_fn sink, log_enabled_fn enabled);
 
 #define LOG_AT_(level, ...)                                                                        \

@@ -7,17 +7,17 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#define MAP_FIRST_SLOTS 16 /* a power of two, as every number of slots */
+#define MAP_FIRST_SLOTS 16 /* a power of two, as are all numbers of slots */
 
-/* Keys may come from peers: a keyed hash with a key of the process, so that nobody outside can
- * choose keys that collide. SipHash with one round per word and three at the end. */
+/* Keys may come from peers: a keyed hash with a key of the process, so that peers cannot choose
+ * keys that collide. SipHash with one round per word and three at the end. */
 static struct siphash_key hash_key;
 static pthread_once_t     hash_key_once = PTHREAD_ONCE_INIT;
 
 static void make_hash_key(void) {
         AUTO_ERROR err = siphash_key_make(&hash_key);
 
-        if (err != NULL) /* a kernel without getrandom(2): better than a fixed key */
+        if (err != NULL) /* a kernel without getrandom(2): an address is better than a fixed key */
                 hash_key.word[0] = (uint64_t)(uintptr_t)&err ^ ((uint64_t)getpid() << 40);
 }
 
@@ -52,7 +52,7 @@ static uint64_t hash_of(struct str key) {
         return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-/* How many entries fit before the slots are too full: three quarters. */
+/* Number of entries that fit before the table must grow: three quarters of the slots. */
 static size_t entries_cap(size_t n_slots) {
         return n_slots / 4 * 3;
 }
@@ -70,7 +70,7 @@ void map_done(struct map *m) {
         *m = (struct map){ .entries = NULL };
 }
 
-/* The slot where the probe for `hash` ends: that of the key, or the first free one. */
+/* Slot where the probe for `hash` ends: the slot of the key, or the first free one. */
 static size_t probe(const struct map *m, struct str key, uint64_t hash) {
         size_t mask = m->n_slots - 1;
         size_t slot = (size_t)hash & mask;
@@ -101,7 +101,7 @@ void *map_find(const struct map *m, struct str key) {
         return e ? e->value : NULL;
 }
 
-/* Closes the gaps of removed entries, and doubles the slots when they are what is short. */
+/* Closes the gaps of removed entries, and doubles the slots when too few are free. */
 static void rebuild(struct map *m) {
         size_t n_slots = MAX(m->n_slots, (size_t)MAP_FIRST_SLOTS);
         size_t n_kept = 0, mask, bytes;
@@ -110,7 +110,7 @@ static void rebuild(struct map *m) {
                 n_slots *= 2;
         if (n_slots > UINT32_MAX / 2 ||
             !size_mul(entries_cap(n_slots), sizeof(*m->entries), &bytes))
-                abort(); /* two thousand million keys: nothing in this server allows that */
+                abort(); /* two thousand million keys: no map of this server can grow so large */
 
         for (size_t i = 0; i < m->n_entries; i++) {
                 if (m->entries[i].key)

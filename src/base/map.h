@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A hash map from text to pointers, in insertion order when walked.
+/* A hash map from text to pointers. Walks are in insertion order.
  *
- * Ownership.  Keys are copied; values are the caller's.
+ * Ownership.  Keys are copied; values belong to the caller.
  * Threads.  One owner at a time; concurrent map_find() is fine.
  */
 #pragma once
@@ -23,7 +23,7 @@ struct map_entry {
 struct map {
         struct map_entry *entries; /* owned; insertion order, removed ones have key NULL */
         uint32_t         *slots;   /* owned; index + 1 into entries, 0 = free */
-        size_t            n_entries; /* used places in entries, removed ones included */
+        size_t            n_entries; /* used elements of entries, removed ones included */
         size_t            n_live;
         size_t            n_slots;
 };
@@ -31,10 +31,10 @@ struct map {
 void  map_init(struct map *m);
 void  map_done(struct map *m);
 void *map_find(const struct map *m, struct str key);                /* NULL when absent */
-void *map_set(struct map *m, struct str key, void *value);         /* the old value or NULL */
-void *map_remove(struct map *m, struct str key);                   /* the value or NULL */
+void *map_set(struct map *m, struct str key, void *value);         /* returns the old value or NULL */
+void *map_remove(struct map *m, struct str key);                   /* returns the value or NULL */
 size_t map_size(const struct map *m);
 
-/* Walk: `size_t at = 0; while ((e = map_next(m, &at)))`. The map must not change
- * meanwhile, but for map_remove(). */
+/* Walk: `size_t at = 0; while ((e = map_next(m, &at)))`. Meanwhile the map must not change, except
+ * by map_remove(). */
 const struct map_entry *map_next(const struct map *m, size_t *at);

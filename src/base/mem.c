@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* For tests: the number of try_* calls until they begin to fail; 0 is off. */
+/* For tests: number of the try_* call that fails first; 0 is off. */
 static _Thread_local TLS_EARLY unsigned fail_countdown;
 static _Thread_local TLS_EARLY bool     fail_was_hit;
 
@@ -45,7 +45,7 @@ static COLD NORETURN void end_process(size_t size) {
         abort();
 }
 
-/* The allocator has nothing. */
+/* Called when the allocator has no memory. */
 static COLD void *take_reserve(size_t size) {
         void *memory = reserve_take(size);
 
@@ -54,7 +54,7 @@ static COLD void *take_reserve(size_t size) {
         return memory;
 }
 
-/* malloc(0) may give NULL, which would look like a failure. */
+/* malloc(0) may return NULL, which would look like a failure. */
 static size_t at_least_one(size_t size) {
         return size > 0 ? size : 1;
 }
@@ -148,7 +148,7 @@ void mem_forget(void *at, size_t size) {
         uintptr_t first = ((uintptr_t)at + page - 1) & ~(page - 1);
         uintptr_t end = ((uintptr_t)at + size) & ~(page - 1);
 
-        if (first < end) /* a failure leaves the pages where they are */
+        if (first < end) /* after a failure the pages stay as they are */
                 madvise((char *)at + (first - (uintptr_t)at), end - first, MADV_DONTNEED);
 }
 

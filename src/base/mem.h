@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Allocation and checked size arithmetic.
  *
- * mem_* never return NULL: sizes that our own code fixes, and small. When memory is short they take
- * from the reserve (base/reserve.h), and without one the process ends with a clear line. try_*
- * return NULL: every size that a peer or a file can influence, after it was limited. Tests make the
- * n-th try_alloc fail with mem_fail_after().
+ * mem_* never return NULL: for small sizes that our own code fixes. When memory is short they take
+ * from the reserve (base/reserve.h); without one they end the process with a clear message. try_*
+ * may return NULL: for every size that a peer or a file can influence, after it was limited. Tests
+ * let the n-th try_* call fail with mem_fail_after().
  */
 #pragma once
 
@@ -17,7 +17,7 @@
 
 void *mem_alloc(size_t size);              /* uninitialised; size 0 gives a unique pointer */
 void *mem_zalloc(size_t size);             /* zeroed */
-void *mem_realloc(void *old, size_t size); /* takes old */
+void *mem_realloc(void *old, size_t size); /* takes `old` */
 char *mem_strdup(const char *text);        /* NULL gives NULL */
 char *mem_strndup(const char *text, size_t len);
 char *mem_printf(const char *format, ...) PRINTF_LIKE(1, 2);
@@ -27,32 +27,33 @@ void *mem_aligned_alloc(size_t alignment, size_t size);
 
 void *try_alloc(size_t size) NODISCARD;
 void *try_zalloc(size_t size) NODISCARD;
-void *try_realloc(void *old, size_t size) NODISCARD; /* on NULL, old is still the caller's */
-/* As above. */
+void *try_realloc(void *old, size_t size) NODISCARD; /* on NULL, `old` still belongs to the caller */
+/* try_* variant of mem_aligned_alloc(). */
 void *try_aligned_alloc(size_t alignment, size_t size) NODISCARD;
 
-/* Gives what was freed back to the system, which free() alone rarely does. It looks through all of
- * it with the allocator's locks held: for quiet moments. */
+/* Returns freed memory to the system, which free() alone rarely does. It walks all freed memory
+ * with the allocator's locks held: call it when the server is idle. */
 void mem_give_back(void);
 
-/* What is there is not needed any more: its whole pages go back to the system, and come again,
- * zeroed, when somebody writes there. For blocks of megabytes. */
+/* Discards the contents of whole pages and returns them to the system; the next write maps zeroed
+ * pages. For blocks of megabytes. */
 void mem_forget(void *at, size_t size);
 
-/* Giving back many megabytes takes long: the system looks at each page. On a thread that must not take
- * long, blocks of MEM_LARGE_BYTES and more go to `take`, which frees them little by little; false: it
- * did not take it. Elsewhere mem_free_large() is free(). */
+/* Freeing many megabytes takes long, since the system visits each page. On a thread that must not
+ * block, mem_free_large() passes blocks of MEM_LARGE_BYTES and more to `take`, which frees them
+ * little by little; `take` returns false for a block that it did not take. On other threads
+ * mem_free_large() is free(). */
 #define MEM_LARGE_BYTES ((size_t)4 << 20)
 typedef bool (*mem_take_fn)(void *block, size_t size);
-void mem_free_large_by(mem_take_fn take); /* of this thread; NULL = as before */
+void mem_free_large_by(mem_take_fn take); /* for the calling thread; NULL removes it */
 void mem_free_large(void *block, size_t size);
 
-/* The n-th try_* call from now (1 = the next) fails, and every later one too; 0 turns it off.
- * Per thread; for tests. */
+/* Makes the n-th try_* call from now (1 = the next) and all later ones fail; 0 turns it off. Per
+ * thread; for tests. */
 void mem_fail_after(unsigned n);
 bool mem_fail_was_hit(void);
-/* Whether that is turned on: then memory that was set aside is left alone, so that a test meets each
- * allocation there can be. */
+/* Whether mem_fail_after() is on: callers then use no preallocated memory, so that a test reaches
+ * every allocation. */
 bool mem_may_fail(void);
 
 /* True on success; *ret is written only then. */

@@ -15,7 +15,7 @@
 
 #define NODE_BITS (8 * sizeof(unsigned long))
 
-/* A list of cores of all that there can be, each followed by its comma: 8192 times "8191,". */
+/* Longest list of cores, each followed by a comma: 8192 times "8191,". */
 #define CPULIST_MAX_BYTES ((size_t)5 * PLACEMENT_MAX_CORES)
 
 static bool read_core(struct str s, size_t *ret) {
@@ -64,7 +64,7 @@ struct error *placement_read_cores(struct placement *p, const char *list) {
         return NULL;
 }
 
-/* What /sys says of a node: "0-3,8\n", or "\n" of one that has memory only. */
+/* Reads a node's list of cores from /sys: "0-3,8\n", or "\n" for a node with memory only. */
 static struct error *read_cores_of_node(struct placement *p, const char *directory) {
         AUTO_CHARS  path = path_join(directory, "cpulist");
         AUTO_STRBUF text = { 0 };
@@ -98,7 +98,7 @@ struct error *placement_read_node(struct placement *p, const char *node,
         return read_cores_of_node(p, directory);
 }
 
-/* One more than there are bits: the kernel looks at one bit fewer than it is told. */
+/* One more than the number of bits: the kernel reads one bit fewer than the number it is passed. */
 #define MASK_BITS ((unsigned long)PLACEMENT_MAX_NODES + 1)
 
 static struct error *get_memory(struct placement *p) {
@@ -119,7 +119,7 @@ struct error *placement_get(struct placement *ret, bool with_memory) {
         return NULL;
 }
 
-/* The kernel passes over cores that it cannot give as long as one is left, without a word. */
+/* The kernel silently ignores unavailable cores as long as one core of the mask is available. */
 static struct error *check_cores(const struct placement *p) {
         struct placement given;
 
@@ -159,7 +159,7 @@ struct error *placement_apply(const struct placement *p) {
         return p->has_memory ? apply_memory(p) : NULL;
 }
 
-/* On the stack of the starter, who waits until `is_placed` is posted. */
+/* Lives on the stack of the starting thread, which waits until `is_placed` is posted. */
 struct placed_start {
         const struct placement *placement;
         thread_fn               run;
@@ -175,7 +175,7 @@ static void begin_placed(void *arg) {
         struct error        *err = placement_apply(start->placement);
 
         start->error = err;
-        sem_post(&start->is_placed); /* `start` may be gone now */
+        sem_post(&start->is_placed); /* `start` may be freed now */
         if (err == NULL)
                 run(run_arg);
 }
@@ -191,7 +191,7 @@ struct error *placement_start_thread(const struct placement *p, struct thread *t
         err = thread_start(t, name, begin_placed, &start);
         if (err == NULL) {
                 while (sem_wait(&start.is_placed) != 0)
-                        ; /* a signal came in between */
+                        ; /* interrupted by a signal */
                 err = start.error;
                 if (err != NULL)
                         thread_join(t);

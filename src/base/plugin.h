@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plug-ins that the server knows by a name: a library in a folder of that name, and the functions
- * that have to be in it.
+/* Loading of plug-ins by name: a library in a folder of that name, and the functions that it must
+ * export.
  *
  *     <directory>/<name>/lib<prefix>_<name>.so
  *
- * Ownership.  The library is the caller's, dl_close() ends it.
+ * Ownership.  The library belongs to the caller, which closes it with dl_close().
  */
 #pragma once
 
@@ -21,8 +21,8 @@ struct plugin_kind {
         size_t             n_symbols;
 };
 
-/* Gives the library and its symbols, in their order. INVALID_ARG for a name that is none, NOT_FOUND
- * "unable to find '<library>' for <what>. Searched: <directory>/<name>"; what the loader says, or
- * the symbol that is missing, comes with the path. */
+/* Returns the library and its symbols, in their order. INVALID_ARG for an invalid name, NOT_FOUND
+ * "unable to find '<library>' for <what>. Searched: <directory>/<name>"; the loader's message, or
+ * the missing symbol, is reported with the path. */
 struct error *plugin_open(const struct plugin_kind *kind, const char *directory, const char *name,
                           struct dl **ret, dl_symbol_fn *ret_symbols) NODISCARD;

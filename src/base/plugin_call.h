@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which plug-in this thread is in: what a crash is blamed on.
+/* A note of the plug-in call that a thread is executing, for reports of crashes.
  *
  * Each call into a plug-in is framed by PLUGIN_CALL(), which notes the plug-in, the function and
- * the model for the thread. That is two stores before the call and two after it; nobody reads them
- * but base/crash_report.h, in the handler of a fatal signal. Calls nest: a backend that submits a
- * request may find another backend run on its thread.
+ * the model for the thread. That is two stores before the call and two after it; only
+ * base/crash_report.h reads them, in the handler of a fatal signal. Calls nest: a backend that
+ * submits a request may cause another backend to run on its thread.
  *
- * Ownership.  The place is the caller's and outlives the call; the function's name is static.
- * Threads.  Each has its own note. What a plug-in does on threads of its own is not noted.
+ * Ownership.  The place belongs to the caller and outlives the call; the function's name is static.
+ * Threads.  Each thread has its own note. Threads that a plug-in starts have none.
  */
 #pragma once
 
@@ -18,12 +18,12 @@
 
 struct plugin_place {
         const char *library; /* path */
-        const char *model;   /* NULL: the call is not about one */
-        int64_t     version; /* of the model; 0: the call is about all of them */
+        const char *model;   /* NULL: the call is not about one model */
+        int64_t     version; /* version of the model; 0: the call is about all versions */
 };
 
 struct plugin_call {
-        const struct plugin_place *place; /* NULL: in no plug-in */
+        const struct plugin_place *place; /* NULL: the thread is in no plug-in */
         const char                *function;
 };
 
@@ -34,7 +34,8 @@ static inline struct plugin_call plugin_call_begin_(const struct plugin_place *p
         struct plugin_call before = plugin_call_now;
 
         plugin_call_now = (struct plugin_call){ place, function };
-        atomic_signal_fence(memory_order_seq_cst); /* for the compiler only */
+        atomic_signal_fence(memory_order_seq_cst); /* stops the compiler from reordering; emits no
+                                                    * instruction */
         return before;
 }
 
@@ -46,7 +47,7 @@ static inline void plugin_call_end_(const struct plugin_call *before) {
 #define PLUGIN_PASTE2_(a, b) a##b
 #define PLUGIN_PASTE_(a, b) PLUGIN_PASTE2_(a, b)
 
-/* From here to the end of the scope this thread is in the plug-in's `function`. */
+/* Notes that this thread is in the plug-in's `function` until the end of the scope. */
 #define PLUGIN_CALL(place, function)                                                               \
         UNUSED CLEANUP(plugin_call_end_) const struct plugin_call PLUGIN_PASTE_(call_, __LINE__) = \
                 plugin_call_begin_(place, function)

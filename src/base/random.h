@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The kernel's random numbers, for secrets.
- */
+/* Random numbers of the kernel, for secrets. */
 #pragma once
 
 #include "base/error.h"
 
 #include <stddef.h>
 
-/* All `n` bytes; an error where the kernel has none. */
+/* Fills all `n` bytes; an error when the kernel has no random numbers. */
 struct error *random_fill(void *to, size_t n) NODISCARD;

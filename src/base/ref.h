@@ -19,8 +19,8 @@ static inline void ref_get(struct ref *r) {
         atomic_fetch_add_explicit(&r->count, 1, memory_order_relaxed);
 }
 
-/* True for the caller who held the last one: it frees the object. Who holds the only one needs no
- * locked instruction to see that: no other thread can take one. */
+/* True for the caller that released the last reference: it frees the object. A caller that holds
+ * the only reference needs no locked instruction to see that: no other thread can take one. */
 static inline bool ref_put(struct ref *r) {
         return atomic_load_explicit(&r->count, memory_order_acquire) == 1 ||
                atomic_fetch_sub_explicit(&r->count, 1, memory_order_acq_rel) == 1;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Beside their powers of two there is room for the header of an arena's block. */
+/* Each class has room for a power of two and the header of an arena's block. */
 static const struct reserve_class {
         size_t   bytes;
         unsigned n;
@@ -23,12 +23,12 @@ static const struct reserve_class {
 
 #define N_CLASSES ARRAY_LEN(classes)
 
-/* A block that is free. */
+/* A free block. */
 struct reserve_block {
         struct reserve_block *next;
 };
 
-/* Its lock has no rank: memory is asked for under any other, and nothing is under this one. */
+/* The lock has no rank: memory is allocated under any other lock, and no lock is taken under it. */
 static struct {
         pthread_mutex_t       lock;
         struct reserve_block *free[N_CLASSES]; /* owned */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* SipHash: a hash with a secret key, so that nobody who does not know the key can choose messages
- * that collide, or learn the key from hashes. Here as SipHash-2-4 with 128 bits, a word at a time:
+/* SipHash: a hash with a secret key. Without the key, an attacker cannot choose messages that
+ * collide, and hashes do not reveal the key. This is SipHash-2-4 with 128 bits, a word at a time:
  *
  *     siphash_begin -> siphash_take (each word of the message, then its last one) -> siphash_end
  *
- * The last word has the up to seven bytes behind the last whole word, the first one lowest, and in
- * its highest byte the number of all bytes of the message, modulo 256. base/keyed_hash.h is made of
- * this, and base/map.h hashes with its round.
+ * The last word has the up to seven bytes after the last whole word, the first one lowest, and in
+ * its highest byte the number of bytes of the message, modulo 256. base/keyed_hash.h uses it, and
+ * base/map.h hashes with its round.
  *
- * Threads.  A state has one owner; a key that is made does not change.
+ * Threads.  A state has one owner; a key does not change after siphash_key_make().
  */
 #pragma once
 
@@ -20,7 +20,7 @@ struct siphash_key {
         uint64_t word[2];
 };
 
-/* From the kernel's random numbers; an error where there are none. */
+/* Draws the key from the kernel's random numbers; an error when there are none. */
 struct error *siphash_key_make(struct siphash_key *ret) NODISCARD;
 
 static inline uint64_t siphash_rotate(uint64_t x, unsigned bits) {
@@ -41,7 +41,7 @@ static inline void siphash_round(uint64_t v[4]) {
 
 static inline void siphash_begin(uint64_t v[4], const struct siphash_key *key) {
         v[0] = key->word[0] ^ UINT64_C(0x736f6d6570736575);
-        v[1] = key->word[1] ^ UINT64_C(0x646f72616e646f6d) ^ 0xee; /* of 128 bits */
+        v[1] = key->word[1] ^ UINT64_C(0x646f72616e646f6d) ^ 0xee; /* variant with 128 bits */
         v[2] = key->word[0] ^ UINT64_C(0x6c7967656e657261);
         v[3] = key->word[1] ^ UINT64_C(0x7465646279746573);
 }
@@ -61,7 +61,7 @@ static inline uint64_t siphash_end_half_(uint64_t v[4]) {
         return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-/* The first eight bytes of the hash, the first one lowest, and the others. */
+/* Returns the first eight bytes of the hash, the first one lowest, and the other eight. */
 static inline void siphash_end(uint64_t v[4], uint64_t ret[2]) {
         v[2] ^= 0xee;
         ret[0] = siphash_end_half_(v);

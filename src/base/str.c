@@ -4,7 +4,7 @@
 #include "base/compiler.h"
 #include "base/word.h"
 
-/* Longer words are no slips of the finger: nothing is suggested for them. */
+/* Longest word for which a suggestion is made: longer ones are rarely typing errors. */
 #define SUGGEST_MAX_LEN 64
 
 static char lower(char c) {
@@ -120,7 +120,7 @@ size_t str_utf8_first(struct str s) {
         return len;
 }
 
-/* A byte that is 0 borrows from its own high bit. */
+/* A zero byte borrows from its own high bit. */
 static bool is_plain_word(uint64_t word) {
         return (((word - WORD_EACH(1)) | word) & WORD_HIGH_BITS) == 0;
 }
@@ -136,7 +136,7 @@ bool str_is_plain(struct str s) {
         return is_plain_word(word_load(s.ptr + s.len - WORD_BYTES));
 }
 
-/* The length of the leading run of ASCII, whole words at a time. */
+/* Length of the leading run of ASCII, read in whole words. */
 static size_t ascii_run(struct str s) {
         size_t at = 0;
 
@@ -160,7 +160,7 @@ bool str_is_utf8(struct str s) {
         return true;
 }
 
-/* Levenshtein's distance; both lengths are at most SUGGEST_MAX_LEN. */
+/* Levenshtein distance; both lengths are at most SUGGEST_MAX_LEN. */
 static size_t edit_distance(struct str a, struct str b) {
         size_t row[SUGGEST_MAX_LEN + 1];
 
@@ -182,7 +182,7 @@ static size_t edit_distance(struct str a, struct str b) {
 }
 
 const char *str_suggest(struct str word, const char *const *candidates, size_t n_candidates) {
-        /* A third of the letters may be wrong; two in words of four letters and more. */
+        /* A third of the letters may be wrong, at least two in words of four letters and more. */
         size_t      limit = word.len < 4 ? 1 : MAX((size_t)2, word.len / 3);
         const char *nearest = NULL;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A borrowed run of bytes, not NUL-terminated; and small text questions.
+/* A borrowed run of bytes, not NUL-terminated, and small functions of text.
  *
  * Ownership.  A str owns nothing; it lives as long as the bytes it points to.
  */
@@ -42,23 +42,25 @@ static inline bool str_is(struct str a, const char *text) {
 bool       str_equal_nocase(struct str a, struct str b); /* ASCII */
 bool       str_starts(struct str s, struct str prefix);
 bool       str_ends(struct str s, struct str suffix);
-struct str str_trim(struct str s); /* without blanks and tabs at both ends */
+struct str str_trim(struct str s); /* without leading and trailing blanks and tabs */
 
-/* Splits at the first `separator`: *ret_head before it (all of s when there is none); returns
- * what follows, ptr NULL when there was no separator. */
+/* Splits at the first `separator`: *ret_head is the text before it (all of s when there is none).
+ * Returns the text after it, with ptr NULL when there was no separator. */
 struct str str_split(struct str s, char separator, struct str *ret_head);
 
-/* Decimal, the whole of s, no sign for u64; false on junk, emptiness or overflow. */
+/* Parses decimal, the whole of s, no sign for u64; false on malformed or empty text and on
+ * overflow. */
 bool str_to_u64(struct str s, uint64_t *ret);
 bool str_to_i64(struct str s, int64_t *ret);
 
-/* The bytes of the well-formed UTF-8 character at the start of s; 0 when there is none. */
+/* Length in bytes of the well-formed UTF-8 character at the start of s; 0 when there is none. */
 size_t str_utf8_first(struct str s);
 
-/* ASCII, and no NUL in it: what nearly all names are. */
+/* True for ASCII without a NUL, as nearly all names are. */
 bool str_is_plain(struct str s);
 /* Well-formed UTF-8 without surrogates and overlong forms. */
 bool str_is_utf8(struct str s);
 
-/* The candidate nearest to `word` by edit distance, if it is near enough to suggest; else NULL. */
+/* Returns the candidate nearest to `word` by edit distance, if it is near enough to suggest; else
+ * NULL. */
 const char *str_suggest(struct str word, const char *const *candidates, size_t n_candidates);

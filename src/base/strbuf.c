@@ -55,7 +55,7 @@ static NOINLINE bool grow(struct strbuf *b, size_t extra) {
 bool strbuf_reserve(struct strbuf *b, size_t extra) {
         if (b->overflowed)
                 return false;
-        /* cap counts the NUL, so room is what lies beyond len and it. */
+        /* cap counts the NUL, so cap - len - 1 bytes are free. */
         if (LIKELY(b->cap > 0 && extra <= b->cap - b->len - 1))
                 return true;
         if (grow(b, extra))
@@ -95,7 +95,7 @@ void strbuf_printf(struct strbuf *b, const char *format, ...) {
 
         if ((size_t)printed >= room) {
                 if (room > 0)
-                        b->ptr[b->len] = '\0'; /* as it was, should there be no room at all */
+                        b->ptr[b->len] = '\0'; /* the old text, if there is no room at all */
                 if (!strbuf_reserve(b, (size_t)printed))
                         return;
                 va_start(args, format);

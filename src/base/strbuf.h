@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Text that grows, up to a maximum.
+/* A text buffer that grows, up to a maximum.
  *
- * Appending never fails half-way: beyond the maximum, or when memory is short, the buffer turns
- * `overflowed`, stays as it was, and ignores what follows; the caller asks once at the end.
+ * Appending never fails half-way: beyond the maximum, or when memory is short, the buffer becomes
+ * `overflowed`, keeps its text and ignores later text; the caller checks once at the end.
  *
- * Ownership.  strbuf_done() frees; strbuf_take() hands the NUL-terminated text out.
+ * Ownership.  strbuf_done() frees; strbuf_take() passes the NUL-terminated text to the caller.
  */
 #pragma once
 
@@ -34,7 +34,7 @@ bool       strbuf_reserve(struct strbuf *b, size_t extra); /* room for `extra` m
 struct str strbuf_str(const struct strbuf *b);
 const char *strbuf_cstr(const struct strbuf *b); /* "" when empty */
 
-/* strbuf_put() for a length that the compiler knows: the copy is a few moves, and no call. */
+/* strbuf_put() for a length that is known to the compiler: the copy is a few moves without a call. */
 static ALWAYS_INLINE void strbuf_put_few(struct strbuf *b, const void *bytes, size_t len) {
         if (UNLIKELY(b->overflowed || b->cap - b->len <= len)) {
                 strbuf_put(b, bytes, len);

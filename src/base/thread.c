@@ -14,22 +14,22 @@
 
 #define THREAD_NAME_BYTES 16 /* TASK_COMM_LEN, with the NUL */
 
-/* The longest that the kernel grants; 1 to 3 ms are what a thread has that asks for nothing. */
+/* Longest time slice that the kernel grants; the default is 1 to 3 ms. */
 #define LONG_TURN_NS (100 * NS_PER_MS)
 
-/* Steps of niceness that leave a fourth of the share of others; 19 is the last. */
+/* Niceness steps that reduce the thread's CPU share to a fourth; the largest niceness is 19. */
 #define STEP_BACK 6
 #define MAX_NICE 19
 
-/* What sched_setattr(2) takes, in its first form of 48 bytes. <linux/sched/types.h> has it as well,
- * but newer C libraries do too, and the two exclude each other. */
+/* Argument of sched_setattr(2), in its first form of 48 bytes. <linux/sched/types.h> declares it as
+ * well, but newer C libraries do too, and the two exclude each other. */
 struct sched_attributes {
         uint32_t size;
         uint32_t policy;
         uint64_t flags;
         int32_t  nice;
         uint32_t priority;
-        uint64_t runtime_ns; /* under SCHED_OTHER: a turn */
+        uint64_t runtime_ns; /* under SCHED_OTHER: the time slice */
         uint64_t deadline_ns;
         uint64_t period_ns;
 };
@@ -38,13 +38,14 @@ struct sched_attributes {
 
 struct thread_begin {
         thread_fn run;
-        void     *arg; /* borrowed: the caller's business */
+        void     *arg; /* borrowed: the caller's */
         char      name[THREAD_NAME_BYTES];
 };
 
 static void *begin_thread(void *arg) {
         struct thread_begin begin = *(struct thread_begin *)arg;
-        char                crash_stack[CRASH_STACK_BYTES]; /* no page of it is touched till then */
+        char                crash_stack[CRASH_STACK_BYTES]; /* its pages are not touched until a
+                                                             * handler runs */
 
         free(arg);
         pthread_setname_np(pthread_self(), begin.name);
@@ -54,8 +55,8 @@ static void *begin_thread(void *arg) {
         return NULL;
 }
 
-/* Signals that are sent are for the main thread. Those of a fault go to the thread that made it: if
- * it blocked them, it would end the process without asking the handler. */
+/* Signals that other processes send are for the main thread. Those of a fault go to the thread that
+ * caused it: if it blocked them, the fault would end the process without running the handler. */
 static void signals_sent(sigset_t *set) {
         static const int faults[] = { SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT };
 
@@ -123,7 +124,7 @@ void thread_stop_giving_way(void) {
 }
 
 void thread_step_back(void) {
-        /* Of the thread alone, on Linux. */
+        /* On Linux, for this thread alone. */
         setpriority(PRIO_PROCESS, 0, MIN(getpriority(PRIO_PROCESS, 0) + STEP_BACK, MAX_NICE));
 }
 

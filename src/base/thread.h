@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Threads with names.
- */
+/* Named threads. */
 #pragma once
 
 #include "base/error.h"
@@ -16,9 +15,9 @@ typedef void (*thread_fn)(void *arg);
 
 /* `name` is cut to 15 bytes (the kernel's limit). All signals are blocked in the new thread. */
 struct error *thread_start(struct thread *t, const char *name, thread_fn run, void *arg) NODISCARD;
-/* Waits for its end; nothing when it was never started. */
+/* Waits for the thread's end; returns at once when it was never started. */
 void thread_join(struct thread *t);
-/* Joins it if it has ended; does not wait. False: not yet. */
+/* Joins the thread if it has ended, without waiting. False: it has not ended. */
 bool thread_try_join(struct thread *t);
 /* For a thread that computes for long while others serve: from now on whatever else wakes up runs at
  * once, before this thread's turn is over. Its share of the CPUs stays, only its turns come later

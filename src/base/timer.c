@@ -11,15 +11,16 @@ struct timer_thread {
 
         struct mutex   lock;     /* rank LOCK_TIMER; guards everything below and armed timers */
         struct cond    changed;  /* the first deadline moved, or `is_stopping` */
-        struct cond    finished; /* `running` turned NULL */
-        struct timer **heap;     /* owned; of borrowed timers: a binary heap by due_ns */
+        struct cond    finished; /* `running` became NULL */
+        struct timer **heap;     /* owned array of borrowed timers: a binary heap by due_ns */
         size_t         n_armed;
         size_t         heap_cap;
-        struct timer  *running; /* borrowed: only compared, its owner may free it in the callback */
+        struct timer  *running; /* borrowed: only compared, since its owner may free it in the
+                                 * callback */
         bool           is_stopping;
 };
 
-/* The timer thread that the calling thread is, to know a cancel from within a callback. */
+/* The calling thread's timer thread, if it is one: to detect a cancel from within a callback. */
 static _Thread_local struct timer_thread *this_timer_thread;
 
 static void place(struct timer_thread *tt, size_t at, struct timer *t) {
@@ -56,7 +57,7 @@ static void sift_down(struct timer_thread *tt, size_t at, struct timer *t) {
         place(tt, at, t);
 }
 
-/* Puts `t` where position `at` was left open. */
+/* Puts `t` where position `at` is empty. */
 static void settle(struct timer_thread *tt, size_t at, struct timer *t) {
         if (at > 0 && tt->heap[(at - 1) / 2]->due_ns > t->due_ns)
                 sift_up(tt, at, t);
@@ -89,7 +90,7 @@ static void arm_locked(struct timer_thread *tt, struct timer *t, uint64_t due_ns
         sift_up(tt, tt->n_armed++, t);
 }
 
-/* Runs the first timer without the lock; `t` may be gone when its callback returns. */
+/* Runs the first timer without the lock; `t` may be freed when its callback returns. */
 static void fire_locked(struct timer_thread *tt) {
         struct timer *t = tt->heap[0];
         timer_fn      fire = t->fire;
@@ -175,7 +176,7 @@ void timer_cancel(struct timer_thread *tt, struct timer *t) {
 
         disarm_locked(tt, t);
         if (this_timer_thread == tt)
-                return; /* from within a callback: waiting for it would never end */
+                return; /* within a callback: waiting for the callback would never end */
         while (tt->running == t) {
                 cond_wait(&tt->finished, &tt->lock);
                 disarm_locked(tt, t); /* the callback may have armed it again */

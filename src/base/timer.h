@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Deadlines that fire on a thread of their own: one per server.
+/* Timers that fire on a thread of their own: one thread per server.
  *
- * A queue's requests time out even while every instance is executing, so no instance thread can
- * watch the clock for them. A timer is armed with an absolute time and calls back once.
+ * A queue's requests must time out even while every instance is executing, so the instance threads
+ * cannot do it. A timer is armed with an absolute time and calls back once.
  *
  * Ownership.  A timer is embedded in its owner and must be cancelled before it is freed.
- * Threads.  Any. The callback runs on the timer thread with no lock held; it may arm its own
- * timer again. timer_cancel() returns after a running callback of that timer has ended, unless
- * it is called from within that callback.
+ * Threads.  Any. The callback runs on the timer thread with no lock held; it may arm its own timer
+ * again. timer_cancel() returns after a running callback of that timer has ended, unless it is
+ * called from within that callback.
  */
 #pragma once
 
@@ -32,6 +32,6 @@ struct error *timer_thread_new(struct timer_thread **ret) NODISCARD;
 void          timer_thread_free(struct timer_thread *thread); /* no timer may be armed */
 
 void timer_init(struct timer *t, timer_fn fire);
-/* Arms or moves; due_ns CLOCK_NEVER disarms. */
+/* Arms or moves a timer; due_ns CLOCK_NEVER disarms it. */
 void timer_arm(struct timer_thread *thread, struct timer *t, uint64_t due_ns);
 void timer_cancel(struct timer_thread *thread, struct timer *t);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Eight bytes of text looked at together, for questions that nearly every text answers alike. */
+/* Tests on eight bytes of text at a time, for checks with the same result for nearly every text. */
 #pragma once
 
 #include <stddef.h>
@@ -17,7 +17,7 @@ static inline uint64_t word_load(const char *at) {
         return word;
 }
 
-/* Of 1 to 7 bytes each one, some of them twice, and blanks; in no order. */
+/* Loads 1 to 7 bytes, some of them twice, padded with blanks, in no order. */
 static inline uint64_t word_load_few(const char *at, size_t n) {
         uint32_t head, tail;
 

@@ -15,7 +15,7 @@ struct work_pool {
         struct cond  ended;   /* signalled when a thread has no work left */
         struct list  waiting; /* struct work, oldest first */
         size_t       n_threads;
-        struct list  leaving; /* struct worker, owned: threads to be joined */
+        struct list  leaving; /* struct worker, owned: threads to join */
 };
 
 struct worker {
@@ -46,7 +46,7 @@ static struct work *take_locked(struct work_pool *p) {
         return CONTAINER_OF(first, struct work, node);
 }
 
-/* Runs what waits, without the lock. The work may be freed when its run() returns. */
+/* Runs the waiting work, without the lock. The work may be freed when its run() returns. */
 static void run_waiting_locked(struct work_pool *p) {
         struct work *w;
 
@@ -84,7 +84,7 @@ static void forget(struct worker *worker) {
         free(worker);
 }
 
-/* A thread that has announced its end may wait long for a CPU to end on: nobody waits for it here. */
+/* A thread that has announced its end may wait long for a CPU: this function does not wait for it. */
 static void join_ended_locked(struct work_pool *p) {
         LIST_FOR_EACH(&p->leaving, node) {
                 struct worker *worker = LIST_ENTRY(node, struct worker, node);
@@ -113,7 +113,7 @@ static bool start_worker_locked(struct work_pool *p) {
         return true;
 }
 
-/* True when threads run that will do all that waits. */
+/* True when enough threads run to do all waiting work. */
 static bool append(struct work_pool *p, struct work *w) {
         MUTEX_GUARD(&p->lock);
 
@@ -158,7 +158,7 @@ void work_pool_free(struct work_pool *p) {
         free(p);
 }
 
-/* True when all threads that were wanted have started. */
+/* True when all wanted threads have started. */
 static bool append_all(struct work_pool *p, struct work **works, size_t n) {
         size_t n_wanted = MIN(n, p->max_threads), n_started = 0;
         MUTEX_GUARD(&p->lock);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A bounded number of threads that run work in the order of submission.
+/* A work pool: a bounded number of threads that run work in the order of submission.
  *
- * A thread starts when work is pushed and fewer than the maximum run, and ends when no work waits. Work
- * that never returns occupies its thread only: the others continue as long as the maximum is larger
- * than one. The queue needs no bound of its own, since each piece of work is embedded in the request or
- * the load that it belongs to.
+ * A thread starts when work is pushed and fewer than the maximum run, and ends when no work waits.
+ * Work that never returns occupies its thread only: the others continue as long as the maximum is
+ * larger than one. The queue needs no bound of its own, since each piece of work is embedded in the
+ * request or the load that it belongs to.
  *
  * Ownership.  The pool owns a piece of work from work_pool_push() until run() begins, or until
  * work_pool_take_back() returns true. run() may free the memory that the work lies in.
- * Threads.  Push and take_back: any. New and free: one, while no other thread uses the pool. The lock
- * (rank LOCK_MAILBOX) is not held while work runs.
+ * Threads.  Push and take_back: any. New and free: one, while no other thread uses the pool. The
+ * lock (rank LOCK_MAILBOX) is not held while work runs.
  */
 #pragma once
 
@@ -25,7 +25,7 @@ struct work;
 typedef void (*work_fn)(struct work *w);
 
 struct work {
-        struct list_node node; /* the pool's: linked while it waits */
+        struct list_node node; /* linked while it waits; set by the pool */
         work_fn          run;
 };
 
@@ -42,7 +42,7 @@ void work_pool_free(struct work_pool *p);
 
 /* Does not wait for the work. When no thread runs and none can be started, the caller runs it. */
 void work_pool_push(struct work_pool *p, struct work *w);
-/* True when the work had not begun: it is the caller's again. */
+/* True when the work had not begun: it belongs to the caller again. */
 bool work_pool_take_back(struct work_pool *p, struct work *w) NODISCARD;
 
 /* Runs n pieces of work on at most max_threads threads, which give way, and waits for all of them. The

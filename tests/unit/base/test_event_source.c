@@ -107,7 +107,7 @@ static void free_watch(void *arg) {
 static bool is_unlinked(struct event_source *n) {
         MUTEX_GUARD(&n->lock);
 
-        return list_is_empty(&n->watches);
+        return list_is_empty(&n->subscriptions);
 }
 
 static void test_free_waits_for_the_callback(void **state UNUSED) {
