@@ -25,7 +25,7 @@
 /* A client that does not answer the ping of a notice is told the final word all the same. */
 #define NOTICE_NS NS_PER_S
 
-static const char event_source_ping[H2_PING_BYTES] = "goodbye";
+static const char goaway_ping[H2_PING_BYTES] = "goodbye";
 static const char keepalive_ping[H2_PING_BYTES] = "alive?";
 
 static const struct h2_stream_ops *ops_of(const struct h2_stream *st) {
@@ -239,11 +239,11 @@ static void leave(struct h2_conn *c) {
         c->leaving = H2_LEAVING_NOTICE;
         c->leave_ns = c->now_ns;
         session_announce_goaway(c);
-        session_ping(c, event_source_ping);
+        session_ping(c, goaway_ping);
 }
 
 static void on_ping_ack(struct h2_conn *c, const char opaque[8]) {
-        if (memcmp(opaque, event_source_ping, sizeof(event_source_ping)) == 0 &&
+        if (memcmp(opaque, goaway_ping, sizeof(event_source_ping)) == 0 &&
             c->leaving != H2_STAYING)
                 say_final(c);
         else if (memcmp(opaque, keepalive_ping, sizeof(keepalive_ping)) == 0)
