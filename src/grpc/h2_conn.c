@@ -243,7 +243,7 @@ static void leave(struct h2_conn *c) {
 }
 
 static void on_ping_ack(struct h2_conn *c, const char opaque[8]) {
-        if (memcmp(opaque, goaway_ping, sizeof(event_source_ping)) == 0 &&
+        if (memcmp(opaque, goaway_ping, sizeof(goaway_ping)) == 0 &&
             c->leaving != H2_STAYING)
                 say_final(c);
         else if (memcmp(opaque, keepalive_ping, sizeof(keepalive_ping)) == 0)

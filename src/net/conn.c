@@ -58,6 +58,14 @@ void conn_abandon(struct conn *c) {
         conn_close(c);
 }
 
+static void flush_batch(struct loop_task *task);
+
+static void write_batch_init(struct write_batch *b) {
+        *b = (struct write_batch){ .flush.run = flush_batch };
+        list_init(&b->conns);
+        b->memory = mem_alloc(WRITE_BATCH_BYTES);
+}
+
 struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void *owner,
                         struct conn **ret) {
         struct conn *c = mem_aligned_alloc(CACHE_LINE_BYTES, sizeof(*c));
@@ -71,6 +79,8 @@ struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void
         c->tcp.data = owner;
         list_append(&l->conns, &c->node);
         l->conn_ops = &loop_ops;
+        if (!l->writes.memory)
+                write_batch_init(&l->writes);
         loop_conn_added(l);
         rc = uv_tcp_open(&c->tcp, fd);
         if (rc < 0) {
@@ -336,12 +346,6 @@ static void flush_batch(struct loop_task *task) {
         send_all(b);
         while (!list_is_empty(&b->conns))
                 deferred_notify(LIST_ENTRY(list_first(&b->conns), struct conn, deferred.node));
-}
-
-void write_batch_init(struct write_batch *b) {
-        *b = (struct write_batch){ .flush.run = flush_batch };
-        list_init(&b->conns);
-        b->memory = mem_alloc(WRITE_BATCH_BYTES);
 }
 
 /* Reserves `bytes` of the batch's memory, at most its size; when it is full, the batch is sent first. */

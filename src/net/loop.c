@@ -625,7 +625,6 @@ static void loop_init(struct loop *l, const char *name, size_t index, struct ope
         for (size_t i = 0; i < N_LOOP_PHASES; i++)
                 list_init(&l->tasks[i]);
         list_init(&l->conns);
-        write_batch_init(&l->writes);
         l->pool = buf_pool_new(POOL_KEPT_BYTES);
         l->index = index;
         l->name = mem_printf("%s-%zu", name, index);

@@ -66,7 +66,7 @@ struct loop {
         const struct loop_conn_ops
                 *conn_ops;    /* borrowed: static; NULL before the first connection */
         bool     is_batching; /* several mails are being delivered: see conn_write_soon() */
-        struct write_batch writes;
+        struct write_batch writes;            /* of conn.c; zero until the first connection */
         _Atomic size_t     n_conns;           /* length of `conns` */
         _Atomic size_t     n_dealt;           /* connections on their way to this loop as mails */
         struct buf_pool   *pool;              /* ref */
@@ -86,5 +86,3 @@ struct loop {
 /* To be called when a connection was added or removed: starts the tick timer when necessary. */
 void loop_conn_added(struct loop *l);
 void loop_conn_removed(struct loop *l);
-
-void write_batch_init(struct write_batch *b);
