@@ -50,7 +50,7 @@ MODELS = {
     "ready_async": {**model(READY % "async "), "1/ready": "yes"},
     "raises": model(ENDS % "raise ValueError('at the end')"),
     **{f"held_{n}": model(LAB.replace("self.kept = {}", """self.kept = {}
-        pb_utils.Logger.log_info("initialize begins")
+        pb_utils.Logger.log_info("initialize begins: " + args["model_name"])
         while os.path.exists(os.path.join(pb_utils.get_model_dir(), "hold")):
             time.sleep(0.005)""")) for n in (4, 5)},
     "spare": model(LAB),
@@ -144,7 +144,7 @@ def test_the_second_crash_waits_longer(server):
 
 def kill_while_it_starts(server, name, seen):
     """The next process, once it is in initialize()."""
-    server.wait_for_line("initialize begins", 30)
+    server.wait_for_line(f"initialize begins: {name}", 60)
     pid = stub_of(server, f"{name}_0")
     assert pid not in seen
     seen.append(pid)
@@ -157,15 +157,18 @@ def test_kills_while_a_process_starts_anew(server, name, n_kills, status):
     hold = server.repository / name / "1" / "hold"
     seen = [stub_of(server, f"{name}_0")]
     hold.touch()
-    assert post(server, name, "os._exit(1)")[0] == 500
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        task = pool.submit(post, server, name, "result = 7")
-        for _ in range(n_kills):
-            kill_while_it_starts(server, name, seen)
-        if status == 500:
-            assert task.result()[1]["error"] == UNHEALTHY % name
-        hold.unlink()
-        assert task.result()[0] == status
+    try:
+        assert post(server, name, "os._exit(1)")[0] == 500
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            task = pool.submit(post, server, name, "result = 7")
+            for _ in range(n_kills):
+                kill_while_it_starts(server, name, seen)
+            if status == 500:
+                assert task.result()[1]["error"] == UNHEALTHY % name
+            hold.unlink()
+            assert task.result()[0] == status
+    finally:
+        hold.unlink(missing_ok=True)  # a process that waits for it would not end
     wait_until(lambda: post(server, name, "result = 8")[0] == 200)
 
 
