@@ -385,9 +385,9 @@ static void test_51_random_arrivals(void **state) {
 static void test_49_batches_of_one(void **state) {
         (void)state;
         for (int mode = ADAPTIVE_OFF; mode <= ADAPTIVE_FLOW; mode++) {
-                struct batch_policy batching = { .max_batch_size = 1,
-                                                 .max_queue_delay_ns = DELAY_US * NS_PER_US };
-                struct sim          s;
+                struct batching_config batching = { .max_batch_size = 1,
+                                                    .max_queue_delay_ns = DELAY_US * NS_PER_US };
+                struct sim             s;
 
                 batching.preferred_sizes = calloc(1, sizeof(*batching.preferred_sizes));
                 assert_non_null(batching.preferred_sizes);
