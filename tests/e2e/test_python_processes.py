@@ -15,7 +15,7 @@ import time
 import pytest
 import requests
 
-from conftest import Server, write_repository
+from conftest import Server, is_sanitized, write_repository
 from python_lab import IO, LAB, OPTIONS as PYTHON, PROGRAM, code_input, infer, lab, model, post
 from scrape import metric
 
@@ -369,6 +369,7 @@ class TritonPythonModel:
     assert ask(4 << 20)[1]["outputs"][0]["data"] == [1]
 
 
+@pytest.mark.skipif(is_sanitized(), reason="sanitizers reserve more addresses themselves")
 def test_addresses_have_a_limit(start):
     """A server that may not reserve addresses says so when it loads a model."""
     server = start({"lab": model(LAB)}, "--exit-on-error=false",
