@@ -212,8 +212,10 @@ static int init(void **st, sched_host *host, const sched_host_ops *ops, const ch
         memcpy(p->members, members, p->n_members * sizeof(*members));
         for (uint32_t i = 0; i < p->n_members; i++)
                 p->is_busy[i] = members[i].is_busy != 0;
-        if (is_mode(p, "crash_init"))
+        if (is_mode(p, "crash_init")) {
+                signal(SIGSEGV, SIG_DFL); /* a sanitizer would take it for a finding of its own */
                 raise(SIGSEGV);
+        }
         if (is_mode(p, "exit_init"))
                 exit(0);
         if (is_mode(p, "refuses")) {
