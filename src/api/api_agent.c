@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What repository agents call: a TRITONREPOAGENT_Agent is a struct agent, a
+/* The C API of repository agents: a TRITONREPOAGENT_Agent is a struct agent, a
  * TRITONREPOAGENT_AgentModel a struct agent_model.
  */
 #include "api/api_types.h"
@@ -21,7 +21,7 @@ static struct error *check_artifact(TRITONREPOAGENT_ArtifactType type) {
         return error_new(ERR_INVALID_ARG, "%d is no valid artifact type", (int)type);
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- locations ------------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONREPOAGENT_ModelRepositoryLocation(
         TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model,
@@ -63,7 +63,7 @@ TRITONSERVER_Error *TRITONREPOAGENT_ModelRepositoryUpdate(
         return error_to_api(agent_model_move(agent_model_from_api(model), location));
 }
 
-/* ---- what the configuration says ------------------------------------------------------------- */
+/* ---- configuration --------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONREPOAGENT_ModelParameterCount(TRITONREPOAGENT_Agent      *agent,
                                                         TRITONREPOAGENT_AgentModel *model,

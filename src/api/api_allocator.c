@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The core calls the program's callbacks through its own function types, which differ from the
- * public ones in the names of structs and enums only: the same pointers and integers are passed.
- * The assertions hold what this rests on.
+/* Response allocators. The core calls the program's callbacks through its own function types, which
+ * differ from the public ones only in the names of structs and enums: the same pointers and integers
+ * are passed. The assertions check the properties that this relies on.
  */
 #include "api/api_types.h"
 
@@ -10,7 +10,7 @@
 _Static_assert(sizeof(enum memory_type) == sizeof(TRITONSERVER_MemoryType),
                "memory types are passed differently");
 
-/* Through a type that converts to and from every function type without a warning. */
+/* A cast through this type converts between function types without a warning. */
 typedef void (*any_fn)(void);
 
 struct TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorNew(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Many responses to one request: the functions of decoupled models. */
+/* Response factories: any number of responses to one request of a decoupled model. */
 #include "api/api_backend_types.h"
 
 #include "infer/response_factory.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONBACKEND_ModelInstance*: shims. */
+/* The C API of model instances: TRITONBACKEND_ModelInstance. */
 #include "api/api_backend_types.h"
 
 #include "backend/backend_instance.h"
@@ -126,7 +126,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(
                                               "out of bounds index %u: instance has %zu secondary "
                                               "devices",
                                               index, group->n_secondary_devices));
-        *kind = "KIND_NVDLA"; /* the only kind there is */
+        *kind = "KIND_NVDLA"; /* the only kind */
         *id = group->secondary_devices[index]->device_id;
         return NULL;
 }

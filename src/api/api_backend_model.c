@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONBACKEND_Model* and TRITONBACKEND_Backend*: shims. */
+/* The C API of backends and their models: TRITONBACKEND_Backend, TRITONBACKEND_Model. */
 #include "api/api_backend_types.h"
 
 #include "backend/backend_model.h"
@@ -11,7 +11,7 @@
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* There is one kind of memory, so there is nothing to manage: any pointer names "the" manager. */
+/* There is one kind of memory, so the manager has no state: any valid pointer can represent it. */
 static char the_memory;
 
 TRITONSERVER_Error *TRITONBACKEND_BackendMemoryManager(TRITONBACKEND_Backend *backend,

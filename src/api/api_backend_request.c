@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONBACKEND_Request* and TRITONBACKEND_Input*: shims. */
+/* The C API with which backends read requests and inputs: TRITONBACKEND_Request. */
 #include "api/api_backend_types.h"
 
 #include "infer/model.h"
@@ -228,7 +228,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestTrace(TRITONBACKEND_Request *request,
 
 #define INPUT(argument) ((struct request_input *)(argument))
 
-/* The policy under which chunks count: `policy` when the front end gave bytes for it, else NULL. */
+/* The host policy whose chunks are used: `policy` when the front end gave bytes for it, else NULL. */
 static const char *policy_in_force(const struct request_input *in, const char *policy) {
         for (const struct input_chunk *c = in->first_chunk; policy != NULL && c != NULL;
              c = c->next)
@@ -315,7 +315,7 @@ static COLD TRITONSERVER_Error *no_such_buffer(const struct request_input *in, u
                                       index, in->n_chunks));
 }
 
-/* Of a chunk that there may not be (NULL): no bytes then. */
+/* Returns the bytes of a chunk; none when `c` is NULL. */
 static void give_chunk(const struct input_chunk *c, const void **buffer, uint64_t *byte_size,
                        TRITONSERVER_MemoryType *memory_type, int64_t *memory_type_id) {
         *buffer = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONBACKEND_Response* and TRITONBACKEND_Output*: shims. */
+/* The C API with which backends create and send responses: TRITONBACKEND_Response. */
 #include "api/api_backend_types.h"
 
 #include "infer/response.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONBACKEND_ModelInstanceResponseStatistics: a record that a backend fills and reports. */
+/* TRITONBACKEND_ModelInstanceResponseStatistics: a record that a backend fills in and reports. */
 #include "api/api_backend_types.h"
 
 #include "backend/backend_instance.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Implicit states of sequences: what a backend leaves for the next request. */
+/* Implicit states of sequences: values that a backend keeps for the sequence's next request. */
 #include "api/api_types.h"
 
 #include "infer/request.h"

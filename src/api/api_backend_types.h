@@ -10,6 +10,6 @@
 
 struct backend_model;
 
-/* TRITONBACKEND_Model[Instance]ReportMemoryUsage: replaces what the statistics show. */
+/* TRITONBACKEND_Model[Instance]ReportMemoryUsage: replaces the values that the statistics report. */
 TRITONSERVER_Error *api_report_memory(const char *function, struct backend_model *model,
                                       TRITONSERVER_BufferAttributes **usage, uint32_t n);

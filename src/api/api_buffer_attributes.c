@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONSERVER_BufferAttributes*: shims. */
+/* The C API of TRITONSERVER_BufferAttributes. */
 #include "api/api_types.h"
 
 #include "base/mem.h"

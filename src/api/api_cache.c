@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONCACHE_*: shims for cache libraries. */
+/* The C API that response cache plug-ins call: TRITONCACHE_CacheEntry. */
 #include "api/api_types.h"
 
 #include "cache/cache_entry.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONSERVER_Error*: shims. A TRITONSERVER_Error is a struct error. */
+/* The C API of TRITONSERVER_Error. */
 #include "api/api_types.h"
 
-/* The codes are passed through as numbers. */
+/* The codes are converted by their numbers. */
 _Static_assert((int)ERR_UNKNOWN == (int)TRITONSERVER_ERROR_UNKNOWN, "error codes differ");
 _Static_assert((int)ERR_INTERNAL == (int)TRITONSERVER_ERROR_INTERNAL, "error codes differ");
 _Static_assert((int)ERR_NOT_FOUND == (int)TRITONSERVER_ERROR_NOT_FOUND, "error codes differ");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONSERVER_Log*: shims. */
+/* The C API of the log and its settings. */
 #include "api/api_types.h"
 
 #include "base/crash_report.h"
@@ -18,8 +18,9 @@ _Static_assert((int)LOG_FORMAT_DEFAULT == (int)TRITONSERVER_LOG_DEFAULT, "log fo
 _Static_assert((int)LOG_FORMAT_ISO8601 == (int)TRITONSERVER_LOG_ISO8601, "log formats differ");
 _Static_assert((int)LOG_FORMAT_JSON == (int)NESO_LOG_FORMAT_JSON, "log formats differ");
 
-/* Makes "read all settings, change one, write all" one step, so that two threads that change
- * different settings do not undo each other. Callers of the API hold no lock: the lowest rank. */
+/* Makes reading all settings, changing one and writing all a single step, so that two threads that
+ * change different settings do not overwrite each other's. It has the lowest rank, since callers of the
+ * API hold no lock. */
 static struct mutex settings_lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_SERVER };
 
 bool TRITONSERVER_LogIsEnabled(TRITONSERVER_LogLevel level) {
@@ -54,7 +55,7 @@ struct TRITONSERVER_Error *NESO_ReportCrashes(void) {
         return error_to_api(crash_report_install());
 }
 
-/* The setters of the C API take options that they do not use: the log is the process's. */
+/* The setters of the C API take options, but ignore them: the log belongs to the process. */
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogFile(
         UNUSED struct TRITONSERVER_ServerOptions *options, const char *file) {

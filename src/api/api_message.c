@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONSERVER_Message*: shims. */
+/* The C API of TRITONSERVER_Message. */
 #include "api/api_types.h"
 
 struct TRITONSERVER_Error *TRITONSERVER_MessageNewFromSerializedJson(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONSERVER_Metric* and TRITONSERVER_MetricFamily*: shims. */
+/* The C API of metrics and metric families. */
 #include "api/api_types.h"
 
 #include "base/mem.h"
@@ -14,7 +14,7 @@ DEFINE_API_TYPE(TRITONSERVER_Metrics, strbuf)
 DEFINE_API_TYPE(TRITONSERVER_MetricFamily, metric_family)
 DEFINE_API_TYPE(TRITONSERVER_Metric, metric)
 
-/* Arguments of a metric: the buckets of a histogram. */
+/* The arguments of a metric: buckets of a histogram. */
 struct metric_args {
         bool    is_histogram;
         double *buckets; /* owned */
@@ -58,8 +58,8 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricsFormatted(struct TRITONSERVER_Met
         return NULL;
 }
 
-/* How the names begin that servers print themselves. A page with a family twice is no page: who
- * scrapes it gets nothing at all. */
+/* Prefixes of the metrics that servers print themselves. A scraper rejects a whole page on which a
+ * family occurs twice. */
 static bool is_of_servers(const char *name) {
         static const char *const begins[] = {
                 "nv_inference_",  "nv_model_load_",     "nv_pinned_memory_pool_",
@@ -146,7 +146,7 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricArgsDelete(struct TRITONSERVER_Met
         return NULL;
 }
 
-/* Labels from parameters; only texts can be labels. */
+/* Reads labels from parameters; only strings can be labels. */
 static struct error *read_labels(const struct TRITONSERVER_Parameter **parameters, uint64_t n,
                                  struct metric_label *ret) {
         for (uint64_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONSERVER_ServerOptions*: shims. */
+/* The C API of TRITONSERVER_ServerOptions. */
 #include "api/api_types.h"
 
 #include "backend/host_policy.h"
@@ -36,7 +36,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsDelete(
         return NULL;
 }
 
-/* ---- one value, stored as it is ------------------------------------------------------------ */
+/* ---- scalar values ------------------------------------------------------------------------- */
 
 #define SCALAR_OPTION(function, type, field)                                                       \
         struct TRITONSERVER_Error *function(struct TRITONSERVER_ServerOptions *options,            \
@@ -236,7 +236,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetResponseCacheByteSize(
         AUTO_CHARS json = NULL;
 
         API_NEEDS(options);
-        /* The values of a cache's configuration are texts. */
+        /* The values of a cache's configuration are strings. */
         json = mem_printf("{\"size\":\"%llu\"}", (unsigned long long)size);
         server_options_set_cache(OPTIONS(options), "local", json);
         return NULL;

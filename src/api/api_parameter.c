@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONSERVER_Parameter*: shims. */
+/* The C API of TRITONSERVER_Parameter. */
 #include "api/api_types.h"
 
 _Static_assert((int)PARAMETER_STRING == (int)TRITONSERVER_PARAMETER_STRING, "types differ");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONSERVER_InferenceRequest*: shims for in-process callers. */
+/* The C API of TRITONSERVER_InferenceRequest, except for its inputs. */
 #include "api/api_types.h"
 
 #include "infer/model.h"
@@ -62,7 +62,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetId(
         return error_to_api(request_set_id(REQUEST(inference_request), id));
 }
 
-/* Getter and setter of a plain field. */
+/* Defines getter and setter of a plain field. */
 #define REQUEST_FIELD(getter, setter, type, field)                                                 \
         struct TRITONSERVER_Error *getter(struct TRITONSERVER_InferenceRequest *request_face,      \
                                           type *value) {                                           \
@@ -162,7 +162,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveAllRequestedOutput
         return NULL;
 }
 
-/* The core's callback types name the same pointers and integers by the core's own types. */
+/* The core's callback types pass the same pointers and integers with the core's own types. */
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetReleaseCallback(
         struct TRITONSERVER_InferenceRequest *inference_request,
         TRITONSERVER_InferenceRequestReleaseFn_t request_release_callback,
@@ -188,8 +188,8 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
         req->allocator_userp = response_allocator_userp;
         req->on_response = (response_complete_fn)(any_fn)response_fn;
         req->on_response_userp = response_userp;
-        /* A cancellation is that of one inference: a request that is used again is told anew where
-         * its responses go, and with that it is a new one. */
+        /* A cancellation concerns one inference. A request that is reused gets its callbacks anew, and
+         * begins a new inference with that. */
         return error_to_api(request_renew_flow(req));
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONSERVER_InferenceRequest*: inputs and requested outputs. */
+/* The C API for the inputs of a TRITONSERVER_InferenceRequest. */
 #include "api/api_types.h"
 
 #include "infer/model.h"

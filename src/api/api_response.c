@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONSERVER_InferenceResponse*: shims for in-process callers. */
+/* The C API of TRITONSERVER_InferenceResponse. */
 #include "api/api_types.h"
 
 #include "infer/model.h"

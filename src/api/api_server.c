@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONSERVER_Server*: creation, health, metadata, inference. */
+/* The C API of TRITONSERVER_Server: life cycle, state, metadata and inference. */
 #include "api/api_types.h"
 
 #include "base/mem.h"
@@ -36,7 +36,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerDelete(struct TRITONSERVER_Server 
         if (s == NULL)
                 return NULL;
         err = server_stop(s);
-        /* After a timeout models are still in use: what they need must stay. */
+        /* After a timeout models are still in use, and so are the objects of the server that they need. */
         if (err == NULL)
                 server_free(s);
         return error_to_api(err);
@@ -129,7 +129,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelTransactionProperties(
         return NULL;
 }
 
-/* A message made by `expression` into `m`, handed out through `out`. */
+/* Returns through `out` the message that `expression` creates in `m`. */
 #define GIVE_MESSAGE(out, expression)                                                              \
         do {                                                                                       \
                 struct message *m;                                                                 \

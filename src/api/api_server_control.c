@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Loading, unloading, polling, and repositories of a running server.
- */
+/* Loading, unloading, polling, and registration of repositories while a server runs. */
 #include "api/api_types.h"
 
 #include "base/mem.h"
@@ -24,14 +23,14 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModel(struct TRITONSERVER_Serv
         return error_to_api(server_load_model(server_from_api(server), model_name, NULL));
 }
 
-/* A text, or the boolean that stands for one. */
+/* The string value of a parameter, or of a boolean that stands for one. */
 static const char *text_of(const struct parameter *p) {
         if (p->type == PARAMETER_BOOL)
                 return p->boolean ? "true" : "false";
         return p->type == PARAMETER_STRING ? p->string : NULL;
 }
 
-/* One parameter of a load; `files` and `chain` have room for one more. */
+/* Reads one parameter of a load; `files` and `chain` have room for one more. */
 static struct error *read_load_parameter(const struct parameter *p, struct repo_override *o,
                                          struct override_file  *files,
                                          struct load_parameter *chain) {
@@ -108,7 +107,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
 
 /* ---- chains ---------------------------------------------------------------------------------- */
 
-/* Before anything is loaded. */
+/* Checks a stage before any model is loaded. */
 static struct error *check_stage(const char *const *models, const struct NESO_LoadParameters *p,
                                  size_t at, size_t n) {
         if (models[at] == NULL)
@@ -128,7 +127,7 @@ static struct error *check_stage(const char *const *models, const struct NESO_Lo
         return NULL;
 }
 
-/* With `next` as one more of its load parameters. */
+/* Loads a model with `next` as an additional load parameter. */
 static struct error *load_stage(struct server *s, const char *model, const char *next,
                                 const struct NESO_LoadParameters *p) {
         const struct TRITONSERVER_Parameter **all;
@@ -185,7 +184,7 @@ struct TRITONSERVER_Error *NESO_ServerLoadChain(struct TRITONSERVER_Server *serv
         return NULL;
 }
 
-/* ---- further orders -------------------------------------------------------------------------- */
+/* ---- unloading, polling, repositories ---------------------------------------------------------- */
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModel(struct TRITONSERVER_Server *server,
                                                           const char                 *model_name) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The names of enum values: TRITONSERVER_*String(). */
+/* The names of the C API's enum values, and the sizes of data types. */
 #include "api/api_types.h"
 
 #include "config/data_type.h"

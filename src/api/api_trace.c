@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONSERVER_InferenceTrace*: shims. */
+/* The C API of TRITONSERVER_InferenceTrace. */
 #include "api/api_types.h"
 
 #include "infer/trace.h"
@@ -98,7 +98,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceParentId(
         return NULL;
 }
 
-/* "" before the trace was given to a request. */
+/* "" before the trace was passed with a request. */
 static const char *text_of(const char *text) {
         return text != NULL ? text : "";
 }

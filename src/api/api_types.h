@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What every shim of the C API needs: the public names of core types, and argument checks.
+/* Definitions for all shims of the C API: the public names of core types, and argument checks.
  *
- * A public object *is* the core's object under another name: TRITONSERVER_Error is struct error,
- * and so on. DEFINE_API_TYPE() gives the two conversions for a type; the types that many shims
- * need are defined here, the others in the file that serves them. A shim checks its arguments,
- * calls the core and converts; it holds no logic.
+ * A public object *is* the core's object under another name: TRITONSERVER_Error is struct error, and so
+ * on. DEFINE_API_TYPE() defines the two conversions for a type; types that many shims need are defined
+ * here, the others in the file that uses them. A shim checks its arguments, calls the core and
+ * converts; it holds no logic.
  *
  * API_TRY() and API_NEEDS() are TRY() for functions that return a public error.
  */
@@ -42,7 +42,7 @@ struct error *api_null_argument(const char *function, const char *name) COLD;
 /* INVALID_ARG "<function>: <value> is no valid <what>". */
 struct error *api_bad_value(const char *function, const char *what, long long value) COLD;
 
-/* Leaves the shim with the error of `expression`, if there is one. */
+/* Returns from the shim with the error of `expression`, if there is one. */
 #define API_TRY(expression)                                                                        \
         do {                                                                                       \
                 struct error *api_err_ = (expression);                                             \
@@ -50,7 +50,7 @@ struct error *api_bad_value(const char *function, const char *what, long long va
                         return error_to_api(api_err_);                                             \
         } while (0)
 
-/* Leaves the shim with INVALID_ARG when a required pointer is NULL. */
+/* Returns from the shim with INVALID_ARG when a required pointer is NULL. */
 #define API_NEEDS(argument)                                                                        \
         do {                                                                                       \
                 if (UNLIKELY((argument) == NULL))                                                  \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The versions of the APIs. */
+/* The versions of the C APIs and of Neso. */
 #include "api/api_types.h"
 
 #include "triton/core/neso.h"
@@ -7,7 +7,7 @@
 #include "triton/core/tritoncache.h"
 #include "triton/core/tritonrepoagent.h"
 
-/* The build gives the project's version. */
+/* The build defines the project's version. */
 #ifndef NESO_VERSION
 #define NESO_VERSION "0.0.0-unversioned"
 #endif

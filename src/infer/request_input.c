@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The inputs of a request (request.h). */
+/* The inputs of a request, and the chunks that hold their bytes. */
 #include "infer/request.h"
 
 #include "base/mem.h"

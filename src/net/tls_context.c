@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Certificates, keys, versions and cipher suites of a port (tls.h). */
+/* TLS contexts: reading of certificates and keys, settings, ALPN. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"

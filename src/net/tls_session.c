@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One TLS session on bytes in memory (tls.h). */
+/* TLS sessions: handshake, reading and writing of records. */
 #include "base/mem.h"
 #include "net/tls_types.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Submits a request of a client (server.h). */
+/* Submission of clients' requests, depending on the state of the server. */
 #include "server/server.h"
 
 #include "infer/model.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The sequences of models as JSON (server.h). */
+/* The live sequences of a model, as JSON. */
 #include "server/server.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The stacks of the threads of a model's processes as JSON (server.h). */
+/* The call stacks of the processes that run a model's instances, as JSON. */
 #include "server/server.h"
 
 #include "backend/backend_instance.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The statistics of models as JSON (server.h). */
+/* The statistics of models, as JSON. */
 #include "server/server.h"
 
 #include "base/mem.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metadata, configurations and the index as JSON (server.h). */
+/* Metadata of server and models, configurations and the repository index, as JSON. */
 #include "server/server.h"
 
 #include "base/mem.h"
