@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What Neso adds to the C API: the few things its own front end needs and a plain Triton server
- * does not have. A program that must also run against other servers does not include this.
+/* Neso's additions to the C API: the functions that its own front end, its backends and its tools use
+ * and that the reference server does not have. A program that must also run with other servers does not
+ * include this header, except for functions that it refers to as weak symbols.
  *
  * Ownership.  As in tritonserver.h: a returned error belongs to the caller.
  * Threads.  Every function may be called from any thread.
@@ -18,57 +19,56 @@ extern "C" {
  * "msg". */
 #define NESO_LOG_FORMAT_JSON ((TRITONSERVER_LogFormat)2)
 
-/* The version of the server that answers the calls, such as "0.1.0". Lives as long as the
- * library is loaded. */
+/* The version of the server library, such as "0.1.0". Valid as long as the library is loaded. */
 TRITONSERVER_DECLSPEC const char *NESO_Version(void);
 
-/* Writes a line of `byte_size` bytes, without its newline, to where the log goes, exactly as it
- * is: no level, no time, no quoting. The access log is written with it. The whole line and its
- * newline reach the file in one write, so lines of different threads do not mix. The caller must
- * have escaped what came from a peer.
+/* Writes a line of `byte_size` bytes, which excludes the newline, to the destination of the log,
+ * unchanged: no level, no time, no quoting. The access log uses it. The line and its newline reach the
+ * file in one write, so lines of different threads do not mix. The caller must have escaped text that
+ * came from a peer.
  *
  * INVALID_ARG when `line` is NULL and byte_size is not 0, or when the line contains a newline. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_LogLine(const char *line, size_t byte_size);
 
-/* Lets a fault that ends the process say which plug-in was at work: at SIGSEGV, SIGABRT, SIGBUS,
- * SIGFPE and SIGILL one line goes to stderr with the signal, the library, the function of it that
- * was called and the model; then the signal goes to who had it before, or ends the process as it
- * would have. `neso serve` asks for it; a program with a server in it may. It lasts until the
- * process ends; asking again changes nothing. A program that handles one of these signals itself,
- * and passes on what is not meant for it, asks first and puts its handler on top.
+/* Makes fatal signals report the plug-in that was running: at SIGSEGV, SIGABRT, SIGBUS, SIGFPE and
+ * SIGILL one line goes to stderr with the signal, the library, its function that was called, and the
+ * model. Then the previous handler runs, or the process ends as it would have without this. `neso
+ * serve` calls this function; a program with an embedded server may. The effect lasts until the process
+ * ends; further calls change nothing. A program that handles one of these signals itself, and passes on
+ * signals that it does not handle, calls this function first and installs its handler afterwards.
  *
  * INTERNAL when the kernel refuses. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ReportCrashes(void);
 
-/* Whether the model of a request is decoupled: may answer it several times, or not at all. Spares
- * who has made a request already the search for its model that
- * TRITONSERVER_ServerModelTransactionProperties() does. `is_decoupled` is written on success.
+/* Returns whether the model of a request is decoupled, that is, may send several responses or none. A
+ * caller that already has a request avoids the look-up of the model by
+ * TRITONSERVER_ServerModelTransactionProperties(). `is_decoupled` is written on success.
  *
  * INVALID_ARG when an argument is NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestIsDecoupled(
         struct TRITONSERVER_InferenceRequest *inference_request, bool *is_decoupled);
 
-/* Bounds what a decoupled model's responses cost while their reader is slow. Responses of the
- * request that the backend has made and nobody has deleted yet count, each with its outputs and a
- * little for itself; while there are `max_responses` of them or more, or `max_bytes` or more, the
- * backend waits where it makes the next one. One response can always be made. So a program that
- * calls TRITONSERVER_InferenceResponseDelete() when a response has reached its reader makes the
- * backend go at that reader's pace. TRITONSERVER_InferenceRequestCancel() ends the waiting.
+/* Bounds the memory of a decoupled model's responses while their reader is slow. The limits count the
+ * responses of the request that the backend has created and that were not deleted yet: each with its
+ * outputs and a small overhead. While there are `max_responses` of them or more, or `max_bytes` or
+ * more, the backend waits when it creates the next one. One response can always be created. So a
+ * program that calls TRITONSERVER_InferenceResponseDelete() when a response has reached its reader
+ * slows the backend down to the reader's pace. TRITONSERVER_InferenceRequestCancel() ends the waiting.
  *
- * To be called before TRITONSERVER_ServerInferAsync(), and holds for further uses of the request.
- * Nothing waits on a thread that NESO_ThreadAllowInlineExecution() allows to run models, or for
- * models that preserve the order of responses.
+ * To be called before TRITONSERVER_ServerInferAsync(); the limits also apply to further uses of the
+ * request. A backend does not wait on a thread that NESO_ThreadAllowInlineExecution() allows to run
+ * models, nor for models that preserve the order of responses.
  *
  * INVALID_ARG when `inference_request` is NULL or a limit is 0. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestLimitResponses(
         struct TRITONSERVER_InferenceRequest *inference_request, uint32_t max_responses,
         uint64_t max_bytes);
 
-/* Whether the answer to a request may be kept by the server's response cache, if it has one (at
- * first it may). Not for a request with inputs or outputs in memory that somebody else may write
- * to while it runs, such as a client's shared memory: whoever changes the bytes after they were
- * looked at would decide what other clients are answered. An answer that is kept already is given
- * in either case. It holds until it is set again.
+/* Whether the server's response cache, if there is one, may store the answer to a request; initially
+ * true. To be set to false for a request with inputs or outputs in memory that others may write to
+ * while it runs, such as a client's shared memory: a client that changes the bytes after they were
+ * hashed would determine the answers to other clients. An answer that is already in the cache is used
+ * in either case. The setting remains until it is changed.
  *
  * INVALID_ARG when `inference_request` is NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
@@ -96,39 +96,40 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestModelInput
         TRITONSERVER_DataType *datatype, const int64_t **shape, uint64_t *dim_count,
         bool *is_batched);
 
-/* Whether the calling thread may run models itself (off at first): with `allow`,
- * TRITONSERVER_ServerInferAsync() may execute a small model before it returns, and the callbacks
- * of the request then run within it, on this thread. That spares two hops between threads. A
- * thread that submits while it holds a lock which a callback takes must leave it off. Models with
- * the parameter inline_execution "always" do so on every thread, with "never" on none.
+/* Whether the calling thread may run models itself; initially false. With `allow`,
+ * TRITONSERVER_ServerInferAsync() may execute a small model before it returns, and the callbacks of the
+ * request then run within the call, on this thread. This saves two switches between threads. A thread
+ * that submits while it holds a lock which a callback takes must not allow it. Models with the
+ * parameter inline_execution "always" run inline on every thread, models with "never" on none.
  *
  * Never fails. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadAllowInlineExecution(bool allow);
 
-/* For threads that submit many requests in a row, such as event loops: wakes the instances that
- * are to run what this thread has submitted since its last call. The first call on a thread is a
- * promise to call again before each wait; from then on TRITONSERVER_ServerInferAsync() may leave
- * an idle instance asleep until that moment (for some ten microseconds at most), so that requests
- * which arrived together are executed together. A thread that may run models itself may do so in
- * this call as well, with the callbacks of the requests: hold no lock which a callback takes.
+/* For threads that submit many requests in a row, such as event loops: wakes the instances for the
+ * requests that this thread has submitted since its last call. With its first call a thread promises to
+ * call again before each wait. From then on TRITONSERVER_ServerInferAsync() may leave an idle instance
+ * asleep until the next call (for tens of microseconds at most), so that requests which arrived
+ * together are executed together. A thread that may run models itself may also run them within this
+ * call, with the callbacks of the requests: the caller must hold no lock which a callback takes.
  *
  * Never fails. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadWakeInstances(void);
 
-/* For backends that answer many requests in a row: between the two calls this thread only sends
- * responses and releases requests, and whoever receives them may put off until the end what tells
- * another thread, so that one wake-up serves all. Pairs nest; one that is still open when
- * TRITONBACKEND_ModelInstanceExecute() returns is ended for it, but nobody does so on a thread of the
- * backend's own, and then clients wait for ever. Servers other than Neso do not have these functions:
- * a backend that runs there as well refers to them as weak symbols.
+/* For backends that answer many requests in a row. Between the two calls this thread only sends
+ * responses and releases requests, and their receivers may defer the wake-ups of other threads until
+ * the end, so that one wake-up serves all responses. Pairs nest. A pair that is still open when
+ * TRITONBACKEND_ModelInstanceExecute() returns is ended by the server; on a thread of the backend's own
+ * it is not, and then clients wait for ever. Other servers do not have these functions: a backend that
+ * also runs there refers to them as weak symbols.
  *
  * Never fails. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadBeginResponses(void);
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadEndResponses(void);
 
-/* For callbacks of responses and of releases: `is_put_off` is set when more responses follow at once
- * on this thread, see above; then `call(userp)` comes behind them, on this thread, once for each time
- * that it was asked for. Otherwise nothing was noted, and the callback tells its threads itself.
+/* For callbacks of responses and of releases. When more responses follow at once on this thread (see
+ * above), `is_put_off` is set to true, and `call(userp)` runs after them, on this thread, once for each
+ * request to do so. Otherwise it is set to false, `call` will not run, and the callback wakes its
+ * threads itself.
  *
  * INVALID_ARG: `call` or `is_put_off` is NULL. */
 typedef void (*NESO_AfterResponsesFn_t)(void *userp);
@@ -136,18 +137,18 @@ typedef void (*NESO_AfterResponsesFn_t)(void *userp);
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadAfterResponses(
         NESO_AfterResponsesFn_t call, void *userp, bool *is_put_off);
 
-/* Tells when what TRITONSERVER_ServerIsLive(), TRITONSERVER_ServerIsReady() and
- * TRITONSERVER_ServerModelIsReady() say may have changed: the server begins to exit, a version of
- * a model begins to load, is ready, has failed or is unloaded. What it is now, `changed` asks for
- * itself. It is not told what backends say of their instances (TRITONBACKEND_ModelInstanceReady).
+/* Calls `changed` when the results of TRITONSERVER_ServerIsLive(), TRITONSERVER_ServerIsReady() and
+ * TRITONSERVER_ServerModelIsReady() may have changed: the server begins to exit, or a version of a
+ * model begins to load, is ready, has failed or is unloaded. `changed` has to query the new state.
+ * Changes that backends report for their instances (TRITONBACKEND_ModelInstanceReady) cause no call.
  *
- * `changed` runs on the thread that made the change, which may be any, with no lock held, and
- * possibly several times at once; it must not block, and changes that follow each other quickly
- * may be told as one. A change after NESO_ReadyWatchNew() has returned is not missed.
+ * `changed` runs on the thread that made the change, which may be any, with no lock held, and possibly
+ * several times at once. It must not block. Changes in quick succession may cause a single call. No
+ * change after the return of NESO_ReadyWatchNew() is missed.
  *
- * NESO_ReadyWatchDelete() waits for calls that are running: when it returns, `userp` is not used
- * any more. So it must not be called within `changed`, nor with a lock that `changed` takes. It is
- * called before the server is deleted; NULL is fine.
+ * NESO_ReadyWatchDelete() waits for running calls: when it returns, `userp` is not used any more. So it
+ * must not be called within `changed`, nor with a lock that `changed` takes. It must be called before
+ * the server is deleted; NULL is fine.
  *
  * INVALID_ARG when `watch`, `server` or `changed` is NULL. */
 struct NESO_ReadyWatch;
@@ -159,55 +160,56 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ReadyWatchNew(
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ReadyWatchDelete(
         struct NESO_ReadyWatch *watch);
 
-/* In the callback of a TRITONSERVER_TRACE_CUSTOM_ACTIVITY: the name that was given to
- * TRITONSERVER_InferenceTraceReportActivity(). Lent for the callback; NULL outside of one.
+/* In the callback of a TRITONSERVER_TRACE_CUSTOM_ACTIVITY: returns the name that was passed to
+ * TRITONSERVER_InferenceTraceReportActivity(), valid during the callback. NULL outside of such a
+ * callback.
  *
  * INVALID_ARG when an argument is NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceTraceCustomActivity(
         struct TRITONSERVER_InferenceTrace *trace, const char **activity_name);
 
-/* Counts one request that a front end refused because of a limit of its own (a body too large,
- * too many connections): adds 1 to the counter neso_rejected_total{limit="<limit>"}, which
- * TRITONSERVER_ServerMetrics() reports. `limit` is the limit's name, copied; use a fixed set of
- * names, since each new one is a new series.
+/* Counts one request that a front end refused because of a limit of its own (a body too large, too many
+ * connections): increments the counter neso_rejected_total{limit="<limit>"}, which
+ * TRITONSERVER_ServerMetrics() reports. `limit` is the name of the limit, copied. Use a fixed set of
+ * names, since each new name creates a series.
  *
  * INVALID_ARG when `server` or `limit` is NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerObserveRejected(
         struct TRITONSERVER_Server *server, const char *limit);
 
-/* As TRITONSERVER_ServerPollModelRepository(), which returns when what it has found is loaded or
- * unloaded; this returns when it has looked, and the rest goes on behind it. So a model whose load
- * never ends does not keep later polls from all others. A look passes over models that are being
- * loaded or unloaded; what has changed of them is for a later one.
+/* Polls as TRITONSERVER_ServerPollModelRepository() does, but returns once the repositories were read;
+ * the loads and unloads continue in the background. So a model whose load never ends does not block
+ * later polls of all other models. A poll skips models that are being loaded or unloaded; a later poll
+ * sees their changes.
  *
- * UNAVAILABLE unless the server's mode is TRITONSERVER_MODEL_CONTROL_POLL and it is ready,
- * INVALID_ARG when `server` is NULL. */
+ * UNAVAILABLE unless the server's mode is TRITONSERVER_MODEL_CONTROL_POLL and it is ready, INVALID_ARG
+ * when `server` is NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerStartPoll(
         struct TRITONSERVER_Server *server);
 
-/* Counts one request that a front end refused because of its API key: adds 1 to the counter
+/* Counts one request that a front end refused because of its API key: increments the counter
  * neso_api_key_refused_total{key="<key>",reason="<reason>"}, which TRITONSERVER_ServerMetrics()
- * reports. `key` is the key's name (never the key), "" when none was given or it is unknown;
- * `reason` is why ("missing", "unknown", "group", "model"). Both are copied; use fixed sets of
- * names, since each new pair is a new series.
+ * reports. `key` is the name of the key (never the key itself), "" when none was given or it is
+ * unknown; `reason` is "missing", "unknown", "group" or "model". Both are copied. Use fixed sets of
+ * names, since each new pair creates a series.
  *
  * INVALID_ARG when an argument is NULL, or beyond 16384 series. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerObserveKeyRefused(
         struct TRITONSERVER_Server *server, const char *key, const char *reason);
 
-/* The live sequences of a model with sequence_batching; model_version -1: of all its versions, of loads
- * that were replaced or unloaded as well, as long as they have some. `sequences` is JSON and to be
- * deleted with TRITONSERVER_MessageDelete():
+/* Lists the live sequences of a model with sequence_batching. model_version -1: those of all its
+ * versions. Loads that were replaced or unloaded are included as long as they have live sequences.
+ * `sequences` is JSON, to be deleted with TRITONSERVER_MessageDelete():
  *
  *     {"model_sequences": [
  *       {"name": "...", "version": "1", "retired": false, "active": 2, "backlog": 1, "sequences": [
  *         {"id": 7, "instance": "...", "slot": 0, "requests": 1, "age_us": 4711, "idle_us": 0,
  *          "ending": false}], "left_out": 0}]}
  *
- * "retired" loads begin no sequences. An "id" is a number or a text; without "instance" and "slot" a
- * sequence is in the backlog; "ending" ones take no more requests. At most 1000 sequences are
- * listed, "left_out" is how many more there are. Schedulers are not held up: sequences that come or
- * go meanwhile may be listed or not.
+ * A load that is "retired" begins no sequences. An "id" is a number or a string. A sequence without
+ * "instance" and "slot" is in the backlog. A sequence that is "ending" accepts no more requests. At
+ * most 1000 sequences are listed; "left_out" is the number of further ones. The listing does not block
+ * the schedulers: sequences that begin or end meanwhile may be missing.
  *
  * INVALID_ARG when an argument is NULL, the model or version is not loaded, or has no
  * sequence_batching. */
@@ -215,69 +217,70 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelSequences(
         struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
         struct TRITONSERVER_Message **sequences);
 
-/* Where the threads of a model's processes are, for a model that hangs: of models whose instances are
- * processes of their own, as those of the python backend. `model_version` -1 is the highest. `stacks` is
- * JSON and to be deleted with TRITONSERVER_MessageDelete():
+/* Returns the call stacks of a model's processes, to find where a model hangs. It works for models
+ * whose instances are processes of their own, such as those of the python backend. `model_version` -1
+ * is the highest. `stacks` is JSON, to be deleted with TRITONSERVER_MessageDelete():
  *
  *     {"name": "m", "version": "1", "instances": [
  *       {"name": "m_0", "process": {"pid": 4711, "executing_ms": 8012, "cut": false,
  *                                   "stacks": "Thread 0x00007f... (most recent call first):\n..."}},
  *       {"name": "m_1", "error": "Stub process 'm_1' is not healthy."}], "left_out": 0}
  *
- * "executing_ms" is how long the oldest execution runs, 0 when there is none. Text of "stacks" beyond
- * 64 KiB is cut; instances beyond 1 MiB in all are left out. A process that does not answer is waited for
- * some seconds. A backend takes part by exporting
+ * "executing_ms" is the time since the oldest running execution began, 0 when there is none. Text of
+ * "stacks" beyond 64 KiB is cut; instances beyond 1 MiB in total are left out. The call waits some
+ * seconds for a process that does not respond. A backend supports this by exporting
  *
  *     TRITONSERVER_Error *NESOBACKEND_ModelInstanceStacks(
  *             TRITONBACKEND_ModelInstance *instance, TRITONSERVER_Message **stacks);
  *
- * which makes the JSON of "process", on any thread, beside the instance's execution.
+ * which creates the JSON of "process"; it is called on any thread, concurrently with the instance's
+ * execution.
  *
- * NOT_FOUND when there is no such model, UNSUPPORTED when its backend does not take part, INVALID_ARG
- * when an argument is NULL. */
+ * NOT_FOUND when there is no such model, UNSUPPORTED when its backend does not export the function,
+ * INVALID_ARG when an argument is NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelStacks(
         struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
         struct TRITONSERVER_Message **stacks);
 
-/* Whether TRITONSERVER_ServerLoadModelWithParameters() takes code along with the other files: shared
- * objects (a backend, custom batching, anything that begins as one) and Python programs, and, in
- * the configuration that is given, libraries of operators outside of the model's directory. The
- * reference server does, and whoever may load models then runs code as the server. Without it, as by
- * default, such a load ends with UNSUPPORTED before a file is written. A program that loads
- * only what it made itself may allow it; one that passes on what its clients send should not.
+/* Whether TRITONSERVER_ServerLoadModelWithParameters() accepts code among the uploaded files: shared
+ * objects (a backend, custom batching, any file that begins as one), Python programs, and, in the given
+ * configuration, libraries of operators outside of the model's directory. The reference server accepts
+ * them, so that a client that may load models can run code as the server. By default such a load fails
+ * with UNSUPPORTED before a file is written. A program that loads only files of its own may allow it; a
+ * program that passes on files of its clients should not.
  *
  * INVALID_ARG when `options` is NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetAllowUploadedBackends(
         struct TRITONSERVER_ServerOptions *options, bool allow);
 
-/* Whether the error of a load of which no version was begun has its reason behind it:
+/* Whether the error of a load that began no version ends with the reason:
  *
  *     failed to load 'm', failed to poll from model repository: repository agent ...
  *
- * Without it, as by default, the reason is in the log alone, as the reference server does. Who may
- * load models learns paths of the server then.
+ * By default the reason is in the log only, as in the reference server. With it, clients that may load
+ * models see paths of the server.
  *
  * INVALID_ARG when `options` is NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetLoadReasons(
         struct TRITONSERVER_ServerOptions *options, bool tell);
 
-/* Adaptive batching of models whose parameter `adaptive_batching` says nothing: "off", "idle" or
- * "flow" (docs/batching.md). "": off for models with dynamic_batching, so that their times are those
- * of the reference server, and flow for models with `batch_ranges`; that is the default.
+/* Sets the adaptive batching of models without the parameter `adaptive_batching`: "off", "idle" or
+ * "flow" (docs/batching.md). "", the default: off for models with dynamic_batching, so that their
+ * timing is that of the reference server, and flow for models with `batch_ranges`.
  *
  * INVALID_ARG when an argument is NULL, or for another text. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetAdaptiveBatching(
         struct TRITONSERVER_ServerOptions *options, const char *adaptive_mode);
 
-/* Whether a model that is the `next` of another one, or a stage of a chain, is refused to be unloaded
- * while that one is loaded. Without it, as by default, it is unloaded, and the other is not ready
- * until it is loaded again.
+/* Whether the server refuses to unload a model that is the `next` of another loaded model, or a stage
+ * of its chain. By default it unloads the model, and the other one is not ready until the model is
+ * loaded again.
  *
  * INVALID_ARG when `options` is NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetChainStrictUnload(
         struct TRITONSERVER_ServerOptions *options, bool strict);
 
-/* The models of the chain that begins with this one, in order, as JSON to be deleted with
+/* Returns the models of the chain that begins with this model, in order, as JSON to be deleted with
  * TRITONSERVER_MessageDelete():
  *
  *     {"name":"A","stages":[{"name":"A","version":"1","ready":true}, ...],"max_batch_size":8}
@@ -290,37 +293,39 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelChain(
         struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
         struct TRITONSERVER_Message **chain);
 
-/* Load parameters of one model, as those of TRITONSERVER_ServerLoadModelWithParameters(). */
+/* Load parameters of one model, as for TRITONSERVER_ServerLoadModelWithParameters(). */
 struct NESO_LoadParameters {
         const struct TRITONSERVER_Parameter **parameters; /* may be NULL when there are none */
         uint64_t                              parameter_count;
 };
 
-/* Loads the models as a chain in the order of the list (docs/chains.md): the last one first, each other
- * one with the one after it as its load parameter `next`, which `parameters` must not have. All are ready
- * when it returns. One model is loaded as by TRITONSERVER_ServerLoadModelWithParameters().
+/* Loads the models as a chain in the order of the list (docs/chains.md). The last model is loaded
+ * first; each other one gets its successor as the load parameter `next`, which `parameters` must not
+ * contain. All are ready when the call returns. A single model is loaded as by
+ * TRITONSERVER_ServerLoadModelWithParameters().
  *
- * `parameters` has an element for each model. `loaded` has room for as many names and gets those of
- * `models`, in that order: requests for the chain go to the first.
+ * `parameters` has one element for each model. `loaded` has room for as many names and receives those
+ * of `models`, in that order: requests for the chain go to the first.
  *
- * INVALID_ARG when the counts differ, a name or another pointer is NULL, or `next` is given: nothing was
- * loaded then. Any other error is that of one load, and the models after that one are loaded. */
+ * INVALID_ARG when the counts differ, a name or another pointer is NULL, or `next` is given; then no
+ * model was loaded. Any other error is that of one load; the models after that one stay loaded. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerLoadChain(
         struct TRITONSERVER_Server *server, const char *const *models, uint64_t model_count,
         const struct NESO_LoadParameters *parameters, uint64_t parameters_count,
         const char **loaded);
 
-/* What a model instance is among the members of its model (docs/batching.md): the name of its instance
- * group, its index in it (that of its virtual instance), and the file of the version's directory that the
- * parameter `member_files` gives the group; NULL when it gives none. Texts live as long as the
- * instance. A backend that runs on other servers as well refers to it as a weak symbol. And a backend
- * may export
+/* Returns the identity of an instance among the members of its model (docs/batching.md): the name of
+ * its instance group, its index in the group (that of its virtual instance), and the file of the
+ * version's directory that the parameter `member_files` gives the group, or NULL. The texts are valid
+ * as long as the instance. A backend that also runs on other servers refers to this function as a weak
+ * symbol. A backend may also export
  *
  *     TRITONSERVER_Error *NESOBACKEND_ModelInstanceBatchRange(
  *             TRITONBACKEND_ModelInstance *instance, uint32_t *min_rows, uint32_t *max_rows);
  *
- * which is called once, after TRITONBACKEND_ModelInstanceInitialize(): the batches that the instance
- * takes, by rows. Both come in as what the model takes, and may be left so.
+ * which is called once, after TRITONBACKEND_ModelInstanceInitialize(), and returns the batch sizes that
+ * the instance takes, in rows. On entry both values are those of the model; the backend may leave them
+ * unchanged.
  *
  * INVALID_ARG when an argument is NULL. */
 struct TRITONBACKEND_ModelInstance;
@@ -354,24 +359,24 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceSharedSet(
  * a library is an error of each model that needs it, not of the server. Models with sequences, batch
  * ranges or a custom batching library, and those made of other models, keep their own.
  *
- * INVALID_ARG when an argument is NULL, or when it is no name. */
+ * INVALID_ARG when an argument is NULL, or when `scheduler` is no valid name. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetScheduler(
         struct TRITONSERVER_ServerOptions *options, const char *scheduler);
 
-/* Where scheduler libraries are found that are not in the directory of the model or of its version.
- * "": nowhere else; that is the default.
+/* Sets the directory of scheduler libraries, searched after the directories of the model and its
+ * version. "", the default: no further directory.
  *
  * INVALID_ARG when an argument is NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetSchedulerDirectory(
         struct TRITONSERVER_ServerOptions *options, const char *scheduler_dir);
 
-/* Reads the configurations of a model repository, or of the one model whose directory `path` is, as
- * a server with these options would, and tells what is wrong with them. No server is made, no
- * backend opened, and what a backend would find out about its model stays open. Of `options` count
- * the directories of backends and repository agents, the name of configurations and whether they
- * are completed.
+/* Reads the configurations of a model repository, or of the one model whose directory `path` is, as a
+ * server with these options would, and reports the problems. The function creates no server and opens
+ * no backend, so problems that only a backend can find are not reported. It uses these `options`: the
+ * directories of backends and repository agents, the name of configurations, and whether they are
+ * completed.
  *
- * `report` is JSON and to be deleted with TRITONSERVER_MessageDelete():
+ * `report` is JSON, to be deleted with TRITONSERVER_MessageDelete():
  *
  *     {"path": "...", "is_model": false, "models": [
  *       {"name": "...", "directory": "...", "file": "<the configuration's, if there is one>",
@@ -379,13 +384,13 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetSchedulerD
  *                      "field": "input[0].dims", "message": "..."}],
  *        "versions": [1], "config": {...}}]}
  *
- * A problem without "line" is about its file, or directory, as a whole; a "warning" does not keep
- * the model from being loaded. "versions" and "config", filled in and normalised, are there when no
- * problem is an error; and for a model with batch ranges "batch_plan", of which element n - 1 tells
- * the executions that serve n rows: "8,4,1".
+ * A problem without "line" concerns its whole file or directory. A "warning" does not keep the model
+ * from being loaded. "versions" and "config", completed and normalised, are present when no problem is
+ * an error. A model with batch ranges also has "batch_plan": its element n - 1 lists the executions
+ * that serve n rows: "8,4,1".
  *
- * INVALID_ARG when an argument is NULL; NOT_FOUND or INTERNAL when `path` is not a directory that
- * can be read. */
+ * INVALID_ARG when an argument is NULL; NOT_FOUND or INTERNAL when `path` is not a directory that can
+ * be read. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelRepositoryCheck(
         struct TRITONSERVER_ServerOptions *options, const char *path,
         struct TRITONSERVER_Message **report);
