@@ -282,8 +282,7 @@ struct error *request_renew_flow(struct request *req) NODISCARD;
 struct error *request_limit_responses(struct request *req, const struct response_limits *limits)
         NODISCARD;
 
-/* Marks the request cancelled and removes it from its scheduler's queue if it waits there. Responses
- * that are created after the release are cancelled, too. */
+/* Cancels the request, also where it waits in a queue; responses created after the release, too. */
 void request_cancel(struct request *req);
 bool request_is_cancelled(const struct request *req);
 
