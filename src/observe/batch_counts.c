@@ -50,7 +50,7 @@ struct virtual_node {
 };
 
 struct batch_counts {
-        struct metric_label *labels; /* owned, and their texts; room for one more */
+        struct metric_label *labels; /* owned, as are their texts; room for one more */
         size_t               n_labels;
         char                *plain;                          /* owned */
         char                *reason_labels[N_BATCH_REASONS]; /* owned */
@@ -58,8 +58,8 @@ struct batch_counts {
         _Atomic uint64_t     n_split;
 
         struct mutex         lock;     /* rank LOCK_METRIC; guards the lists */
-        struct member_node  *members;  /* owned, in order of coming */
-        struct virtual_node *virtuals; /* owned, the same */
+        struct member_node  *members;  /* owned, in order of creation */
+        struct virtual_node *virtuals; /* owned, in order of creation */
 };
 
 static char *labels_with(const struct batch_counts *c, const char *name, const char *value) {
@@ -168,7 +168,7 @@ void batch_counts_split(struct batch_counts *c) {
 bool batch_counts_has(struct batch_counts *c, size_t family) {
         if (family == FAMILY_REASON)
                 return true;
-        return batch_counts_have_members(c); /* the rest is of composite models */
+        return batch_counts_have_members(c); /* the other families are of composite models */
 }
 
 static double load(const _Atomic uint64_t *count) {

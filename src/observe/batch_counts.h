@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the batching of one model did: why its batches ran when they did, what its members ran, and how
- * many requests were run in parts.
+/* Counters of one model's batching: reasons why batches ran, executions of its members, and
+ * requests that were run in parts.
  *
  * Ownership.  A model_stats owns it. Members and virtual instances are added and never removed, so
- * who has found one keeps its pointer.
- * Threads.  Any; counts are atomic, the lists are locked (rank LOCK_METRIC) while they are searched.
+ * pointers to them stay valid.
+ * Threads.  Any; counts are atomic, the lists are locked (rank LOCK_METRIC) while they are
+ * searched.
  */
 #pragma once
 
@@ -20,22 +21,22 @@ enum { N_BATCH_REASONS = 5 };
 
 struct batch_counts;
 
-/* One instance group. */
+/* Counters of one instance group. */
 struct member_counts {
-        _Atomic uint32_t min_rows, max_rows; /* of its batches */
-        _Atomic uint32_t n_instances;        /* that there are now */
-        _Atomic uint32_t n_running;          /* of them */
+        _Atomic uint32_t min_rows, max_rows; /* rows that its batches may have */
+        _Atomic uint32_t n_instances;        /* instances that exist now */
+        _Atomic uint32_t n_running;          /* instances that execute now */
         _Atomic uint64_t n_executions;
         _Atomic uint64_t n_rows;
         _Atomic uint64_t busy_ns;
 };
 
-/* The instances of one index, one of each group. */
+/* Counters of one virtual instance: the instances of one index, one of each group. */
 struct virtual_counts {
         _Atomic uint64_t n_running;
 };
 
-/* With the labels of its model, copied. */
+/* `labels` are those of the model, copied. */
 struct batch_counts *batch_counts_new(const struct metric_label *labels, size_t n_labels);
 void                 batch_counts_free(struct batch_counts *c); /* NULL is fine */
 
@@ -45,11 +46,11 @@ void                   batch_counts_ran(struct batch_counts *c, unsigned reason)
 void                   batch_counts_split(struct batch_counts *c);
 
 bool batch_counts_have_members(struct batch_counts *c);
-/* In the order in which they came. The list is locked meanwhile: `visit` must not call back. */
+/* Calls `visit` for each in order of creation, with the list locked: `visit` must not call back. */
 typedef void (*member_visit_fn)(void *userp, const char *name, const struct member_counts *m);
 void batch_counts_visit(struct batch_counts *c, member_visit_fn visit, void *userp);
 
-/* The families that there are, and the lines of one of a model. */
+/* The metric families of batching; one model's lines of one of them. */
 enum { N_BATCH_FAMILIES = 6 };
 struct batch_family {
         const char      *name;

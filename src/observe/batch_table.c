@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* Sizes come from peers, below the model's max_batch_size: a bound for models without a sane one. */
+/* Batch sizes come from peers and are at most the model's max_batch_size: this bounds the table of
+ * models with a huge maximum. */
 #define MAX_BATCH_SIZES 4096
 #define FIRST_CAP 4
 
@@ -14,7 +15,7 @@ void batch_table_done(struct batch_table *t) {
         *t = (struct batch_table){ 0 };
 }
 
-/* The first place whose size is not below. */
+/* Index of the first item whose size is not below `batch_size`. */
 static size_t place_of(const struct batch_table *t, uint64_t batch_size) {
         size_t low = 0, high = t->n;
 

@@ -130,7 +130,7 @@ struct error *metric_new(struct metric_family *f, const struct metric_label *lab
         strbuf_init(&text, 0);
         TRY(check_labels(f, labels, n_labels));
         TRY(check_buckets(f, buckets, n_buckets));
-        /* The bucket "+Inf" is always there. */
+        /* The bucket "+Inf" always exists. */
         if (n_buckets > 0 && isinf(buckets[n_buckets - 1]) && buckets[n_buckets - 1] > 0)
                 n_buckets--;
         prometheus_labels(&text, labels, n_labels);
@@ -187,7 +187,7 @@ struct error *metric_set(struct metric *m, double value) {
         return NULL;
 }
 
-/* The first bucket whose bound is not below the value; NaN is in none but "+Inf". */
+/* Index of the first bucket whose bound is not below the value; NaN counts in "+Inf" only. */
 static size_t bucket_of(const struct metric *m, double value) {
         size_t low = 0, high = m->n_bounds;
 
@@ -225,7 +225,7 @@ void metric_print(const struct metric *m, struct strbuf *out) {
                 prometheus_sample(out, m->family->name, m->labels_text, value);
                 return;
         }
-        counts = mem_alloc((m->n_bounds + 1) * sizeof(*counts)); /* as many as it already has */
+        counts = mem_alloc((m->n_bounds + 1) * sizeof(*counts)); /* as many as the metric has */
         for (size_t i = 0; i <= m->n_bounds; i++)
                 counts[i] = atomic_load_explicit(&m->counts[i], memory_order_relaxed);
         prometheus_histogram(out, m->family->name, m->labels_text,

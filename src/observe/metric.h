@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Metric families and their metrics: what GET /metrics prints.
  *
- * A registry holds families in order of creation; a family holds one metric per set of labels.
- * The same family asked for twice with the same kind and help text is shared; with another kind
- * or help it is refused. Values are updated without a lock (counters and gauges are atomic
- * doubles, histograms one atomic counter per bucket); creation, removal and printing lock the
- * registry (rank LOCK_REGISTRY, so that collectors may take locks of rank LOCK_METRIC).
+ * A registry holds families in order of creation; a family holds one metric per set of labels. A
+ * family that is opened twice with the same kind and help text is shared; another kind or help text
+ * is refused. Values are updated without a lock (counters and gauges are atomic doubles, histograms
+ * one atomic counter per bucket); creation, removal and printing lock the registry (rank
+ * LOCK_REGISTRY, so that collectors may take locks of rank LOCK_METRIC).
  *
- * Families may also be computed when they are printed: a collector adds lines at that moment
- * (CPU use, per-model statistics), so that the hot path pays nothing for them.
+ * Families may also be computed when they are printed: a collector adds their lines then (CPU use,
+ * per-model statistics), so that they cost nothing on the hot path.
  *
- * Ownership.  The registry outlives its families; families and metrics are counted by their
- * users: family_unref(), metric_free(). A family without metrics is not printed.
+ * Ownership.  The registry outlives its families; families and metrics are counted by their users:
+ * family_unref(), metric_free(). A family without metrics is not printed.
  * Threads.  Any.
  */
 #pragma once
@@ -38,29 +38,29 @@ struct metric_label {
 struct metric_registry *metric_registry_new(void);
 void                    metric_registry_free(struct metric_registry *r);
 
-/* INVALID_ARG when the name is no valid Prometheus name or exists with another kind or help. */
+/* INVALID_ARG when the name is not a valid Prometheus name or exists with another kind or help. */
 struct error *metric_family_open(struct metric_registry *r, enum metric_kind kind, const char *name,
                                  const char *help, struct metric_family **ret);
 void          metric_family_ref(struct metric_family *f);
 /* INTERNAL "Must call MetricDelete on all dependent metrics before calling MetricFamilyDelete."
- * when it is the last user's and metrics remain. */
+ * when the last user closes a family that has metrics. */
 struct error *metric_family_close(struct metric_family *f);
 enum metric_kind metric_family_kind(const struct metric_family *f);
 
-/* Labels are copied and printed sorted by name. The same set of labels twice gives two users of
- * one metric. buckets: ascending upper bounds without +Inf, for histograms only (else NULL, 0). */
+/* Labels are copied and printed sorted by name. Two metrics with the same set of labels share one
+ * value. buckets: ascending upper bounds without +Inf, for histograms only (else NULL, 0). */
 struct error *metric_new(struct metric_family *f, const struct metric_label *labels, size_t n_labels,
                          const double *buckets, size_t n_buckets, struct metric **ret);
 void          metric_free(struct metric *m);
 enum metric_kind metric_kind(const struct metric *m);
 
-/* Counters refuse negative increments and set; INVALID_ARG / UNSUPPORTED name the kind. */
+/* Counters refuse negative increments and metric_set(); INVALID_ARG / UNSUPPORTED name the kind. */
 struct error *metric_increment(struct metric *m, double by);
 struct error *metric_set(struct metric *m, double value);
 struct error *metric_observe(struct metric *m, double value);
 struct error *metric_value(struct metric *m, double *ret); /* not for histograms */
 
-/* Called while printing, with the registry locked: writes complete families as text through
+/* Called while printing, with the registry locked: writes complete families as text with
  * prometheus.h. Collectors print in order of registration, before or after the families. */
 typedef void (*metric_collect_fn)(void *owner, struct strbuf *out);
 struct metric_collector;
@@ -71,6 +71,6 @@ void metric_collector_remove(struct metric_registry *r, struct metric_collector 
 /* Prometheus text exposition format 0.0.4. */
 void metric_registry_print(struct metric_registry *r, struct strbuf *out);
 
-/* The process's registry: families that plug-ins and programs make through the C API, which
- * names no server. Made on first use, never freed. */
+/* The process's registry: families that plug-ins and programs create through the C API, which names
+ * no server. Created on first use, never freed. */
 struct metric_registry *metric_registry_process(void);

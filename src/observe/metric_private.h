@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What metric.c and metric_registry.c share: the structs behind metric.h.
+/* The structs behind metric.h, shared by metric.c and metric_registry.c.
  *
  * Ownership.  A registry owns its families until their last user closes them; a family owns its
  * metrics until their last user frees them.
@@ -47,5 +47,5 @@ struct metric {
         size_t                n_bounds;
 };
 
-/* Its lines, without the head of the family. */
+/* Prints its lines, without the head of the family. */
 void metric_print(const struct metric *m, struct strbuf *out);

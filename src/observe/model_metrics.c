@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Model, namespace, version, and one of reason and path beside the tags. */
+/* Labels besides the tags: model, namespace, version, and one of reason and path. */
 #define N_OWN_LABELS 4
 
 static const char *const reasons[] = {
@@ -46,7 +46,7 @@ void model_metrics_free(struct model_metrics *b) {
         free(b);
 }
 
-/* metric_tags may have any key, a label may not: "_" takes the place of what it must not have. */
+/* metric_tags may have any key; in a label "_" replaces the characters that are not allowed. */
 static char *tag_label(const char *key) {
         char *name = mem_printf("_%s", key);
 
@@ -60,7 +60,7 @@ static char *tag_label(const char *key) {
         return name;
 }
 
-/* A map's later entry replaces an earlier one with the same key. */
+/* A later entry of the map replaces an earlier one with the same key. */
 static size_t add_tags(struct metric_label *labels, const struct model_stats_options *o) {
         size_t n = 0;
 

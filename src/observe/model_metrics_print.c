@@ -8,9 +8,9 @@
 #include "observe/batch_counts.h"
 #include "observe/prometheus.h"
 
-/* What one model's lines are made of, read once for all families. */
+/* The data of one model's lines, read once for all families. */
 struct row {
-        struct model_stats *stats; /* borrowed: shown while the board is locked */
+        struct model_stats *stats; /* borrowed: in the list while the board is locked */
         struct stats_sums   sums;
 };
 
@@ -21,7 +21,7 @@ struct page {
         size_t                              n_rows;
 };
 
-/* Families of one sum each. `stat` counts, or is nanoseconds printed as whole microseconds. */
+/* Families with one value each. `stat` is a count, or nanoseconds printed as whole microseconds. */
 struct counter_family {
         const char *name;
         const char *help;
@@ -170,7 +170,8 @@ static void print_first_responses(const struct page *p) {
 static void print_latency(const struct page *p, enum phase phase) {
         double bounds[N_LATENCY_BOUNDS];
 
-        /* A quotient of whole numbers is the double nearest to the decimal, so prints short. */
+        /* A quotient of integers is the double nearest to the decimal, so it prints with few
+         * digits. */
         for (size_t k = 0; k < N_LATENCY_BOUNDS; k++)
                 bounds[k] = (double)((uint64_t)LATENCY_BASE_NS << k) / (double)NS_PER_S;
         prometheus_head(p->out, latency_histograms[phase].name, latency_histograms[phase].help,
@@ -254,7 +255,7 @@ static void print_ended(struct strbuf *out, const char *name, const struct model
                 prometheus_sample(out, name, s->ended_labels[i], load(&s->sequences->n_ended[i]));
 }
 
-/* Read one after the other: never more used ones than there are. */
+/* The two values are read one after the other: the used slots are never reported above the total. */
 static void print_slots(struct strbuf *out, const char *name, const struct model_stats *s) {
         double used = load(&s->sequences->n_active);
         double all = load(&s->sequences->n_slots);
@@ -302,7 +303,7 @@ static void print_batching(const struct page *p, size_t family) {
         }
 }
 
-/* Counters, gauges, histograms, as the reference server groups them; then what is ours. */
+/* Counters, gauges and histograms in the reference server's order; then our own families. */
 static void print_page(const struct page *p) {
         print_counters(p, &success_family, false);
         print_failures(p);
@@ -327,8 +328,8 @@ static void print_page(const struct page *p) {
                 print_batching(p, i);
 }
 
-/* While a version is reloaded, the old one and the new one are both shown: a line may be there
- * only once, so the newest of equal labels is printed. */
+/* While a version is reloaded, both the old and the new one are in the list, but a line may be
+ * printed only once: the newest of models with equal labels is printed. */
 static size_t add_rows_locked(struct model_metrics *b, struct row *rows) {
         struct map newest;
         size_t     n = 0;

@@ -7,11 +7,11 @@
 
 #include <string.h>
 
-/* Streams may be long; what the first thousands of responses cost says enough. */
+/* Largest number of responses per request with statistics of their own; streams may be longer. */
 #define MAX_RESPONSES 4096
 #define FIRST_RESPONSES 4
 
-/* A wall clock that was set differs by more; its slewing applies to both clocks alike. */
+/* A wall clock that was set differs by more than this; slewing affects both clocks alike. */
 #define MAX_WALL_DRIFT_NS (100 * NS_PER_MS)
 
 static _Atomic unsigned                 n_threads;
@@ -34,7 +34,8 @@ static inline uint64_t since(uint64_t start_ns, uint64_t end_ns) {
         return end_ns > start_ns ? end_ns - start_ns : 0;
 }
 
-/* For bounds base * 2^0 … base * 2^(n_bounds - 1): the first that is not below value. */
+/* Index of the first bound that is not below value, for bounds base * 2^0 … base * 2^(n_bounds -
+ * 1). */
 static inline unsigned power_bucket(uint64_t value, uint64_t base, unsigned n_bounds) {
         uint64_t whole = (value - (value > 0)) / base;
         unsigned n_bits = whole == 0 ? 0 : 64 - (unsigned)__builtin_clzll(whole);
@@ -190,7 +191,7 @@ void model_stats_response(struct model_stats *s, uint32_t index, enum response_o
         item = response_at_locked(&s->responses, index);
         if (item == NULL)
                 return;
-        /* As the reference counts: an output phase only where there was one. */
+        /* As in the reference server: an output phase counts only for responses with outputs. */
         if (outcome != RESPONSE_CANCEL)
                 add_one(&item->compute_infer, compute_infer_ns);
         if (outcome == RESPONSE_SUCCESS || (outcome == RESPONSE_FAIL && compute_output_ns > 0))
@@ -215,7 +216,7 @@ void model_stats_first_response(struct model_stats *s, uint64_t since_start_ns) 
         r->first_sum_ns += since_start_ns;
 }
 
-/* A list and its type strings in one piece of memory. */
+/* Copies a list and its type strings into one allocation. */
 static struct memory_usage *copy_memory(const struct memory_usage *usage, size_t n) {
         size_t               bytes = n * sizeof(*usage);
         struct memory_usage *copy;
@@ -265,7 +266,7 @@ void model_stats_sum(struct model_stats *s, struct stats_sums *ret) {
         }
 }
 
-/* One thread's +1 may be read after another's -1: never below nothing. */
+/* One thread's -1 may be read without another's +1: the sum is never reported below 0. */
 uint64_t model_stats_get_pending(struct model_stats *s) {
         int64_t sum = 0;
 
@@ -286,7 +287,7 @@ uint64_t model_stats_get_path(struct model_stats *s, bool was_inline) {
         return sum;
 }
 
-/* The offset is kept, so that the same moment always reads as the same millisecond. */
+/* The offset is kept, so that the same time always gives the same millisecond. */
 static uint64_t wall_ms(struct model_stats *s, uint64_t monotonic_ns) {
         uint64_t now = clock_wall_ns() - clock_now_ns();
         uint64_t kept = atomic_load_explicit(&s->wall_offset_ns, memory_order_relaxed);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What one model version did: counts, durations, batch sizes, latency histograms.
+/* Statistics of one model version: counts, durations, batch sizes, latency histograms.
  *
- * Updates go to one of a few shards, chosen by thread, each behind its own uncontended mutex
- * (rank LOCK_METRIC); readers add the shards up. From the same numbers come the statistics
- * extension (JSON), the nv_inference_* families and the neso_* histograms.
+ * Updates go to one of a few shards, chosen by thread, each guarded by its own uncontended mutex
+ * (rank LOCK_METRIC); readers add the shards up. The statistics extension (JSON), the
+ * nv_inference_* families and the neso_* histograms use the same numbers.
  *
  * Ownership.  Owned by the model; a model_metrics lists those whose metrics are printed.
  * Threads.  Any.
@@ -25,33 +25,33 @@ struct model_stats;
 
 enum failure_reason { FAILURE_OTHER, FAILURE_BACKEND, FAILURE_CANCELED, FAILURE_REJECTED };
 
-/* Monotonic nanoseconds of one request's hops; the backend reports the last four. */
+/* Timestamps of one request's steps, monotonic nanoseconds; the backend reports the last four. */
 struct request_times {
         uint64_t request_start_ns;
         uint64_t queue_start_ns;
-        uint64_t exec_start_ns;    /* compute start: the backend begins with its inputs */
+        uint64_t exec_start_ns;    /* compute start: the backend starts to prepare the inputs */
         uint64_t compute_start_ns; /* inputs ready */
         uint64_t compute_end_ns;   /* outputs computed */
         uint64_t exec_end_ns;      /* outputs delivered */
         uint64_t request_end_ns;
 };
 
-/* What the executions of a request's steps took together. One owner at a time: steps that run side by
- * side have sums of their own, which are merged. */
+/* Sums of the durations of a request's steps. One owner at a time: steps that run concurrently have
+ * sums of their own, which are merged. */
 struct compute_sums {
         uint64_t input_ns, infer_ns, output_ns;
 };
 
 void compute_sums_add(struct compute_sums *sums, const struct request_times *t);
 void compute_sums_merge(struct compute_sums *to, const struct compute_sums *more);
-/* Sets exec_start to exec_end, from `start_ns` on. */
+/* Sets exec_start to exec_end from the sums, beginning at `start_ns`. */
 void compute_sums_tell(const struct compute_sums *sums, uint64_t start_ns, struct request_times *t);
 
 struct model_stats_options {
         const char *model;
         const char *namespace; /* NULL or "": no label */
         int64_t                    version;
-        const struct metric_label *tags; /* metric_tags of the configuration, without the "_" */
+        const struct metric_label *tags; /* metric_tags of the configuration, without the leading "_" */
         size_t                     n_tags;
         bool                       has_cache;     /* cache families are printed */
         bool                       is_decoupled;  /* response_stats, first-response histogram */
@@ -63,7 +63,7 @@ struct model_stats_options {
         size_t        n_first_response_ms;
 };
 
-/* What --metrics-config and --allow-metrics ask for. */
+/* Options of --metrics-config and --allow-metrics. */
 struct model_metrics_options {
         bool counter_latencies; /* default true */
         bool summary_latencies; /* not supported yet */
@@ -77,17 +77,17 @@ void                  model_metrics_free(struct model_metrics *board);
 struct model_stats *model_stats_new(struct model_metrics             *board,
                                     const struct model_stats_options *o);
 void                model_stats_free(struct model_stats *s);
-/* Puts its metrics on the board or takes them off (a loaded model is shown, an unloaded not). */
+/* Lists the model in model_metrics or removes it (loaded models are listed, unloaded ones are not). */
 void model_stats_show(struct model_stats *s, double load_secs);
 void model_stats_hide(struct model_stats *s);
 
-/* One successful request of `batch` inferences. */
+/* Counts one successful request of `batch` inferences. */
 void model_stats_success(struct model_stats *s, const struct request_times *t, uint64_t batch);
-/* A failed request; request_end - request_start goes to "fail". */
+/* Counts a failed request; request_end - request_start is added to "fail". */
 void model_stats_failure(struct model_stats *s, enum failure_reason why, uint64_t duration_ns);
-/* One execution of `batch` inferences. At most 4096 different sizes are told apart. */
+/* Counts one execution of `batch` inferences. At most 4096 different sizes are counted separately. */
 void model_stats_execution(struct model_stats *s, uint64_t batch, const struct request_times *t);
-/* A successful request of a composed model, which is its own execution. */
+/* Counts a successful request of a composed model, which is its own execution. */
 void model_stats_composed(struct model_stats *s, const struct request_times *t, uint64_t batch);
 void model_stats_cache_hit(struct model_stats *s, const struct request_times *t,
                            uint64_t lookup_ns);
@@ -97,14 +97,14 @@ void model_stats_pending(struct model_stats *s, int change);
 /* A request executed on the submitting thread (true) or after a hop (false). */
 void model_stats_path(struct model_stats *s, bool was_inline);
 
-/* What the scheduler of a model with sequences has counted; it stores, the page loads. */
+/* Counters of a model's sequence scheduler, which stores them; the metrics page loads them. */
 enum { N_SEQUENCE_REASONS = 4 };
 struct sequence_counts {
-        _Atomic uint64_t n_active;  /* with a slot */
-        _Atomic uint64_t n_backlog; /* without one */
+        _Atomic uint64_t n_active;  /* sequences with a slot */
+        _Atomic uint64_t n_backlog; /* sequences without one */
         _Atomic uint64_t n_slots;
         _Atomic uint64_t n_started;
-        _Atomic uint64_t n_ended[N_SEQUENCE_REASONS]; /* end, idle, cancelled, timeout */
+        _Atomic uint64_t n_ended[N_SEQUENCE_REASONS]; /* by reason: end, idle, cancelled, timeout */
 };
 
 /* NULL without has_batches. */
@@ -113,7 +113,8 @@ struct batch_counts *model_stats_batches(struct model_stats *s);
 /* NULL without has_sequences. */
 struct sequence_counts *model_stats_sequences(struct model_stats *s);
 
-/* Decoupled models: the index-th response (0, 1, …) of a request; those past 4095 are not kept. */
+/* Decoupled models: counts the index-th response (0, 1, …) of a request; those from 4096 on are
+ * ignored. */
 enum response_outcome { RESPONSE_SUCCESS, RESPONSE_FAIL, RESPONSE_EMPTY, RESPONSE_CANCEL };
 void model_stats_response(struct model_stats *s, uint32_t index, enum response_outcome outcome,
                           uint64_t compute_infer_ns, uint64_t compute_output_ns);
@@ -143,7 +144,7 @@ struct response_stats {
         struct stats_pair compute_infer, compute_output, success, fail, empty_response, cancel;
 };
 
-/* The sums at one moment, as the statistics extension reports them. */
+/* The sums at one point in time, as the statistics extension reports them. */
 struct model_stats_snapshot {
         uint64_t               inference_count;
         uint64_t               execution_count;

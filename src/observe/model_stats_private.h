@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What model_stats.c and the model_metrics files share: the numbers behind model_stats.h.
+/* The structs behind model_stats.h, shared by model_stats.c and the model_metrics files.
  *
- * Ownership.  A model_stats owns its shards and texts; a board lists those it shows.
- * Threads.  Each struct says what guards it. Locks in order: the registry's (printing), the
- * board's, then one of a model's at a time.
+ * Ownership.  A model_stats owns its shards and texts; a model_metrics lists the models whose
+ * metrics are printed.
+ * Threads.  The comments of each struct name its guard. Lock order: the registry's (printing), that
+ * of model_metrics, then one lock of a model at a time.
  */
 #pragma once
 
@@ -16,11 +17,12 @@
 #include <assert.h>
 #include <stdatomic.h>
 
-/* A power of two. As many threads as cores update at the same time; eight keep most apart. */
+/* A power of two. About as many threads as cores update at the same time; eight shards keep most
+ * apart. */
 #define N_SHARDS 8
 
-/* Latency buckets end at 10 us * 2^k, up to 10.5 s: a factor of two is what a quantile may be
- * wrong by, and the bucket of a duration is a count of leading zeros. */
+/* Latency buckets end at 10 us * 2^k, up to 10.5 s. A quantile is exact to a factor of two, and the
+ * bucket of a duration is a count of leading zeros. */
 #define LATENCY_BASE_NS 10000
 #define N_LATENCY_BOUNDS 21
 /* Batch sizes end at 2^k, up to 1024. */
@@ -37,40 +39,40 @@ enum stat {
         STAT_CACHE_HIT_NS,
         STAT_CACHE_MISS,
         STAT_CACHE_MISS_NS,
-        STAT_FAIL, /* four, by enum failure_reason */
+        STAT_FAIL, /* four values, by enum failure_reason */
         STAT_FAIL_NS = STAT_FAIL + 4,
-        STAT_PHASE_NS, /* by enum phase */
+        STAT_PHASE_NS, /* one value for each enum phase */
         N_STATS = STAT_PHASE_NS + N_PHASES,
 };
 
-/* Everything that is summed up over the shards of a model. */
+/* All values that are summed up over the shards of a model. */
 struct stats_sums {
         uint64_t of[N_STATS];
         uint64_t latency[N_PHASES][N_LATENCY_BOUNDS + 1];
         uint64_t batch[N_BATCH_BOUNDS + 1];
-        uint64_t last_success_ns; /* monotonic; the latest of all */
+        uint64_t last_success_ns; /* monotonic; of the latest success */
 };
 
 struct stats_shard {
         struct mutex       lock; /* rank LOCK_METRIC; guards sums and batches */
         struct stats_sums  sums;
         struct batch_table batches;
-        /* Of this shard's threads, for the sum over all shards; relaxed. */
+        /* Share of this shard's threads; the sum over all shards is the value. Relaxed. */
         _Atomic int64_t  pending;
         _Atomic uint64_t n_inline;
         _Atomic uint64_t n_queued;
 };
 
-/* A shard with the lines after it that it shares with no other. */
+/* A shard, padded so that no other data shares its cache lines. */
 struct stats_slot {
         struct stats_shard shard;
         char padding[CACHE_LINE_BYTES - sizeof(struct stats_shard) % CACHE_LINE_BYTES];
 };
 
-/* Responses of decoupled models: one lock, for each of them costs far more than it. */
+/* Responses of decoupled models: one lock is enough, since each response costs far more than it. */
 struct stats_responses {
         struct mutex           lock;  /* rank LOCK_METRIC; guards everything below */
-        struct response_stats *items; /* owned; item i is response i, all zero when never seen */
+        struct response_stats *items; /* owned; item i is response i, all zero when there was none */
         size_t                 n;
         double                *first_bounds_ms; /* owned; never changes */
         size_t                 n_first_bounds;
@@ -93,7 +95,7 @@ struct model_stats {
         char                   *ended_labels[N_SEQUENCE_REASONS]; /* with reason="…" */
         char                   *slot_labels[2];                   /* with state="…": used, free */
 
-        struct stats_slot     *slots;        /* N_SHARDS, aligned within slots_memory */
+        struct stats_slot     *slots;        /* N_SHARDS, aligned, within slots_memory */
         void                  *slots_memory; /* owned */
         struct stats_responses responses;
         _Atomic uint64_t       wall_offset_ns; /* wall clock - monotonic clock */
@@ -118,5 +120,5 @@ void     model_stats_sum(struct model_stats *s, struct stats_sums *ret);
 uint64_t model_stats_get_pending(struct model_stats *s);
 uint64_t model_stats_get_path(struct model_stats *s, bool was_inline);
 
-/* A metric_collect_fn: writes the families of all models shown by the model_metrics `owner`. */
+/* A metric_collect_fn: writes the families of all models in the model_metrics `owner`. */
 void model_metrics_print(void *owner, struct strbuf *out);

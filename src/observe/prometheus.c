@@ -13,7 +13,7 @@
 /* "%.17g" writes at most 24 characters. */
 #define NUMBER_MAX 32
 
-/* Below this every integer is exact in a double, and is printed with all of its digits. */
+/* Every integer below this is exact in a double, and is printed with all of its digits. */
 #define MAX_EXACT_INTEGER 9007199254740992.0
 
 static locale_t       c_locale;
@@ -47,7 +47,7 @@ bool prometheus_is_family_name(const char *name) {
         return is_name(name, true);
 }
 
-/* A help text escapes backslashes and line ends; a label's value double quotes as well. */
+/* Help texts escape backslashes and line feeds; values of labels also double quotes. */
 static void put_escaped(struct strbuf *out, const char *text, bool is_quoted) {
         for (const char *at = text; *at != '\0'; at++) {
                 if (*at == '\n') {
@@ -106,7 +106,7 @@ void prometheus_labels(struct strbuf *out, const struct metric_label *labels, si
         free(sorted);
 }
 
-/* Fewer digits first: 15 always survive a double, 17 always bring the same double back. */
+/* Tries few digits first: 15 always survive as a double, 17 always restore the same double. */
 static void print_shortest(struct strbuf *out, double value) {
         char     digits[NUMBER_MAX];
         locale_t before;
