@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a cache keeps under one key, as it and the server tell each other: a list of buffers.
- * TRITONCACHE_CacheEntry is this.
+/* The value of one key, as the cache and the server exchange it: a list of buffers. This is
+ * TRITONCACHE_CacheEntry.
  *
- * Ownership.  The list is the entry's, the buffers are not: on an insertion they are the cache's,
- * which it sets, on a look-up the cache's, which it adds. It lives for one call of the cache.
+ * Ownership.  The entry owns the list but not the buffers. The buffers belong to the cache, which
+ * sets them on an insertion and adds them on a look-up. An entry lives for one call of the cache.
  * Threads.  One owner at a time.
  */
 #pragma once
@@ -13,12 +13,12 @@
 
 #include <stddef.h>
 
-/* What a cache may add; the server's own entries have one. */
+/* Largest number of buffers that a cache may add; the server's own entries have one. */
 #define CACHE_ENTRY_MAX_BUFFERS 1024
 #define CACHE_ENTRY_FIRST_BUFFERS 2
 
 struct cache_buffer {
-        void                    *base; /* borrowed: the cache; NULL: not set yet */
+        void                    *base; /* borrowed from the cache; NULL: not set yet */
         struct buffer_attributes attributes;
 };
 
@@ -32,12 +32,12 @@ struct cache_entry {
 void cache_entry_init(struct cache_entry *e);
 void cache_entry_done(struct cache_entry *e);
 
-/* Copies the attributes. INVALID_ARG beyond the limit. */
+/* Adds a buffer and copies the attributes. INVALID_ARG beyond the limit. */
 struct error *cache_entry_add(struct cache_entry *e, void *base,
                               const struct buffer_attributes *attributes) NODISCARD;
-/* INVALID_ARG beyond the last. */
+/* INVALID_ARG for an index beyond the last buffer. */
 struct error *cache_entry_get(const struct cache_entry *e, size_t index, void **ret_base,
                               struct buffer_attributes *ret_attributes) NODISCARD;
-/* `attributes` may be NULL: they stay. */
+/* `attributes` may be NULL: the old ones stay. */
 struct error *cache_entry_set(struct cache_entry *e, size_t index, void *base,
                               const struct buffer_attributes *attributes) NODISCARD;

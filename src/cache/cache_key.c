@@ -8,12 +8,12 @@
 #include <endian.h>
 #include <string.h>
 
-/* More are sorted in memory of their own. */
+/* Sorted on the stack up to this number; more need memory of their own. */
 #define FEW_INPUTS 16
 
-/* Stands where the place of an input stands: the message goes on with outputs. */
+/* Stands in the place of an input's index: outputs follow in the message. */
 #define OUTPUTS UINT64_MAX
-/* Likewise, before the inputs. */
+/* Likewise, before the inputs: the epoch follows. */
 #define EPOCH (UINT64_MAX - 1)
 
 static bool add_bytes(struct keyed_hash *h, const struct request_input *in) {
@@ -37,7 +37,8 @@ static bool add_input(struct keyed_hash *h, const struct request *req,
         keyed_hash_add_pair(h, place << 32 | in->n_dims, dim_of(in, 0));
         for (uint32_t i = 1; i < in->n_dims; i += 2)
                 keyed_hash_add_pair(h, dim_of(in, i), dim_of(in, i + 1));
-        /* Of other types the request was checked to have as many as the shape says. */
+        /* For other types the request was checked to have the number of bytes that follows from the
+         * shape. */
         if (in->type == DATA_TYPE_BYTES)
                 keyed_hash_add_pair(h, in->byte_size, 0);
         return add_bytes(h, in);
@@ -93,7 +94,7 @@ static bool asks_for(const struct request *req, const char *name) {
         return false;
 }
 
-/* Which of the model's outputs, in the model's order, a bit for each. */
+/* Adds a bit for each of the model's outputs, in the model's order: set for requested ones. */
 static void add_outputs(struct keyed_hash *h, const struct request *req) {
         const struct model_io_set *io = req->model->io;
 
@@ -108,8 +109,8 @@ static void add_outputs(struct keyed_hash *h, const struct request *req) {
         }
 }
 
-/* The digits of four bytes, all at once: each half byte is spread to a byte of its own, the first
- * digit of the lowest byte lowest. */
+/* The hexadecimal digits of four bytes, computed at once: each half byte is spread to a byte of its
+ * own, the first digit of the lowest byte lowest. */
 static uint64_t hex_digits(uint32_t bytes) {
         uint64_t v = bytes, above_nine;
 
@@ -138,7 +139,8 @@ static void print_key(const struct keyed_hash *h, struct cache_key *ret) {
 
 bool cache_keys_make(const struct request *req, const struct keyed_hash_key *secret,
                      struct cache_keys *ret) {
-        /* Before the request takes its snapshot of models: that is of this epoch or a later one. */
+        /* Read before the request takes its snapshot of models, so the snapshot is of this epoch or
+         * a later one. */
         uint64_t          epoch = atomic_load(&req->model->cache_epoch);
         struct keyed_hash h;
 

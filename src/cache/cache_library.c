@@ -37,7 +37,7 @@ struct cache_library {
         finalize_fn         finalize;
         entry_fn            lookup;
         entry_fn            insert;
-        TRITONCACHE_Cache  *cache; /* the library's own */
+        TRITONCACHE_Cache  *cache; /* created by the library */
 };
 
 static struct error *initialize(struct dl *library, initialize_fn call, const char *config,

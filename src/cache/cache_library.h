@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A cache's library, seen from the host's side of its ABI (triton/core/tritoncache.h).
+/* A cache's library: the host's side of its ABI (triton/core/tritoncache.h).
  *
  *     open -> (lookup, insert) -> close
  *
@@ -16,7 +16,7 @@ struct cache_library;
 struct cache_transfer;
 
 struct cache_library_options {
-        const char *directory; /* of all caches */
+        const char *directory; /* directory that contains all caches */
         const char *name;
         const char *config_json;
 };
@@ -27,7 +27,7 @@ struct error *cache_library_open(const struct cache_library_options *o,
 /* Calls TRITONCACHE_CacheFinalize. NULL is fine. */
 void          cache_library_close(struct cache_library *l);
 
-/* The entry points. */
+/* Call the library's entry points. */
 struct error *cache_library_lookup(struct cache_library *l, const char *key, struct cache_entry *e,
                                    struct cache_transfer *t) NODISCARD;
 struct error *cache_library_insert(struct cache_library *l, const char *key, struct cache_entry *e,

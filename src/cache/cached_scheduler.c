@@ -8,7 +8,7 @@
 
 struct cached_scheduler {
         struct scheduler       base;
-        struct scheduler_ops   ops;   /* without released() where the inner one has none */
+        struct scheduler_ops   ops;   /* without released() if the inner scheduler has none */
         struct scheduler      *inner; /* owned */
         struct response_cache *cache; /* borrowed: the server's */
 };
@@ -23,7 +23,7 @@ static struct error *submit(struct scheduler *s, struct request *req) {
 
         if (response_cache_answer(self(s)->cache, req, inner))
                 return NULL;
-        submitter_let_pass(submitter_self()); /* its key was computed from all the inputs */
+        submitter_let_pass(submitter_self()); /* the key was computed from all the inputs */
         err = inner->ops->submit(inner, req);
         if (UNLIKELY(err != NULL))
                 response_cache_forget(req);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A scheduler in front of another one: answers what the response cache has, and passes on the rest.
+/* A scheduler in front of another one: answers requests from the response cache, and passes on the
+ * rest.
  *
  *     submit --> response_cache_answer() --> it is kept: answered and released at once
  *                           '--------------> it is not: to the inner scheduler, and the first

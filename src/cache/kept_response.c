@@ -27,8 +27,8 @@ struct kept_parameter {
 struct kept_output {
         uint32_t type;
         uint32_t n_dims;
-        uint32_t place; /* among the model's outputs, whose name it has */
-        uint32_t name_bytes; /* 0, unless it has no place there */
+        uint32_t place; /* index among the model's outputs, which gives the name */
+        uint32_t name_bytes; /* 0, unless `place` is NO_PLACE */
         uint64_t byte_size;
 };
 
@@ -36,7 +36,7 @@ struct kept_output {
 
 /* ---- measuring and writing ------------------------------------------------------------------- */
 
-/* Where the next part goes. With `to` NULL it is only measured. */
+/* The place where the next part is written. With `to` NULL the parts are only measured. */
 struct writer {
         char  *to;
         size_t at;
@@ -52,7 +52,7 @@ static void put(struct writer *w, const void *bytes, size_t n) {
         }
         if (w->to != NULL && n > 0)
                 memcpy(w->to + w->at, bytes, n);
-        /* Nothing of what was in the memory before goes to where a cache may keep it. */
+        /* Padding is zeroed: old contents of the memory must not reach the cache. */
         if (w->to != NULL)
                 memset(w->to + w->at + n, 0, padded - w->at - n);
         w->at = padded;
@@ -117,7 +117,7 @@ bool kept_response_measure(const struct response *r, size_t *ret) {
                 return false;
         for (const struct parameter *p = r->parameters.first; p != NULL; p = p->next)
                 if (p->type == PARAMETER_BYTES)
-                        return false; /* they belong to who made the response */
+                        return false; /* buffers belong to the creator of the response */
         for (const struct response_output *o = r->first_output; o != NULL; o = o->next)
                 if (!o->has_buffer || o->attributes.memory_type == MEMORY_GPU)
                         return false;
@@ -143,7 +143,7 @@ static struct error *bad_bytes(void) {
         return error_new(ERR_INTERNAL, "the cache gave bytes that are no response");
 }
 
-/* The next n bytes; NULL when there are not as many, up to a multiple of 8. */
+/* Returns the next n bytes, and skips to a multiple of 8; NULL when fewer are left. */
 static inline const void *take(struct reader *in, uint64_t n) {
         const char *taken = in->at;
         size_t      padded = ((size_t)n + 7) & ~(size_t)7;
@@ -160,11 +160,11 @@ static bool take_head(struct reader *in, void *ret, size_t n) {
 
         if (head == NULL)
                 return false;
-        memcpy(ret, head, n); /* a cache need not have aligned it */
+        memcpy(ret, head, n); /* the cache need not have aligned it */
         return true;
 }
 
-/* With its NUL at the end. */
+/* Returns a text with its NUL. */
 static const char *take_text(struct reader *in, uint64_t n_bytes) {
         const char *text = take(in, n_bytes);
 
@@ -219,7 +219,7 @@ static bool is_wanted(const struct request *req, const char *name) {
         return false;
 }
 
-/* A part of the bytes, which need not be aligned. */
+/* Adds an output from a range of the bytes, which need not be aligned. */
 static struct error *add_output(struct response *r, const char *name,
                                 const struct kept_output *head, const void *dims,
                                 const void *bytes) {
@@ -228,7 +228,7 @@ static struct error *add_output(struct response *r, const char *name,
         struct response_output *o;
         void                   *to;
 
-        /* The model's lives as long as the response, the one among the bytes does not. */
+        /* The model's name outlives the response; a name within the bytes may not. */
         if (UNLIKELY(head->place == NO_PLACE)) {
                 name = arena_try_str(&r->arena, str_of(name));
                 if (name == NULL)
@@ -245,7 +245,7 @@ static struct error *add_output(struct response *r, const char *name,
         return NULL;
 }
 
-/* NULL when the bytes are bad. */
+/* Returns the output's name; NULL when the bytes are malformed. */
 static const char *take_name(struct reader *in, const struct model_io_set *io,
                              const struct kept_output *head) {
         if (UNLIKELY(head->place == NO_PLACE))

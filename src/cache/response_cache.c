@@ -17,10 +17,10 @@
 
 struct response_cache {
         struct cache_library *library; /* owned */
-        struct keyed_hash_key secret;  /* of all keys of this server */
+        struct keyed_hash_key secret;  /* secret of all keys of this server */
 };
 
-/* What is still to be done for a request whose answer was not there. */
+/* The state of a request whose answer was not in the cache: what is needed to insert it. */
 struct cache_miss {
         struct response_tap    base;
         struct response_cache *cache; /* borrowed: outlives the request */
@@ -73,7 +73,7 @@ static struct error *insert(struct cache_miss *miss, const struct response *r, s
         struct error            *err;
 
         cache_entry_init(&e);
-        err = cache_entry_add(&e, NULL, &attributes); /* its memory is the cache's to give */
+        err = cache_entry_add(&e, NULL, &attributes); /* the cache provides the memory */
         if (err == NULL)
                 err = cache_library_insert(miss->cache->library, miss->key.text, &e, &t);
         cache_entry_done(&e);
@@ -86,13 +86,13 @@ static void on_answer(struct response_tap *k, const struct response *r, uint32_t
         AUTO_ERROR         err = NULL;
         size_t             n_bytes;
 
-        /* More responses may follow one that is not final. */
+        /* More responses may follow a response that is not final. */
         if ((flags & RESPONSE_FINAL) != 0 && kept_response_measure(r, &n_bytes)) {
                 err = insert(miss, r, n_bytes);
                 if (err != NULL && err->code != ERR_ALREADY_EXISTS)
                         log_error("Failed to insert key [%s] into response cache: %s",
                                   miss->key.text, err->message);
-                /* Another request for the same was answered meanwhile: that one has counted. */
+                /* An identical request was answered meanwhile; its insertion was counted. */
                 if (err == NULL || err->code != ERR_ALREADY_EXISTS)
                         model_stats_cache_miss(r->source.model->stats,
                                                miss->lookup_ns + clock_now_ns() - start_ns);
@@ -104,7 +104,7 @@ static void on_dropped(struct response_tap *k) {
         free(CONTAINER_OF(k, struct cache_miss, base));
 }
 
-/* Without memory the answer is not kept. */
+/* When memory is short the answer is not kept. */
 static void expect_answer(struct response_cache *c, struct request *req,
                           const struct cache_keys *keys) {
         struct cache_miss *miss = try_alloc(sizeof(*miss));
@@ -125,7 +125,7 @@ void response_cache_forget(struct request *req) {
 
 /* ---- before the execution -------------------------------------------------------------------- */
 
-/* NULL when it is not there. */
+/* Returns NULL when the key is not in the cache. */
 static struct response *look_up(struct response_cache *c, const struct request *req,
                                 const struct cache_key *key) {
         struct cache_transfer t = { .req = req };
@@ -155,10 +155,10 @@ static void send(struct request *req, struct response *r) {
         struct error        *err;
 
         atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_release);
-        /* Before the client can ask for them. */
+        /* Counted before the client can query the statistics. */
         model_stats_cache_hit(req->model->stats, &t, t.request_end_ns - start_ns);
         err = response_send(r, RESPONSE_FINAL, NULL);
-        error_free(err); /* nothing was sent before */
+        error_free(err); /* nothing was sent yet */
         request_release(req, REQUEST_RELEASE_ALL);
 }
 
@@ -166,7 +166,7 @@ bool response_cache_answer(struct response_cache *c, struct request *req, struct
         struct cache_keys keys;
         struct response  *r;
 
-        /* Answers that need no execution keep their place among those that do. */
+        /* Answers from the cache keep their place among requests that are executed. */
         if (req->model->scheduler->order != NULL)
                 req->slot = response_ticket_new(req->model->scheduler->order);
         if (request_is_cancelled(req) || !cache_keys_make(req, &c->secret, &keys))

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The response cache of a server: answers that need no execution. It is asked by a scheduler in front
- * of the model's own (cache/cached_scheduler.h).
+/* The response cache of a server: answers that need no execution. A scheduler in front of the
+ * model's own calls it (cache/cached_scheduler.h).
  *
- * Models take part by their configuration (response_cache { enable: true }). What is kept, and
- * what is thrown away, is the business of the cache's library.
+ * Models take part by their configuration (response_cache { enable: true }). The cache's library
+ * decides which answers it keeps and which it evicts.
  *
- * An answer is kept as it is sent, by the thread that sends it, before the client has it: only
- * the final one of a request that was not answered before, without an error, and not of requests
- * whose memory somebody else may write to meanwhile (struct request, is_not_kept). A cache that
- * fails costs a line in the log; the request is served without it.
+ * The thread that sends an answer inserts it first, before the client has it. Only an answer
+ * without an error that is the first and final one of its request is inserted, and none of requests
+ * whose memory others may write to meanwhile (struct request, is_not_kept). When the cache fails,
+ * the failure is logged and the request is served without it.
  *
- * Ownership.  The server's; models and requests in flight borrow it, and are gone before it.
+ * Ownership.  The server owns it; models and requests in flight borrow it, and end before it.
  * Threads.  All but new and free: any.
  */
 #pragma once
@@ -29,13 +29,13 @@ struct error *response_cache_new(const struct cache_library_options *o, struct r
         NODISCARD;
 void response_cache_free(struct response_cache *c); /* NULL is fine */
 
-/* While it loads: whether the model takes part. `c` is NULL when the server has no cache, which is
- * worth a line in the log if the model counts on one. */
+/* Called while a model loads: decides whether it takes part. `c` is NULL when the server has no
+ * cache, which is logged if the model's configuration enables one. */
 struct error *response_cache_attach(struct response_cache *c, struct model *m) NODISCARD;
 
-/* A request that was checked, counted as in flight and not submitted. True: it was answered and
- * released; `inner`, its scheduler, adds what is not kept (labels of an ensemble's steps). False: the
- * scheduler may have it; its answer will be kept, if it can be. */
+/* For a request that was checked, counted as in flight and not submitted. True: it was answered and
+ * released; `inner`, its scheduler, adds data that is not kept (labels of an ensemble's steps).
+ * False: the caller passes it to the scheduler; its answer will be kept, if possible. */
 bool response_cache_answer(struct response_cache *c, struct request *req, struct scheduler *inner);
-/* The scheduler did not take it. */
+/* For a request that the scheduler refused. */
 void response_cache_forget(struct request *req);
