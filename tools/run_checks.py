@@ -106,7 +106,7 @@ def build(folder, options):
     # Since Meson 1.7 "all" is without what only tests depend on.
     targets = ["all", "meson-test-prereq"]
     if options.only_needed:
-        targets[0] = "installed"
+        targets[0:1] = ["installed", "test_targets"]
     return (run(command, options.build_seconds) == 0
             and run(["ninja", "-C", folder, *targets], options.build_seconds) == 0)
 
