@@ -57,7 +57,7 @@ static uint32_t list_at(const struct short_list *l, size_t i) {
 
 struct short_members {
         struct short_list min, max, count;
-        size_t            n; /* 0: not spelled so */
+        size_t            n; /* 0: the parameters are not in the short form */
 };
 
 static struct error *read_short(const struct model_config *c, struct short_members *ret) {
@@ -225,7 +225,7 @@ static struct error *put_file(const struct model_config *c, struct batch_member 
         return NULL;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all parameters -------------------------------------------------------------------------- */
 
 bool batch_members_are_given(const struct model_config *c) {
         static const char *const keys[] = { RANGES, FILES, SHORT_MAX, CONCURRENCY };
@@ -236,7 +236,8 @@ bool batch_members_are_given(const struct model_config *c) {
         return false;
 }
 
-/* *ret is left alone without the parameter; else it is whether that has the second value. */
+/* Sets *ret to whether the parameter has the second value; leaves it unchanged without the
+ * parameter. */
 static struct error *read_choice(const struct model_config *c, const char *key, const char *first,
                                  const char *second, bool *ret) {
         const char *value = model_config_find_parameter(c, key);
@@ -247,7 +248,7 @@ static struct error *read_choice(const struct model_config *c, const char *key, 
                 *ret = strcmp(value, second) == 0;
                 return NULL;
         }
-        /* Of another model it may be a parameter of its backend. */
+        /* For any other model it may be a parameter of the model's backend. */
         if (!batch_members_are_given(c))
                 return NULL;
         return model_config_at_parameter(
@@ -277,7 +278,8 @@ static struct error *put_short(const struct model_config *c, struct batch_member
         return NULL;
 }
 
-/* Every size up to max_batch_size must be run by somebody, and from 1 on, unless some may wait. */
+/* Checks that the groups cover all sizes up to max_batch_size, and from 1 on unless requests may
+ * wait. */
 static struct error *check_cover(const struct model_config *c, const struct batch_members *m) {
         const struct batch_member *smallest = NULL, *largest = NULL;
 

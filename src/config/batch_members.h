@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a model's parameters say of its instance groups as members of one batching model: which batch
- * sizes each takes, and which file it runs.
+/* Parameters of a composite model, which describe its instance groups as members of one batching
+ * model: the batch sizes that each member takes, and the file that it runs.
  *
  *   batch_ranges        "b1:1-1,b4:4-4": the rows that batches of a group have; a group that is not
  *                       named takes 1 to max_batch_size
@@ -10,13 +10,13 @@
  *   member_concurrency  members (default): all run at the same time; exclusive: one of each virtual
  *                       instance, which is one instance of each group
  *
- * Torchpipe's spelling makes groups m0, m1, ... of its own; a list that is too short repeats its last
+ * Torchpipe's form creates the groups m0, m1, ...; a list that is too short repeats its last
  * element:
  *
  *   batch_min "1&4&8"  batch_max "1&4&8"  instance_num "2"
  *
- * Ownership.  batch_members_done() frees what batch_members_read() made; names and files live in the
- * configuration's arena or in this.
+ * Ownership.  batch_members_done() frees the memory that batch_members_read() allocated; names live
+ * in the configuration's arena, files in this struct.
  * Threads.  Immutable after reading.
  */
 #pragma once
@@ -29,15 +29,15 @@
 
 struct model_config;
 
-/* Of such a model: each size has a place in a plan. */
+/* Largest max_batch_size of a composite model: each size has an entry in a plan. */
 #define BATCH_MEMBERS_MAX_BATCH 65536
 
 struct batch_member {
-        const char *name; /* borrowed: the configuration's group */
-        char       *file; /* owned; NULL: the model's */
+        const char *name; /* borrowed: name of the configuration's group */
+        char       *file; /* owned; NULL: the model's file */
         uint32_t    min_rows;
         uint32_t    max_rows;
-        bool        has_range; /* one is given: a backend's may not be narrower */
+        bool        has_range; /* a range was given: the backend's range may not be narrower */
 };
 
 struct batch_members {
@@ -49,15 +49,16 @@ struct batch_members {
         bool                 is_exclusive;
 };
 
-/* Of groups that are normalised. INVALID_ARG names the parameter, and the group that is wrong. */
+/* Requires normalised groups. INVALID_ARG names the parameter, and the group that is wrong. */
 struct error *batch_members_read(const struct model_config *c, struct batch_members *ret) NODISCARD;
 void          batch_members_done(struct batch_members *m);
 
-/* Is the model a composite one: has it one of the parameters above that only such models have? */
+/* Whether the model is a composite one: it has one of the parameters above that only such models
+ * have. */
 bool batch_members_are_given(const struct model_config *c);
 
-/* Reads and forgets them. */
+/* Reads the parameters for their errors only. */
 struct error *batch_members_check(const struct model_config *c) NODISCARD;
 
-/* Torchpipe's spelling becomes instance groups, if there is any. May run again. */
+/* Converts Torchpipe's form, if it is used, to instance groups. May run again. */
 struct error *batch_members_expand(struct model_config *c) NODISCARD;

@@ -75,7 +75,8 @@ static struct error *compile_levels(struct batching_config                *p,
         return NULL;
 }
 
-/* Each instance batches the oldest of its sequences as dynamic_batching would. */
+/* For the strategy `oldest`: each instance batches the oldest of its sequences as dynamic_batching
+ * would. */
 static struct error *compile_oldest(struct batching_config                 *p,
                                     const Inference__ModelSequenceBatching *pb) {
         if (pb->strategy_choice_case != INFERENCE__MODEL_SEQUENCE_BATCHING__STRATEGY_CHOICE_OLDEST)
@@ -143,7 +144,7 @@ uint64_t batching_config_level(const struct batching_config *p, uint64_t request
 uint64_t queue_policy_timeout_ns(const struct queue_policy *p, uint64_t request_timeout_us) {
         uint64_t own_ns = ns_from_us(request_timeout_us);
 
-        /* "Shorter than the default": with a default of 0 there is nothing to shorten. */
+        /* A request may only shorten the default: with a default of 0 its own timeout is ignored. */
         if (p->allow_override && own_ns != 0 && own_ns < p->default_timeout_ns)
                 return own_ns;
         return p->default_timeout_ns;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dynamic_batching and its queue policies, compiled for the scheduler: nanoseconds, sorted
- * sizes, one lookup per priority level. And the part of it that sequence_batching has.
+/* dynamic_batching and its queue policies, compiled for the scheduler: nanoseconds, sorted sizes,
+ * one lookup per priority level. sequence_batching uses a part of it.
  *
  * Sources: model configuration, ModelDynamicBatching, ModelQueuePolicy, StrategyOldest.
  *
- * Ownership.  batching_config_done() frees what batching_config_init() made.
+ * Ownership.  batching_config_done() frees the arrays of batching_config_init().
  * Threads.  Immutable after batching_config_init(); shared freely.
  */
 #pragma once
@@ -25,7 +25,7 @@ enum queue_timeout_action {
 struct queue_policy {
         enum queue_timeout_action action;
         uint64_t                  default_timeout_ns; /* 0: none */
-        bool                      allow_override;     /* a request may ask for a shorter time */
+        bool                      allow_override;     /* a request may set a shorter timeout */
         uint32_t                  max_queue_size;     /* 0: no limit */
 };
 
@@ -47,21 +47,21 @@ struct batching_config {
         size_t               n_level_policies;
 };
 
-/* From a checked configuration. Without dynamic_batching, and without sequence_batching by the
+/* Requires a checked configuration. Without dynamic_batching, and without sequence_batching by the
  * strategy `oldest`: no preferred sizes, no delay. */
 struct error *batching_config_init(struct batching_config *p, const struct model_config *c)
         NODISCARD;
 void batching_config_done(struct batching_config *p);
 
-/* The level's own policy, else the default one. Borrowed. */
+/* Returns the level's own policy, else the default one. Borrowed. */
 const struct queue_policy *queue_policy_for_level(const struct batching_config *p, uint64_t level);
 
-/* The level that a request with this priority waits on: 0 and levels beyond the last are the
- * default level; 0 when the model has no priorities. */
+/* Returns the level on which a request with this priority waits: 0 and levels beyond the last are
+ * the default level; 0 when the model has no priorities. */
 uint64_t batching_config_level(const struct batching_config *p, uint64_t request_priority);
 
-/* Nanoseconds a request may wait, 0 = no limit: the policy's time, or the request's own when
- * that is allowed, given and shorter. */
+/* Longest time in ns that a request may wait, 0 = no limit: the policy's timeout, or the request's
+ * own if that is allowed, set and shorter. */
 uint64_t queue_policy_timeout_ns(const struct queue_policy *p, uint64_t request_timeout_us);
 
 /* The largest preferred size, 0 when there is none. */

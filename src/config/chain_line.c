@@ -45,7 +45,7 @@ static struct error *read_choice(const struct model_config *c, const char *key, 
                                                    key, c->pb->name, no, yes, value));
 }
 
-/* "B", "B:2". */
+/* Parses "B" or "B:2". */
 static struct error *add_stage(struct chain_line *line, const char *model, const char *key,
                                struct str text) {
         struct str name, version;
@@ -69,7 +69,7 @@ static struct error *add_stage(struct chain_line *line, const char *model, const
         return NULL;
 }
 
-/* In a list that is separated by commas; ptr NULL at the end. */
+/* Next item of a list that is separated by commas; ptr NULL at the end. */
 static struct str next_item(struct str *rest) {
         struct str item;
 
@@ -232,8 +232,8 @@ static bool dims_agree(const struct model_io *a, const struct model_io *b) {
         return true;
 }
 
-/* One model batches, the other does not: the batch dimension is one of the other's, which must be
- * free to be any size, or a batch of one. */
+/* For one model with batches and one without: the other model's first dimension is the batch, and
+ * must be variable or 1. */
 static bool is_first_dim(const struct model_io *with_batch, const struct model_io *plain) {
         if (plain->n_dims != with_batch->n_dims + 1)
                 return false;
@@ -362,7 +362,7 @@ static struct error *match(const struct chain_end *from, const struct chain_end 
 
 struct error *chain_edge_new(const struct chain_end *from, const struct chain_end *to,
                              const struct chain_pair *map, size_t n_map, struct chain_edge **ret) {
-        /* Inputs of one configuration, which is bounded in bytes. */
+        /* bounded: the inputs of one configuration, whose text is bounded in bytes */
         struct chain_edge *edge =
                 mem_zalloc(sizeof(*edge) + to->io->n_inputs * sizeof(edge->inputs[0]));
         struct error *err;

@@ -13,7 +13,7 @@
 
 #define KIND_CORRID INFERENCE__MODEL_SEQUENCE_BATCHING__CONTROL__KIND__CONTROL_SEQUENCE_CORRID
 
-/* The order in which mistakes are looked for. */
+/* The order in which the controls are checked. */
 static const Inference__ModelSequenceBatching__Control__Kind kinds[] = {
         INFERENCE__MODEL_SEQUENCE_BATCHING__CONTROL__KIND__CONTROL_SEQUENCE_START,
         INFERENCE__MODEL_SEQUENCE_BATCHING__CONTROL__KIND__CONTROL_SEQUENCE_END,
@@ -66,7 +66,7 @@ static struct error *check_pair(const Inference__ModelConfig *pb, const char *fi
                 "%s", field);
 }
 
-/* START, END and READY: one pair of values for false and true. */
+/* For START, END and READY: one pair of values for false and true. */
 static struct error *check_boolean(const Inference__ModelConfig                    *pb,
                                    const Inference__ModelSequenceBatching__Control *control) {
         const char *kind = kind_name(control->kind);
@@ -163,7 +163,7 @@ static struct error *check_direct(const Inference__ModelConfig                  
                                   const Inference__ModelSequenceBatching__StrategyDirect *direct) {
         float utilization = direct->minimum_slot_utilization;
 
-        /* 0 means "do not wait"; written so that NaN fails. */
+        /* 0 means "do not wait"; the form of the comparison rejects NaN. */
         if (!(utilization >= 0.0F && utilization <= 1.0F))
                 return error_at(
                         error_new(ERR_INVALID_ARG,
@@ -238,14 +238,14 @@ static struct error *check_ensemble(const Inference__ModelConfig *pb) {
         return err;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole configuration ---- */
 
 #define PLATFORM_ENSEMBLE "ensemble"
-/* A list of models run one after the other; ours, has no backend either. */
+/* A list of models that run one after the other; our extension, without a backend. */
 #define PLATFORM_CHAIN "chain"
 
-/* Platforms that belong to one backend. A backend that is not here may call its platform
- * anything, except one of these. */
+/* Platforms that belong to one backend. Backends that are not listed may use any other platform
+ * name. */
 static const struct {
         const char *platform;
         const char *backend;
@@ -371,7 +371,7 @@ static bool can_delay(const Inference__ModelQueuePolicy *policy) {
                policy->timeout_action == INFERENCE__MODEL_QUEUE_POLICY__TIMEOUT_ACTION__DELAY;
 }
 
-/* A delayed request, or one of a lower level, would be overtaken. */
+/* Later requests would overtake a delayed request, or one of a lower level. */
 static struct error *check_ordering(const Inference__ModelConfig          *pb,
                                     const Inference__ModelDynamicBatching *dynamic) {
         bool has_delay = can_delay(dynamic->default_queue_policy);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checks of instance groups, once they are normalised.
- */
+/* Checks of normalised instance groups. */
 #include "config/config_check.h"
 
 #include "config/batch_members.h"
 #include "config/config_edit.h"
 
-/* Each instance has a thread and what its backend keeps: nobody means more than this. */
+/* Each instance has a thread and a backend's state: no real configuration needs more. */
 #define MAX_INSTANCES 4096
 
 static struct error *refuse(const Inference__ModelConfig        *pb,

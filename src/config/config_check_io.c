@@ -7,7 +7,7 @@
 #include "config/config_edit.h"
 #include "config/shape.h"
 
-/* What inputs and outputs have in common. */
+/* The fields that inputs and outputs have in common. */
 struct io_subject {
         const char                          *role; /* "input" or "output", in the texts */
         const char                          *name;
@@ -23,7 +23,7 @@ static struct error *refuse(const Inference__ModelConfig *pb, const struct io_su
                          pb->name);
 }
 
-/* The first; n when all are fine. */
+/* Index of the first bad dimension; n when all are valid. */
 static size_t find_bad_dim(const int64_t *dims, size_t n) {
         size_t i = 0;
 
@@ -40,7 +40,7 @@ static size_t count_variable(const int64_t *dims, size_t n) {
         return count;
 }
 
-/* The elements of the dimensions from *at up to the next variable one, which is passed over. */
+/* Number of elements of the dimensions from *at up to the next variable one, which is skipped. */
 static int64_t next_run(const int64_t *dims, size_t n, size_t *at) {
         size_t first = *at;
         size_t end = first;
@@ -51,8 +51,8 @@ static int64_t next_run(const int64_t *dims, size_t n, size_t *at) {
         return end > first ? shape_element_count(dims + first, end - first) : 1;
 }
 
-/* The runs of fixed dimensions between variable ones must hold as many elements on both sides:
- * [2,4,-1,6] may become [8,-1,1,6]. */
+/* The runs of fixed dimensions between variable ones must have the same number of elements on both
+ * sides: [2,4,-1,6] may become [8,-1,1,6]. */
 static bool has_equal_runs(const struct io_subject *io) {
         size_t n_runs = count_variable(io->dims, io->n_dims) + 1;
         size_t at = 0;
@@ -183,7 +183,7 @@ static struct error *check_output(const Inference__ModelConfig *pb,
 struct names {
         struct map inputs;
         struct map outputs;
-        struct map targets; /* outputs that a batch output has taken */
+        struct map targets; /* outputs that a batch output sets */
 };
 
 static struct error *check_source(const Inference__ModelConfig *pb, const struct names *names,

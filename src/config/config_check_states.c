@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checks of implicit state: what the server keeps for each sequence.
- */
+/* Checks of implicit state, which the server keeps for each sequence. */
 #include "config/config_check.h"
 
 #include <inttypes.h>
@@ -10,7 +9,8 @@
 #include "config/data_type.h"
 #include "config/shape.h"
 
-/* Beyond any model of the field. With a batch dimension it is what a tensor of a request may have. */
+/* More dimensions than any real model has. With a batch dimension it is the limit of a request's
+ * tensors. */
 #define STATE_MAX_DIMS 63
 
 static struct error *check_initial_dims(
@@ -127,7 +127,7 @@ static struct error *check_states(const Inference__ModelConfig *pb, struct map *
         return NULL;
 }
 
-/* ---- what the reference server does not say -------------------------------------------------- */
+/* ---- checks that the reference server does not have ------------------------------------------- */
 
 static struct error *refuse(const Inference__ModelConfig                  *pb,
                             const Inference__ModelSequenceBatching__State *state,
@@ -156,7 +156,7 @@ static struct error *check_tensor(const Inference__ModelConfig                  
         return NULL;
 }
 
-/* The server gives it, so neither a client nor the controls may. */
+/* The server provides the input, so neither a client nor a control may provide it. */
 static struct error *check_giver(const Inference__ModelConfig                  *pb,
                                  const Inference__ModelSequenceBatching__State *state) {
         const Inference__ModelSequenceBatching *sequence = pb->sequence_batching;

@@ -22,7 +22,7 @@ static struct error *check_input(const char *name, const Inference__ModelWarmup_
                                   name),
                         "dims");
         if (input->input_data_type_case == INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE__NOT_SET)
-                /* The sample is a request that has no id. */
+                /* A warm-up sample is a request without an id. */
                 return error_new(ERR_INVALID_ARG,
                                  "[request id: <id_unknown>] warmup setting expects input '%s' to "
                                  "have input_data_type set",
@@ -35,7 +35,7 @@ struct error *model_config_check_warmup(const struct model_config *c) {
                 const Inference__ModelWarmup *sample = c->pb->model_warmup[i];
 
                 if (sample->batch_size == 0)
-                        continue; /* such a sample is never run */
+                        continue; /* such a sample never runs */
                 for (size_t k = 0; k < sample->n_inputs; k++)
                         if (sample->inputs[k]->value != NULL)
                                 TRY(error_at(check_input(sample->inputs[k]->key,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Takes over what a backend found out about its model (TRITONBACKEND_ModelSetConfig).
+/* Completes a configuration with the fields that a backend detected (TRITONBACKEND_ModelSetConfig).
  *
- * Of the backend's message only max_batch_size, input, output, the scheduling choice (when none
- * was configured) and model_transaction_policy.decoupled (when given) count: the rest is the
- * author's. The caller normalises again afterwards. Source: model configuration, order of
- * processing at load.
+ * Of the backend's message only max_batch_size, input, output, the scheduling choice (when none was
+ * configured) and model_transaction_policy.decoupled (when set) are used: the author's other fields
+ * stay. The caller normalises again afterwards. Source: model configuration, order of processing at
+ * load.
  *
- * Ownership.  What is taken over is copied; `from_backend` stays the caller's.
+ * Ownership.  The fields are copied; `from_backend` still belongs to the caller.
  * Threads.  The owner of `c`.
  */
 #pragma once

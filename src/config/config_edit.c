@@ -27,7 +27,7 @@ static void *allocate_piece(void *arena, size_t bytes) {
         return arena_try_alloc(arena, bytes);
 }
 
-/* The arena frees all at once. */
+/* Frees nothing: the arena frees all its memory at once. */
 static void free_piece(void *arena UNUSED, void *piece UNUSED) {
 }
 

@@ -5,14 +5,15 @@
 
 #include "config/config_edit.h"
 
-/* What tells a backend, row by row in order of precedence. */
+/* Rules that select the backend, in order of precedence. */
 struct fill_rule {
         const char *backend;
-        const char *platform; /* NULL: the backend goes without */
+        const char *platform; /* NULL: the backend has no platform */
         const char *filename;
         bool        may_be_file;
         bool        may_be_directory;
-        bool        needs_platform; /* the backend's name alone does not choose among its rows */
+        bool        needs_platform; /* several rows have this backend: its name alone does not
+                                     * select one */
 };
 
 static const struct fill_rule rules[] = {
@@ -34,15 +35,16 @@ static bool place_holds(const struct config_place *place, const struct fill_rule
         return false;
 }
 
-/* The platform that older configurations use for the same thing. */
+/* Whether `platform` is the rule's platform, or its older name. */
 static bool is_platform_of(const char *platform, const struct fill_rule *rule) {
         return config_text_is(platform, rule->platform) ||
                (config_text_is(rule->platform, "pytorch_libtorch") &&
                 config_text_is(platform, "libtorch"));
 }
 
-/* True when what is given leaves this row possible and something speaks for it. */
-static bool is_told_by_config(const Inference__ModelConfig *pb, const struct fill_rule *rule) {
+/* True when the configuration matches the rule by its platform or file name, and contradicts none
+ * of its fields. */
+static bool is_given_by_config(const Inference__ModelConfig *pb, const struct fill_rule *rule) {
         if (config_text_is_set(pb->backend) && !config_text_is(pb->backend, rule->backend))
                 return false;
         if (config_text_is_set(pb->platform))
@@ -50,8 +52,8 @@ static bool is_told_by_config(const Inference__ModelConfig *pb, const struct fil
         return config_text_is(pb->default_model_filename, rule->filename);
 }
 
-static bool is_told_by_files(const Inference__ModelConfig *pb, const struct fill_rule *rule,
-                             const struct config_place *place) {
+static bool is_given_by_files(const Inference__ModelConfig *pb, const struct fill_rule *rule,
+                              const struct config_place *place) {
         if (config_text_is_set(pb->platform) || config_text_is_set(pb->default_model_filename))
                 return false;
         if (config_text_is_set(pb->backend) && !config_text_is(pb->backend, rule->backend))
@@ -62,9 +64,9 @@ static bool is_told_by_files(const Inference__ModelConfig *pb, const struct fill
 static const struct fill_rule *find_rule(const Inference__ModelConfig *pb,
                                          const struct config_place    *place) {
         for (size_t i = 0; i < ARRAY_LEN(rules); i++)
-                if (is_told_by_config(pb, &rules[i]) || is_told_by_files(pb, &rules[i], place))
+                if (is_given_by_config(pb, &rules[i]) || is_given_by_files(pb, &rules[i], place))
                         return &rules[i];
-        /* The backend alone: its usual platform and file. */
+        /* Only the backend is known: use its usual platform and file name. */
         for (size_t i = 0; i < ARRAY_LEN(rules); i++)
                 if (config_text_is(pb->backend, rules[i].backend) && !rules[i].needs_platform)
                         return &rules[i];
@@ -83,7 +85,7 @@ static struct error *apply_rule(struct model_config *c, const struct fill_rule *
         return config_edit_text(c, &pb->default_model_filename, "", rule->filename);
 }
 
-/* A backend of the user's own: the directory is called "model.<backend>". */
+/* A custom backend: the directory is called "model.<backend>". */
 static struct error *fill_custom(struct model_config *c, const struct config_place *place) {
         const char *dot = strchr(place->model_name, '.');
 

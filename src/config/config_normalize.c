@@ -3,7 +3,7 @@
 
 #include "config/config_edit.h"
 
-/* A sequence with no request for this long is over (model configuration:
+/* A sequence without a request for this long has ended (model configuration:
  * max_sequence_idle_microseconds). */
 #define SEQUENCE_IDLE_DEFAULT_US UINT64_C(1000000)
 
@@ -24,7 +24,7 @@ static struct error *normalize_version_policy(struct model_config *c) {
         return NULL;
 }
 
-/* No preferred sizes: [max_batch_size], if the model batches at all. */
+/* Default of the preferred sizes: [max_batch_size], if the model supports batches. */
 static struct error *normalize_preferred(struct model_config *c, size_t *n_sizes, int32_t **sizes) {
         int32_t *one;
 

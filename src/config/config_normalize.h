@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Makes defaults explicit, so that the rest of the server and the printed configuration agree.
  *
- * Both functions may run again (after a backend completed the configuration): what is set stays.
- * Source: model configuration, normalisation. Errors are INVALID_ARG "model configuration is too
- * large".
+ * Both functions may run again (after a backend completed the configuration): fields that are set
+ * stay. Source: model configuration, normalisation. Errors are INVALID_ARG "model configuration is
+ * too large".
  *
  * Threads.  The configuration's owner.
  */
@@ -13,10 +13,11 @@
 
 #include <stdint.h>
 
-/* version_policy, preferred batch sizes, sequence idle time, pinned memory. */
+/* Sets version_policy, preferred batch sizes, sequence idle time, pinned memory. */
 struct error *model_config_normalize(struct model_config *c) NODISCARD;
 
-/* What a backend prefers (TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup). */
+/* An instance group that a backend prefers
+ * (TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup). */
 struct preferred_group {
         Inference__ModelInstanceGroup__Kind kind;
         uint32_t                            count; /* 0: no preference */
@@ -27,11 +28,11 @@ struct preferred_group {
 struct config_devices {
         const struct preferred_group *preferred; /* borrowed; most preferred first */
         size_t                        n_preferred;
-        const int32_t                *gpus; /* borrowed: ids of the GPUs that can be used */
+        const int32_t                *gpus; /* borrowed: ids of the usable GPUs */
         size_t                        n_gpus;
 };
 
-/* Instance groups: at least one, each with name, kind (never KIND_AUTO), count and GPUs.
- * Ensembles are left alone. */
+/* Sets instance groups: at least one, each with name, kind (never KIND_AUTO), count and GPUs.
+ * Ensembles stay unchanged. */
 struct error *model_config_normalize_groups(struct model_config         *c,
                                             const struct config_devices *devices) NODISCARD;

@@ -20,7 +20,7 @@ static bool has_gpu(const int32_t *gpus, size_t n_gpus, int32_t gpu) {
         return false;
 }
 
-/* Sets the group's GPUs to those of `wanted` that can be used; all that can when n_wanted is 0. */
+/* Sets the group's GPUs to the usable ones of `wanted`; to all usable ones when n_wanted is 0. */
 static struct error *put_gpus(struct model_config *c, Inference__ModelInstanceGroup *group,
                               const struct config_devices  *devices,
                               const struct preferred_group *preferred) {
@@ -51,7 +51,8 @@ static bool is_usable(const struct preferred_group *preferred,
         return false;
 }
 
-/* The group of a model that names none: what the backend prefers and the machine has. */
+/* Adds the group of a model that configures none: the first preferred one that the machine
+ * supports. */
 static struct error *add_group(struct model_config *c, const struct config_devices *devices) {
         Inference__ModelInstanceGroup *group;
 

@@ -107,7 +107,7 @@ struct error *model_config_review_warmup(const struct model_config *c) {
         return NULL;
 }
 
-/* One dimension of any size. */
+/* Returns one dimension of any size. */
 static int64_t *any_dims(struct model_config *c) {
         int64_t *dims = config_edit_alloc(c, 1, sizeof(*dims));
 
@@ -150,7 +150,7 @@ struct error *model_config_assume_complete(struct model_config *c) {
                 TRY(complete_input(c, pb->input[i]));
         for (size_t i = 0; i < pb->n_output; i++)
                 TRY(complete_output(c, pb->output[i]));
-        /* What they refer to may still come. */
+        /* The fields that they refer to may be completed later. */
         if (pb->n_input == 0)
                 pb->n_batch_input = pb->n_batch_output = 0;
         if (pb->n_output == 0)

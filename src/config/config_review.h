@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Mistakes that the checks of a load (config_check.h) let pass, as the reference server does: names
- * that are there twice, which then mean one of the two, and warm-up samples that do not fit the
- * inputs, which fail when they run. For who looks at configurations without loading them.
+/* Checks of mistakes that a load (config_check.h) accepts, as the reference server does: duplicate
+ * names, of which only one tensor is used, and warm-up samples that do not fit the inputs, which
+ * fail when they run. For tools that check configurations without loading them.
  *
  * Threads.  Pure functions.
  */
@@ -9,13 +9,13 @@
 
 #include "config/model_config.h"
 
-/* No two inputs and no two outputs have the same name. INVALID_ARG. */
+/* Checks that no two inputs and no two outputs have the same name. INVALID_ARG. */
 struct error *model_config_review_names(const struct model_config *c) NODISCARD;
 
-/* Each sample has the inputs that the configuration lists, of their type; nothing to say when it
- * lists none, since then the backend finds them out. INVALID_ARG. */
+/* Checks that each sample has the inputs of the configuration, with their types. Accepts all
+ * samples when the configuration lists no inputs, since then the backend detects them. INVALID_ARG. */
 struct error *model_config_review_warmup(const struct model_config *c) NODISCARD;
 
-/* Makes what a backend may still complete look complete, so that the rest can be checked: inputs
- * and outputs without a type or dims get some. */
+/* Adds placeholders for fields that a backend may still complete, so that the others can be
+ * checked: inputs and outputs without a type or dims get some. */
 struct error *model_config_assume_complete(struct model_config *c) NODISCARD;

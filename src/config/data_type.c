@@ -27,7 +27,7 @@ static const struct type_row types[] = {
         [DATA_TYPE_BF16] = { "BF16", "TYPE_BF16", 2 },
 };
 
-/* Values may come from a file or a plug-in: anything unknown is INVALID. */
+/* Values may come from a file or a plug-in: unknown ones are INVALID. */
 static const struct type_row *find_row(enum data_type type) {
         return (size_t)type < ARRAY_LEN(types) ? &types[type] : &types[DATA_TYPE_INVALID];
 }

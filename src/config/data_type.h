@@ -28,13 +28,13 @@ enum data_type {
         DATA_TYPE_BF16 = 14,
 };
 
-/* Bytes of one element; 0 for BYTES (each element has its own length) and INVALID. */
+/* Size of one element in bytes; 0 for BYTES (each element has its own length) and INVALID. */
 size_t data_type_size(enum data_type type);
 
 /* The wire name: "FP32", "BYTES"; "<invalid>" for INVALID and for values out of range. */
 const char *data_type_name(enum data_type type);
 
-/* From the wire name, upper case as KServe v2 has it; INVALID when unknown. */
+/* Finds the type of a wire name, upper case as in KServe v2; INVALID when unknown. */
 enum data_type data_type_from_name(struct str name);
 
 /* The model configuration's name: "TYPE_FP32", "TYPE_STRING"; "TYPE_INVALID" as above. */

@@ -7,21 +7,22 @@
 #include "base/mem.h"
 #include "config/config_edit.h"
 
-/* While the graph is made. */
+/* State of the construction of a graph. */
 struct building {
         struct ensemble_graph            *graph;
         const Inference__ModelEnsembling *ensemble;
-        struct map                        names; /* of tensors: struct named_tensor, in the arena */
+        struct map                        names; /* by tensor name: struct named_tensor, in the arena */
         struct named_tensor              *first, *last;
         uint32_t                         *n_waiting; /* by step: inputs that are not connected */
-        uint32_t                         *queue;     /* connected tensors, to be followed */
+        uint32_t                         *queue;     /* connected tensors whose readers are to be
+                                                      * visited */
         uint32_t                          n_queued;
 };
 
 struct named_tensor {
         struct ensemble_tensor tensor;
         uint32_t               index;
-        uint32_t               last_reader; /* counted last */
+        uint32_t               last_reader; /* step that was counted last as a reader */
         struct named_tensor   *next;
 };
 
@@ -156,7 +157,7 @@ static struct error *link_steps(struct building *b) {
         return NULL;
 }
 
-/* Those that no step names stay ENSEMBLE_NONE. */
+/* Outputs that no step maps stay ENSEMBLE_NONE. */
 static struct error *link_ensemble(struct building *b) {
         struct ensemble_graph        *g = b->graph;
         const Inference__ModelConfig *pb = g->pb;
@@ -209,7 +210,7 @@ static struct error *list_tensors(struct building *b) {
         return NULL;
 }
 
-/* Inputs of the step that are different tensors. */
+/* Number of different tensors among the step's inputs. */
 static uint32_t count_tensors(const struct ensemble_graph *g, uint32_t step,
                               uint32_t *last_counted) {
         uint32_t n = 0;
@@ -232,7 +233,7 @@ static void connect(struct building *b, uint32_t tensor) {
         b->queue[b->n_queued++] = tensor;
 }
 
-/* Follows the data from the inputs on: a step is connected once all that it reads is. */
+/* Follows the data from the inputs on: a step is connected when all tensors that it reads are. */
 static struct error *follow(struct building *b) {
         struct ensemble_graph *g = b->graph;
         uint32_t              *last_counted = graph_alloc(g, g->n_tensors, sizeof(uint32_t));
@@ -298,9 +299,9 @@ void ensemble_graph_free(struct ensemble_graph *g) {
         free(g);
 }
 
-/* ---- the check ------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
-/* Where a tensor is named: in a map of the step that writes it, else of one that reads it. */
+/* Locates a tensor's name: in a map of the step that writes it, else of one that reads it. */
 static struct error *at_tensor(const struct ensemble_graph *g, uint32_t tensor, struct error *err) {
         const struct ensemble_tensor *t = &g->tensors[tensor];
         bool                          is_written = t->writer != ENSEMBLE_NONE;

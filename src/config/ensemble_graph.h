@@ -4,14 +4,14 @@
  *     input X --> step 0 --> T --> step 2 --> output Y
  *            '--> step 1 --> U ----^
  *
- * A tensor is an input of the ensemble or is written by one step; any number of steps read it, and it
- * may be an output of the ensemble as well. One description for all who look at ensembles: the check
- * of a configuration, the check against the models of the steps (ensemble_models.h), and the
- * scheduler that runs requests through it.
+ * A tensor is an input of the ensemble or is written by one step; any number of steps read it, and
+ * it may be an output of the ensemble as well. The graph is used by all modules that need the
+ * structure: the check of a configuration, the check against the models of the steps
+ * (ensemble_models.h), and the scheduler that runs requests through it.
  *
- * Ownership.  A graph owns its arrays and borrows the names from the configuration that it was made
- * from, which outlives it.
- * Threads.  Immutable once made; shared freely.
+ * Ownership.  A graph owns its arrays and borrows the names from its configuration, which outlives
+ * it.
+ * Threads.  Immutable after ensemble_graph_new(); shared freely.
  */
 #pragma once
 
@@ -25,26 +25,26 @@
 
 /* One entry of an input_map or an output_map. */
 struct ensemble_link {
-        const char *name;   /* of the input or output of the step's model */
+        const char *name;   /* name of the input or output of the step's model */
         uint32_t    tensor; /* index */
 };
 
 struct ensemble_step {
         const char *model;
-        const char *namespace;         /* "" for none */
+        const char *namespace;         /* "" for no namespace */
         int64_t               version; /* -1: the latest */
         struct ensemble_link *inputs;
         uint32_t              n_inputs;
         struct ensemble_link *outputs;
         uint32_t              n_outputs;
-        bool                  is_connected; /* all that it reads comes from somewhere */
+        bool                  is_connected; /* all tensors that it reads have a source */
 };
 
 struct ensemble_tensor {
         const char *name;
-        uint32_t    writer;  /* step; ENSEMBLE_NONE: an input, or it comes from nowhere */
-        uint32_t    input;   /* of the ensemble, by its index; ENSEMBLE_NONE: it is none */
-        uint32_t    output;  /* likewise */
+        uint32_t    writer;  /* step; ENSEMBLE_NONE: an input, or a tensor without a source */
+        uint32_t    input;   /* index of the ensemble's input; ENSEMBLE_NONE: not an input */
+        uint32_t    output;  /* the same for the ensemble's output */
         uint32_t   *readers; /* steps, ascending, each once */
         uint32_t    n_readers;
         bool        is_connected;
@@ -55,21 +55,22 @@ struct ensemble_graph {
         const Inference__ModelConfig *pb;    /* borrowed */
         struct ensemble_step         *steps; /* in the order of the configuration */
         uint32_t                      n_steps;
-        struct ensemble_tensor       *tensors; /* in the order in which they are named */
+        struct ensemble_tensor       *tensors; /* in the order of their first names */
         uint32_t                      n_tensors;
-        uint32_t *order; /* connected steps, each after those that it reads from */
+        uint32_t *order; /* connected steps, each after the steps that it reads from */
         uint32_t  n_ordered;
-        uint32_t *inputs;  /* tensors: by the index of the ensemble's input */
-        uint32_t *outputs; /* likewise of outputs; ENSEMBLE_NONE: not mapped */
+        uint32_t *inputs;  /* tensor of each input of the ensemble, by the input's index */
+        uint32_t *outputs; /* the same for outputs; ENSEMBLE_NONE: not mapped */
 };
 
-/* `pb` is an ensemble's. Errors: "must specify '<field>' in step <i> of ensemble '<e>'", "ensemble
- * tensor '<t>' can appear in an output map only once ...". */
+/* `pb` is an ensemble's configuration. Errors: "must specify '<field>' in step <i> of ensemble
+ * '<e>'", "ensemble tensor '<t>' can appear in an output map only once ...". */
 struct error *ensemble_graph_new(const Inference__ModelConfig *pb, struct ensemble_graph **ret)
         NODISCARD;
 void ensemble_graph_free(struct ensemble_graph *g); /* NULL is fine */
 
-/* Everything comes from somewhere and goes somewhere. Errors: "ensemble input '<i>' for ensemble <e>'
- * is not used", "ensemble input '<i>' for ensemble '<e>' is also an output of step <n>", "output '<o>'
- * for ensemble '<e>' is not written ...", "ensemble tensor '<t>' is unused in ensemble '<e>'". */
+/* Checks that each tensor has a source and a reader. Errors: "ensemble input '<i>' for ensemble
+ * <e>' is not used", "ensemble input '<i>' for ensemble '<e>' is also an output of step <n>",
+ * "output '<o>' for ensemble '<e>' is not written ...", "ensemble tensor '<t>' is unused in
+ * ensemble '<e>'". */
 struct error *ensemble_graph_check(const struct ensemble_graph *g) NODISCARD;

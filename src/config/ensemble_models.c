@@ -7,18 +7,18 @@
 #include "config/data_type.h"
 #include "config/shape.h"
 
-/* A name as the texts have it: "<namespace>::<model>", or the model alone. */
+/* Name of a model in error texts: "<namespace>::<model>", or the model alone. */
 #define MODEL_FORMAT "%s%s%s"
 #define MODEL_ARG(step) (step)->namespace, *(step)->namespace != '\0' ? "::" : "", (step)->model
 
-/* What is known of a tensor from the first place that says something. */
+/* Properties of a tensor, from the first place that defines them. */
 struct inferred {
         const struct ensemble_step *step; /* NULL: the ensemble's own input or output */
         enum data_type              type; /* DATA_TYPE_INVALID: not known */
         const int64_t              *dims;
         size_t                      n_dims; /* 0: not known */
         bool                        has_batch;
-        bool                        may_get_batch; /* a backend may say so */
+        bool                        may_get_batch; /* a backend may add the batch dimension */
         bool                        is_known;
 };
 
@@ -39,7 +39,8 @@ static bool dims_agree(const int64_t *a, size_t n_a, const int64_t *b, size_t n_
         return true;
 }
 
-/* One of them with a batch dimension, of any size, before its dims, the other one without. */
+/* Whether the shapes agree when `with` has a batch dimension, of any size, before its dims and the
+ * other one has none. */
 static bool agree_with_batch(const struct inferred *with, const struct inferred *without) {
         return (with->has_batch || with->may_get_batch) &&
                (!without->has_batch || without->may_get_batch) && without->n_dims > 0 &&
@@ -141,7 +142,7 @@ static struct error *infer_ensemble(struct models_check *c) {
                 struct inferred one = inferred_of(c, (enum data_type)out->data_type, out->dims,
                                                   out->n_dims, out->reshape);
 
-                /* The reference keeps what an input of the same name has said. */
+                /* As in the reference server, an input of the same name takes precedence. */
                 if (tensor != ENSEMBLE_NONE && !c->tensors[tensor].is_known)
                         TRY(error_at(infer(c, tensor, &one), "output[%zu]", i));
         }
@@ -289,7 +290,7 @@ struct error *ensemble_models_check(const struct ensemble_graph      *g,
         struct models_check c = { .graph = g, .models = models };
         struct error       *err;
 
-        /* n_tensors: named in a text of at most MODEL_CONFIG_TEXT_MAX_BYTES. */
+        /* n_tensors is bounded: their names stand in a text of at most MODEL_CONFIG_TEXT_MAX_BYTES. */
         c.tensors = try_zalloc((g->n_tensors + (size_t)1) * sizeof(*c.tensors));
         if (c.tensors == NULL)
                 return config_out_of_memory();
@@ -327,7 +328,7 @@ static struct error *number_step(const struct ensemble_graph      *g,
         return NULL;
 }
 
-/* The ensemble's response is one of outputs that belong together. */
+/* All outputs of a response of the ensemble must belong to the same stream. */
 static struct error *number_all(const struct ensemble_graph      *g,
                                 const struct ensemble_step_model *models, uint32_t *streams,
                                 uint32_t *n) {

@@ -34,7 +34,7 @@ static struct error *split_lines(struct label_set *set, size_t len) {
              at++)
                 n++;
         if (len > 0 && end[-1] != '\n')
-                n++; /* the last line has no end of its own */
+                n++; /* the last line has no newline of its own */
         set->lines = try_alloc(MAX(n, 1) * sizeof(*set->lines));
         if (set->lines == NULL)
                 return config_out_of_memory();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The labels of a model's classes: one per line in the file that an output names.
+/* Labels of a model's classes: one per line in the file that an output's configuration names.
  *
  * Source: model configuration, ModelOutput.label_filename; KServe v2 classification extension.
  *
- * Ownership.  Counted: the model holds them, and responses of an ensemble whose outputs are the
- * model's. labels_free() drops a reference; labels are borrowed from the set.
+ * Ownership.  Counted: the model has a reference, and so have responses of an ensemble whose
+ * outputs are the model's. labels_free() drops a reference; labels are borrowed from the set.
  * Threads.  Immutable after labels_read(); shared freely.
  */
 #pragma once
@@ -15,7 +15,7 @@
 
 struct model_config;
 
-/* Per output of one model. */
+/* The labels of each output of one model. */
 struct labels;
 
 /* Reads the label files of all outputs; only files inside the model directory are opened.
@@ -25,6 +25,6 @@ struct error *labels_read(const struct model_config *c, const char *model_direct
 void          labels_ref(struct labels *l);
 void          labels_free(struct labels *l); /* NULL is fine */
 
-/* The label of one class; NULL when the output has no labels or not as many. */
+/* Returns the label of one class; NULL when the output has no labels or fewer ones. */
 const char *labels_find(const struct labels *l, const char *output, size_t class_index);
 size_t      labels_count(const struct labels *l, const char *output);

@@ -33,7 +33,7 @@ void model_config_free(struct model_config *c) {
         free(c);
 }
 
-/* Half of the arena is kept for what normalize and complete add. */
+/* Half of the arena is reserved for additions of normalize and complete. */
 static void limit_reading(struct model_config *c, bool is_reading) {
         arena_set_max(&c->arena, is_reading ? MODEL_CONFIG_ARENA_MAX_BYTES / 2
                                             : MODEL_CONFIG_ARENA_MAX_BYTES);
@@ -106,8 +106,8 @@ struct error *model_config_copy(const struct model_config *from, struct model_co
         return NULL;
 }
 
-/* proto3 JSON has 64-bit integers as strings; the reference server turns them into numbers after
- * printing, in all but these three messages (model configuration: JSON form). */
+/* proto3 JSON writes 64-bit integers as strings; the reference server converts them to numbers
+ * after printing, except in these three messages (model configuration: JSON form). */
 static bool is_number(const ProtobufCMessageDescriptor *type,
                       const ProtobufCFieldDescriptor   *field UNUSED) {
         return type != &inference__model_sequence_batching__initial_state__descriptor &&

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "config/config_edit.h"
 
-/* What inputs and outputs have in common in the message. */
+/* The fields that inputs and outputs have in common in the message. */
 struct io_source {
         const char                          *name;
         Inference__DataType                  type;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A model's inputs and outputs in the form that checks of requests use: flat arrays, sizes
- * computed once, names with their lengths.
+/* A model's inputs and outputs in the form that checks of requests use: flat arrays, sizes computed
+ * once, names with their lengths.
  *
- * Made once from a checked configuration (model_config_check_io); order is the configuration's,
- * so an index here is an index there. Control and state tensors of sequences are not listed.
+ * Built once from a checked configuration (model_config_check_io), in the configuration's order, so
+ * an index is valid in both. Control and state tensors of sequences are not listed.
  *
- * Ownership.  A model_io_set owns copies of everything it points to.
+ * Ownership.  A model_io_set owns copies of all data that it points to.
  * Threads.  Immutable after model_io_set_new(); shared freely.
  */
 #pragma once
@@ -33,7 +33,7 @@ struct model_io {
         bool           has_reshape;
         bool           is_optional; /* inputs: requests may leave it out */
         bool           is_ragged;   /* inputs: allow_ragged_batch */
-        bool           is_variable; /* some dimension is -1 */
+        bool           is_variable; /* at least one dimension is -1 */
         bool           is_shape_tensor;
         const char    *label_filename; /* in arena; outputs; NULL when none */
 };
@@ -42,9 +42,9 @@ struct model_io_set {
         struct arena     arena;
         struct model_io *inputs; /* in arena */
         uint32_t         n_inputs;
-        uint32_t         n_required_inputs; /* those that are not optional */
+        uint32_t         n_required_inputs; /* number of inputs that are not optional */
         struct model_io *outputs;           /* in arena */
-        const char     **output_names;      /* in arena; of all of them */
+        const char     **output_names;      /* in arena; names of all outputs */
         uint32_t         n_outputs;
         uint32_t         max_batch_size; /* 0: the model has no batch dimension */
 };
@@ -52,13 +52,13 @@ struct model_io_set {
 struct error *model_io_set_new(const struct model_config *c, struct model_io_set **ret) NODISCARD;
 void          model_io_set_free(struct model_io_set *s); /* NULL is fine */
 
-/* By name, NULL when there is none. Linear with a comparison of lengths first: models have few
- * tensors, and then it beats hashing. `hint` is where to look first: callers that walk a request
- * in order pass the position in the request. */
+/* Finds by name; NULL when there is none. Linear, comparing lengths first: models have few tensors,
+ * for which this is faster than hashing. `hint` is the index to try first: callers that walk a
+ * request in order pass the position in the request. */
 const struct model_io *model_io_find_input(const struct model_io_set *s, struct str name,
                                            uint32_t hint);
 const struct model_io *model_io_find_output(const struct model_io_set *s, struct str name,
                                             uint32_t hint);
-/* The same for a text that ends with a NUL; the quickest for a name that is the set's own. */
+/* The same for a text that ends with a NUL; fastest for a name that belongs to the set. */
 const struct model_io *model_io_find_output_named(const struct model_io_set *s, const char *name,
                                                   uint32_t hint);

@@ -58,7 +58,7 @@ bool shape_is_variable(const int64_t *dims, size_t n_dims) {
         return false;
 }
 
-/* The next variable dimension from `at` on; n_dims when there is none. */
+/* Index of the next variable dimension from `at` on; n_dims when there is none. */
 static size_t next_variable(struct shape_form form, size_t at) {
         while (at < form.n_dims && form.dims[at] != SHAPE_ANY_DIM)
                 at++;
@@ -67,7 +67,7 @@ static size_t next_variable(struct shape_form form, size_t at) {
 
 bool shape_reshape(struct shape_form from, struct shape_form to, const int64_t *given,
                    int64_t *ret) {
-        size_t at = 0; /* the next dimension of `from` to look at */
+        size_t at = 0; /* the next dimension of `from` to compare */
 
         if (!shape_matches(from.dims, from.n_dims, given, from.n_dims))
                 return false;

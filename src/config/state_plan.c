@@ -52,8 +52,7 @@ static struct error *set_dims(const Inference__ModelConfig *pb, const config_sta
         return NULL;
 }
 
-/* The bytes that so many texts take, each with its length before it; false when they are not that
- * many. */
+/* Size of n_strings texts, each with its length before it; false when n_bytes end earlier. */
 static bool measure_strings(const char *at, size_t n_bytes, size_t n_strings, size_t *ret) {
         size_t done = 0;
 
@@ -91,7 +90,7 @@ static struct error *check_content(const config_initial *initial, struct state_s
                          input, initial->data_file, spec->n_bytes / STRING_LENGTH_BYTES);
 }
 
-/* Like the reference server, takes the first bytes of a file that has more. */
+/* Like the reference server, ignores the rest of a file that is too long. */
 static struct error *read_initial(const config_initial *initial, const char *model_directory,
                                   struct state_spec *spec) {
         AUTO_CHARS    directory = path_join(model_directory, "initial_state");

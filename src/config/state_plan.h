@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The implicit states of a model's sequences as its configuration describes them
- * (sequence_batching.state), in the form that requests use: sizes computed once, files read once.
+/* The implicit states of a model's sequences (sequence_batching.state), in the form that requests
+ * use: sizes computed once, files read once.
  *
  * A value without initial_state begins as zeros (BYTES: empty texts), with 1 for each variable
  * dimension. initial_state gives its own dimensions, and zeros or a file of the model's directory
  * initial_state/.
  *
- * Ownership.  A plan owns all that it points to.
+ * Ownership.  A plan owns all memory that it points to.
  * Threads.  Immutable after state_plan_new(); shared freely.
  */
 #pragma once
@@ -25,8 +25,8 @@ struct state_spec {
         char          *output_name;
         enum data_type type;
         uint32_t       n_dims;  /* with the batch dimension, which is 1 */
-        int64_t       *dims;    /* of the first value of a sequence */
-        void          *initial; /* its n_bytes; NULL: zeros */
+        int64_t       *dims;    /* shape of the first value of a sequence */
+        void          *initial; /* first value, n_bytes long; NULL: zeros */
         size_t         n_bytes;
         bool           is_in_place; /* one buffer for the old and the new value */
 };
@@ -36,7 +36,7 @@ struct state_plan {
         uint32_t           n;
 };
 
-/* From a checked configuration (model_config_check_states). *ret is NULL when the model has no
+/* Requires a checked configuration (model_config_check_states). *ret is NULL when the model has no
  * states. */
 struct error *state_plan_new(const struct model_config *c, const char *model_directory,
                              struct state_plan **ret) NODISCARD;

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MAX_WARNINGS 100 /* a directory with more mistakes than that has been named often enough */
+#define MAX_WARNINGS 100 /* limits the warnings of one directory */
 
 void version_scan_init(struct version_scan *s) {
         *s = (struct version_scan){ 0 };
@@ -20,7 +20,7 @@ void version_scan_done(struct version_scan *s) {
         version_scan_init(s);
 }
 
-/* Takes text. */
+/* Takes `text`. */
 static void add_warning(struct version_scan *s, char *text) {
         if (s->n_warnings == MAX_WARNINGS) {
                 free(text);
@@ -33,7 +33,7 @@ static void add_warning(struct version_scan *s, char *text) {
         s->warnings[s->n_warnings++] = text;
 }
 
-/* Where the version is, or where it belongs. */
+/* Index of the version, or the index where it would be inserted. */
 static size_t find_place(const struct version_scan *s, int64_t version) {
         size_t low = 0;
         size_t high = s->n_versions;
@@ -102,7 +102,7 @@ void version_scan_add(struct version_scan *s, struct str directory_name) {
                                           STR_ARG(directory_name)));
 }
 
-/* The versions that the policy names, in the order of the scan, so that each comes once. */
+/* Picks the versions that the policy names, in the order of the scan, so that each occurs once. */
 static void pick_specific(const struct model_config *c, struct version_scan *s,
                           struct version_pick *pick) {
         const Inference__ModelVersionPolicy__Specific *specific = c->pb->version_policy->specific;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which of a model directory's versions are served.
+/* Selects the versions of a model directory that are served.
  *
  * First the names of the sub-directories are added to a scan, which keeps those that are version
- * numbers and remembers a warning for each that looks like a mistake. Then the policy picks.
+ * numbers and adds a warning for each that looks like a mistake. Then the policy picks versions.
  * Source: model configuration, version_policy.
  *
  * Ownership.  version_scan_done() frees everything in the scan.
@@ -19,7 +19,7 @@ struct version_scan {
         int64_t *versions; /* owned; ascending, each once */
         size_t   n_versions;
         size_t   cap_versions;
-        char   **warnings; /* owned, and each of them: for the caller to log */
+        char   **warnings; /* owned, as is each of them: the caller logs them */
         size_t   n_warnings;
         size_t   cap_warnings;
 };
@@ -27,11 +27,11 @@ struct version_scan {
 void version_scan_init(struct version_scan *s);
 void version_scan_done(struct version_scan *s);
 
-/* The name of one sub-directory: decimal digits without leading zeros are a version; warmup,
- * initial_state and configs are passed over; anything else gives a warning. */
+/* Adds the name of one sub-directory: decimal digits without leading zeros are a version; warmup,
+ * initial_state and configs are ignored; any other name gives a warning. */
 void version_scan_add(struct version_scan *s, struct str directory_name);
 
-/* "1" -> 1; false for anything that is not a version's directory name. */
+/* "1" -> 1; false for any name that is not a version's directory name. */
 bool version_from_name(struct str directory_name, int64_t *ret);
 
 struct version_pick {
@@ -39,9 +39,9 @@ struct version_pick {
         size_t   n_versions;
 };
 
-/* Versions under the policy. Versions that the policy names and that are not there add a
- * warning to the scan. INVALID_ARG "at least one version must be available under the version
- * policy of model '<m>'" when none is left. */
+/* Picks versions under the policy. A version that the policy names and that does not exist adds a
+ * warning to the scan. INVALID_ARG "at least one version must be available under the version policy
+ * of model '<m>'" when none is left. */
 struct error *version_policy_pick(const struct model_config *c, struct version_scan *s,
                                   struct version_pick *ret) NODISCARD;
 void          version_pick_done(struct version_pick *p);
