@@ -7,7 +7,7 @@
 
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/* 0 to 63, or -1. */
+/* Value of a digit, 0 to 63, or -1. */
 static int value_of(char c) {
         if (c >= 'A' && c <= 'Z')
                 return c - 'A';
@@ -18,7 +18,7 @@ static int value_of(char c) {
         return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* Room for `bytes` more, not counted in yet. */
+/* Reserves room for `bytes` more, without changing the length. */
 static char *reserve(struct strbuf *out, size_t bytes) {
         return strbuf_reserve(out, bytes) ? out->ptr + out->len : NULL;
 }
@@ -33,7 +33,8 @@ void base64_encode(struct str in, struct strbuf *out) {
         size_t               left = in.len, bytes;
         char                *to;
 
-        /* A length that cannot be counted overflows the buffer as any other that is too long. */
+        /* A length that overflows makes the buffer overflow, as any other length beyond its
+         * maximum. */
         if (!size_mul(in.len / 3 + 1, 4, &bytes))
                 bytes = SIZE_MAX;
         to = reserve(out, in.len == 0 ? 0 : in.len % 3 == 0 ? bytes - 4 : bytes);
@@ -53,7 +54,8 @@ void base64_encode(struct str in, struct strbuf *out) {
         set_end(out, to);
 }
 
-/* One group of four; how many bytes it makes, 0 when it is wrong. '=' only in the last. */
+/* Decodes one group of four. Returns the number of bytes, 0 for an invalid group. '=' only in the
+ * last group. */
 static size_t decode_group(const char *at, bool is_last, char *to) {
         int    a = value_of(at[0]), b = value_of(at[1]), c = value_of(at[2]), d = value_of(at[3]);
         size_t n = 3;
@@ -66,7 +68,7 @@ static size_t decode_group(const char *at, bool is_last, char *to) {
         if (a < 0 || b < 0 || c < 0 || d < 0)
                 return 0;
         if ((n == 1 && (b & 15) != 0) || (n == 2 && (c & 3) != 0))
-                return 0; /* bits that no byte takes */
+                return 0; /* unused bits are set */
         to[0] = (char)(a << 2 | b >> 4);
         if (n > 1)
                 to[1] = (char)(b << 4 | c >> 2);
@@ -83,7 +85,7 @@ bool base64_decode(struct str in, struct strbuf *out) {
         if (in.len == 0)
                 return true;
         for (size_t i = 0; i < in.len;
-             i += 4) { /* first all of it, so as to append all or nothing */
+             i += 4) { /* first validates all groups, so as to append all or nothing */
                 char bytes[3];
 
                 if (decode_group(in.ptr + i, i + 4 == in.len, bytes) == 0)
@@ -92,7 +94,7 @@ bool base64_decode(struct str in, struct strbuf *out) {
         to = reserve(out,
                      in.len / 4 * 3 - (in.ptr[in.len - 1] == '=') - (in.ptr[in.len - 2] == '='));
         if (to == NULL)
-                return true; /* well-formed; the buffer tells that it is full */
+                return true; /* well-formed; the buffer reports that it is full */
         for (size_t i = 0; i < in.len; i += 4)
                 to += decode_group(in.ptr + i, i + 4 == in.len, to);
         set_end(out, to);

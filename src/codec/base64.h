@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Base64 with the standard alphabet (RFC 4648, section 4).
  *
- * The strict decoder takes exactly what the encoder makes: whole groups of four, '=' only at the
- * end, unused bits zero. The lenient one never fails: it passes over every byte that is not in
- * the alphabet ('=' too) and drops a last group that is too short for a byte; that is how the
- * model repository extension reads file contents.
+ * The strict decoder accepts exactly the output of the encoder: whole groups of four, '=' only at
+ * the end, unused bits zero. The lenient one never fails: it skips every byte that is not in the
+ * alphabet ('=' too) and drops a last group that is too short for a byte; the model repository
+ * extension reads file contents so.
  *
- * Ownership.  Output is appended to the caller's strbuf, which tells of overflow.
+ * Ownership.  Output is appended to the caller's strbuf, which reports overflow.
  */
 #pragma once
 

@@ -14,11 +14,11 @@ const double float_parse_powers[FLOAT_PARSE_EXACT_POWER + 1] = {
 
 /* Way 2. The names follow the paper: w is the mantissa, q the power of ten. */
 struct binary_format {
-        int mantissa_bits; /* stored ones, without the leading one */
+        int mantissa_bits; /* stored bits, without the leading one */
         int bias;
         int infinity;   /* the exponent field of infinities */
-        int min_q;      /* below, 2^64 * 10^q is less than half of the smallest denormal */
-        int max_q;      /* above, 10^q is an infinity */
+        int min_q;      /* below it, 2^64 * 10^q is less than half of the smallest denormal */
+        int max_q;      /* above it, 10^q is an infinity */
         int min_even_q; /* a tie is possible only where 5^q or 5^-q is small enough */
         int max_even_q;
 };
@@ -26,14 +26,14 @@ struct binary_format {
 static const struct binary_format format_f64 = { 52, 1023, 0x7ff, -342, 308, -4, 23 };
 static const struct binary_format format_f32 = { 23, 127, 0xff, -64, 38, -17, 10 };
 
-/* The upper 128 bits of w * 10^q, w with its top bit set, exact enough for `bits` bits. */
+/* Returns the upper 128 bits of w * 10^q, exact enough for `bits` bits; w has its top bit set. */
 static ALWAYS_INLINE struct pow10 scale(uint64_t w, int q, int bits) {
         const struct pow10 *power = pow10_get(q);
         struct pow10        product = pow10_multiply(w, power->hi);
 
         if (UNLIKELY((product.hi & (UINT64_MAX >> bits)) == (UINT64_MAX >> bits))) {
-                /* All ones: what comes from the lower half of the power may carry. Its entry is
-                 * rounded up; the method wants powers rounded down, but for small negative q. */
+                /* All ones: the lower half of the power may carry into them. Its entry is rounded
+                 * up; the method needs powers rounded down, except for small negative q. */
                 bool         is_rounded_up = !pow10_is_exact(q) && (q < -27 || q > 55);
                 struct pow10 lower = pow10_multiply(w, power->lo - (is_rounded_up ? 1 : 0));
 
@@ -44,7 +44,7 @@ static ALWAYS_INLINE struct pow10 scale(uint64_t w, int q, int bits) {
         return product;
 }
 
-/* The exponent and mantissa fields of the nearest float. */
+/* Computes the exponent and mantissa fields of the nearest float. */
 static ALWAYS_INLINE bool round_wide(uint64_t w, int64_t exponent, const struct binary_format *f,
                                      uint64_t *ret_bits) {
         const uint64_t infinity = (uint64_t)f->infinity << f->mantissa_bits;
@@ -62,18 +62,18 @@ static ALWAYS_INLINE bool round_wide(uint64_t w, int64_t exponent, const struct 
 
         int      top = (int)(product.hi >> 63);
         int      shift = top + 64 - f->mantissa_bits - 3;
-        uint64_t mantissa = product.hi >> shift; /* with one bit more, for rounding */
+        uint64_t mantissa = product.hi >> shift; /* with one extra bit, for rounding */
         int      field = pow10_floor_log2(q) + 63 + top - zeros + f->bias;
 
-        if (UNLIKELY(field <= 0)) { /* a denormal, or nothing */
-                /* Rounding up to the first normal sets the field by itself. */
+        if (UNLIKELY(field <= 0)) { /* a denormal or zero */
+                /* Rounding up to the first normal sets the exponent field by itself. */
                 mantissa = 1 - field < 64 ? mantissa >> (1 - field) : 0;
                 *ret_bits = (mantissa + (mantissa & 1)) >> 1;
                 return true;
         }
         if (product.lo <= 1 && q >= f->min_even_q && q <= f->max_even_q && (mantissa & 3) == 1 &&
             mantissa << shift == product.hi)
-                mantissa &= ~1ull; /* exactly between two floats: to the even one */
+                mantissa &= ~1ull; /* exactly between two floats: choose the even one */
         mantissa = (mantissa + (mantissa & 1)) >> 1;
         if (mantissa >= 2ull << f->mantissa_bits) {
                 mantissa >>= 1;
@@ -104,8 +104,8 @@ bool float_parse_wide_f32(uint64_t mantissa, int64_t exponent, float *ret) {
         return true;
 }
 
-/* Way 3. No FP64 and no middle between two has more than 767 significant digits, so all digits
- * beyond 800 matter only by whether one of them is not zero: a single 1 stands for them. */
+/* Way 3. No FP64 and no middle between two has more than 767 significant digits, so the digits
+ * beyond 800 matter only if one of them is not zero: a single 1 replaces them. */
 #define PLAIN_DIGITS 800
 
 struct plain_text {
@@ -116,8 +116,8 @@ static char *put_exponent(char *out, int64_t exponent) {
         char   digits[8];
         size_t n = 0;
 
-        /* Beyond a million it is a zero or an infinity whatever the digits are: there are at most
-         * 801 of them. */
+        /* Beyond a million the value is a zero or an infinity whatever the digits are: there are at
+         * most 801 of them. */
         exponent = MAX(MIN(exponent, 999999), -999999);
         *out++ = 'e';
         if (exponent < 0) {
@@ -185,7 +185,7 @@ double float_parse_f64(const struct decimal *d) {
                         value = slow_f64(d);
         } else if (!float_parse_wide_f64(d->mantissa, d->exponent, &value) ||
                    !float_parse_wide_f64(d->mantissa + 1, d->exponent, &above) || value != above) {
-                /* The digits left out lie between the two; when both round alike, so do they. */
+                /* The exact value lies between the two; when both round alike, so does it. */
                 value = slow_f64(d);
         }
         return d->is_negative ? -value : value;

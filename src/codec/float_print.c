@@ -13,7 +13,7 @@ struct short_decimal {
 };
 
 /* floor(log10(2^e)), or floor(log10(3/4 * 2^e)) for a power of two, whose lower neighbour is at
- * half the distance. Right for |e| <= 1500. */
+ * half the distance. Valid for |e| <= 1500. */
 static int floor_log10_pow2(int e, bool is_power_of_two) {
         return (e * 1262611 - (is_power_of_two ? 524031 : 0)) >> 22;
 }
@@ -24,27 +24,29 @@ struct binary {
         int      exponent;
 };
 
-/* 1 or 0 for numbers below 2^63, by subtraction: a comparison made into a byte would wait for the
- * last value of the byte's register, and so tie each float to the one printed before. */
+/* 1 if a < b else 0, for numbers below 2^63, by subtraction. Turning a comparison into a byte would
+ * wait for the last value of the byte's register, and so make each float depend on the previous
+ * one. */
 static ALWAYS_INLINE uint64_t is_less(uint64_t a, uint64_t b) {
         return (a - b) >> 63;
 }
 
 /* The candidates. The float is at `middle`, its rounding interval from `lower` to `upper`, all
- * times four, in units of 10^k; bounds that do not belong to the interval were moved inside. Each
- * choice is a coin toss from float to float, so there are no branches. */
+ * times four, in units of 10^k; bounds that do not belong to the interval were moved inside. The
+ * choices are unpredictable from float to float, so there are no branches. */
 static ALWAYS_INLINE struct short_decimal choose(uint64_t lower, uint64_t middle, uint64_t upper,
                                                  int k) {
         uint64_t units = middle / 4, half = 4 * units + 2;
         uint64_t tens = units / 10;
 
-        /* With one digit less if exactly one of the two candidates fits. */
+        /* Drops one digit if exactly one of the two shorter candidates fits. */
         uint64_t is_down_outside = is_less(40 * tens, lower);
         uint64_t is_up_outside = is_less(upper, 40 * tens + 40);
         uint64_t is_shorter = (is_down_outside ^ is_up_outside) & is_less(9, units);
         uint64_t tens_up = is_up_outside ^ 1;
 
-        /* Else the one that fits; if both do, the nearer one, the even one of equals. */
+        /* Otherwise takes the candidate that fits; if both do, the nearer one, or the even one of
+         * equals. */
         uint64_t is_next_inside = is_less(upper, 4 * units + 4) ^ 1;
         uint64_t is_only_one = is_less(4 * units, lower) ^ is_next_inside ^ 1;
         uint64_t is_nearer = is_less(half, middle + (units & 1));
@@ -57,8 +59,8 @@ static ALWAYS_INLINE struct short_decimal choose(uint64_t lower, uint64_t middle
         };
 }
 
-/* floor(g * c / 2^64) for a 64-bit power; the last bit also says that something was cut off. What
- * is as small as the error of the power does not count. */
+/* floor(g * c / 2^64) for a 64-bit power; the last bit is also set if a remainder was cut off. A
+ * remainder as small as the error of the power is ignored. */
 static ALWAYS_INLINE uint64_t scale_f32(uint64_t g, uint64_t c) {
         struct pow10 product = pow10_multiply(g, c);
 
@@ -83,7 +85,7 @@ static ALWAYS_INLINE struct short_decimal shorten(const struct binary *b, bool i
         uint64_t middle = 4 * b->mantissa << shift;
         uint64_t high = middle + (2ull << shift);
         uint64_t low = middle - ((is_power_of_two ? 1ull : 2ull) << shift);
-        uint64_t odd = b->mantissa & 1; /* the interval of an odd one is open */
+        uint64_t odd = b->mantissa & 1; /* the interval of an odd mantissa is open */
 
         const struct pow10 *power = pow10_get(-k);
 
@@ -103,8 +105,8 @@ static ALWAYS_INLINE bool is_small_integer(const struct binary *b, int mantissa_
                (b->mantissa & ((1ull << -b->exponent) - 1)) == 0;
 }
 
-/* Two numbers below 10000 as eight characters less '0', the first in the low byte. Divisions by
- * constants are multiplications, on two and on four numbers at once. */
+/* Two numbers below 10000 as eight digit values (without '0'), the first in the low byte. Divisions
+ * by constants are multiplications, on two and on four numbers at once. */
 static ALWAYS_INLINE uint64_t spread_fours(uint64_t first, uint64_t second) {
         uint64_t fours = first | second << 32;
         uint64_t hundreds = ((fours * 10486) >> 20) & 0x0000007f0000007f;
@@ -114,7 +116,7 @@ static ALWAYS_INLINE uint64_t spread_fours(uint64_t first, uint64_t second) {
         return tens | (twos - tens * 10) << 8;
 }
 
-/* A number below 10^8. */
+/* Digit values of a number below 10^8. */
 static ALWAYS_INLINE uint64_t spread_digits(uint64_t value) {
         return spread_fours(value / 10000, value % 10000);
 }
@@ -128,11 +130,11 @@ static ALWAYS_INLINE unsigned count_digits(uint64_t value) {
 
 #define LAYOUT_DIGITS 24 /* the longest integer part is 21 */
 
-/* Digits as text, the first in front, zeros behind the last. */
+/* Digits as text, the first at the front, followed by zeros. */
 struct layout {
         char     text[LAYOUT_DIGITS];
-        unsigned n_digits; /* up to the last that is not zero; at least 1 */
-        int      point;    /* digits before the dot; zero or negative: zeros behind the dot */
+        unsigned n_digits; /* up to the last digit that is not zero; at least 1 */
+        int      point;    /* digits before the dot; zero or negative: zeros after the dot */
 };
 
 static ALWAYS_INLINE void put_eight(char *out, uint64_t digits) {
@@ -140,12 +142,12 @@ static ALWAYS_INLINE void put_eight(char *out, uint64_t digits) {
         memcpy(out, &digits, sizeof(digits));
 }
 
-/* Significant digits among eight, counted from the front. */
+/* Number of significant digits among eight, counted from the front. */
 static ALWAYS_INLINE unsigned count_significant(uint64_t digits) {
         return digits == 0 ? 0 : 8 - (unsigned)__builtin_clzll(digits) / 8;
 }
 
-/* At most seventeen digits: one, eight, and eight. */
+/* Lays out at most seventeen digits: one, eight, and eight. */
 static ALWAYS_INLINE void lay_out_f64(struct short_decimal d, struct layout *l) {
         unsigned n = count_digits(d.digits);
         uint64_t all = d.digits * pow10_u64[17 - n];
@@ -186,7 +188,7 @@ static NOINLINE char *put_scientific(char *out, const struct layout *l) {
         return put_exponent(out, l->point - 1);
 }
 
-/* Copies in fixed sizes and lets the end fall where it belongs: that is why `out` has room. */
+/* Copies fixed sizes beyond the end of the text: `out` has room for it. */
 static ALWAYS_INLINE char *put_layout(char *out, const struct layout *l) {
         int point = l->point;
 
@@ -203,20 +205,21 @@ static ALWAYS_INLINE char *put_layout(char *out, const struct layout *l) {
                 out[point + 1] = '0';
                 return out + point + 2;
         }
-        memcpy(out + point + 1, l->text + point, 16); /* at most 17 digits, one of them in front */
+        memcpy(out + point + 1, l->text + point, 16); /* at most 17 digits, at least one of them
+                                                       * before the dot */
         return out + 1 + l->n_digits;
 }
 
-/* At most nine digits as characters less '0', from the first that is not zero, then zeros. They
- * stay in registers: a copy out of bytes just written would wait for them. */
+/* At most nine digits as values without '0', from the first that is not zero, then zeros. They stay
+ * in registers: a load of bytes just written would wait for them. */
 struct nine {
-        uint64_t low;      /* the first eight */
-        uint64_t high;     /* the ninth */
+        uint64_t low;      /* the first eight digits */
+        uint64_t high;     /* the ninth digit */
         unsigned n_digits; /* as in struct layout */
         int      point;
 };
 
-/* All bytes moved to the front by n; n < 8. */
+/* Moves all bytes to the front by n; n < 8. */
 static ALWAYS_INLINE uint64_t drop_front(uint64_t low, uint64_t high, unsigned n) {
         return low >> (8 * n) | high << (63 - 8 * n) << 1;
 }
@@ -226,7 +229,7 @@ static ALWAYS_INLINE struct nine spread_nine(struct short_decimal d) {
         uint64_t rest = spread_fours(upper - first * 10000, d.digits - upper * 10000);
         uint64_t low = first | rest << 8, high = rest >> 56;
         /* Almost always 0 or 1: a scaled mantissa has eight or nine digits. Only the smallest
-         * denormals have one alone. */
+         * denormals have just one. */
         unsigned n_zeros = low != 0 ? (unsigned)__builtin_ctzll(low) / 8 : 8;
 
         return (struct nine){
@@ -237,8 +240,8 @@ static ALWAYS_INLINE struct nine spread_nine(struct short_decimal d) {
         };
 }
 
-/* point from -5 to 7: "0.000001234" or "1234567.89", without a branch between them. The digits
- * are written twice, once from the start and once moved by one for the dot. */
+/* Prints a point from -5 to 7: "0.000001234" or "1234567.89", without a branch between them. The
+ * digits are written twice, once from the start and once shifted by one for the dot. */
 static ALWAYS_INLINE char *put_plain(char *out, const struct nine *d) {
         unsigned before = d->point > 0 ? (unsigned)d->point : 0;      /* digits before the dot */
         unsigned zeros = d->point > 0 ? 0 : (unsigned)(1 - d->point); /* zeros around it */
@@ -248,7 +251,7 @@ static ALWAYS_INLINE char *put_plain(char *out, const struct nine *d) {
         put_eight(d->point > 0 ? out : after, d->low);
         out[MAX(before, 1)] = '.';
         put_eight(after, drop_front(d->low, d->high, before));
-        put_eight(after + 8, d->high); /* the ninth, when all nine are behind the dot */
+        put_eight(after + 8, d->high); /* the ninth digit, when all nine are after the dot */
         return after + MAX((int)(d->n_digits - before), 1);
 }
 
@@ -261,7 +264,7 @@ static NOINLINE char *put_nine_elsewhere(char *out, const struct nine *d) {
         return put_layout(out, &l);
 }
 
-/* A whole number from 1 to 2^24. */
+/* Prints a whole number from 1 to 2^24. */
 static ALWAYS_INLINE char *put_whole(char *out, uint64_t value) {
         uint64_t digits = spread_digits(value);
         unsigned n_zeros = (unsigned)__builtin_ctzll(digits) / 8;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The shortest decimal text that reads back as the same float; of several, the nearest one.
+/* Prints the shortest decimal text that reads back as the same float, and the nearest of several.
  *
  * The digits come from Schubfach (Giulietti, "The Schubfach way to render doubles", 2020): scale
  * the float and both ends of its rounding interval by one power of ten, and the answer is among
@@ -13,8 +13,8 @@
 
 #include <stdint.h>
 
-#define FLOAT_PRINT_MAX 32  /* no text is longer */
-#define FLOAT_PRINT_ROOM 64 /* what the functions may write over, so as to copy in fixed sizes */
+#define FLOAT_PRINT_MAX 32  /* longest text in bytes */
+#define FLOAT_PRINT_ROOM 64 /* bytes that the functions may overwrite, so as to copy fixed sizes */
 
 /* `out` has FLOAT_PRINT_ROOM bytes; returns the end of the text, which is not NUL-terminated. */
 char *float_print_f32(char *out, float value);

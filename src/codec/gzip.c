@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one file that knows zlib.
- */
+/* Compression and decompression of bodies; the only file that uses zlib. */
 #include "codec/gzip.h"
 
 #define ZLIB_CONST /* next_in points to const */
@@ -10,14 +9,14 @@
 #include "base/byte_budget.h"
 #include "base/mem.h"
 
-/* Added to the window bits: what inflateInit2() and deflateInit2() make of the header. */
+/* Added to the window bits: selects the header of inflateInit2() and deflateInit2(). */
 #define WINDOW_ZLIB 15
 #define WINDOW_GZIP (15 + 16)
 #define WINDOW_DETECT (15 + 32)
 
 #define GZIP_FIRST_BYTE 0x1f        /* RFC 1952, ID1; no zlib stream starts with it */
-#define MAX_STEP (1u << 30)         /* zlib counts in 32 bits */
-#define MOVE_STEP ((size_t)4 << 20) /* below, giving back costs more than it brings */
+#define MAX_STEP (1u << 30)         /* zlib's counters have 32 bits */
+#define MOVE_STEP ((size_t)4 << 20) /* for less, returning pages costs more than it saves */
 #define FIRST_OUTPUT_BYTES ((size_t)4096)
 
 const char *gzip_status_text(enum gzip_status status) {
@@ -34,7 +33,7 @@ const char *gzip_status_text(enum gzip_status status) {
         return texts[status];
 }
 
-/* zlib's memory comes from try_alloc(), so that tests can make it fail. */
+/* zlib's memory comes from try_alloc(), so that tests can cause its failure. */
 static voidpf alloc_for_zlib(voidpf opaque, uInt n, uInt size) {
         size_t bytes;
 
@@ -51,16 +50,16 @@ static void init_memory(z_stream *z) {
         *z = (z_stream){ .zalloc = alloc_for_zlib, .zfree = free_for_zlib };
 }
 
-/* Where output may go. */
+/* Free memory for output. */
 struct room {
         char  *at;
         size_t left;
 };
 
 enum reader_position {
-        AT_START,  /* not a byte was taken */
-        IN_MEMBER, /* up to its checksum */
-        AT_END,    /* of a member, or of the only stream */
+        AT_START,  /* no byte was read */
+        IN_MEMBER, /* within a member, up to its checksum */
+        AT_END,    /* after a member, or after the only stream */
 };
 
 struct gzip_reader {
@@ -69,7 +68,7 @@ struct gzip_reader {
         size_t               n_written;
         enum reader_position position;
         bool                 is_gzip;
-        enum gzip_status     status; /* the failure that stuck */
+        enum gzip_status     status; /* the first failure, which is kept */
 };
 
 struct gzip_reader *gzip_reader_new(size_t max_bytes) {
@@ -99,12 +98,12 @@ static enum gzip_status status_of(int zlib_result) {
         case Z_STREAM_END:
         case Z_BUF_ERROR: /* no progress without more input, or more room */ return GZIP_OK;
         case Z_MEM_ERROR: return GZIP_NO_MEMORY;
-        default: /* Z_DATA_ERROR; a preset dictionary (Z_NEED_DICT) is for no HTTP body */
+        default: /* Z_DATA_ERROR; a preset dictionary (Z_NEED_DICT) is not valid in an HTTP body */
                 return GZIP_CORRUPT;
         }
 }
 
-/* Before the first byte of a member. */
+/* Begins a member at its first byte. */
 static enum gzip_status enter_member(struct gzip_reader *r, struct str in) {
         bool is_gzip = (unsigned char)in.ptr[0] == GZIP_FIRST_BYTE;
 
@@ -119,10 +118,10 @@ static enum gzip_status enter_member(struct gzip_reader *r, struct str in) {
         return GZIP_OK;
 }
 
-/* One call of inflate() within a member. *ret_progress: bytes went in or out. */
+/* One call of inflate() within a member. *ret_progress: bytes were read or written. */
 static enum gzip_status step(struct gzip_reader *r, struct str *in, struct room *room,
                              bool *ret_progress) {
-        char   beyond; /* one byte is offered behind the maximum, to see whether it is wanted */
+        char   beyond; /* one byte is offered beyond the maximum, to detect longer output */
         size_t left = r->max_bytes - r->n_written;
         size_t n_in = MIN(in->len, MAX_STEP), n_out = MIN(MIN(room->left, left), MAX_STEP);
         int    result;
@@ -148,7 +147,7 @@ static enum gzip_status step(struct gzip_reader *r, struct str *in, struct room 
         return status_of(result);
 }
 
-/* Members one after the other, until the room is full or the input does not suffice. */
+/* Reads members one after the other, until the room is full or the input ends. */
 static enum gzip_status read_members(struct gzip_reader *r, struct str *in, struct room *room) {
         enum gzip_status status = GZIP_OK;
         bool             has_progress = true;
@@ -182,18 +181,17 @@ enum gzip_status gzip_reader_end(const struct gzip_reader *r) {
         return r->position == AT_END ? GZIP_OK : GZIP_TRUNCATED;
 }
 
-/* Where the output of a whole body goes: into `buf`, which is replaced by one of twice its size when
- * it is full. */
+/* Output of a whole body: `buf` is replaced by one of twice its size when it is full. */
 struct target {
         struct buf      *buf;  /* owned */
         struct buf_pool *pool; /* borrowed */
         size_t           max_bytes;
-        size_t           first_bytes; /* what to begin with */
+        size_t           first_bytes; /* size of the first buffer */
         size_t           len;
 };
 
-/* Moves what is written, and gives the pages of the old place back on the way: a peer that sends
- * much pays for one copy, whatever the pool keeps. */
+/* Moves the output, and returns the pages of the old buffer on the way: a large body uses the
+ * memory of one copy, whatever the pool keeps. */
 static void move_bytes(struct buf *to, struct buf *from, size_t n) {
         size_t at = 0;
 
@@ -223,7 +221,7 @@ static enum gzip_status grow_buf(struct target *t) {
         return GZIP_OK;
 }
 
-/* Some room after what is written, at least one byte. */
+/* Finds free room after the output, at least one byte. */
 static enum gzip_status target_room(struct target *t, struct room *ret_room) {
         enum gzip_status status = GZIP_OK;
 
@@ -236,9 +234,9 @@ static enum gzip_status target_room(struct target *t, struct room *ret_room) {
         return status;
 }
 
-/* Keeps all or nothing of what was written. */
+/* Keeps the output on success, frees it otherwise. */
 static enum gzip_status target_finish(struct target *t, enum gzip_status status) {
-        if (status == GZIP_OK && t->buf == NULL) /* no output, as max_bytes 0 wants it */
+        if (status == GZIP_OK && t->buf == NULL) /* no output, as for max_bytes 0 */
                 status = grow_buf(t);
         if (status == GZIP_OK)
                 t->buf->len = t->len;
@@ -256,7 +254,8 @@ static enum gzip_status inflate_into(struct gzip_reader *r, struct str in, struc
                 struct room room;
 
                 status = target_room(t, &room);
-                if (status == GZIP_TOO_LARGE) /* only if there is more: the reader looks */
+                if (status == GZIP_TOO_LARGE) /* only an error if there is more output: the reader
+                                               * checks */
                         room = (struct room){ &nothing, 1 };
                 else if (status != GZIP_OK)
                         return status;
@@ -274,7 +273,7 @@ enum gzip_status gzip_inflate_buf(struct str in, size_t max_bytes, struct buf_po
         struct gzip_reader *r = gzip_reader_new(max_bytes);
         enum gzip_status    status = GZIP_NO_MEMORY;
 
-        if (!size_mul(in.len, 4, &t.first_bytes)) /* text and JSON shrink to a quarter or so */
+        if (!size_mul(in.len, 4, &t.first_bytes)) /* text and JSON shrink to about a quarter */
                 t.first_bytes = SIZE_MAX;
         t.first_bytes = MIN(MAX(t.first_bytes, FIRST_OUTPUT_BYTES), MAX(max_bytes, 1u));
         if (r != NULL)
@@ -286,7 +285,7 @@ enum gzip_status gzip_inflate_buf(struct str in, size_t max_bytes, struct buf_po
         return status;
 }
 
-/* Compresses one part; `flush` is Z_FINISH after the last. */
+/* Compresses one part; `flush` is Z_FINISH for the last. */
 static enum gzip_status deflate_part(z_stream *z, struct str part, int flush, struct target *t) {
         int result = Z_OK;
 
@@ -337,8 +336,8 @@ static enum gzip_status deflate_whole(enum gzip_format format, const struct iove
                         return target_finish(t, GZIP_TOO_LARGE);
         }
         init_memory(&z);
-        /* The fastest level: it keeps most of what can be gained on JSON and tensors, at a third
-         * of the time of the usual one, and the client waits. 8 is zlib's usual memory level. */
+        /* The fastest level: it has most of the gain on JSON and tensors, at a third of the time of
+         * the default level, and the client waits. 8 is zlib's default memory level. */
         if (deflateInit2(&z, Z_BEST_SPEED, Z_DEFLATED, window, 8, Z_DEFAULT_STRATEGY) != Z_OK)
                 return target_finish(t, GZIP_NO_MEMORY);
         t->first_bytes = MAX(deflateBound(&z, total), FIRST_OUTPUT_BYTES);

@@ -18,7 +18,7 @@ static float float_of(uint32_t bits) {
 }
 
 /* Drops the lowest n bits, to nearest, ties to even. A carry out of the mantissa raises the
- * exponent field, which is what it should do; out of the largest finite value comes infinity. */
+ * exponent field, as it must; the largest finite value becomes infinity. */
 static uint32_t round_off(uint32_t bits, unsigned n) {
         uint32_t odd = bits >> n & 1;
 
@@ -44,7 +44,7 @@ uint16_t half_float_to_fp16(float value) {
 
         if (magnitude > 0x7f800000)
                 return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
-        if (magnitude >= 0x47800000) /* 2^16; what is between 65504 and this is rounded below */
+        if (magnitude >= 0x47800000) /* 2^16; values between 65504 and this are rounded below */
                 return (uint16_t)(sign | 0x7c00);
         if (magnitude >= 0x38800000) /* 2^-14, the smallest normal */
                 return (uint16_t)(sign | round_off(magnitude - (112u << 23), 13));
@@ -61,6 +61,7 @@ uint16_t half_float_to_bf16(float value) {
         uint32_t bits = bits_of(value);
 
         if ((bits & 0x7fffffff) > 0x7f800000)
-                return (uint16_t)(bits >> 16 | 0x40); /* quiet: never an infinity by rounding */
+                return (uint16_t)(bits >> 16 | 0x40); /* quiet bit: rounding must not turn it into
+                                                       * an infinity */
         return (uint16_t)round_off(bits, 16);
 }

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Beyond this an exponent decides alone: no text has so many digits. */
+/* An exponent beyond this decides the value by itself: no text has as many digits. */
 #define MAX_WRITTEN_EXPONENT 100000000000000000
 
 static bool is_digit_at(const char *at, const char *end) {
@@ -17,7 +17,7 @@ static void fail_at(struct json_number_scan *scan, const char *at, const char *t
         scan->error_text = text;
 }
 
-/* Takes a run of digits; `step` is -1 behind the dot, where each digit lowers the exponent. */
+/* Reads a run of digits; `step` is -1 after the dot, where each digit lowers the exponent. */
 static const char *take_digits(const char *at, const char *end, int step, struct decimal *d,
                                unsigned *n_significant) {
         while (end - at >= 8 && d->mantissa != 0 && *n_significant + 8 <= DECIMAL_MAX_DIGITS) {
@@ -155,7 +155,7 @@ bool json_number_get_magnitude(const struct json_number_scan *scan, uint64_t *re
                 *ret = d->mantissa;
                 return true;
         }
-        for (const char *p = d->digits; p < d->digits_end; p++) { /* 20 digits may just fit */
+        for (const char *p = d->digits; p < d->digits_end; p++) { /* 20 digits may or may not fit */
                 if (__builtin_mul_overflow(magnitude, 10u, &magnitude) ||
                     __builtin_add_overflow(magnitude, (uint64_t)(*p - '0'), &magnitude))
                         return false;

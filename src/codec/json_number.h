@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The grammar of a JSON number (RFC 8259, section 6), and runs of digits eight at a time.
  *
- * Besides numbers the scanner knows NaN, Inf and Infinity, each with or without a minus, as the
+ * Besides numbers the scanner accepts NaN, Inf and Infinity, each with or without a minus, as the
  * reference server's parser does.
  *
  * Ownership.  A scan borrows the text.
@@ -14,13 +14,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-#ifdef __SSE2__ /* every x86-64; others take the portable way */
+#ifdef __SSE2__ /* every x86-64; other processors use the portable code */
 #include <emmintrin.h>
 #endif
 
 enum json_number_kind {
         JSON_NUMBER_BAD,
-        JSON_NUMBER_INTEGER, /* neither dot nor exponent; of any size */
+        JSON_NUMBER_INTEGER, /* no dot and no exponent; of any size */
         JSON_NUMBER_REAL,
         JSON_NUMBER_INFINITY,
         JSON_NUMBER_NAN,
@@ -29,22 +29,23 @@ enum json_number_kind {
 struct json_number_scan {
         struct decimal        decimal;
         enum json_number_kind kind;
-        const char           *at;         /* borrowed: behind the number, or where it goes wrong */
+        const char           *at;         /* borrowed: after the number, or at the first wrong
+                                           * character */
         const char           *error_text; /* static; only with JSON_NUMBER_BAD */
 };
 
 void json_number_scan(const char *at, const char *end, struct json_number_scan *ret);
 
-/* The value of any kind but JSON_NUMBER_BAD. False: a finite number beyond FP64. */
+/* Value of any kind except JSON_NUMBER_BAD. False: a finite number beyond FP64. */
 bool json_number_get_f64(const struct json_number_scan *scan, double *ret);
 /* The same as FP32; beyond FP32 but not beyond FP64 is an infinity. */
 bool json_number_get_f32(const struct json_number_scan *scan, float *ret);
-/* True when the number is an integer of at most 64 bits, sign apart. */
+/* True when the number is an integer whose magnitude fits in 64 bits. */
 bool json_number_get_magnitude(const struct json_number_scan *scan, uint64_t *ret);
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first character is the low byte");
 
-/* Eight characters as one word with '0' taken off each. */
+/* Loads eight characters as one word, minus '0' each. */
 static ALWAYS_INLINE uint64_t json_digits_load(const char *at) {
         uint64_t word;
 
@@ -52,28 +53,28 @@ static ALWAYS_INLINE uint64_t json_digits_load(const char *at) {
         return word ^ 0x3030303030303030;
 }
 
-/* How many of the eight, from the first, are digits: 0 to 8. */
+/* Number of digits, from the first on, among the eight: 0 to 8. */
 static ALWAYS_INLINE unsigned json_digits_count(uint64_t word) {
-        /* Adding 0x76 sets the top bit of all bytes above 9. A carry out of such a byte can only
-         * spoil later ones, and the first decides. */
+        /* Adding 0x76 sets the top bit of all bytes above 9. A carry out of such a byte can change
+         * only later ones, and the first decides. */
         uint64_t others = ((word + 0x7676767676767676) | word) & 0x8080808080808080;
 
         return others == 0 ? 8 : (unsigned)__builtin_ctzll(others) / 8;
 }
 
-/* 1 for a minus, else 0. Sums, not a comparison: the instruction that turns a comparison into a
- * byte waits for the last value of the whole register, and that can be the number before. */
+/* 1 for a minus, else 0. By addition, not by comparison: turning a comparison into a byte waits for
+ * the last value of the whole register, which may be the previous number. */
 static ALWAYS_INLINE uint32_t json_minus(const char *at) {
         return ((uint32_t)((unsigned char)*at ^ '-') - 1) >> 31;
 }
 
-/* Which of 16 characters are no digits, one bit each, the first lowest. */
+/* Bit mask of the characters that are not digits, of 16; the first in the lowest bit. */
 static ALWAYS_INLINE uint32_t json_digits_mask_portable(const char *at) {
         uint32_t mask = 0;
 
         for (int i = 0; i < 2; i++) {
                 uint64_t word = json_digits_load(at + 8 * i);
-                /* As above, but exact for each byte: the sums stay within it. */
+                /* As in json_digits_count(), but exact for each byte: the sums stay within it. */
                 uint64_t others = ((word & 0x7f7f7f7f7f7f7f7f) + 0x7676767676767676) | word;
 
                 others = (others & 0x8080808080808080) >> 7;
@@ -94,7 +95,7 @@ static ALWAYS_INLINE uint32_t json_digits_mask(const char *at) {
 #endif
 }
 
-/* The number made of eight digits. */
+/* Number that the eight digits represent. */
 static ALWAYS_INLINE uint64_t json_digits_value(uint64_t word) {
         word = word * 10 + (word >> 8); /* pairs, in every second byte */
         return ((word & 0x000000ff000000ff) * 0x000f424000000064 +
@@ -102,7 +103,7 @@ static ALWAYS_INLINE uint64_t json_digits_value(uint64_t word) {
                32;
 }
 
-/* The number made of the first n digits, n from 1 to 8. */
+/* Number that the first n digits represent, n from 1 to 8. */
 static ALWAYS_INLINE uint64_t json_digits_value_n(uint64_t word, unsigned n) {
-        return json_digits_value(word << (64 - 8 * n)); /* zeros come in front */
+        return json_digits_value(word << (64 - 8 * n)); /* zeros are shifted in at the front */
 }

@@ -29,7 +29,7 @@ size_t json_error_offset(const struct json_reader *r) {
         return r->error_offset;
 }
 
-/* Too deep nesting is told without a place, as the reference does. */
+/* Too deep nesting is reported without an offset, as in the reference server. */
 struct error *json_syntax_error(const struct json_reader *r) {
         if (str_starts(str_of(json_error_text(r)), STR_LIT("JSON nesting depth")))
                 return error_new_text(ERR_INVALID_ARG, json_error_text(r));
@@ -52,7 +52,7 @@ bool json_fail_value(struct json_reader *r) {
         return json_fail_at(r, r->at, JSON_INVALID_VALUE);
 }
 
-/* What a first character announces. */
+/* Type of a value by its first character. */
 static ALWAYS_INLINE enum json_type type_of(char c) {
         static const unsigned char types[256] = {
                 ['{'] = JSON_OBJECT, ['['] = JSON_ARRAY,  ['"'] = JSON_STRING, ['t'] = JSON_BOOL,
@@ -67,7 +67,7 @@ static ALWAYS_INLINE enum json_type type_of(char c) {
 
 _Static_assert(JSON_INVALID == 0, "what the table does not name is invalid");
 
-/* A failed reader is at its end, and so needs no question of its own. */
+/* A failed reader is at its end, and so needs no check of its own. */
 enum json_type json_peek(struct json_reader *r) {
         enum json_type type = type_of(json_next_char(r));
 
@@ -84,7 +84,7 @@ static NOINLINE bool fail_type(struct json_reader *r, const char *error_text) {
         return json_fail_at(r, r->at, error_text);
 }
 
-/* True when a value of the wanted type starts here; else the reader fails. */
+/* True when a value of the wanted type starts here; otherwise the reader fails. */
 static ALWAYS_INLINE bool expect(struct json_reader *r, enum json_type wanted,
                                  const char *error_text) {
         return LIKELY(type_of(json_next_char(r)) == wanted) || fail_type(r, error_text);
@@ -110,7 +110,7 @@ void json_enter_array(struct json_reader *r) {
                 enter(r);
 }
 
-/* True when another member or element follows; takes the comma or the closing bracket. */
+/* True when another member or element follows; consumes the comma or the closing bracket. */
 static ALWAYS_INLINE bool advance(struct json_reader *r, char bracket, const char *error_text) {
         bool is_first = r->at_first;
         char c;
@@ -143,7 +143,7 @@ bool json_take_key(struct json_reader *r, struct str *ret_raw, bool *ret_has_esc
         return true;
 }
 
-/* A copy of checked text without escapes; fails when memory, or the arena, is short. */
+/* Copies checked text without its escapes; fails when memory, or the arena, is short. */
 static struct str resolve(struct json_reader *r, const char *at, struct str raw,
                           struct arena *arena) {
         char *out = arena != NULL ? arena_try_alloc(arena, raw.len) : NULL;
@@ -170,11 +170,11 @@ static NOINLINE bool next_key_of_any_kind(struct json_reader *r, struct arena *a
         return !json_failed(r);
 }
 
-/* Room for a comma, a blank, a quote, a short key, its quote and the colon. */
+/* Bytes for a comma, a blank, a quote, a short key, its quote and the colon. */
 #define SHORT_KEY_ROOM (3 + JSON_STOPS_ROOM + 2)
 
-/* A key of up to 16 plain characters, with at most one blank before it, and its colon, as nearly
- * all are written; NULL for any other. Otherwise where the value begins. */
+/* Finds the end of a key of up to 16 plain characters with its colon, with at most one blank before
+ * it, as nearly all keys are written. Returns where the value begins; NULL for any other key. */
 static ALWAYS_INLINE const char *short_key_end(const char *at, bool is_first, struct str *ret) {
         if (!is_first && *at++ != ',')
                 return NULL;
@@ -228,7 +228,7 @@ bool json_read_bool(struct json_reader *r) {
         if (!expect(r, JSON_BOOL, "attempt to access JSON non-boolean as boolean"))
                 return false;
 
-        if (LIKELY(r->end - r->at >= 5)) { /* the plain case; strings of a constant length */
+        if (LIKELY(r->end - r->at >= 5)) { /* the frequent case; strings of a constant length */
                 bool is_true = memcmp(r->at, "true", 4) == 0;
 
                 if (is_true || memcmp(r->at, "false", 5) == 0) {
@@ -253,7 +253,7 @@ bool json_take_number(struct json_reader *r, struct json_number_scan *ret) {
         json_number_scan(r->at, r->end, ret);
         if (ret->kind == JSON_NUMBER_BAD)
                 return json_fail_at(r, ret->at, ret->error_text);
-        /* The mantissa has at most 19 digits: below 10^289 nothing can be too big. */
+        /* The mantissa has at most 19 digits: below 10^289 no value can be too large. */
         if (ret->decimal.exponent > 289 && !json_number_get_f64(ret, &value))
                 return json_fail_at(r, r->at, "Number too big to be stored in double.");
         r->at = ret->at;
@@ -270,7 +270,7 @@ bool json_try_u64(struct json_reader *r, uint64_t *ret) {
 
         for (; at < r->end && *at >= '0' && *at <= '9'; at++)
                 value = value * 10 + (uint64_t)(*at - '0');
-        /* What the number does not end at is for those who know all numbers; 19 digits fit. */
+        /* Other forms of a number go to the complete scanner; 19 digits fit in 64 bits. */
         if (at == r->at || at - r->at > 19 || (*r->at == '0' && at - r->at > 1) || at == r->end ||
             *at == '.' || (*at | 0x20) == 'e')
                 return false;
@@ -291,7 +291,7 @@ struct json_number json_read_number(struct json_reader *r) {
         number.is_negative = scan.decimal.is_negative;
         number.is_integer = json_number_get_magnitude(&scan, &number.magnitude);
         if (number.is_integer && number.is_negative) {
-                /* -0 is an integer like any other zero; -2^63 is the last that fits. */
+                /* -0 is an integer like any other zero; -2^63 is the least that fits. */
                 number.is_negative = number.magnitude != 0;
                 number.is_integer = number.magnitude <= 1ull << 63;
         }
@@ -337,7 +337,7 @@ void json_read_end(struct json_reader *r) {
 #define NO_QUOTE "Missing a closing quotation mark in string."
 #define BAD_ENCODING "Invalid encoding in string."
 
-/* Where the first of: quote, backslash, control character, byte beyond ASCII. */
+/* Finds the first of: quote, backslash, control character, byte beyond ASCII. */
 static const char *plain_end(const char *at, const char *end) {
         const uint64_t ones = 0x0101010101010101, tops = 0x8080808080808080;
 
@@ -347,7 +347,7 @@ static const char *plain_end(const char *at, const char *end) {
                 memcpy(&word, at, sizeof(word));
                 uint64_t quotes = word ^ (ones * '"');
                 uint64_t slashes = word ^ (ones * '\\');
-                /* Borrows spoil only bytes behind the first hit. */
+                /* Borrows change only bytes after the first hit. */
                 uint64_t hits = ((quotes - ones) & ~quotes) | ((slashes - ones) & ~slashes) |
                                 ((word - ones * 0x20) & ~word) | word;
 
@@ -370,7 +370,7 @@ static int hex_value(char c) {
         return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Four hex digits; -1 when they are not. */
+/* Value of four hex digits; -1 when they are malformed. */
 static int32_t hex4(const char *at, const char *end) {
         int32_t unit = 0;
 
@@ -386,7 +386,7 @@ static int32_t hex4(const char *at, const char *end) {
         return unit;
 }
 
-/* `at` is behind "\u". Gives the code point and where it ends, or an error text. */
+/* `at` is after "\u". Returns the code point and its end, or an error text. */
 static const char *take_unicode(const char **at, const char *end, uint32_t *ret_point) {
         int32_t high = hex4(*at, end);
 
@@ -410,7 +410,7 @@ static const char *take_unicode(const char **at, const char *end, uint32_t *ret_
         return NULL;
 }
 
-/* The letters of the short escapes, and what each stands for. */
+/* The letters of the short escapes, and the characters that they represent. */
 static const char escape_letters[] = "\"\\/bfnrt";
 static const char escape_values[] = "\"\\/\b\f\n\r\t";
 
@@ -430,7 +430,7 @@ static const char *take_escape(const char **at, const char *end, uint32_t *ret_p
         return NULL;
 }
 
-/* Behind the opening quote; passes over escapes and UTF-8 up to the closing quote. */
+/* From after the opening quote, skips escapes and UTF-8 up to the closing quote. */
 static bool take_content(struct json_reader *r, const char *at, const char **ret_end,
                          bool *ret_has_escapes) {
         for (;;) {
@@ -452,7 +452,7 @@ static bool take_content(struct json_reader *r, const char *at, const char **ret
                         continue;
                 }
                 if ((unsigned char)*at <
-                    0x20) /* the reference takes a NUL for the end of the text */
+                    0x20) /* the reference server treats a NUL as the end of the text */
                         return json_fail_at(r, at, *at == '\0' ? NO_QUOTE : BAD_ENCODING);
 
                 size_t len = str_utf8_first(str_range(at, (size_t)(r->end - at)));
@@ -494,8 +494,8 @@ static char *put_utf8(char *out, uint32_t point) {
         return out;
 }
 
-/* `raw` was checked. Resolved text is never longer: the shortest escape has two characters, and
- * six of them make at most three bytes. */
+/* `raw` was checked. Resolved text is never longer: the shortest escape has two characters, and six
+ * characters give at most three bytes. */
 struct str json_resolve_escapes(struct str raw, char *out) {
         const char *at = raw.ptr, *end = raw.ptr + raw.len;
         char       *to = out;

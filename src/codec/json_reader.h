@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A pull reader for JSON: the caller walks the text, values go straight where they belong.
+/* A pull reader for JSON: the caller walks the text and stores values directly in their place.
  *
- * There is no tree. The caller asks json_peek() what comes next and reads or skips it:
+ * There is no tree. json_peek() returns the type of the next value, which the caller reads or
+ * skips:
  *
  *     json_reader_init(&r, text);
  *     for (json_enter_object(&r); json_next_key(&r, &key);)
@@ -10,13 +11,14 @@
  *     json_read_end(&r);
  *     if (json_failed(&r)) ...
  *
- * The first failure sticks: afterwards every call does nothing, json_next_* give false, values
- * are zero, and json_error_text()/json_error_offset() tell what and where. A wrong type is not a
- * syntax failure: callers peek before they read. RFC 8259, plus the literals NaN, Infinity and
- * -Infinity that the reference server reads and writes. Nesting deeper than JSON_MAX_DEPTH fails.
+ * The first failure is kept: afterwards every call does nothing, json_next_* return false, values
+ * are zero, and json_error_text()/json_error_offset() return its text and place. A wrong type is
+ * not a syntax failure: callers peek before they read. RFC 8259, plus the literals NaN, Infinity
+ * and -Infinity that the reference server reads and writes. Nesting deeper than JSON_MAX_DEPTH
+ * fails.
  *
- * Ownership.  The text is borrowed for the life of the reader. Strings without escapes are
- * ranges of the text; others are written into the arena given.
+ * Ownership.  The text is borrowed for the life of the reader. Strings without escapes are ranges
+ * of the text; others are written to the caller's arena.
  */
 #pragma once
 
@@ -41,7 +43,7 @@ enum json_type {
 };
 
 struct json_number {
-        bool     is_integer; /* no dot, no exponent, fits in the 64 bits below */
+        bool     is_integer; /* no dot, no exponent, magnitude fits in 64 bits */
         bool     is_negative;
         uint64_t magnitude;  /* of an integer */
         double   real;       /* always set */
@@ -51,13 +53,13 @@ struct json_reader {
         const char *begin;       /* borrowed */
         const char *at;          /* borrowed */
         const char *end;         /* borrowed */
-        const char *error_text;  /* static; NULL while all is well */
+        const char *error_text;  /* static; NULL without a failure */
         size_t      error_offset;
         unsigned    depth;
-        bool        at_first;    /* just entered an array or object */
+        bool        at_first;    /* just after the opening bracket of an array or object */
 };
 
-/* A byte order mark at the front is passed over, as the reference does (RFC 8259, 8.1, allows it). */
+/* Skips a byte order mark at the front, as the reference server does (RFC 8259, 8.1, allows it). */
 void json_reader_init(struct json_reader *r, struct str text);
 
 enum json_type json_peek(struct json_reader *r);
@@ -65,8 +67,9 @@ enum json_type json_peek(struct json_reader *r);
 /* Consumes '{' or '['. Fails when something else comes. */
 void json_enter_object(struct json_reader *r);
 void json_enter_array(struct json_reader *r);
-/* The same, if it comes: true and consumed, or false and r is at what comes instead, for the caller
- * to judge. Inline: json_peek() and json_enter_*() in one for where an object is expected. */
+/* The same, if it comes: returns true after it; otherwise false, with r at the other value, for the
+ * caller to check. Inline: json_peek() and json_enter_*() in one, for places where an object is
+ * expected. */
 static inline bool json_try_enter(struct json_reader *r, enum json_type type) {
         char bracket = type == JSON_OBJECT ? '{' : '[';
 
@@ -81,25 +84,25 @@ static inline bool json_try_enter(struct json_reader *r, enum json_type type) {
         r->at_first = true;
         return true;
 }
-/* Moves to the next member or element; false (and the closing bracket is consumed) at the end or
- * on failure. Keys with escapes are decoded into `arena`; it may be NULL when such keys are to be
- * treated as unknown (ret_key empty). */
+/* Moves to the next member or element; false (and the closing bracket is consumed) at the end or on
+ * failure. Keys with escapes are decoded into `arena`; with NULL such keys count as unknown
+ * (ret_key empty). */
 bool json_next_key(struct json_reader *r, struct arena *arena, struct str *ret_key);
 bool json_next_element(struct json_reader *r);
 
 bool               json_read_bool(struct json_reader *r);
 void               json_read_null(struct json_reader *r);
 struct json_number json_read_number(struct json_reader *r);
-/* An unsigned integer as it is mostly written. False, and nothing is taken, for all else: other
- * numbers, other types, failures. */
+/* Reads an unsigned integer in its usual form. False, with nothing consumed, for other numbers,
+ * other types and failures. */
 bool               json_try_u64(struct json_reader *r, uint64_t *ret);
 /* Likewise a string that is a range of the text: ASCII without escapes, and so without NUL. */
 bool               json_try_string(struct json_reader *r, struct str *ret);
 /* UTF-8 text with escapes resolved (surrogate pairs too); NUL bytes may occur. */
 struct str json_read_string(struct json_reader *r, struct arena *arena);
-/* Passes over one value of any kind. Returns its text. */
+/* Skips one value of any kind. Returns its text. */
 struct str json_skip(struct json_reader *r);
-/* Only blanks may be left: "The document root must not be followed by other values." otherwise. */
+/* Fails unless only blanks are left: "The document root must not be followed by other values." */
 void json_read_end(struct json_reader *r);
 
 static inline bool json_failed(const struct json_reader *r) {
@@ -108,7 +111,7 @@ static inline bool json_failed(const struct json_reader *r) {
 
 const char *json_error_text(const struct json_reader *r);
 size_t      json_error_offset(const struct json_reader *r);
-/* INVALID_ARG: the failure in the words that clients of the reference server know. */
+/* INVALID_ARG: the failure with the reference server's text. */
 struct error *json_syntax_error(const struct json_reader *r) COLD NODISCARD;
 
 /* Tensor elements: the element kinds that JSON can carry. */
@@ -128,18 +131,18 @@ enum json_element {
 
 enum json_tensor_status {
         JSON_TENSOR_OK,
-        JSON_TENSOR_TOO_MANY,   /* more elements than asked for */
+        JSON_TENSOR_TOO_MANY,   /* more elements than requested */
         JSON_TENSOR_TOO_FEW,
-        JSON_TENSOR_WRONG_TYPE, /* ret_type tells what was met; see json_tensor_type_error() */
+        JSON_TENSOR_WRONG_TYPE, /* *ret_type is the type found; see json_tensor_type_error() */
         JSON_TENSOR_TOO_DEEP,   /* nesting beyond JSON_MAX_DEPTH */
         JSON_TENSOR_SYNTAX,     /* json_failed(r) */
 };
 
-/* Reads an array, nested in any way or flat, row-major, of exactly n elements into `out`
- * (host order, n times the element's size). Integers are truncated to their width, as the
- * reference does. Numbers for F32 are rounded once, from the decimal text. */
+/* Reads an array of exactly n elements, nested in any way or flat, row-major, into `out` (host
+ * order, n times the element's size). Integers are truncated to their width, as in the reference
+ * server. Numbers for F32 are rounded once, from the decimal text. */
 enum json_tensor_status json_read_tensor(struct json_reader *r, enum json_element element,
                                          void *out, size_t n);
-/* "attempt to access JSON non-number as double" and so on: the reference's words for a wrong
+/* "attempt to access JSON non-number as double" and so on: the reference server's text for a wrong
  * scalar type of this element kind. Static. */
 const char *json_tensor_type_error(enum json_element element);

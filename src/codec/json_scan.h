@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files behind json_reader.h share: blanks, failure, literals, strings.
+/* Scanning functions that the files of json_reader.h share: blanks, failure, literals, strings.
  *
- * Every function moves r->at over what it takes, or fails the reader and gives false. Texts and
- * offsets of failures are those that users of the reference server see.
+ * Every function moves r->at over the text that it consumes, or fails the reader and returns false.
+ * Texts and offsets of failures are those of the reference server.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#ifdef __SSE2__ /* every x86-64; others take the portable way */
+#ifdef __SSE2__ /* every x86-64; other processors use the portable code */
 #include <emmintrin.h>
 #endif
 
@@ -21,34 +21,35 @@
 #define JSON_NO_COMMA_IN_OBJECT "Missing a comma or } after an object member."
 #define JSON_NO_COMMA_IN_ARRAY "Missing a comma or ] after an array element."
 
-/* Keeps the first failure; the rest of the text is out of reach. Always false. */
+/* Keeps the first failure and moves the reader to the end of the text. Always false. */
 bool json_fail_at(struct json_reader *r, const char *at, const char *error_text);
 
 static ALWAYS_INLINE const char *json_blanks_end(const char *at, const char *end) {
-        /* The first comparison decides nearly always. */
+        /* The first comparison is nearly always enough. */
         while (at < end && (unsigned char)*at <= ' ' &&
                (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t'))
                 at++;
         return at;
 }
 
-/* The next character that is not a blank; NUL at the end (a NUL in the text is no token either). */
+/* Returns the next character that is not a blank; NUL at the end (a NUL in the text is no token
+ * either). */
 static ALWAYS_INLINE char json_next_char(struct json_reader *r) {
         r->at = json_blanks_end(r->at, r->end);
         return r->at < r->end ? *r->at : '\0';
 }
 
-/* Characters that must be there for a look at json_string_stops(). */
+/* Characters that must be readable for json_string_stops(). */
 #define JSON_STOPS_ROOM 16
 
-/* Which of 16 characters are not plain text of a string (quote, backslash, control character, byte
- * beyond ASCII), one bit each, the first lowest. */
+/* Bit mask of the characters, of 16, that are not plain text of a string (quote, backslash, control
+ * character, byte beyond ASCII); the first in the lowest bit. */
 static ALWAYS_INLINE uint32_t json_string_stops(const char *at) {
 #ifdef __SSE2__
         __m128i text = _mm_loadu_si128((const __m128i *)(const void *)at);
         __m128i quotes = _mm_cmpeq_epi8(text, _mm_set1_epi8('"'));
         __m128i slashes = _mm_cmpeq_epi8(text, _mm_set1_epi8('\\'));
-        /* Signed: bytes beyond ASCII are below, too. */
+        /* Signed comparison: bytes beyond ASCII are negative, and so less as well. */
         __m128i others = _mm_cmplt_epi8(text, _mm_set1_epi8(0x20));
 
         return (uint32_t)_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quotes, slashes), others));
@@ -62,8 +63,8 @@ static ALWAYS_INLINE uint32_t json_string_stops(const char *at) {
 #endif
 }
 
-/* The plain case of json_take_string(): no escape, ASCII, and not at the very end of the text.
- * False, and nothing is taken, for any other. */
+/* The frequent case of json_take_string(): no escape, ASCII, and not at the very end of the text.
+ * False, with nothing consumed, for any other case. */
 static ALWAYS_INLINE bool json_take_plain_string(const char **at, const char *end,
                                                  struct str *ret) {
         const char *begin = *at + 1, *stop = begin;
@@ -85,26 +86,25 @@ static ALWAYS_INLINE bool json_take_plain_string(const char **at, const char *en
         return false;
 }
 
-/* "Invalid value.", or "The document is empty." when nothing but blanks was there. */
+/* Fails with "Invalid value.", or "The document is empty." when the text has only blanks. */
 bool json_fail_value(struct json_reader *r);
 
 /* `word` is true, false or null; r->at is at its first letter. */
 bool json_take_literal(struct json_reader *r, const char *word);
 
-/* A string, r->at at its quote: checked completely. *ret_raw is what stands between the quotes. */
+/* Reads a string, r->at at its quote: checked completely. *ret_raw is the text between the quotes. */
 bool json_take_string(struct json_reader *r, struct str *ret_raw, bool *ret_has_escapes);
 
-/* Text between quotes that json_take_string() has checked, without escapes; `out` has raw.len
- * bytes. */
+/* Resolves the escapes of text that json_take_string() has checked; `out` has raw.len bytes. */
 struct str json_resolve_escapes(struct str raw, char *out);
 
-/* A number, checked, with "too big" told as the reference does. */
+/* Reads a number, checked; "too big" is reported as in the reference server. */
 struct json_number_scan;
 bool json_take_number(struct json_reader *r, struct json_number_scan *ret);
 
-/* A member's key and the colon behind it. */
+/* Reads a member's key and the colon after it. */
 bool json_take_key(struct json_reader *r, struct str *ret_raw, bool *ret_has_escapes);
 
-/* Passes over the rest of n_arrays open arrays, r->at where a value starts, and over the brackets
- * that close them. */
+/* Skips the rest of n_arrays open arrays, with r->at at the start of a value, and their closing
+ * brackets. */
 bool json_skip_arrays(struct json_reader *r, unsigned n_arrays);

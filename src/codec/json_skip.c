@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Passing over a value of any kind, checked like one that is read, without recursion.
+/* Skips a value of any kind, checked as if it were read, without recursion.
  *
- * What is open is a stack of bits. A value that is skipped, or read as a tensor, may itself nest
- * JSON_MAX_DEPTH deep wherever it stands: the reference counts the depth of a tensor's "data" from
- * its outermost bracket.
+ * Open arrays and objects are a stack of bits. A value that is skipped, or read as a tensor, may
+ * itself nest JSON_MAX_DEPTH deep wherever it stands: the reference counts the depth of a tensor's
+ * "data" from its outermost bracket.
  */
 #include "codec/json_number.h"
 #include "codec/json_scan.h"
 
 struct nesting {
-        uint64_t is_object[2]; /* one bit a level, outermost first */
+        uint64_t is_object[2]; /* one bit per level, outermost first */
         unsigned depth;
 };
 
@@ -40,10 +40,10 @@ static bool skip_key(struct json_reader *r) {
         return json_take_key(r, &raw, &has_escapes);
 }
 
-/* Characters that must be there for a look at a whole number without asking for the end. */
+/* Bytes that must be readable to scan a whole number without checking for the end. */
 #define PLAIN_ROOM 33
 
-/* The end of a number without exponent and of at most 31 characters; NULL: not one of these. */
+/* End of a number without exponent and of at most 31 characters; NULL for any other. */
 static ALWAYS_INLINE const char *plain_number_end(const char *at) {
         uint32_t minus = json_minus(at);
         uint32_t others = (json_digits_mask(at) | json_digits_mask(at + 16) << 16) & ~minus;
@@ -67,8 +67,8 @@ static ALWAYS_INLINE const char *plain_number_end(const char *at) {
         return (at[stop] | 0x20) == 'e' ? NULL : at + stop;
 }
 
-/* In an array, numbers one after the other as far as they are plain, each with a comma and at most
- * one blank in between; r->at ends behind the last one, or stays. */
+/* In an array, skips consecutive plain numbers, each with a comma and at most one blank in between;
+ * r->at ends after the last one, or stays. */
 static bool skip_plain_numbers(struct json_reader *r) {
         const char *at = r->at;
         bool        has_any = false;
@@ -107,8 +107,8 @@ static bool skip_scalar(struct json_reader *r, const struct nesting *n, char fir
         }
 }
 
-/* Behind a value: takes closing brackets, and the comma (and key) before the next value.
- * *ret_is_done: everything is closed. */
+/* After a value: consumes closing brackets, and the comma (and key) before the next value.
+ * ret_is_done: all brackets are closed. */
 static bool skip_to_next(struct json_reader *r, struct nesting *n, bool *ret_is_done) {
         for (; n->depth > 0; n->depth--) {
                 bool in_object = is_in_object(n);
@@ -128,7 +128,7 @@ static bool skip_to_next(struct json_reader *r, struct nesting *n, bool *ret_is_
         return true;
 }
 
-/* At an opening bracket. *ret_is_empty: it was closed at once. */
+/* Enters a bracket. *ret_is_empty: it was closed at once. */
 static bool skip_into(struct json_reader *r, struct nesting *n, bool *ret_is_empty) {
         bool is_object = *r->at == '{';
 
@@ -143,7 +143,7 @@ static bool skip_into(struct json_reader *r, struct nesting *n, bool *ret_is_emp
         return !is_object || skip_key(r);
 }
 
-/* r->at is where a value starts. */
+/* r->at is at the start of a value. */
 static bool skip_values(struct json_reader *r, struct nesting *n) {
         bool is_done = false;
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arrays of numbers straight into tensors: the hot path of JSON requests.
+/* Reads arrays of numbers directly into tensors: the hot path of JSON requests.
  *
- * Two readers take turns. A careful one knows the whole grammar, brackets, blanks, errors and the
- * end of the text. A quick one, one for each kind of element, takes runs of plain numbers
- * separated by a comma and at most one blank; it needs QUICK_ROOM bytes ahead so that it never
- * asks for the end, and it stops without harm in front of anything it does not know. What the
- * quick one takes, the careful one would have taken with the same value.
+ * Two readers take turns. The careful reader handles the whole grammar, brackets, blanks, errors
+ * and the end of the text. The quick readers, one for each kind of element, read runs of plain
+ * numbers separated by a comma and at most one blank. They need QUICK_ROOM readable bytes, so that
+ * they never check for the end, and they stop before any other text. The careful reader would read
+ * the same numbers with the same values.
  */
 #include <math.h>
 #include <string.h>
@@ -22,7 +22,7 @@ struct tensor_cursor {
         char                   *out; /* borrowed */
         size_t                  n;   /* elements wanted */
         size_t                  n_done;
-        unsigned                depth; /* arrays open, counted from the tensor's outermost */
+        unsigned                depth; /* open arrays, counted from the tensor's outermost */
         enum json_tensor_status status;
 };
 
@@ -51,15 +51,15 @@ const char *json_tensor_type_error(enum json_element element) {
         return element_kinds[element].type_error;
 }
 
-/* What the quick readers make of a text: at most 19 digits, leading zeros counted. */
+/* A number as the quick readers parse it: at most 19 digits, leading zeros counted. */
 struct quick_number {
         uint64_t    mantissa;
         int         exponent;
         const char *end; /* NULL: not plain */
 };
 
-/* The number made of 1 to 19 digits. How many there are differs from number to number, and a
- * branch on it would be guessed wrong half of the time: up to 16 there is none. */
+/* Number that 1 to 19 digits represent. Their count differs from number to number, so a branch on
+ * it would be mispredicted half of the time: up to 16 digits there is none. */
 static ALWAYS_INLINE uint64_t quick_digits(const char *at, unsigned n) {
         unsigned n_first = MIN(n, 8), n_second = MIN(n - n_first, 8);
         uint64_t first = json_digits_value_n(json_digits_load(at), n_first);
@@ -73,14 +73,14 @@ static ALWAYS_INLINE uint64_t quick_digits(const char *at, unsigned n) {
         return value;
 }
 
-/* How many digits there are, 32 for "too many". */
+/* Number of digits, 32 for "too many". */
 static ALWAYS_INLINE unsigned quick_count(const char *at) {
         uint32_t others = json_digits_mask(at) | json_digits_mask(at + 16) << 16;
 
         return others != 0 ? (unsigned)__builtin_ctz(others) : 32;
 }
 
-/* Behind the 'e': at most three digits. */
+/* Reads the exponent after the 'e': at most three digits. */
 static ALWAYS_INLINE void quick_exponent(const char *at, struct quick_number *q) {
         uint32_t minus = json_minus(at);
         uint64_t word;
@@ -123,8 +123,8 @@ static ALWAYS_INLINE struct quick_number quick_long(const char *at) {
 }
 
 /* The frequent shape, "-1.2345678": at most 7 digits, a dot, and digits, 15 characters in all. One
- * look at 16 characters finds both ends. The steps from `at` to the end are the chain that the
- * next number waits for: they are few, and none of them waits for a value. */
+ * load of 16 characters finds both ends. The next number depends on the steps from `at` to the end:
+ * they are few, and none of them depends on a value. */
 static ALWAYS_INLINE struct quick_number quick_short(const char *at) {
         struct quick_number q = { .end = NULL };
         uint32_t            minus = json_minus(at);
@@ -138,7 +138,7 @@ static ALWAYS_INLINE struct quick_number quick_short(const char *at) {
         if (UNLIKELY(n - 1 > 6 || at[dot] != '.' || stop == 16 || stop == dot + 1 ||
                      (*digits == '0' && n > 1)))
                 return q;
-        /* Seven digits out of the first eight characters, the dot taken out; up to seven follow. */
+        /* Seven digits from the first eight characters, without the dot; up to seven follow. */
         before = (1ull << (8 * n)) - 1;
         first = json_digits_load(digits);
         first = (first & before) | ((first >> 8) & ~before);
@@ -152,18 +152,19 @@ static ALWAYS_INLINE struct quick_number quick_short(const char *at) {
         return q;
 }
 
-/* Behind a comma and at most one blank; NULL: something else. */
+/* Position after a comma and at most one blank; NULL for any other text. */
 static ALWAYS_INLINE const char *quick_next(const char *at) {
         if (*at != ',')
                 return NULL;
-        /* A branch, though it could be a sum: it guesses well, and the address is known early. */
+        /* A branch rather than an addition: it is predicted well, and so the address is known
+         * early. */
         if (at[1] == ' ')
                 return at + 2;
         return at + 1;
 }
 
-/* Takes numbers from *at on, as long as they are plain; *at ends behind the last one taken, or
- * stays when there is none. Returns how many. */
+/* Reads plain numbers from *at on; *at ends after the last one read, or stays when there is none.
+ * Returns their count. */
 typedef size_t (*quick_run_fn)(const char **at, const char *end, char *out, size_t n);
 
 static ALWAYS_INLINE bool quick_f32(const char *at, const char **ret_end, float *ret) {
@@ -302,7 +303,7 @@ static bool stop(struct tensor_cursor *t, enum json_tensor_status status) {
         return false;
 }
 
-/* The careful reader. The failure of the reader itself is told by the caller. */
+/* The careful reader. The caller reports failures of the JSON reader itself. */
 
 static bool store_real(struct tensor_cursor *t, const struct json_number_scan *scan) {
         char  *out = t->out + t->n_done * element_kinds[t->element].bytes;
@@ -344,11 +345,11 @@ static bool take_number(struct tensor_cursor *t) {
                 return store_real(t, &scan);
         if (store_integer(t, &scan))
                 return true;
-        t->reader->at = begin; /* the whole of what is skipped starts with a value */
+        t->reader->at = begin; /* skipping starts at the beginning of a value */
         return false;
 }
 
-/* At a value that is no array. */
+/* At a value that is not an array. */
 static bool take_scalar(struct tensor_cursor *t, enum json_type type) {
         enum json_type wanted = t->element == JSON_ELEMENT_BOOL ? JSON_BOOL : JSON_NUMBER;
 
@@ -364,7 +365,7 @@ static bool take_scalar(struct tensor_cursor *t, enum json_type type) {
         return !json_failed(t->reader);
 }
 
-/* At a value: opens arrays until there is an element, and takes it and its quick followers. */
+/* At a value: opens arrays up to an element, and reads it and, quickly, the elements after it. */
 static bool take_value(struct tensor_cursor *t) {
         struct json_reader *r = t->reader;
         quick_run_fn        run = quick_runs[t->element];
@@ -376,7 +377,7 @@ static bool take_value(struct tensor_cursor *t) {
                 t->depth++;
                 r->at++;
                 if (json_next_char(r) == ']')
-                        return true; /* empty: the caller takes the bracket */
+                        return true; /* empty: the caller consumes the bracket */
         }
         if (run != NULL && t->n_done < t->n)
                 n_quick = run(&r->at, r->end, t->out + t->n_done * element_kinds[t->element].bytes,
@@ -385,7 +386,7 @@ static bool take_value(struct tensor_cursor *t) {
         return n_quick > 0 || take_scalar(t, json_peek(r));
 }
 
-/* Behind a value: takes closing brackets and the comma before the next value. */
+/* After a value: consumes closing brackets and the comma before the next value. */
 static bool take_separator(struct tensor_cursor *t) {
         struct json_reader *r = t->reader;
 
@@ -407,7 +408,7 @@ static bool take_separator(struct tensor_cursor *t) {
 static enum json_tensor_status tensor_status(struct tensor_cursor *t) {
         struct json_reader *r = t->reader;
 
-        /* What is wrong with the tensor matters only in a text that is well-formed: read on. */
+        /* Syntax errors of the rest take precedence over errors of the tensor: read on. */
         if (t->status != JSON_TENSOR_OK && !json_failed(r))
                 json_skip_arrays(r, t->depth);
         if (json_failed(r))

@@ -13,7 +13,7 @@ static ALWAYS_INLINE void put_char(struct strbuf *out, char c) {
         strbuf_put_few(out, &c, 1);
 }
 
-/* Before a value or a key. */
+/* Writes the comma before a value or a key, if needed. */
 static ALWAYS_INLINE void separate(struct json_writer *w) {
         if (w->needs_comma)
                 put_char(w->out, ',');
@@ -87,8 +87,8 @@ void json_put_raw(struct json_writer *w, struct str json) {
 
 /* Strings. */
 
-/* The letter behind a backslash for a character that has one; 'u' for the other control
- * characters; 0 for what stands for itself. */
+/* Letter after a backslash for a character that has one; 'u' for the other control characters; 0
+ * for characters that need no escape. */
 static char escape_letter(unsigned char c) {
         static const char short_forms[] = "uuuuuuuubtnufruu";
 
@@ -107,20 +107,20 @@ static void put_escape(struct strbuf *out, unsigned char c) {
         strbuf_put(out, text, letter == 'u' ? 6 : 2);
 }
 
-/* Eight characters that stand for themselves and are ASCII. */
+/* True for eight ASCII characters that need no escape. */
 static ALWAYS_INLINE bool is_plain_word(uint64_t word) {
         const uint64_t ones = 0x0101010101010101, tops = 0x8080808080808080;
         uint64_t       quotes = word ^ (ones * '"');
         uint64_t       slashes = word ^ (ones * '\\');
 
-        /* A borrow can only make a hit of what follows one. */
+        /* A borrow can set a false hit only after a true one. */
         return ((((quotes - ones) & ~quotes) | ((slashes - ones) & ~slashes) |
                  ((word - ones * 0x20) & ~word) | word) &
                 tops) == 0;
 }
 
-/* Names are short, and seldom need an escape: those of 4 to 16 characters, looked at and copied as
- * two words that may overlap. */
+/* Quotes names, which are short and seldom need an escape: those of 4 to 16 characters are checked
+ * and copied as two words that may overlap. */
 static ALWAYS_INLINE bool quote_plain_name(struct strbuf *out, struct str s) {
         char *to;
 
@@ -147,14 +147,14 @@ static ALWAYS_INLINE bool quote_plain_name(struct strbuf *out, struct str s) {
                 memcpy(to + 1 + s.len - 8, &last, 8);
         }
         to[0] = '"';
-        memcpy(to + 1 + s.len, "\"", 2); /* and the NUL */
+        memcpy(to + 1 + s.len, "\"", 2); /* with the NUL */
         out->len += s.len + 2;
         return true;
 }
 
 void json_quote(struct strbuf *out, struct str s) {
         const char *at = s.len > 0 ? s.ptr : "", *limit = at + s.len;
-        const char *plain = at; /* start of what is copied as it is */
+        const char *plain = at; /* start of the text that is copied unchanged */
 
         if (quote_plain_name(out, s))
                 return;
@@ -236,7 +236,7 @@ char *json_format_f64(char *out, double value) {
         return out + len;
 }
 
-/* One element's text; `out` has FLOAT_PRINT_ROOM bytes. The element may be unaligned. */
+/* Prints one element; `out` has FLOAT_PRINT_ROOM bytes. The element may be unaligned. */
 static ALWAYS_INLINE char *print_element(char *out, enum json_element element, const char *in) {
 #define PRINT_AS(type, call)                                                                       \
         {                                                                                          \
@@ -262,8 +262,8 @@ static ALWAYS_INLINE char *print_element(char *out, enum json_element element, c
         return out + (*in != 0 ? 4 : 5);
 }
 
-/* Room that no element's text, with its comma, exceeds; and how many share one look at the
- * buffer's size. */
+/* Longest text of an element with its comma, and the number of elements per check of the buffer's
+ * size. */
 #define ELEMENT_ROOM (FLOAT_PRINT_MAX + 1)
 #define CHUNK_ELEMENTS 256
 
@@ -281,7 +281,7 @@ static size_t element_bytes(enum json_element element) {
         }
 }
 
-/* Each element with a comma behind it. */
+/* Prints each element with a comma after it. */
 static ALWAYS_INLINE char *print_run(char *out, enum json_element element, const char *in,
                                      size_t n) {
         for (size_t i = 0; i < n; i++) {
@@ -294,14 +294,14 @@ static ALWAYS_INLINE char *print_run(char *out, enum json_element element, const
 static void put_chunk(struct strbuf *b, enum json_element element, const char *in, size_t n) {
         char *at = b->ptr + b->len;
 
-        /* A copy of the loop for what is most frequent, and one for all others. */
+        /* A copy of the loop for the most frequent kind, and one for all others. */
         at = element == JSON_ELEMENT_F32 ? print_run(at, JSON_ELEMENT_F32, in, n)
                                          : print_run(at, element, in, n);
         b->len = (size_t)(at - b->ptr);
         b->ptr[b->len] = '\0';
 }
 
-/* Near the buffer's maximum, where only the text itself may decide whether it fits. */
+/* For the end of the buffer, where the exact length of the text decides whether it fits. */
 static void put_one(struct strbuf *b, enum json_element element, const char *in, bool is_last) {
         char  text[FLOAT_PRINT_ROOM];
         char *text_end = print_element(text, element, in);
@@ -327,7 +327,7 @@ void json_put_tensor(struct json_writer *w, enum json_element element, const voi
                 } else if (strbuf_reserve(b, room)) {
                         put_chunk(b, element, at, n_chunk);
                         if (n == n_chunk)
-                                b->ptr[--b->len] = '\0'; /* no comma behind the last */
+                                b->ptr[--b->len] = '\0'; /* no comma after the last element */
                 }
                 at += n_chunk * bytes;
                 n -= n_chunk;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_CAPACITY 4 /* of repeated fields; then doubled */
+#define FIRST_CAPACITY 4 /* capacity of repeated fields; then doubled */
 
 struct error *pb_out_of_memory(void) {
         static struct error full =
@@ -66,7 +66,7 @@ struct error *pb_build_claim(struct pb_build *b, const ProtobufCFieldDescriptor 
         return NULL;
 }
 
-/* Room for one more element. The capacity is not kept: arrays are full at 4, 8, 16, ... */
+/* Makes room for one more element. The capacity is not stored: arrays are full at 4, 8, 16, ... */
 static struct error *grow(struct pb_build *b, const ProtobufCFieldDescriptor *field, size_t n) {
         void **array = member_at(b, field->offset);
         size_t each = pb_value_bytes(field);
@@ -108,7 +108,7 @@ struct error *pb_build_put(struct pb_build *b, const ProtobufCFieldDescriptor *f
 }
 
 struct map_place {
-        const ProtobufCFieldDescriptor *key;   /* borrowed: of the entry's type */
+        const ProtobufCFieldDescriptor *key;   /* borrowed: field of the entry's type */
         ProtobufCMessage               *entry; /* in arena */
         size_t                          index;
 };
@@ -139,8 +139,8 @@ static bool is_same_key(const struct map_place *a, const struct map_place *b) {
         return compare_places(a, &other) == 0;
 }
 
-/* Of entries with the same key the last one stays; the others keep their order. Sorting keeps
- * this fast for maps of any size. */
+/* Keeps the last of the entries with the same key; the others keep their order. Sorting is fast for
+ * maps of any size. */
 static struct error *drop_repeated_keys(struct pb_build *b, const ProtobufCFieldDescriptor *map) {
         size_t            *n = member_at(b, map->quantifier_offset);
         ProtobufCMessage **entries = *(ProtobufCMessage ***)member_at(b, map->offset);
@@ -167,7 +167,7 @@ static struct error *drop_repeated_keys(struct pb_build *b, const ProtobufCField
         return NULL;
 }
 
-/* An entry without a value has the default one: an empty message. */
+/* An entry without a value gets the default: an empty message. */
 static struct error *fill_values(struct pb_build *b, const ProtobufCFieldDescriptor *map) {
         const ProtobufCFieldDescriptor *field = pb_map_value(map);
         size_t                          n = pb_value_count(b->message, map);

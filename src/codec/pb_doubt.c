@@ -26,7 +26,7 @@ void pb_path_put(struct strbuf *path, const char *name) {
         strbuf_puts(path, name);
 }
 
-/* A field without presence that has its default: it may be there, or not. */
+/* Whether the field is certainly set: a field without presence that has its default may be absent. */
 static bool has_field(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field) {
         union pb_value value;
 
@@ -44,7 +44,7 @@ static bool has_field(const ProtobufCMessage *message, const ProtobufCFieldDescr
         }
 }
 
-/* The message that a path without an end leads to; NULL when it is not there. */
+/* Finds the message of a path; NULL when it does not exist. */
 static const ProtobufCMessage *find_message(const ProtobufCMessage *message, struct str path) {
         struct str step, name;
 
@@ -66,7 +66,7 @@ static const ProtobufCMessage *find_message(const ProtobufCMessage *message, str
         return message;
 }
 
-/* A field of no known name may be any that the message does not have. */
+/* A field of an unknown name may be any field that the message lacks. */
 void pb_doubts_spread(struct pb_doubts *d, const ProtobufCMessage *message) {
         size_t n = d->n;
 
@@ -91,7 +91,7 @@ void pb_doubts_spread(struct pb_doubts *d, const ProtobufCMessage *message) {
         }
 }
 
-/* True when `path` is `outer` or a field within it; *ret_end: what comes after `outer`, or '\0'. */
+/* True when `path` is `outer` or a field within it; *ret_end: the character after `outer`, or '\0'. */
 static bool is_within(struct str path, struct str outer, char *ret_end) {
         if (!str_starts(path, outer))
                 return false;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Fields of a message whose value is not what its author meant, since the text had mistakes.
+/* Doubtful fields of a message: the text had mistakes, so their values are not those that the
+ * author meant.
  *
- * A check of the message that depends on such a field proves nothing: what it reports may only
- * follow from a mistake that was reported already. Paths are those of error_at(): "input[1].dims".
+ * The result of a check that depends on such a field is not reliable: its error may only follow
+ * from a mistake that was already reported. Paths are those of error_at(): "input[1].dims".
  *
  * Ownership.  Paths are in the arena.
  * Threads.  One owner.
@@ -20,10 +21,10 @@
 #define PB_DOUBTS_MAX 4096
 
 enum pb_doubt_kind {
-        PB_DOUBT_VALUE,   /* the field has another value, or more of them */
-        PB_DOUBT_MISSING, /* the field is not there, or an element of it: what is there is right */
-        PB_DOUBT_UNNAMED, /* a message lacks a field of no known name. Each that it does not have
-                           * is a PB_DOUBT_MISSING of its own */
+        PB_DOUBT_VALUE,   /* the field has another value, or more values */
+        PB_DOUBT_MISSING, /* the field is absent, or an element of it: existing elements are right */
+        PB_DOUBT_UNNAMED, /* a message lacks a field of an unknown name. Each field that it lacks
+                           * becomes a PB_DOUBT_MISSING */
 };
 
 struct pb_doubt {
@@ -35,17 +36,17 @@ struct pb_doubts {
         struct arena    *arena; /* borrowed */
         struct pb_doubt *items; /* in arena */
         size_t           n;
-        bool             is_full; /* there are more: nothing about the message is certain */
+        bool             is_full; /* doubts were dropped: all fields are doubtful */
 };
 
 void pb_doubts_init(struct pb_doubts *d, struct arena *arena);
 void pb_doubts_put(struct pb_doubts *d, struct str path, enum pb_doubt_kind kind);
 
-/* Once the message is read: which fields those without a name may be. */
+/* Called after the message is read: finds the fields that the unnamed doubts may be about. */
 void pb_doubts_spread(struct pb_doubts *d, const ProtobufCMessage *message);
 
-/* True when the field at the path, one within it, or one that it is in, has a doubt. What a list
- * has is certain though an element of it is missing. */
+/* True when the field at the path, a field within it, or a field that contains it, is doubtful. The
+ * elements of a list are certain even if one is missing. */
 bool pb_doubts_touch(const struct pb_doubts *d, struct str path);
 
 /* Appends a field's name to a path. */

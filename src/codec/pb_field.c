@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Of a value in memory, by ProtobufCType. protobuf-c keeps bools and enums as int. */
+/* Sizes of values in memory, by ProtobufCType. protobuf-c stores bools and enums as int. */
 static const struct field_type {
         const char  *name;
         enum pb_kind kind;
@@ -67,8 +67,8 @@ bool pb_field_is_oneof(const ProtobufCFieldDescriptor *field) {
         return (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) != 0;
 }
 
-/* The option map_entry is not in the descriptor; its traces are the name that protoc gives and
- * the two fields. */
+/* The descriptor lacks the option map_entry; a map is recognised by protoc's name for the type and
+ * by its two fields. */
 bool pb_field_is_map(const ProtobufCFieldDescriptor *field) {
         const ProtobufCMessageDescriptor *entry;
 
@@ -109,7 +109,7 @@ static char upper(char c) {
         return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
 }
 
-/* proto3 JSON: without underscores, each letter after one in upper case. */
+/* proto3 JSON names: no underscores, and each letter after one in upper case. */
 static bool is_camel_case_of(struct str name, const char *snake) {
         size_t at = 0;
 
@@ -137,8 +137,8 @@ const ProtobufCFieldDescriptor *pb_field_find_json(const ProtobufCMessageDescrip
         return field;
 }
 
-/* The better suggestion of two, so that no array of names is needed; `nearest` may be NULL. What
- * differs in case only is always near. */
+/* Returns the better of two suggestions, so that no array of names is needed; `nearest` may be
+ * NULL. Names that differ only in case are always near. */
 static const char *nearer(struct str name, const char *nearest, const char *candidate) {
         const char *pair[] = { nearest, candidate };
 
@@ -213,7 +213,7 @@ static const void *member_at(const ProtobufCMessage *message, unsigned offset) {
         return (const char *)message + offset;
 }
 
-/* Fields with the label `optional`: presence is a flag, or a pointer that is not the default. */
+/* For fields with the label `optional`: presence is a flag, or a pointer that is not the default. */
 static bool is_optional_set(const ProtobufCMessage         *message,
                             const ProtobufCFieldDescriptor *field) {
         if (pb_field_kind(field) == PB_STRING) {

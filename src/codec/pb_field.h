@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Questions to protobuf-c descriptors: which field has this name, what kind of value does it
- * hold, where is it in the struct.
+/* Access to protobuf-c descriptors: fields by name, the kinds of their values, their places in the
+ * struct.
  *
- * protobuf-c describes seventeen wire types; a reader or printer of text needs to tell eight
- * kinds apart, and a width. Maps are repeated messages `<Field>Entry` with `key` and `value`.
+ * protobuf-c describes seventeen wire types; readers and printers of text distinguish eight kinds,
+ * and a width. Maps are repeated messages `<Field>Entry` with `key` and `value`.
  *
  * Threads.  Descriptors are constant; every function may be called from any thread.
  */
@@ -27,7 +27,7 @@ enum pb_kind {
         PB_MESSAGE,
 };
 
-/* One value of any kind; the field's kind tells which member counts. */
+/* One value of any kind; the field's kind selects the member. */
 union pb_value {
         int64_t             i64;     /* PB_SIGNED; PB_ENUM: the number */
         uint64_t            u64;     /* PB_UNSIGNED */
@@ -41,21 +41,21 @@ union pb_value {
 enum pb_kind pb_field_kind(const ProtobufCFieldDescriptor *field);
 /* Width of a number: 32 or 64; 0 for other kinds. */
 unsigned pb_field_bits(const ProtobufCFieldDescriptor *field);
-/* "int32", "string", "DataType", "ModelInput": for messages to people. */
+/* "int32", "string", "DataType", "ModelInput": for error texts. */
 const char *pb_field_type_name(const ProtobufCFieldDescriptor *field);
 bool        pb_field_is_repeated(const ProtobufCFieldDescriptor *field);
 bool        pb_field_is_oneof(const ProtobufCFieldDescriptor *field);
 bool        pb_field_is_map(const ProtobufCFieldDescriptor *field);
-/* Of a map: the fields of its entry. */
+/* Fields of a map's entry. */
 const ProtobufCFieldDescriptor *pb_map_key(const ProtobufCFieldDescriptor *map);
 const ProtobufCFieldDescriptor *pb_map_value(const ProtobufCFieldDescriptor *map);
 /* The type of a message field. */
 const ProtobufCMessageDescriptor *pb_field_message(const ProtobufCFieldDescriptor *field);
 
-/* By the name in the .proto, NULL when there is none. */
+/* Finds a field by its name in the .proto; NULL when there is none. */
 const ProtobufCFieldDescriptor *pb_field_find(const ProtobufCMessageDescriptor *type,
                                               struct str                        name);
-/* By the name in the .proto or the lowerCamelCase name that proto3 JSON derives from it. */
+/* Finds a field by its name in the .proto or by the lowerCamelCase name of proto3 JSON. */
 const ProtobufCFieldDescriptor *pb_field_find_json(const ProtobufCMessageDescriptor *type,
                                                    struct str                        name);
 /* The field name nearest to `name`, NULL when none is near. */
@@ -66,15 +66,16 @@ const char *pb_type_name(const ProtobufCMessageDescriptor *type);
 /* True when `name` is a value of the field's enum; *ret_number is written only then. */
 bool pb_enum_find(const ProtobufCFieldDescriptor *field, struct str name, bool ignore_case,
                   int *ret_number);
-/* The name of a number, NULL for numbers that the enum does not name. */
+/* Name of an enum value; NULL for numbers that the enum does not define. */
 const char *pb_enum_name(const ProtobufCFieldDescriptor *field, int number);
 const char *pb_enum_suggest(const ProtobufCFieldDescriptor *field, struct str name);
 
-/* An integer for a PB_SIGNED or PB_UNSIGNED field; false when it is out of the field's range. */
+/* Converts an integer for a PB_SIGNED or PB_UNSIGNED field; false when it is out of the field's
+ * range. */
 bool pb_integer_fit(const ProtobufCFieldDescriptor *field, bool is_negative, uint64_t magnitude,
                     union pb_value *ret);
 
-/* How many values the field holds: the length if repeated, else 0 or 1. Without presence (proto3
+/* Number of values in the field: the length if repeated, else 0 or 1. Without presence (proto3
  * scalars outside of a oneof) it is always 1. */
 size_t pb_value_count(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
 /* The value at `index` (0 unless repeated); index must be below pb_value_count(). */
@@ -83,4 +84,4 @@ union pb_value pb_value_get(const ProtobufCMessage *message, const ProtobufCFiel
 /* Writes the value to memory that holds values of the field's type: a struct member or an array
  * element. */
 void   pb_value_store(const ProtobufCFieldDescriptor *field, void *at, union pb_value value);
-size_t pb_value_bytes(const ProtobufCFieldDescriptor *field); /* of one value in memory */
+size_t pb_value_bytes(const ProtobufCFieldDescriptor *field); /* size of one value in memory */

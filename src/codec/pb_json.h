@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* JSON from and to protobuf-c messages of any type, by the rules of proto3 JSON.
+/* Reads and prints protobuf-c messages of any type as JSON, by the rules of proto3 JSON.
  *
  * Read: field names as in the .proto or in lowerCamelCase; null leaves a field unset; numbers may
  * be strings; enums by name in any case, or by number; bytes in base64, either alphabet, with or
@@ -12,8 +12,8 @@
  * are strings, in the order in which they are in the message. Enums by name, unknown ones by
  * number.
  *
- * Ownership.  The text is borrowed during the call. A message read is in the arena, with all that
- * it points to.
+ * Ownership.  The text is borrowed during the call. A message that was read is in the arena, with
+ * all data that it points to.
  */
 #pragma once
 
@@ -36,10 +36,10 @@ struct pb_json_options {
 struct error *pb_json_read(const ProtobufCMessageDescriptor *type, struct str json,
                            struct arena *arena, ProtobufCMessage **ret) NODISCARD;
 
-/* The same; members that the message does not have are skipped: of who says more than it can hold. */
+/* The same; members that the message does not have are skipped: for senders with more fields. */
 struct error *pb_json_read_known(const ProtobufCMessageDescriptor *type, struct str json,
                                  struct arena *arena, ProtobufCMessage **ret) NODISCARD;
 
-/* Compact. `options` may be NULL. The strbuf tells of overflow. */
+/* Prints compact JSON. `options` may be NULL. The strbuf reports overflow. */
 void pb_json_print(const ProtobufCMessage *message, const struct pb_json_options *options,
                    struct strbuf *out);

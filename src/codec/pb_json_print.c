@@ -19,7 +19,7 @@ struct json_printer {
 /* Recursion ends because our message types do not contain themselves. */
 static void print_message(struct json_printer *p, const ProtobufCMessage *message);
 
-/* In proto3 JSON, what is no number is a string. */
+/* In proto3 JSON, infinities and not-a-number are strings. */
 static void print_real(struct json_printer *p, const ProtobufCFieldDescriptor *field, double real) {
         if (isnan(real))
                 json_put_string(&p->writer, "NaN");
@@ -40,7 +40,7 @@ static void print_bytes(struct json_printer *p, ProtobufCBinaryData bytes) {
         json_put_string(&p->writer, strbuf_cstr(&text));
 }
 
-/* Decimal digits; of a signed value if `is_signed`. `out` has room for 24 bytes. */
+/* Decimal digits, of a signed value if `is_signed`. `out` has room for 24 bytes. */
 static struct str integer_text(char *out, bool is_signed, union pb_value value) {
         int len = is_signed ? snprintf(out, 24, "%" PRId64, value.i64)
                             : snprintf(out, 24, "%" PRIu64, value.u64);
@@ -142,7 +142,7 @@ static void print_message(struct json_printer *p, const ProtobufCMessage *messag
         const ProtobufCFieldDescriptor *field = NULL;
 
         json_begin_object(&p->writer);
-        /* NULL: a map's value that was not set, from the wire. */
+        /* NULL: a value of a map that was not set on the wire. */
         while (message && (field = pb_order_next(message->descriptor, field)))
                 print_field(p, message, field);
         json_end_object(&p->writer);

@@ -10,12 +10,12 @@
 #include <float.h>
 #include <math.h>
 
-/* Where in the document the reader is: a chain on the stack, for errors. Its length is bounded,
- * as json_reader bounds the nesting. */
+/* The reader's path in the document, for errors: a chain on the stack. Its length is bounded, as
+ * json_reader bounds the nesting. */
 struct json_place {
         const struct json_place *outer; /* borrowed; NULL for the outermost message */
-        struct str               name;  /* of a field or the key of a map */
-        size_t                   index; /* of an element, where there is no name */
+        struct str               name;  /* name of a field or key of a map */
+        size_t                   index; /* index of an element, if there is no name */
         bool                     is_key;
 };
 
@@ -41,7 +41,7 @@ static void print_place(const struct json_place *place, struct strbuf *out) {
                 strbuf_printf(out, "%s%.*s", place->outer ? "." : "", STR_ARG(place->name));
 }
 
-/* "input[0].dims: " before the text of an error; takes `err`. */
+/* Prepends "input[0].dims: " to the text of an error; takes `err`. */
 static struct error *locate(const struct json_place *place, struct error *err) {
         AUTO_STRBUF text = { 0 };
 
@@ -52,7 +52,7 @@ static struct error *locate(const struct json_place *place, struct error *err) {
         return error_prefix(err, "%s: ", strbuf_cstr(&text));
 }
 
-/* "expected <what>, got <what comes next>"; NULL when that is no value: then the reader failed. */
+/* "expected <what>, got <the next value>"; NULL when no value follows: then the reader failed. */
 static struct error *expected(struct json_message_reader *r, const struct json_place *place,
                               const char *what) {
         static const char *const names[] = {
@@ -62,7 +62,7 @@ static struct error *expected(struct json_message_reader *r, const struct json_p
         enum json_type next = json_peek(&r->json);
 
         if (next == JSON_INVALID) {
-                json_skip(&r->json); /* the end of the text is a failure too, here */
+                json_skip(&r->json); /* here the end of the text is a failure too */
                 return NULL;
         }
         return locate(place, error_new(ERR_INVALID_ARG, "expected %s, got %s", what, names[next]));
@@ -74,7 +74,7 @@ static struct error *out_of_range(const ProtobufCFieldDescriptor *field,
                                        STR_ARG(shown), pb_field_type_name(field)));
 }
 
-/* A number, or a string that holds one, as proto3 JSON writes 64-bit integers, NaN and the
+/* Reads a number, or a string that holds one, as proto3 JSON writes 64-bit integers, NaN and the
  * infinities. *ret_text is the number as written. */
 static struct error *read_number(struct json_message_reader *r, const struct json_place *place,
                                  struct json_number *ret, struct str *ret_text) {
@@ -83,7 +83,7 @@ static struct error *read_number(struct json_message_reader *r, const struct jso
 
         *ret = (struct json_number){ .real = 0 };
         if (next == JSON_NUMBER) {
-                const char *start = r->json.at; /* json_peek() has passed over blanks */
+                const char *start = r->json.at; /* json_peek() has skipped blanks */
 
                 *ret = json_read_number(&r->json);
                 *ret_text = str_range(start, (size_t)(r->json.at - start));
@@ -103,7 +103,7 @@ static struct error *read_number(struct json_message_reader *r, const struct jso
         return NULL;
 }
 
-/* 1.0 and 1e3 are integers too. Doubles from 2^64 on are none that fits. */
+/* 1.0 and 1e3 are integers too. Doubles from 2^64 on do not fit. */
 static bool to_integer(const struct json_number *number, bool *ret_negative, uint64_t *ret) {
         double magnitude = fabs(number->real);
 
@@ -207,7 +207,7 @@ static struct error *read_enum(struct json_message_reader *r, const ProtobufCFie
         return NULL;
 }
 
-/* The strict decoder wants the standard alphabet and full groups. */
+/* Converts to the form of the strict decoder: the standard alphabet and full groups. */
 static bool decode_base64(struct str in, struct strbuf *out) {
         AUTO_STRBUF standard = { 0 };
 
@@ -245,7 +245,7 @@ static struct error *read_bytes(struct json_message_reader *r, const struct json
         return NULL;
 }
 
-/* One value of the field's type. Without an error the caller still asks json_failed(). */
+/* Reads one value of the field's type. Without an error the caller still checks json_failed(). */
 static struct error *read_value(struct json_message_reader     *r,
                                 const ProtobufCFieldDescriptor *field,
                                 const struct json_place *place, union pb_value *ret) {
@@ -284,7 +284,7 @@ static struct error *read_list(struct json_message_reader *r, struct pb_build *b
         return NULL;
 }
 
-/* Map keys are strings in JSON, whatever they are in the message. */
+/* Map keys are strings in JSON, whatever type they have in the message. */
 static struct error *read_key(const ProtobufCFieldDescriptor *field, struct str key,
                               struct arena *arena, union pb_value *ret) {
         uint64_t magnitude;
@@ -341,7 +341,7 @@ static struct error *unknown_field(const ProtobufCMessageDescriptor *type,
                                 nearest ? "'?" : ""));
 }
 
-/* One member of an object, whose key was read. */
+/* Reads one member of an object, whose key was read. */
 static struct error *read_field(struct json_message_reader *r, struct pb_build *b,
                                 const ProtobufCFieldDescriptor *field,
                                 const struct json_place        *outer) {

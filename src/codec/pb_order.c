@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Oneofs that are not the last thing in their message, by the field that follows them. */
+/* Oneofs that are not last in their message, by the field that follows them. */
 static const struct oneof_place {
         const char *message;
         const char *next_field;
@@ -31,7 +31,8 @@ static unsigned offset_after_oneof(const ProtobufCMessageDescriptor *type) {
         return UINT32_MAX;
 }
 
-/* Sorts like the declaration. Members of a oneof share an offset; the number tells them apart. */
+/* Sort key in the order of declaration. Members of a oneof share an offset; their numbers order
+ * them. */
 static uint64_t place_of(const ProtobufCFieldDescriptor *field, unsigned after_oneof) {
         uint64_t place;
 

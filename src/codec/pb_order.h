@@ -2,15 +2,15 @@
 /* The order in which a message's fields stand in the .proto file.
  *
  * The JSON form prints fields in that order, but protobuf-c sorts its descriptors by number.
- * protoc-c lays out a struct's members as declared, so the offset tells the order of all fields
- * but those in a oneof: their union goes to the end of the struct. For the three oneofs that are
- * not declared last, a table says before which field they stand; a test compares the result with
- * the .proto files.
+ * protoc-c lays out a struct's members as declared, so the offsets give the order of all fields
+ * except those in a oneof: their union goes to the end of the struct. For the three oneofs that are
+ * not declared last, a table has the field that follows them; a test compares the result with the
+ * .proto files.
  */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
 
-/* The field after `previous`, the first one for NULL; NULL after the last. */
+/* Returns the field after `previous`, the first one for NULL; NULL after the last. */
 const ProtobufCFieldDescriptor *pb_order_next(const ProtobufCMessageDescriptor *type,
                                               const ProtobufCFieldDescriptor   *previous);

@@ -40,7 +40,7 @@ static void skip_fixed(struct pb_reader *r, size_t len) {
                 r->at += len;
 }
 
-/* Without pb_next(), which takes no group ends. */
+/* Not pb_next(), which does not accept the ends of groups. */
 static struct pb_tag read_tag_in_group(struct pb_reader *r) {
         uint64_t tag = pb_read_varint(r);
 
@@ -49,7 +49,7 @@ static struct pb_tag read_tag_in_group(struct pb_reader *r) {
         return (struct pb_tag){ (uint32_t)(tag >> 3), (enum pb_wire)(tag & 7) };
 }
 
-/* Groups end by number and may be nested: the open ones are on a stack of fixed depth. */
+/* Groups end by number and may be nested: a stack of fixed depth has the open ones. */
 static void skip_group(struct pb_reader *r, uint32_t number) {
         uint32_t open[PB_MAX_GROUP_DEPTH];
         size_t   depth = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A pull reader for the protobuf wire format over borrowed bytes, for the messages where it
- * counts: inference requests. Strings, bytes and sub-messages are ranges of the input.
+/* A pull reader for the protobuf wire format over borrowed bytes, for the messages of the hot path:
+ * inference requests. Strings, bytes and sub-messages are ranges of the input.
  *
  *     pb_reader_init(&r, bytes, len);
  *     while (pb_next(&r, &field))
@@ -8,11 +8,11 @@
  *             else pb_skip(&r, field);
  *     if (pb_failed(&r)) ...
  *
- * The first failure sticks: afterwards pb_next() is false, values are zero and ranges empty. The
+ * The first failure is kept: afterwards pb_next() is false, values are zero and ranges empty. The
  * caller reads or skips exactly one value after each pb_next(). A field with an unexpected wire
  * type is skipped as if it were unknown, as other parsers do.
  *
- * Packed fields: pb_read_message() gives a reader over the packed values; both forms, packed and
+ * Packed fields: pb_read_message() returns a reader over the packed values; both forms, packed and
  * one by one, are valid for every repeated number.
  *
  * Ownership.  The bytes are borrowed for the life of the reader and of every range from it.
@@ -27,7 +27,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Groups within groups, in fields to be skipped. */
+/* Deepest nesting of groups in skipped fields. */
 #define PB_MAX_GROUP_DEPTH 100
 
 enum pb_wire {
@@ -54,7 +54,7 @@ struct pb_reader {
 uint64_t   pb_fail(struct pb_reader *r) COLD; /* always 0 */
 uint64_t   pb_read_long_varint(struct pb_reader *r);
 void       pb_skip(struct pb_reader *r, struct pb_tag tag);
-struct str pb_read_text(struct pb_reader *r); /* pb_read_bytes(), and must be UTF-8 */
+struct str pb_read_text(struct pb_reader *r); /* pb_read_bytes() that must be UTF-8 */
 
 static inline void pb_reader_init(struct pb_reader *r, const void *bytes, size_t len) {
         static const uint8_t nothing[1];
@@ -122,7 +122,7 @@ static inline double pb_read_f64(struct pb_reader *r) {
         return value;
 }
 
-/* The bytes of a length-delimited field. */
+/* Reads the bytes of a length-delimited field. */
 static inline struct str pb_read_bytes(struct pb_reader *r) {
         uint64_t   len = pb_read_varint(r);
         struct str range = { (const char *)r->at, 0 };
@@ -136,8 +136,8 @@ static inline struct str pb_read_bytes(struct pb_reader *r) {
         return range;
 }
 
-/* A reader over a sub-message or a packed field; the outer reader passes over it. A failure in
- * the inner one is the caller's to notice. */
+/* Returns a reader over a sub-message or a packed field; the outer reader skips it. The caller
+ * checks the inner reader for failures. */
 static inline struct pb_reader pb_read_message(struct pb_reader *r) {
         struct str       range = pb_read_bytes(r);
         struct pb_reader inner;
@@ -147,8 +147,8 @@ static inline struct pb_reader pb_read_message(struct pb_reader *r) {
         return inner;
 }
 
-/* The next field; false at the end and on failure. A field number of 0, a tag beyond 32 bits, an
- * unknown wire type and the end of a group that is not open are failures. */
+/* Reads the next field's tag; false at the end and on failure. A field number of 0, a tag beyond 32
+ * bits, an unknown wire type and the end of a group that is not open are failures. */
 static inline bool pb_next(struct pb_reader *r, struct pb_tag *ret) {
         uint64_t tag;
         unsigned wire;

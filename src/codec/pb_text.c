@@ -10,7 +10,7 @@ static struct pb_text_frame *top(struct pb_text_reader *r) {
         return &r->frames[r->depth];
 }
 
-/* Notes what is wrong; the error is the caller's. */
+/* Records the kind of mistake; the caller creates the error. */
 static struct error *stop(struct pb_text_reader *r, enum pb_text_stop what, struct error *err) {
         r->stop = what;
         return err;
@@ -58,7 +58,7 @@ static struct error *read_message(struct pb_text_reader *r, union pb_value *ret)
         r->depth--;
         r->closed_at = r->lexer.token.from;
         ret->message = b.message;
-        return pb_lexer_next(&r->lexer); /* the closing bracket, which read_fields() left */
+        return pb_lexer_next(&r->lexer); /* the closing bracket, which read_fields() did not consume */
 }
 
 static struct error *read_value(struct pb_text_reader *r, struct pb_build *b) {
@@ -111,7 +111,7 @@ static struct error *read_repeated(struct pb_text_reader *r, struct pb_build *b)
         return NULL;
 }
 
-/* The field's name, which becomes the one being read. */
+/* Reads the field's name; the field becomes the current one. */
 static struct error *begin_field(struct pb_text_reader *r, struct pb_build *b) {
         struct pb_text_frame           *f = top(r);
         struct pb_lexer                *l = &r->lexer;
@@ -172,7 +172,8 @@ static struct error *no_field_name(struct pb_text_reader *r) {
                                       top(r)->close, owner->field->name, owner->place.line));
 }
 
-/* Up to the bracket that ends the message, which stays the next token; or to the end of the text. */
+/* Reads up to the bracket that ends the message, which stays the next token, or to the end of the
+ * text. */
 static struct error *read_fields(struct pb_text_reader *r, struct pb_build *b) {
         const struct pb_lexer *l = &r->lexer;
 
@@ -205,7 +206,7 @@ struct error *pb_text_reader_run(struct pb_text_reader *r, const ProtobufCMessag
         r->comma = NULL;
         r->stop = PB_STOP_OTHER;
         r->frames[0] = (struct pb_text_frame){ .message = NULL };
-        /* No value is longer than the text that spells it. */
+        /* No value is longer than its spelling in the text. */
         strbuf_init(&r->scratch, text.len + 1);
         err = pb_lexer_start_patched(&r->lexer, text, file_for_errors, patches);
         if (!err)

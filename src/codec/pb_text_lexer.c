@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define SHOWN_BYTES 48 /* of a token in an error: enough to find it */
+#define SHOWN_BYTES 48 /* longest part of a token that an error quotes */
 
 static bool is_digit(char c) {
         return c >= '0' && c <= '9';
@@ -21,7 +21,7 @@ static bool is_word_part(char c) {
         return is_word_start(c) || is_digit(c);
 }
 
-/* -1 when c is no digit of the base (8 or 16). */
+/* Value of a digit; -1 when c is not a digit of the base (8 or 16). */
 static int digit_value(char c, int base) {
         int value = -1;
 
@@ -40,7 +40,7 @@ struct error *pb_lexer_locate(const struct pb_lexer *l, struct pb_place place, s
         return error_prefix(err, "%u:%u: ", place.line, place.column);
 }
 
-/* Bytes that go on with a character of UTF-8 do not count. */
+/* Continuation bytes of UTF-8 do not count. */
 static unsigned count_characters(const char *begin, const char *end) {
         unsigned n = 0;
 
@@ -53,7 +53,7 @@ static struct pb_place place_at(const struct pb_lexer *l, const char *at) {
         return (struct pb_place){ l->line, l->column + count_characters(l->counted, at) };
 }
 
-/* A token as a person wants to see it: quoted, without bytes that would garble a terminal. */
+/* Prints a token for an error message: quoted, without bytes that would garble a terminal. */
 static void show_token(const struct pb_token *token, struct strbuf *out) {
         struct str text = token->text;
         bool       is_utf8 = str_is_utf8(text);
@@ -64,7 +64,7 @@ static void show_token(const struct pb_token *token, struct strbuf *out) {
         }
         if (text.len > SHOWN_BYTES) {
                 text.len = SHOWN_BYTES;
-                /* Not in the middle of a character. */
+                /* Does not cut within a character. */
                 while (is_utf8 && text.len > 0 && ((uint8_t)text.ptr[text.len] & 0xc0) == 0x80)
                         text.len--;
         }
@@ -119,7 +119,7 @@ static void skip_blanks(struct pb_lexer *l) {
         }
 }
 
-/* Moves over the text that a patch replaces. */
+/* Moves to the end of the text that a patch replaces. */
 static void leave_patch(struct pb_lexer *l) {
         const struct pb_patch *patch = l->patch++;
 
@@ -135,7 +135,7 @@ static void leave_patch(struct pb_lexer *l) {
         l->text_end = NULL;
 }
 
-/* To the next token, which may be one of a patch. */
+/* Finds the next token, which may belong to a patch. */
 static void find_token(struct pb_lexer *l) {
         for (;;) {
                 skip_blanks(l);
@@ -175,7 +175,7 @@ static void locate_token(struct pb_lexer *l) {
         }
 }
 
-/* The byte after the closing quote. Strings end on the line where they begin. */
+/* Returns the byte after the closing quote. Strings end on the line where they begin. */
 static struct error *scan_string(struct pb_lexer *l, const char **ret_end) {
         char quote = *l->at;
 
@@ -192,7 +192,7 @@ static struct error *scan_string(struct pb_lexer *l, const char **ret_end) {
                                error_new(ERR_INVALID_ARG, "string is not terminated"));
 }
 
-/* Letters are taken too, so that 12abc is one wrong number and not a number and a name. */
+/* Includes letters, so that 12abc is one malformed number and not a number and a name. */
 static const char *scan_number(const struct pb_lexer *l) {
         bool        is_hex = l->end - l->at > 1 && (l->at[1] == 'x' || l->at[1] == 'X');
         const char *c = l->at;
@@ -232,7 +232,7 @@ struct error *pb_lexer_next(struct pb_lexer *l) {
                 TRY(scan_string(l, &end));
         } else {
                 l->token.kind = PB_TOKEN_SIGN;
-                /* A character of several bytes is shown, and refused, as one. */
+                /* A character of several bytes is one token. */
                 while (((uint8_t)c & 0x80) && end < l->end && ((uint8_t)*end & 0xc0) == 0x80)
                         end++;
         }
@@ -275,7 +275,8 @@ struct error *pb_lexer_accept(struct pb_lexer *l, char sign, bool *ret_found) {
         return *ret_found ? pb_lexer_next(l) : NULL;
 }
 
-/* Inside of a string token: `at` moves from the byte after the opening quote to the closing one. */
+/* Position within a string token: `at` moves from the byte after the opening quote to the closing
+ * one. */
 struct string_cursor {
         const struct pb_lexer *lexer; /* borrowed */
         const char            *at;
@@ -290,7 +291,7 @@ static struct error *string_error(const struct string_cursor *s, const char *at,
         return pb_lexer_locate(s->lexer, place, error_new_text(ERR_INVALID_ARG, text));
 }
 
-/* Up to `max` digits; returns how many there were. */
+/* Reads up to `max` digits; returns their count. */
 static int read_digits(struct string_cursor *s, int base, int max, uint32_t *ret) {
         int n = 0;
 
@@ -322,7 +323,7 @@ static void put_utf8(struct strbuf *out, uint32_t code) {
         strbuf_putc(out, (char)(0x80 | (code & 0x3f)));
 }
 
-/* After \u or \U. A pair of surrogates is one character, as in JSON. */
+/* Reads the digits after \u or \U. A pair of surrogates is one character, as in JSON. */
 static struct error *read_unicode(struct string_cursor *s, int n_digits, struct strbuf *out) {
         const char *start = s->at - 2;
         uint32_t    code, low;
@@ -346,7 +347,7 @@ static struct error *read_unicode(struct string_cursor *s, int n_digits, struct 
         return NULL;
 }
 
-/* s->at is behind the backslash, which is never the last byte before the closing quote. */
+/* s->at is after the backslash, which is never the last byte before the closing quote. */
 static struct error *read_escape(struct string_cursor *s, struct strbuf *out) {
         static const char letters[] = "abfnrtv\\?'\"";
         static const char values[] = "\a\b\f\n\r\t\v\\?'\"";

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Words, numbers, strings and signs of the protobuf text format, one ahead.
+/* A lexer of the protobuf text format with one token of look-ahead: words, numbers, strings and
+ * signs.
  *
- * The lexer holds the token that comes next; pb_lexer_next() moves on. Blanks and `#` comments
- * lie between tokens. A string token is the text with its quotes; escapes are resolved when the
- * string is read, as only then it is known to be one. Errors are "file:line:column: ...".
+ * The lexer holds the next token; pb_lexer_next() moves on. Blanks and `#` comments separate
+ * tokens. A string token is the text with its quotes; its escapes are resolved only when the string
+ * is read as a value. Errors are "file:line:column: ...".
  *
  * A text with mistakes can be read as if it were corrected (pb_text_recover.h): patches replace
- * ranges of it, and the tokens behind a patch keep the places that they have in the text.
+ * ranges of it, and the tokens after a patch keep their places in the text.
  *
  * Ownership.  The text and its patches are borrowed; tokens are ranges of them.
  */
@@ -20,7 +21,7 @@
 #include <stdbool.h>
 
 enum pb_token_kind {
-        PB_TOKEN_END,    /* of the text; `text` is empty */
+        PB_TOKEN_END,    /* end of the text; `text` is empty */
         PB_TOKEN_WORD,   /* letters, digits and _, not beginning with a digit */
         PB_TOKEN_NUMBER, /* begins with a digit, or with a dot and a digit; not yet checked */
         PB_TOKEN_STRING, /* with its quotes */
@@ -29,17 +30,17 @@ enum pb_token_kind {
 
 struct pb_place {
         unsigned line;   /* from 1 */
-        unsigned column; /* from 1, in characters: what an editor shows */
+        unsigned column; /* from 1, in characters, as editors show it */
 };
 
-/* Replaces a range that begins and ends where tokens do. */
+/* Replaces a range whose ends lie between tokens. */
 struct pb_patch {
         const char *from;
         const char *to;
         const char *text; /* borrowed: tokens without blanks between them */
 };
 
-/* Sorted by `from`; those of the same place are read one after the other. */
+/* Sorted by `from`; patches at the same place are read one after the other. */
 struct pb_patches {
         const struct pb_patch *items; /* borrowed */
         size_t                 n;
@@ -49,43 +50,43 @@ struct pb_token {
         enum pb_token_kind kind;
         struct str         text; /* borrowed */
         struct pb_place    place;
-        const char        *from;       /* borrowed: where it is in the text; the patch's place */
+        const char        *from;       /* borrowed: its place in the text, or the patch's place */
         bool               is_patched; /* from a patch */
-        bool               is_first;   /* on its line */
+        bool               is_first;   /* first token of its line */
 };
 
 struct pb_lexer {
-        struct pb_token token;        /* the next one */
-        const char     *at;           /* borrowed: behind the token */
+        struct pb_token token;        /* the next token */
+        const char     *at;           /* borrowed: after the token */
         const char     *end;          /* borrowed */
         const char     *file;         /* borrowed, for errors; may be NULL */
-        const char     *counted;      /* borrowed: up to here columns were counted */
-        unsigned        line, column; /* of what is there */
+        const char     *counted;      /* borrowed: position up to which columns were counted */
+        unsigned        line, column; /* place of `counted` */
 
         unsigned               indent;      /* column of the first token of the line */
-        unsigned               indent_line; /* the line of which `indent` is */
-        bool                   is_broken;   /* stopped at a string without an end: `token` */
-        const struct pb_patch *patch;       /* borrowed: the next one, or the one being read */
+        unsigned               indent_line; /* the line that `indent` belongs to */
+        bool                   is_broken;   /* stopped at an unterminated string: `token` */
+        const struct pb_patch *patch;       /* borrowed: the next patch, or the current one */
         const struct pb_patch *patch_end;   /* borrowed */
         const char            *text_end;    /* borrowed: while a patch is read; else NULL */
 };
 
 /* Reads the first token. */
 struct error *pb_lexer_start(struct pb_lexer *l, struct str text, const char *file) NODISCARD;
-/* The same in a text that is read with patches. */
+/* The same for a text that is read with patches. */
 struct error *pb_lexer_start_patched(struct pb_lexer *l, struct str text, const char *file,
                                      struct pb_patches patches) NODISCARD;
 struct error *pb_lexer_next(struct pb_lexer *l) NODISCARD;
 
 bool pb_lexer_is_sign(const struct pb_lexer *l, char sign);
-/* Moves over the sign if it is next; *ret_found tells. */
+/* Consumes the sign if it is next; *ret_found is set to whether it was. */
 struct error *pb_lexer_accept(struct pb_lexer *l, char sign, bool *ret_found) NODISCARD;
 
 /* Appends the value of the string token and of all strings that follow directly. */
 struct error *pb_lexer_read_string(struct pb_lexer *l, struct strbuf *out) NODISCARD;
 
-/* "file:line:column: " before the text of an error; takes `err`. */
+/* Prepends "file:line:column: " to the text of an error; takes `err`. */
 struct error *pb_lexer_locate(const struct pb_lexer *l, struct pb_place place, struct error *err);
-/* "expected <what>, got <the next token>", located at it. */
+/* "expected <what>, got <the next token>", with the token's place. */
 struct error *pb_lexer_expected(const struct pb_lexer *l, const char *format, ...)
         PRINTF_LIKE(2, 3);

@@ -12,10 +12,10 @@ struct part {
 
 struct place_reader {
         struct pb_lexer                   lexer;
-        const ProtobufCMessageDescriptor *type; /* of the message that is being read */
-        struct part                       part; /* what is looked for in it */
+        const ProtobufCMessageDescriptor *type; /* type of the message that is being read */
+        struct part                       part; /* the part to find in it */
         uint64_t                          n_seen;
-        struct pb_place                   found; /* of the last part that was there */
+        struct pb_place                   found; /* place of the last part that was found */
         bool                              is_found;
 };
 
@@ -39,7 +39,7 @@ static bool is_open(const struct pb_lexer *l) {
         return pb_lexer_is_sign(l, '{') || pb_lexer_is_sign(l, '<');
 }
 
-/* Over one value: a scalar, a message or a list. */
+/* Skips one value: a scalar, a message or a list. */
 static struct error *skip_value(struct pb_lexer *l) {
         size_t depth = 0;
         bool   has_sign;
@@ -62,7 +62,7 @@ static struct error *skip_value(struct pb_lexer *l) {
         return NULL;
 }
 
-/* One value of the field that is looked for: is it the one? */
+/* One value of the wanted field: checks whether it has the wanted index. */
 static struct error *read_candidate(struct place_reader *r, struct pb_place place) {
         if (r->n_seen++ != r->part.index)
                 return skip_value(&r->lexer);
@@ -104,7 +104,7 @@ static struct error *read_field(struct place_reader *r) {
         return has_mark ? NULL : pb_lexer_accept(l, ';', &has_mark);
 }
 
-/* In the message that is open. Afterwards the lexer stands at the value, if it was found. */
+/* Searches the open message. If the part was found, the lexer is at its value afterwards. */
 static struct error *find_part(struct place_reader *r) {
         r->n_seen = 0;
         r->is_found = false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a field stands in a text of the protobuf text format.
+/* Finds the place of a field in a text of the protobuf text format.
  *
- * A message that was read does not know where its fields stood; messages about it are rare. So the
- * text is scanned again when a mistake is to be shown, for a path such as "input[1].dims[0]".
+ * A message does not record the places of its fields, and errors about them are rare. So the text
+ * is scanned again to report a mistake, for a path such as "input[1].dims[0]".
  *
  * Ownership.  Text and path are borrowed during the call.
  */
@@ -14,10 +14,10 @@
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 
-/* `patches` are those that the message was read with; none for a text without mistakes. Of a field
- * the place of its name, of an element of a list that of its value; what stands nearest to it
- * when it is not there: the message that it is missing in. False when not even the first part of
- * the path is there, or the text cannot be read. */
+/* `patches` are those that the message was read with; none for a text without mistakes. The place
+ * is that of a field's name, or of an element's value in a list. For an absent field or element it
+ * is that of the message that lacks it. False when not even the first part of the path exists, or
+ * the text cannot be read. */
 bool pb_text_find_place(const ProtobufCMessageDescriptor *type, struct str text,
                         struct pb_patches patches, const char *path, struct pb_place *ret)
         NODISCARD;

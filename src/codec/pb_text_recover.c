@@ -14,7 +14,7 @@ struct mistake {
         const struct pb_text_reader *r;
         const struct pb_text_frame  *top; /* the innermost message */
         struct pb_balance            balance;
-        struct error                *err; /* owned: to be reported */
+        struct error                *err; /* owned: the error to report */
         bool                         is_quiet;
         bool                         is_corrected;
 };
@@ -36,7 +36,7 @@ struct pb_patches pb_recovery_patches(const struct pb_recovery *rec) {
 
 /* ---- patches --------------------------------------------------------------------------------- */
 
-/* Those within the range have no effect any more. */
+/* Drops the patches within the range, which have no effect any more. */
 static void drop_within(struct pb_recovery *rec, const char *from, const char *to) {
         size_t n = 0;
 
@@ -70,7 +70,7 @@ static void insert(struct mistake *m, const char *at, const char *text) {
         put_patch(m, at, at, text);
 }
 
-/* From one token up to another. */
+/* Replaces the text from one token up to another. */
 static void replace(struct mistake *m, const struct pb_lexer *from, const struct pb_lexer *to,
                     const char *text) {
         put_patch(m, from->token.from, to->token.from, text);
@@ -99,7 +99,7 @@ static void put_path(const struct pb_text_reader *r, unsigned depth, struct strb
         }
 }
 
-/* A field of the message at `depth`; NULL: of no known name. */
+/* Adds a doubt about a field of the message at `depth`; NULL: of an unknown name. */
 static void doubt(struct mistake *m, unsigned depth, const ProtobufCFieldDescriptor *field,
                   enum pb_doubt_kind kind) {
         AUTO_STRBUF path = { 0 };
@@ -108,7 +108,7 @@ static void doubt(struct mistake *m, unsigned depth, const ProtobufCFieldDescrip
         put_path(m->r, depth, &path);
         if (field != NULL)
                 pb_path_put(&path, field->name);
-        /* Of messages in a list the one that was to come. */
+        /* In a list of messages, only the next element is in doubt. */
         if (field != NULL && kind == PB_DOUBT_VALUE && pb_field_kind(field) == PB_MESSAGE &&
             pb_field_is_repeated(field) && field == m->r->frames[depth].field)
                 strbuf_printf(&path, "[%zu]", pb_value_count(m->r->frames[depth].message, field));
@@ -120,7 +120,7 @@ static void doubt_value(struct mistake *m) {
                 doubt(m, m->r->depth, m->top->field, PB_DOUBT_VALUE);
 }
 
-/* Which field is it that was written so? */
+/* Adds a doubt about the field that a misspelled name was meant for. */
 static void doubt_unknown(struct mistake *m, struct str name) {
         const ProtobufCMessageDescriptor *type = m->top->message->descriptor;
         const char                       *nearest = pb_field_suggest(type, name);
@@ -140,7 +140,8 @@ static void doubt_unknown(struct mistake *m, struct str name) {
 
 /* ---- brackets -------------------------------------------------------------------------------- */
 
-/* What closes all messages and lists above the message at `depth`; with `and_list` also its list. */
+/* Closing brackets of all messages and lists above the message at `depth`; with `and_list` also of
+ * its list. */
 static const char *closers(struct mistake *m, unsigned depth, bool and_list) {
         AUTO_STRBUF text = { 0 };
 
@@ -165,10 +166,11 @@ static bool is_missing(const struct mistake *m, char close) {
         return pb_balance_of(&m->balance, close) > 0;
 }
 
-/* The field at the token belongs to an enclosing message, whose inner ones were not closed. */
+/* Finds the enclosing message that has the field at the token, when brackets of the inner ones are
+ * missing. */
 static bool find_outer(const struct mistake *m, unsigned *ret) {
         const struct pb_token *t = &m->r->lexer.token;
-        bool is_guess = !t->is_first || m->top->is_flat; /* indentation says nothing */
+        bool is_guess = !t->is_first || m->top->is_flat; /* indentation is no evidence */
         bool is_short = is_missing(m, m->top->close);
 
         if ((is_guess && !is_short) || (m->r->stop == PB_STOP_TWICE && !is_short))
@@ -184,7 +186,7 @@ static bool find_outer(const struct mistake *m, unsigned *ret) {
         return false;
 }
 
-/* Of an unknown field without the name that is nearest to it, which is not meant. */
+/* Error about an unknown field without the suggested name, which would be misleading. */
 static struct error *without_suggestion(const struct mistake *m) {
         const struct pb_token *t = &m->r->lexer.token;
 
@@ -210,7 +212,7 @@ static void close_inner(struct mistake *m, unsigned depth) {
         insert(m, m->r->lexer.token.from, closers(m, depth, true));
 }
 
-/* The message that ended just now has the field: its bracket is one too many. */
+/* Reopens the message that just ended, if it has the field: its bracket is superfluous. */
 static bool reopen(struct mistake *m) {
         const struct pb_text_reader *r = m->r;
         const struct pb_text_frame  *closed = &r->frames[r->depth + 1];
@@ -244,7 +246,7 @@ static void skip_junk(const struct mistake *m, struct pb_lexer *l, unsigned line
         pb_skip_junk(l, line, is_list, may_be_open(m));
 }
 
-/* The field at the token and its value. */
+/* Removes the field at the token and its value. */
 static void take_out_field(struct mistake *m) {
         struct pb_lexer l = m->r->name;
         unsigned        line = l.token.place.line;
@@ -296,7 +298,7 @@ static void on_twice(struct mistake *m) {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* From `value` on, in the place of which a default stands then. */
+/* Replaces the text from `value` on by a default. */
 static void replace_value(struct mistake *m, const struct pb_lexer *value, const char *text) {
         struct pb_lexer l = *value;
         bool            is_list = m->top->list != NULL;
@@ -335,7 +337,7 @@ static void on_colon(struct mistake *m) {
         }
 }
 
-/* `[ { }, ]` and `[ 1, 2,` at the end of a line. */
+/* Handles `[ { }, ]`, and `[ 1, 2,` at the end of a line. */
 static bool end_list(struct mistake *m) {
         const struct pb_lexer *l = &m->r->value;
         bool                   is_end = pb_lexer_is_sign(l, ']');
@@ -355,7 +357,7 @@ static void on_value(struct mistake *m) {
                 replace_value(m, &m->r->value, default_value(m->top->field));
 }
 
-/* A message without its '{'. */
+/* Handles a message without its '{'. */
 static bool open_message(struct mistake *m) {
         const struct pb_lexer          *at = &m->r->lexer;
         const ProtobufCFieldDescriptor *inner =
@@ -418,7 +420,7 @@ static void on_comma(struct mistake *m) {
                 if (!reopen(m))
                         insert(m, l->token.from, "]");
         } else if (l->token.kind != PB_TOKEN_SIGN || pb_is_opener(l) || pb_lexer_is_sign(l, '-')) {
-                /* One report for `[ 1 2 3 ]`. */
+                /* One error for `[ 1 2 3 ]`. */
                 m->is_quiet = m->is_quiet || m->rec->quiet_list == m->top->list;
                 m->rec->quiet_list = m->top->list;
                 insert(m, l->token.from, ",");
@@ -430,7 +432,7 @@ static void on_comma(struct mistake *m) {
         }
 }
 
-/* A bracket that does not end the message. */
+/* Handles a bracket that does not end the message. */
 static void on_closer(struct mistake *m) {
         const struct pb_lexer *l = &m->r->lexer;
         char                   found = *l->token.text.ptr;
@@ -459,14 +461,14 @@ static void on_closer(struct mistake *m) {
                 replace_token(m, "");
 }
 
-/* What is no field name: `1, 2` after a value, `// text`, `"name": "m"`. */
+/* Removes text that is not a field name: `1, 2` after a value, `// text`, `"name": "m"`. */
 static void take_out_junk(struct mistake *m) {
         const struct pb_lexer *at = &m->r->lexer;
         struct pb_lexer        l = *at;
         unsigned               line = l.token.place.line;
 
         if (pb_lexer_is_sign(&l, '/')) {
-                /* A comment of another language. */
+                /* A comment in another language's syntax. */
                 while (l.token.kind != PB_TOKEN_END && l.token.place.line == line)
                         pb_skip_token(&l);
                 replace(m, at, &l, "");
@@ -506,7 +508,7 @@ static void on_end(struct mistake *m) {
                 take_out_junk(m);
 }
 
-/* To the end of its line, but brackets there are taken for what they are. */
+/* Ends the string at the end of its line, before any brackets there, which keep their meaning. */
 static void on_broken_string(struct mistake *m) {
         const struct pb_lexer *l = &m->r->lexer;
         const char            *from = l->token.from, *end;
@@ -518,7 +520,7 @@ static void on_broken_string(struct mistake *m) {
                 end--;
         if (m->top->message != NULL) {
                 doubt_value(m);
-                /* Fields of the line may be in it. */
+                /* The string may contain fields of the line. */
                 if (memchr(from, ':', (size_t)(end - from)) != NULL)
                         doubt(m, m->r->depth, NULL, PB_DOUBT_UNNAMED);
         }
@@ -527,7 +529,7 @@ static void on_broken_string(struct mistake *m) {
         put_patch(m, from, end, "\"\"");
 }
 
-/* The empty string that stands for one without an end is no value here. */
+/* Changes the empty string that replaced an unterminated one, where it is not a valid value. */
 static void change_string(struct mistake *m) {
         const struct pb_lexer *l = &m->r->lexer;
         struct pb_patch       *patch;
@@ -540,7 +542,7 @@ static void change_string(struct mistake *m) {
         m->is_quiet = m->is_corrected = true;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 static bool is_on_line_of(const char *a, const char *b) {
         if (a == NULL || b == NULL)
@@ -551,7 +553,7 @@ static bool is_on_line_of(const char *a, const char *b) {
 static void correct(struct mistake *m) {
         const struct pb_lexer *l = &m->r->lexer;
 
-        /* A patch that is wrong itself: better no more reports than false ones. */
+        /* A patch is wrong itself: missing errors are better than false ones. */
         if (l->token.is_patched) {
                 change_string(m);
                 return;
@@ -576,7 +578,7 @@ static void correct(struct mistake *m) {
         }
 }
 
-/* Indentation shows where the outermost field ends: brackets elsewhere say nothing about its own. */
+/* Indentation shows where the outermost field ends: brackets elsewhere do not affect its own. */
 static struct pb_region region_of(const struct pb_text_reader *r) {
         struct pb_region region = { r->frames[0].name, r->lexer.token.from,
                                     r->frames[0].place.column };
@@ -588,7 +590,7 @@ static struct pb_region region_of(const struct pb_text_reader *r) {
         return region;
 }
 
-/* Takes `err`, which the reader stopped at; false when reading on makes no sense. */
+/* Corrects the mistake of `err`, which it takes; false when the text cannot be read further. */
 static bool recover(struct pb_recovery *rec, const struct pb_text_reader *r, struct str text,
                     struct error *err) {
         struct pb_region region = region_of(r);

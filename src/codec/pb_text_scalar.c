@@ -18,7 +18,7 @@ static struct error *wrong_value(const struct pb_lexer *l, const ProtobufCFieldD
         return pb_lexer_expected(l, "%s for field '%s'", wanted, field->name);
 }
 
-/* Decimal, 0x hexadecimal, or octal when there is a 0 in front. */
+/* Reads decimal, 0x hexadecimal, or octal with a leading 0. */
 static enum number_form read_magnitude(struct str text, uint64_t *ret) {
         unsigned base = 10;
         size_t   at = 0;
@@ -89,7 +89,7 @@ static bool is_decimal(struct str text, size_t *ret_len) {
         size_t at = count_digits(text, 0);
         size_t n_digits = at;
 
-        /* 010 is a number in base 8 elsewhere: refused rather than taken for ten. */
+        /* 010 is octal elsewhere: refused rather than read as ten. */
         if (at == text.len && at > 1 && text.ptr[0] == '0')
                 return false;
         if (at < text.len && text.ptr[at] == '.') {
@@ -132,7 +132,8 @@ static struct error *read_real(struct pb_lexer *l, const ProtobufCFieldDescripto
                 strbuf_put(scratch, l->token.text.ptr, len);
                 if (scratch->overflowed)
                         return pb_out_of_memory();
-                /* Rounded once, from the digits. Too large a number is infinity, as elsewhere. */
+                /* Rounded once, from the digits. A number that is too large becomes infinity, as
+                 * elsewhere. */
                 real = pb_field_bits(field) == 32 ? (double)strtof(strbuf_cstr(scratch), NULL)
                                                   : strtod(strbuf_cstr(scratch), NULL);
         } else if (l->token.kind != PB_TOKEN_WORD || !is_real_word(l->token.text, &real)) {

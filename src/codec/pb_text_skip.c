@@ -59,7 +59,7 @@ struct pb_balance pb_balance_count(struct str text, struct pb_patches patches,
 
         for (;;) {
                 if (err != NULL) {
-                        /* A string without an end: the next line goes on. */
+                        /* After an unterminated string, continues on the next line. */
                         const char *newline =
                                 l.at < l.end ? memchr(l.at, '\n', (size_t)(l.end - l.at)) : NULL;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Powers of ten to 128 bits, for reading and for printing floats; and the wide product.
+/* Powers of ten to 128 bits, for parsing and printing floats; and the 128-bit product.
  *
  * Entry q - POW10_MIN holds the 128 upper bits of 10^q, rounded up: the smallest integer that is
  * not below 10^q * 2^(127 - floor(log2(10^q))). So the top bit of `hi` is always set. Entries are
@@ -15,8 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define POW10_MIN (-342) /* below, even 2^64 * 10^q is zero as FP64 */
-#define POW10_MAX 324    /* what printing the smallest FP64 asks for */
+#define POW10_MIN (-342) /* below it, even 2^64 * 10^q is zero as FP64 */
+#define POW10_MAX 324    /* needed to print the smallest FP64 */
 
 struct pow10 {
         uint64_t hi;
@@ -36,7 +36,7 @@ static inline bool pow10_is_exact(int q) {
         return q >= 0 && q <= 55;
 }
 
-/* floor(log2(10^q)), right for |q| <= 1233. */
+/* floor(log2(10^q)), valid for |q| <= 1233. */
 static inline int pow10_floor_log2(int q) {
         return (q * 1741647) >> 19;
 }

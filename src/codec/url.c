@@ -13,7 +13,7 @@ static bool is_escape(struct str s) {
         return s.len >= 3 && hex_value(s.ptr[1]) >= 0 && hex_value(s.ptr[2]) >= 0;
 }
 
-/* The length of the decoded text; false when an escape is malformed. */
+/* Computes the length of the decoded text; false when an escape is malformed. */
 static bool decoded_length(struct str s, size_t *ret_len) {
         size_t len = 0;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Percent escapes in the path of a request target (RFC 3986, 2.1).
+/* Decodes percent escapes in the path of a request target (RFC 3986, 2.1).
  *
  * Ownership.  Decoded text is appended to the caller's strbuf.
  * Threads.  Any.
@@ -12,5 +12,5 @@
 #include <stdbool.h>
 
 /* Resolves %XX. False, and nothing appended, when an escape is not two hex digits. The result may
- * hold any byte, NUL and '/' too: the caller checks. '+' stays '+'. */
+ * contain any byte, NUL and '/' too: the caller checks it. '+' stays '+'. */
 bool url_decode(struct str in, struct strbuf *out);
