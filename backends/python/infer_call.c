@@ -136,7 +136,7 @@ static void keep_error(struct infer_call *call, uint32_t code, const char *text)
 
         if (block == 0) {
                 atomic_store(&r->is_broken,
-                             true); /* else the stub would wait for ever for its answer */
+                             true); /* without an answer the stub would wait forever */
                 return;
         }
         reply = region_block(r, block);

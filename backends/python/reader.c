@@ -11,7 +11,7 @@
 #pragma weak NESO_ThreadBeginResponses
 #pragma weak NESO_ThreadEndResponses
 
-#define ROW_MESSAGES 16u /* whose clients are told together, at most, ... */
+#define ROW_MESSAGES 16u /* most messages whose clients are notified together, ... */
 #define ROW_NS 20000u    /* ... and those of results that took longer alone */
 
 void reader_enter_locked(struct instance *in) {

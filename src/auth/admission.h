@@ -35,7 +35,7 @@ struct admission {
         struct admission_gate *models; /* owned; in the order of their names */
         size_t                 n_models;
 
-        /* Set by the owner; NULL = nobody counts. `limit` is "requests_in_flight" or
+        /* Set by the owner; NULL: refusals are not counted. `limit` is "requests_in_flight" or
          * "bytes_in_flight". Any thread. */
         void (*on_rejected)(void *owner, const char *limit);
         void  *owner; /* borrowed */

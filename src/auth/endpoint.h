@@ -43,7 +43,7 @@ struct endpoint_rule {
 struct endpoint_policy {
         struct endpoint_rule rules[N_ENDPOINT_GROUPS];
         struct api_keys     *keys; /* borrowed; NULL = no key file: no keys are asked for */
-        /* NULL = nobody counts. `reason` is static: "missing", "unknown", "group", "model". */
+        /* NULL: refusals are not counted. `reason` is static: "missing", "unknown", "group", "model". */
         void (*on_key_refused)(void *owner, const char *key, const char *reason);
         void  *owner; /* borrowed: the callback's */
 };

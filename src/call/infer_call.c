@@ -94,7 +94,7 @@ static void wake(void *mailbox) {
         mailbox_wake(mailbox);
 }
 
-/* A backend that answers a batch wakes the loop behind the last answer. */
+/* While a backend answers a batch, the wake-up of the loop is deferred until after the last answer. */
 static void post(struct infer_call *c, struct mail *m) {
         struct mailbox *box = c->options.mailbox; /* the mail is on its way: no more of `c` */
         bool            is_put_off = false;

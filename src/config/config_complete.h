@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Completes a configuration with the fields that a backend detected (TRITONBACKEND_ModelSetConfig).
  *
- * Of the backend's message only max_batch_size, input, output, the scheduling choice (when none was
- * configured) and model_transaction_policy.decoupled (when set) are used: the author's other fields
- * stay. The caller normalises again afterwards. Source: model configuration, order of processing at
+ * It uses max_batch_size, input, output, the scheduling choice (when none was configured) and
+ * model_transaction_policy.decoupled (when set) of the backend's message only: the author's other
+ * fields stay. The caller normalises again afterwards. Source: model configuration, order of processing at
  * load.
  *
  * Ownership.  The fields are copied; `from_backend` still belongs to the caller.

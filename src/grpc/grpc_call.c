@@ -463,12 +463,12 @@ static void on_header(struct h2_stream *h2, enum h2_field field, struct str name
         case H2_FIELD_PATH: on_path(st, value); break;
         case H2_FIELD_METHOD: st->is_post = STR_IS(value, "POST"); break;
         case H2_FIELD_SCHEME:
-        case H2_FIELD_AUTHORITY: break; /* nobody asks */
+        case H2_FIELD_AUTHORITY: break; /* not used */
         default: on_metadata(st, field, name, value); break;
         }
 }
 
-/* "application/grpc", and perhaps "+proto" or "; charset=utf-8" behind it. */
+/* "application/grpc", optionally followed by "+proto" or "; charset=utf-8". */
 static bool is_grpc(struct str content_type) {
         static const char wanted[] = "application/grpc";
         size_t            n = sizeof(wanted) - 1;
@@ -528,7 +528,7 @@ static bool check_timeout(struct grpc_stream *st) {
         return false;
 }
 
-/* Of a path that is no method's, what is told. */
+/* Longest part of an unknown method's path that the error message quotes. */
 #define MAX_TOLD_BYTES 256
 
 static void refuse_method(struct grpc_stream *st) {
@@ -774,7 +774,7 @@ static void drop_stash(struct grpc_stream *st) {
         st->stash = (struct grpc_stash){ NULL, 0 };
 }
 
-/* Bounded by the stream's window, since none of it is told to the client as consumed. */
+/* Bounded by the stream's window, since no window update has returned these bytes to the client. */
 static bool stash(struct grpc_stream *st, struct str bytes) {
         struct buf *b = st->stash.buf;
         size_t      used = b ? b->len - st->stash.at : 0;

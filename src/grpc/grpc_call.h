@@ -57,7 +57,7 @@ struct grpc_method {
         bool                is_client_stream;
         bool                is_server_stream;
         bool                is_compressible; /* answers follow the server's compression level */
-        grpc_call_fn        on_open;         /* headers are there and accepted; NULL: nobody asks */
+        grpc_call_fn        on_open;         /* the headers were accepted; may be NULL */
         grpc_message_fn     on_message;
         grpc_call_fn        on_half_close; /* client streams only: no message follows */
         grpc_call_fn        on_abort;      /* cancel the work, then finish; NULL: just finish */

@@ -16,8 +16,8 @@
 
 /* A read straight into a message has to be worth a system call of its own. */
 #define MIN_DIRECT_BYTES ((size_t)8 << 10)
-/* A stream's client is told of this many bytes at a time, so that of a small message it is told
- * nothing: its stream ends. Far below half the window, at which the library sends an update. */
+/* A stream's window is updated once for this many consumed bytes. A small message causes no update: its
+ * stream ends before. Far below half the window, at which the library sends an update by itself. */
 #define TOLD_BYTES (H2_STREAM_WINDOW / 8)
 /* A header list this many times its limit is not refused call by call: the connection ends. */
 #define HEADER_BOMB_FACTOR 8

@@ -152,7 +152,7 @@ struct h2_loop {
         struct h2_out    *out;     /* owned; NULL until needed */
         struct list       spares;  /* struct h2_stream */
         size_t            n_spares;
-        /* NULL = nobody counts. Must not block. */
+        /* NULL: refusals are not counted. Must not block. */
         void (*on_rejected)(void *owner, const char *limit);
         void            *rejected_owner; /* borrowed */
         struct list      unflushed;      /* struct h2_conn: `flush` will see to them */

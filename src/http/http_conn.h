@@ -98,7 +98,7 @@ struct http_out {
         unsigned status;
         bool     close;          /* the connection ends after this answer */
         bool     in_chunks;      /* between begin and end */
-        bool     is_http10;      /* chunks without framing; keep-alive is told */
+        bool     is_http10;      /* no chunked framing; the answer names keep-alive */
         bool     is_last_queued; /* the end was asked for */
         bool     is_last_sent;   /* and is written or pending */
 };

@@ -117,7 +117,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
         return repo_new(&options, &s->repo);
 }
 
-/* Options of features that are not implemented are refused, not ignored. */
+/* Refuses a second cache instead of ignoring it. */
 static struct error *check_options(const struct server_options *o) {
         if (o->n_caches > 1)
                 return error_new(ERR_INVALID_ARG,

@@ -184,7 +184,7 @@ static bool take_correlation(struct request *r, PyObject *correlation) {
         return false;
 }
 
-/* None is what is made when somebody asks. */
+/* Leaves *ret as it is for None: that object is created on first access. */
 static bool check_given(PyObject *given, const char *function, PyObject **ret) {
         if (given == NULL || given == Py_None)
                 return true;

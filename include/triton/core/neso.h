@@ -119,7 +119,7 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadWakeInstances(void);
  * responses and releases requests, and their receivers may defer the wake-ups of other threads until
  * the end, so that one wake-up serves all responses. Pairs nest. A pair that is still open when
  * TRITONBACKEND_ModelInstanceExecute() returns is ended by the server; on a thread of the backend's own
- * it is not, and then clients wait for ever. Other servers do not have these functions: a backend that
+ * it is not, and then clients wait forever. Other servers do not have these functions: a backend that
  * also runs there refers to them as weak symbols.
  *
  * Never fails. */
