@@ -7,14 +7,14 @@
  * normal, whole numbers up to 255, and random bit patterns of finite floats; and normal ones with
  * the digits of FP64, as many clients send them. Each set is checked bit for bit.
  */
+#include "base/mem.h"
+#include "codec/json_reader.h"
+#include "codec/json_writer.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-
-#include "base/mem.h"
-#include "codec/json_reader.h"
-#include "codec/json_writer.h"
 
 static uint64_t random_state = 0x9e3779b97f4a7c15;
 

@@ -5,14 +5,14 @@
  *
  * An output whose optional input the request left out is left out too.
  */
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 #include "identity/identity_model.h"
 #include "kit/batch.h"
 #include "kit/input.h"
 #include "kit/output.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 KIT_BACKEND_INLINE_SAFE;
 

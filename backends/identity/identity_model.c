@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "identity/identity_model.h"
 
+#include "kit/scratch.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include "kit/scratch.h"
 
 static const struct kit_tensor *input_of(const struct kit_model *model, uint32_t output_index) {
         const char *output = model->outputs[output_index].name;

@@ -20,9 +20,9 @@
  */
 #pragma once
 
-#include <stdatomic.h>
-
 #include "kit/model.h"
+
+#include <stdatomic.h>
 
 struct pair {
         const char *output; /* borrowed: the configuration */

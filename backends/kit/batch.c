@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kit/batch.h"
 
-#include <stdlib.h>
-
 #include "kit/scratch.h"
 #include "triton/core/neso.h"
+
+#include <stdlib.h>
 
 /* The receivers of so many answers are woken once. More would keep the first of them waiting: an
  * answer takes some 0.6 us. */

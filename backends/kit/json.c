@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kit/json.h"
 
+#include "kit/scratch.h"
+#include "kit/text.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "kit/scratch.h"
-#include "kit/text.h"
 
 #define MAX_BYTES (16u << 20)
 #define MAX_DEPTH 64

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kit/model.h"
 
+#include "kit/scratch.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "kit/scratch.h"
 
 static const char *const config_types[] = {
         [TRITONSERVER_TYPE_INVALID] = "TYPE_INVALID", [TRITONSERVER_TYPE_BOOL] = "TYPE_BOOL",

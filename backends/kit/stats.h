@@ -10,10 +10,10 @@
  */
 #pragma once
 
+#include "kit/errors.h"
+
 #include <stdint.h>
 #include <time.h>
-
-#include "kit/errors.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kit/stream.h"
 
+#include "kit/stats.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include "kit/stats.h"
 
 /* The C API tells of a cancellation only who asks. */
 #define LOOK_EVERY_MS 20

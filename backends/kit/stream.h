@@ -15,11 +15,11 @@
  */
 #pragma once
 
+#include "kit/errors.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-#include "kit/errors.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -7,10 +7,10 @@
  */
 #pragma once
 
+#include "kit/errors.h"
+
 #include <stddef.h>
 #include <stdint.h>
-
-#include "kit/errors.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "onnxruntime/config_check.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "kit/input.h"
 #include "kit/text.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static const struct kit_json_value *sequence_list(const struct kit_model *model,
                                                   const char             *member) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "onnxruntime/config_complete.h"
 
+#include "kit/text.h"
+#include "onnxruntime/config_check.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "kit/text.h"
-#include "onnxruntime/config_check.h"
 
 /* One of the two lists that are completed. */
 struct side {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "onnxruntime/members.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "onnxruntime/config_check.h"
 #include "onnxruntime/model_file.h"
 #include "triton/core/neso.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 /* Other servers do not have it: there, each instance runs the model's file. */
 #pragma weak NESO_ModelInstanceMember

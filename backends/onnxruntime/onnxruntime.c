@@ -3,16 +3,16 @@
  *
  * Backend state: struct ort. Model state: struct model below. Instance state: struct run_instance.
  */
-#include <stdlib.h>
-
-#include "kit/scratch.h"
 #include "kit/model.h"
+#include "kit/scratch.h"
 #include "onnxruntime/config_check.h"
 #include "onnxruntime/config_complete.h"
 #include "onnxruntime/members.h"
 #include "onnxruntime/ort.h"
 #include "onnxruntime/run.h"
 #include "onnxruntime/session.h"
+
+#include <stdlib.h>
 
 KIT_BACKEND_INLINE_SAFE;
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "onnxruntime/ort.h"
 
+#include "kit/json.h"
+#include "kit/model.h"
+#include "kit/scratch.h"
+#include "kit/text.h"
+
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "kit/json.h"
-#include "kit/scratch.h"
-#include "kit/model.h"
-#include "kit/text.h"
 
 static const char *const default_libraries[] = { ONNXRUNTIME_LIBRARIES, NULL }; /* meson.build */
 

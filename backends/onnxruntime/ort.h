@@ -20,9 +20,9 @@
  */
 #pragma once
 
-#include <onnxruntime_c_api.h>
-
 #include "kit/errors.h"
+
+#include <onnxruntime_c_api.h>
 
 struct ort {
         const OrtApi  *api;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "onnxruntime/run.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "kit/input.h"
 #include "kit/output.h"
 #include "onnxruntime/values.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static void release_values(struct run_instance *instance) {
         const struct ort *ort = instance->plan->session->ort;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a run needs of a session, found once: names, types and where outputs go (run.h). */
+#include "kit/input.h"
+#include "onnxruntime/config_check.h"
 #include "onnxruntime/run.h"
 
 #include <stdlib.h>
-
-#include "kit/input.h"
-#include "onnxruntime/config_check.h"
 
 /* The server batches requests of equal shapes only where the configuration lets them differ at
  * all, and checks the fixed dims of each. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "onnxruntime/session.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "kit/scratch.h"
 #include "onnxruntime/model_file.h"
 #include "onnxruntime/options.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static TRITONSERVER_Error *read_shape(const struct ort *ort, const OrtTensorTypeAndShapeInfo *info,
                                       struct ort_tensor *tensor) {

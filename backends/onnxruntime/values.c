@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "onnxruntime/values.h"
 
+#include "kit/scratch.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "kit/scratch.h"
 
 static TRITONSERVER_Error *fill_strings(const struct ort *ort, const struct kit_string *strings,
                                         size_t n, OrtValue *value) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/answer.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "kit/input.h"
 #include "kit/json.h"
 #include "kit/output.h"
 #include "kit/scratch.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 #define MAX_OUTPUTS 4096
 

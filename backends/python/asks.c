@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/asks.h"
 
+#include "kit/json.h"
+#include "kit/scratch.h"
+#include "python/loads.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "kit/json.h"
-#include "kit/scratch.h"
-#include "python/loads.h"
 
 #define MAX_METRICS 65536 /* of an instance, and families */
 #define MAX_LABELS 64

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/calls.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "python/answer.h"
 #include "python/asks.h"
 #include "python/infer_call.h"
 #include "python/reply.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static bool is_cancelled(struct instance *in, uint32_t handle) {
         struct entry       *e = entry_find(in, handle);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/complete.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "python/answer.h"
 #include "python/reply.h"
 #include "python/session.h"
 #include "python/stub_log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 struct completion {
         struct session     *session;

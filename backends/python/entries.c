@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "kit/scratch.h"
 #include "python/instance.h"
 
 #include <stdlib.h>
-
-#include "kit/scratch.h"
 
 #define INDEX_BITS 20 /* of a handle; the rest counts the uses of the entry */
 #define MAX_ENTRIES (1u << INDEX_BITS)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/environments.h"
 
+#include "kit/scratch.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -14,8 +16,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "kit/scratch.h"
 
 #define MAX_DESCRIPTORS 16 /* that nftw() keeps open */
 

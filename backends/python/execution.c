@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdlib.h>
-#include <string.h>
-
 #include "kit/scratch.h"
 #include "kit/stats.h"
 #include "python/answer.h"
 #include "python/instance.h"
 #include "python/request_write.h"
 #include "triton/core/neso.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 /* Other servers do not have them. */
 #pragma weak NESO_ThreadBeginResponses

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/infer_call.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "kit/input.h"
 #include "kit/json.h"
 #include "kit/scratch.h"
@@ -12,6 +9,9 @@
 #include "python/bls_depth.h"
 #include "python/waits.h"
 #include "triton/core/neso.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 /* Other servers do not have it, and no chains. */
 #pragma weak NESO_InferenceRequestSetRunsAlone

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/instance.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "kit/scratch.h"
 #include "python/calls.h"
 #include "python/infer_call.h"
 #include "triton/core/neso.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Other servers do not have it. */
 #pragma weak NESO_ThreadAllowInlineExecution

@@ -20,13 +20,13 @@
  */
 #pragma once
 
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "python/model.h"
 #include "python/session.h"
 #include "python/shm_slot.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 enum instance_state {
         INSTANCE_STARTING,

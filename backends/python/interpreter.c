@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/interpreter.h"
 
+#include "kit/scratch.h"
+#include "python/environments.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "kit/scratch.h"
-#include "python/environments.h"
 
 #define DIRECTORY_VARIABLE "$$TRITON_MODEL_DIRECTORY"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/loads.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "kit/scratch.h"
 #include "kit/stream.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 #define MAX_FILES 1024
 

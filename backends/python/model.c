@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/model.h"
 
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-
 #include "kit/json.h"
 #include "kit/scratch.h"
 #include "python/environments.h"
 #include "python/infer_call.h"
 #include "python/interpreter.h"
 #include "python/shm_layout.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #define DEFAULT_DEPTH 32
 #define FORBIDDEN_CHARACTERS ";|&$`<>()[]{}\\\"'*?~#!"

@@ -19,12 +19,12 @@
  */
 #pragma once
 
-#include <pthread.h>
-#include <stdatomic.h>
-
 #include "kit/model.h"
 #include "kit/stream.h"
 #include "python/stub_process.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
 
 struct environments;
 struct model;

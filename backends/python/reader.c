@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdlib.h>
-
 #include "python/answer.h"
 #include "python/calls.h"
 #include "python/instance.h"
 #include "python/stub_log.h"
 #include "triton/core/neso.h"
+
+#include <stdlib.h>
 
 /* Other servers do not have them. */
 #pragma weak NESO_ThreadBeginResponses

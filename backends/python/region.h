@@ -8,13 +8,13 @@
  */
 #pragma once
 
-#include <pthread.h>
-#include <stdbool.h>
-
 #include "kit/errors.h"
 #include "python/shm_heap.h"
 #include "python/shm_layout.h"
 #include "python/shm_sync.h"
+
+#include <pthread.h>
+#include <stdbool.h>
 
 struct region {
         int                fd;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/request_write.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "kit/input.h"
 #include "kit/scratch.h"
 #include "kit/text.h"
 #include "python/bls_depth.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 #define MAX_STACK_INPUTS 16
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/session.h"
 
+#include "kit/scratch.h"
+#include "kit/text.h"
+
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "kit/scratch.h"
-#include "kit/text.h"
 
 #define STUB_SCRIPT "triton_python_backend_stub.py"
 #define ROOM_MESSAGES 16u /* a stub that waits for room in the ring is woken for so many */

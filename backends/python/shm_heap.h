@@ -13,11 +13,11 @@
  */
 #pragma once
 
+#include "python/shm_layout.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include "python/shm_layout.h"
 
 #define SHM_UNIT (16u << 10)
 #define SHM_HEAP_BINS 24 /* powers of two, up to the area's units */

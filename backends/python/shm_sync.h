@@ -12,6 +12,8 @@
  */
 #pragma once
 
+#include "python/shm_layout.h"
+
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdbool.h>
@@ -19,8 +21,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "python/shm_layout.h"
 
 #define SHM_FOREVER UINT64_MAX
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/stacks.h"
 
+#include "kit/scratch.h"
+#include "kit/text.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "kit/scratch.h"
-#include "kit/text.h"
 
 #define ANSWER_NS UINT64_C(5000000000)
 #define MS_NS UINT64_C(1000000)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/stub_process.h"
 
+#include "kit/scratch.h"
+#include "python/shm_layout.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -15,9 +18,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "kit/scratch.h"
-#include "python/shm_layout.h"
 
 #define LOWEST_FD 16 /* above the descriptors with a fixed meaning in the process */
 

@@ -13,11 +13,11 @@
  */
 #pragma once
 
+#include "kit/errors.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-#include "kit/errors.h"
 
 struct reaper;
 

@@ -8,13 +8,13 @@
  * as fast as they are taken. A request that is cancelled gets no further response, only its end,
  * and the next response counts as cancelled.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "kit/input.h"
 #include "kit/model.h"
 #include "kit/output.h"
 #include "kit/stream.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 struct instance {
         struct kit_workers workers;

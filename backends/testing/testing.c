@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "testing/testing.h"
 
-#include <stdlib.h>
-
 #include "kit/scratch.h"
+
+#include <stdlib.h>
 
 /* Instances, of all models. */
 static atomic_uint_least64_t n_made;

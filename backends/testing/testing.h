@@ -82,10 +82,10 @@
  */
 #pragma once
 
-#include <stdatomic.h>
-
 #include "kit/batch.h"
 #include "kit/model.h"
+
+#include <stdatomic.h>
 
 struct testing_model {
         struct kit_model      kit;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How the testing backend answers a request. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "kit/input.h"
 #include "kit/output.h"
 #include "kit/string_tensor.h"
 #include "testing/testing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 /* What a request's own parameters ask for. */
 struct wishes {

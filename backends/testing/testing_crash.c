@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The ways in which the testing backend crashes when a parameter asks for it. */
+#include "testing/testing.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-#include "testing/testing.h"
 
 /* Beyond the end of a file there is no page to map. */
 static void touch_no_page(void) {

@@ -2,16 +2,15 @@
 /* The log of an instance's life, and the object that it shares with others of its group: the parameter
  * life_log.
  */
+#include "kit/scratch.h"
 #include "testing/testing.h"
+#include "triton/core/neso.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "kit/scratch.h"
-#include "triton/core/neso.h"
 
 /* Programs that test the backend without a server have none of them. */
 #pragma weak NESO_ModelInstanceMember

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The parameters of a model of the testing backend. */
+#include "kit/scratch.h"
+#include "testing/testing.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,9 +11,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "kit/scratch.h"
-#include "testing/testing.h"
 
 TRITONSERVER_Error_Code testing_code(const char *text) {
         static const char *const names[] = {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the testing backend does for sequences. */
+#include "kit/input.h"
+#include "testing/testing.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "kit/input.h"
-#include "testing/testing.h"
 
 #define MAX_ID 256
 

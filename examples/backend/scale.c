@@ -2,12 +2,12 @@
 /* A backend with the kit: Y = X * factor, the parameter of the model. Batches of any size are one
  * tensor here; kit_gather() and kit_scatter() put it together and take it apart.
  */
-#include <stdlib.h>
-
 #include "kit/batch.h"
 #include "kit/input.h"
 #include "kit/model.h"
 #include "kit/output.h"
+
+#include <stdlib.h>
 
 KIT_BACKEND_INLINE_SAFE; /* quick, and it waits for nobody: may run on the thread of the request */
 

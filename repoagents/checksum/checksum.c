@@ -12,6 +12,7 @@
  * Threads.  Any number of models at once.
  */
 #include "checksum/file_digest.h"
+#include "triton/core/tritonrepoagent.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,8 +26,6 @@
 #include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "triton/core/tritonrepoagent.h"
 
 #define TRY(expression)                                                                            \
         do {                                                                                       \

@@ -190,7 +190,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
         req->on_response_userp = response_userp;
         /* A cancellation concerns one inference. A request that is reused gets its callbacks anew, and
          * begins a new inference with that. */
-        return error_to_api(request_renew_flow(req));
+        return error_to_api(request_renew_stream(req));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetStringParameter(

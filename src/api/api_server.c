@@ -285,10 +285,10 @@ struct TRITONSERVER_Error *NESO_ThreadEndResponses(void) {
 }
 
 struct TRITONSERVER_Error *NESO_ThreadAfterResponses(NESO_AfterResponsesFn_t call, void *userp,
-                                                     bool *is_put_off) {
+                                                     bool *is_deferred) {
         API_NEEDS(call);
-        API_NEEDS(is_put_off);
-        *is_put_off = submitter_call_after_row(call, userp);
+        API_NEEDS(is_deferred);
+        *is_deferred = submitter_call_after_row(call, userp);
         return NULL;
 }
 

@@ -251,7 +251,7 @@ struct error *backend_instance_report_response(const struct response_record *r) 
 
         TRY(check_record(r, has_outputs));
         model_stats_response(r->instance->model->stats,
-                             atomic_fetch_add(&r->factory->source.flow->n_reported, 1), outcome,
+                             atomic_fetch_add(&r->factory->source.stream->n_reported, 1), outcome,
                              infer_end_ns - r->start_ns, r->end_ns - infer_end_ns);
         return NULL;
 }

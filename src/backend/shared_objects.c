@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "backend/shared_objects.h"
 
+#include "base/mem.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/mem.h"
 
 struct shared_object {
         char                 *key;    /* owned */

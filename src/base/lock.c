@@ -29,7 +29,7 @@ static const char *rank_name(enum lock_rank rank) {
         case LOCK_ORDER: return "order";
         case LOCK_MAILBOX: return "mailbox";
         case LOCK_REGISTRY: return "registry";
-        case LOCK_BOARD: return "board";
+        case LOCK_MODEL_METRICS: return "model metrics";
         case LOCK_METRIC: return "metric";
         case LOCK_LOG: return "log";
         }

@@ -143,7 +143,7 @@ void *try_aligned_alloc(size_t alignment, size_t size) {
         return memory;
 }
 
-void mem_forget(void *at, size_t size) {
+void mem_discard_pages(void *at, size_t size) {
         uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
         uintptr_t first = ((uintptr_t)at + page - 1) & ~(page - 1);
         uintptr_t end = ((uintptr_t)at + size) & ~(page - 1);
@@ -163,7 +163,7 @@ void mem_free_large(void *block, size_t size) {
                 free(block);
 }
 
-void mem_give_back(void) {
+void mem_trim(void) {
 #ifdef __GLIBC__
         malloc_trim(0);
 #endif

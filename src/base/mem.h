@@ -33,11 +33,11 @@ void *try_aligned_alloc(size_t alignment, size_t size) NODISCARD;
 
 /* Returns freed memory to the system, which free() alone rarely does. It walks all freed memory
  * with the allocator's locks held: call it when the server is idle. */
-void mem_give_back(void);
+void mem_trim(void);
 
 /* Discards the contents of whole pages and returns them to the system; the next write maps zeroed
  * pages. For blocks of megabytes. */
-void mem_forget(void *at, size_t size);
+void mem_discard_pages(void *at, size_t size);
 
 /* Freeing many megabytes takes long, since the system visits each page. On a thread that must not
  * block, mem_free_large() passes blocks of MEM_LARGE_BYTES and more to `take`, which frees them

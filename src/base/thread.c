@@ -114,16 +114,16 @@ static void set_turn(uint64_t ns) {
         syscall(SYS_sched_setattr, 0, &a, 0);
 }
 
-void thread_give_way(void) {
+void thread_enter_background(void) {
         sched_yield(); /* with its ordinary turn: whoever started it goes on first */
         set_turn(LONG_TURN_NS);
 }
 
-void thread_stop_giving_way(void) {
+void thread_leave_background(void) {
         set_turn(0);
 }
 
-void thread_step_back(void) {
+void thread_lower_priority(void) {
         /* On Linux, for this thread alone. */
         setpriority(PRIO_PROCESS, 0, MIN(getpriority(PRIO_PROCESS, 0) + STEP_BACK, MAX_NICE));
 }

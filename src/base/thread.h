@@ -21,12 +21,12 @@ void thread_join(struct thread *t);
 bool thread_try_join(struct thread *t);
 /* For a thread that computes for long while others serve: from now on whatever else wakes up runs at
  * once, before this thread's turn is over. Its share of the CPUs stays, only its turns come later
- * and are longer. Threads that it starts are ordinary ones, also after thread_stop_giving_way(). Nothing
+ * and are longer. Threads that it starts are ordinary ones, also after thread_leave_background(). Nothing
  * happens on kernels before Linux 6.12, nor in a process that runs with a policy of its own. */
-void thread_give_way(void);
+void thread_enter_background(void);
 /* Its turns are ordinary ones again. */
-void thread_stop_giving_way(void);
+void thread_leave_background(void);
 /* For a thread that computes for milliseconds, starts no others (they would inherit it) and ends with
  * its work: it takes a smaller share beside threads that serve. */
-void thread_step_back(void);
+void thread_lower_priority(void);
 unsigned thread_cpu_count(void); /* that this process may use; at least 1 */

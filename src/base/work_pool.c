@@ -67,10 +67,10 @@ static void worker_main(void *arg) {
         struct worker    *self = arg;
         struct work_pool *p = self->pool;
 
-        if (p->priority == WORK_STEPS_BACK)
-                thread_step_back();
+        if (p->priority == WORK_LOW_PRIORITY)
+                thread_lower_priority();
         else
-                thread_give_way();
+                thread_enter_background();
         mutex_lock(&p->lock);
         run_waiting_locked(p);
         p->n_threads--;
@@ -171,7 +171,7 @@ static bool append_all(struct work_pool *p, struct work **works, size_t n) {
 }
 
 void work_run_all(const char *name, struct work **works, size_t n, size_t max_threads) {
-        struct work_pool *p = work_pool_new(name, max_threads, WORK_GIVES_WAY);
+        struct work_pool *p = work_pool_new(name, max_threads, WORK_BACKGROUND);
 
         if (!append_all(p, works, n))
                 run_waiting(p);

@@ -31,8 +31,8 @@ struct work {
 
 /* How the pool's threads share the CPUs with threads that serve requests (base/thread.h). */
 enum work_priority {
-        WORK_GIVES_WAY,  /* same share, later turns: thread_give_way(). Work may start threads */
-        WORK_STEPS_BACK, /* smaller share: thread_step_back(). Work starts no threads */
+        WORK_BACKGROUND, /* same share, later turns: thread_enter_background(). Work may start threads */
+        WORK_LOW_PRIORITY, /* smaller share: thread_lower_priority(). Work starts no threads */
 };
 
 /* `name` is the name of each thread; static. */

@@ -2,14 +2,14 @@
 #include "cache/cache_transfer.h"
 
 #include "cache/cache_entry.h"
-#include "cache/kept_response.h"
+#include "cache/serialized_response.h"
 
 static struct error *insert(const struct cache_transfer *t, const struct cache_buffer *to) {
         if (to->attributes.byte_size < t->n_bytes)
                 return error_new(ERR_INVALID_ARG,
                                  "the buffer of the cache entry has %zu bytes, it takes %zu",
                                  to->attributes.byte_size, t->n_bytes);
-        kept_response_write(t->from, to->base);
+        serialized_response_write(t->from, to->base);
         return NULL;
 }
 
@@ -25,5 +25,5 @@ struct error *cache_transfer_copy(struct cache_transfer *t, const struct cache_e
                 return insert(t, b);
         if (t->made != NULL)
                 return error_new(ERR_INVALID_ARG, "the cache entry was copied before");
-        return kept_response_read(b->base, b->attributes.byte_size, t->req, &t->made);
+        return serialized_response_read(b->base, b->attributes.byte_size, t->req, &t->made);
 }

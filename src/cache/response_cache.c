@@ -8,7 +8,7 @@
 #include "cache/cache_key.h"
 #include "cache/cache_library.h"
 #include "cache/cache_transfer.h"
-#include "cache/kept_response.h"
+#include "cache/serialized_response.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/response.h"
@@ -87,7 +87,7 @@ static void on_answer(struct response_tap *k, const struct response *r, uint32_t
         size_t             n_bytes;
 
         /* More responses may follow a response that is not final. */
-        if ((flags & RESPONSE_FINAL) != 0 && kept_response_measure(r, &n_bytes)) {
+        if ((flags & RESPONSE_FINAL) != 0 && serialized_response_measure(r, &n_bytes)) {
                 err = insert(miss, r, n_bytes);
                 if (err != NULL && err->code != ERR_ALREADY_EXISTS)
                         log_error("Failed to insert key [%s] into response cache: %s",
@@ -115,12 +115,12 @@ static void expect_answer(struct response_cache *c, struct request *req,
                                              .lookup_ns =
                                                      clock_now_ns() - req->times.request_start_ns,
                                              .key = keys->is_some ? keys->some : keys->all };
-        response_stream_set_tap(req->flow, miss != NULL ? &miss->base : NULL);
+        response_stream_set_tap(req->stream, miss != NULL ? &miss->base : NULL);
 }
 
 void response_cache_forget(struct request *req) {
-        response_stream_set_tap(req->flow, NULL);
-        response_ticket_unref(STEAL(req->slot));
+        response_stream_set_tap(req->stream, NULL);
+        response_ticket_unref(STEAL(req->order_ticket));
 }
 
 /* ---- before the execution -------------------------------------------------------------------- */
@@ -168,7 +168,7 @@ bool response_cache_answer(struct response_cache *c, struct request *req, struct
 
         /* Answers from the cache keep their place among requests that are executed. */
         if (req->model->scheduler->order != NULL)
-                req->slot = response_ticket_new(req->model->scheduler->order);
+                req->order_ticket = response_ticket_new(req->model->scheduler->order);
         if (request_is_cancelled(req) || !cache_keys_make(req, &c->secret, &keys))
                 return false;
         r = look_up(c, req, &keys.all);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "call/classify.h"
 
+#include "base/mem.h"
+#include "core_api/datatype.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-#include "base/mem.h"
-#include "core_api/datatype.h"
 
 /* An element reduced to what orders it. */
 struct scored {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "call/infer_call.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/mem.h"
@@ -11,9 +9,10 @@
 #include "shm/shared_memory.h"
 #include "shm/shm_region.h"
 #include "trace/trace_record.h"
-
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
+
+#include <string.h>
 
 /* The ends that a started call waits for. */
 enum { PENDING_FINAL = 1, PENDING_RELEASE = 1, PENDING_RETURN = 1 };
@@ -97,12 +96,12 @@ static void wake(void *mailbox) {
 /* While a backend answers a batch, the wake-up of the loop is deferred until after the last answer. */
 static void post(struct infer_call *c, struct mail *m) {
         struct mailbox *box = c->options.mailbox; /* the mail is on its way: no more of `c` */
-        bool            is_put_off = false;
+        bool            is_deferred = false;
 
-        if (!mailbox_post_quietly(box, m))
+        if (!mailbox_post_without_wake(box, m))
                 return;
-        core_error_drop(NESO_ThreadAfterResponses(wake, box, &is_put_off));
-        if (!is_put_off)
+        core_error_drop(NESO_ThreadAfterResponses(wake, box, &is_deferred));
+        if (!is_deferred)
                 mailbox_wake(box);
 }
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How the commands of `neso ctl` ask the server and report what it answers (ctl_private.h). */
+#include "base/file.h"
+#include "base/mem.h"
 #include "cli/ctl_private.h"
 
 #include <string.h>
-
-#include "base/file.h"
-#include "base/mem.h"
 
 #define FILE_MAX_BYTES ((size_t)1 << 30)
 

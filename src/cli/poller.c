@@ -31,7 +31,7 @@ static bool wait_for_next(struct poller *p) {
 static void poller_main(void *arg) {
         struct poller *p = arg;
 
-        thread_give_way();
+        thread_enter_background();
         while (wait_for_next(p)) {
                 AUTO_ERROR err =
                         core_error_take(NESO_ServerStartPoll(p->core));

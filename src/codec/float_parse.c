@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "codec/float_parse.h"
 
+#include "codec/pow10_table.h"
+
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
-
-#include "codec/pow10_table.h"
 
 const double float_parse_powers[FLOAT_PARSE_EXACT_POWER + 1] = {
         1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,

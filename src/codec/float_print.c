@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "codec/float_print.h"
 
+#include "codec/pow10_table.h"
+
 #include <stdbool.h>
 #include <string.h>
-
-#include "codec/pow10_table.h"
 
 /* A positive finite float is digits * 10^exponent. */
 struct short_decimal {

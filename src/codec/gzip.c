@@ -197,11 +197,11 @@ static void move_bytes(struct buf *to, struct buf *from, size_t n) {
 
         for (; n - at > MOVE_STEP; at += MOVE_STEP) {
                 memcpy(to->bytes + at, from->bytes + at, MOVE_STEP);
-                mem_forget(from->bytes + at, MOVE_STEP);
+                mem_discard_pages(from->bytes + at, MOVE_STEP);
         }
         memcpy(to->bytes + at, from->bytes + at, n - at);
         if (at > 0)
-                mem_forget(from->bytes + at, n - at);
+                mem_discard_pages(from->bytes + at, n - at);
 }
 
 static enum gzip_status grow_buf(struct target *t) {

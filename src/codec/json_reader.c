@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "codec/json_reader.h"
 
-#include <string.h>
-
 #include "codec/json_number.h"
 #include "codec/json_scan.h"
+
+#include <string.h>
 
 #define BYTE_ORDER_MARK "\xef\xbb\xbf" /* of UTF-8; some editors begin every file with it */
 

@@ -7,12 +7,12 @@
  * they never check for the end, and they stop before any other text. The careful reader would read
  * the same numbers with the same values.
  */
-#include <math.h>
-#include <string.h>
-
 #include "codec/json_number.h"
 #include "codec/json_scan.h"
 #include "codec/pow10_table.h"
+
+#include <math.h>
+#include <string.h>
 
 #define QUICK_ROOM 64
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "codec/json_writer.h"
 
-#include <string.h>
-
 #include "codec/float_print.h"
+
+#include <string.h>
 
 void json_writer_init(struct json_writer *w, struct strbuf *out) {
         *w = (struct json_writer){ .out = out };

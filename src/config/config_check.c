@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config/config_check.h"
 
-#include <inttypes.h>
-#include <stddef.h>
-
 #include "base/map.h"
 #include "config/chain_line.h"
 #include "config/config_edit.h"
 #include "config/ensemble_graph.h"
+
+#include <inttypes.h>
+#include <stddef.h>
 
 /* ---- sequence batching ---- */
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Checks of implicit state, which the server keeps for each sequence. */
-#include "config/config_check.h"
-
-#include <inttypes.h>
-
 #include "base/map.h"
+#include "config/config_check.h"
 #include "config/config_edit.h"
 #include "config/data_type.h"
 #include "config/shape.h"
+
+#include <inttypes.h>
 
 /* More dimensions than any real model has. With a batch dimension it is the limit of a request's
  * tensors. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config/config_fill.h"
 
-#include <string.h>
-
 #include "config/config_edit.h"
+
+#include <string.h>
 
 /* Rules that select the backend, in order of precedence. */
 struct fill_rule {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Instance groups: the part of normalisation that depends on the backend and on the machine.
  */
+#include "config/batch_members.h"
+#include "config/config_edit.h"
 #include "config/config_normalize.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#include "config/batch_members.h"
-#include "config/config_edit.h"
 
 #define KIND_AUTO INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_AUTO
 #define KIND_CPU INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU

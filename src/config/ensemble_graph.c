@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config/ensemble_graph.h"
 
-#include <string.h>
-
 #include "base/map.h"
 #include "base/mem.h"
 #include "config/config_edit.h"
+
+#include <string.h>
 
 /* State of the construction of a graph. */
 struct building {

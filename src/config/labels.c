@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config/labels.h"
 
-#include <string.h>
-#include <unistd.h>
-
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/ref.h"
 #include "base/strbuf.h"
 #include "config/config_edit.h"
+
+#include <string.h>
+#include <unistd.h>
 
 /* The largest public class lists (22 000 names) have less than 1 MiB. */
 #define LABEL_FILE_MAX_BYTES ((size_t)16 << 20)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config/model_io.h"
 
-#include <string.h>
-
 #include "base/mem.h"
 #include "config/config_edit.h"
+
+#include <string.h>
 
 /* The fields that inputs and outputs have in common in the message. */
 struct io_source {

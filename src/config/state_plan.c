@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config/state_plan.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "config/config_edit.h"
 #include "config/model_config.h"
 #include "config/shape.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #define STATE_FILE_MAX_BYTES ((size_t)1 << 31)
 #define STRING_LENGTH_BYTES 4

@@ -51,7 +51,10 @@ void bulk_query_init(struct bulk_query *b, struct TRITONSERVER_Server *core,
                      const struct model_query *query, bulk_query_encode_fn encode,
                      loop_work_fn done) {
         *b = (struct bulk_query){
-                .work = { .run = run, .done = done, .gives_way = true, .steps_back = true },
+                .work = { .run = run,
+                          .done = done,
+                          .is_background = true,
+                          .is_low_priority = true },
                 .core = core,
                 .query = *query,
                 .encode = encode,

@@ -42,7 +42,7 @@ void repository_order_init(struct repository_order *o, enum repository_order_kin
         *o = (struct repository_order){
                 .work = { .run = kind == REPOSITORY_LOAD ? run_load : run_unload,
                           .done = done,
-                          .gives_way = true },
+                          .is_background = true },
                 .core = core,
                 .model = model,
         };

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc/grpc_call.h"
 
-#include <limits.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
 #include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/list.h"
@@ -22,6 +16,12 @@
 #include "grpc/send_queue.h"
 #include "net/loop.h"
 #include "net/loop_timer.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 /* Of one added name or value: trailers beyond 8 KiB are refused by clients. */
 #define MAX_ADDED_BYTES 1024

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc/h2_conn.h"
 
-#include <nghttp2/nghttp2.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -13,6 +9,10 @@
 #include "grpc/h2_blocks.h"
 #include "grpc/h2_out.h"
 #include "net/loop.h"
+
+#include <nghttp2/nghttp2.h>
+#include <string.h>
+#include <unistd.h>
 
 /* A read straight into a message has to be worth a system call of its own. */
 #define MIN_DIRECT_BYTES ((size_t)8 << 10)
@@ -1082,7 +1082,7 @@ void h2_conn_on_time(struct h2_conn *c, struct h2_stream *st, void (*see)(struct
 void h2_conn_drain(struct h2_conn *c) {
         if (c->is_lingering || c->is_condemned)
                 return;
-        if (c->net && conn_is_shaking_hands(c->net)) { /* it would wait for that to say good-bye */
+        if (c->net && conn_is_in_handshake(c->net)) { /* it would wait for that to say good-bye */
                 h2_conn_kill(c);
                 return;
         }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc/infer_decode.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/mem.h"
 #include "codec/pb_reader.h"
 #include "core_api/datatype.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 /* Field numbers of ModelInferRequest. */
 enum {

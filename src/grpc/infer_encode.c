@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc/infer_encode.h"
 
-#include <string.h>
-
 #include "base/compiler.h"
 #include "codec/pb_reader.h"
 #include "core_api/datatype.h"
+
+#include <string.h>
 
 /* Outputs up to this size are cheaper to copy than to write as a part of their own. */
 #define MAX_COPIED_BYTES 1024

@@ -1287,7 +1287,7 @@ void http_conn_leave(struct http_conn *c) {
         if (!c->net || conn_is_closing(c->net) || !is_idle(c) || conn_has_unread(c->net))
                 return;
         c->now_ns = clock_now_ns();
-        if (conn_is_shaking_hands(c->net))
+        if (conn_is_in_handshake(c->net))
                 http_conn_close(c);
         else
                 linger(c);

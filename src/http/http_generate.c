@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_generate.h"
 
-#include <string.h>
-
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "call/infer_call.h"
@@ -16,8 +14,9 @@
 #include "http/http_status.h"
 #include "http/http_trace.h"
 #include "net/loop.h"
-
 #include "triton/core/neso.h"
+
+#include <string.h>
 
 #define EVENT_STREAM "text/event-stream; charset=utf-8"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_generate_decode.h"
 
-#include <string.h>
-
 #include "base/mem.h"
 #include "core_api/datatype.h"
 #include "http/http_infer_reading.h"
+
+#include <string.h>
 
 struct generate_reading {
         struct http_infer_reading          infer; /* the state of the functions we share */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_generate_print.h"
 
+#include "core_api/datatype.h"
+#include "http/http_infer_encode.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "core_api/datatype.h"
-#include "http/http_infer_encode.h"
 
 /* One key; exactly one of the three is set. */
 struct member {

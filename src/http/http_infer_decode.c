@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_infer_decode.h"
 
-#include <string.h>
-
 #include "core_api/datatype.h"
 #include "http/http_infer_reading.h"
+
+#include <string.h>
 
 /* ---- parameters ---- */
 

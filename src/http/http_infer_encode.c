@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_infer_encode.h"
 
-#include <string.h>
-
 #include "base/mem.h"
 #include "codec/json_writer.h"
 #include "core_api/datatype.h"
+
+#include <string.h>
 
 /* ---- the JSON part ---- */
 

@@ -4,13 +4,12 @@
  * The shape says how many elements come, but the shape is the peer's word. So memory is taken for
  * no more elements than the text that is left can hold, and for at most max_input_bytes.
  */
-#include <string.h>
-
-#include "http/http_infer_reading.h"
-
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "core_api/datatype.h"
+#include "http/http_infer_reading.h"
+
+#include <string.h>
 
 /* Tensors up to this size live in the arena: a buffer of the pool is a page at least. */
 #define MAX_BYTES_IN_ARENA 2048

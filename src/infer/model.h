@@ -46,7 +46,7 @@ struct model {
         bool             may_be_unready;     /* its backend can report that an instance is not ready */
         bool             needs_equal_shapes; /* see request_same_shape() */
         /* Set by infer/model_generations.h. */
-        struct model_generations *line;        /* ref; NULL until the model serves */
+        struct model_generations *generations;        /* ref; NULL until the model serves */
         atomic_bool               is_routed;   /* a request for this model may belong to another load */
         atomic_bool               has_retired; /* it begins no more sequences */
         _Atomic uint64_t          n_in_flight; /* requests submitted and not yet released */

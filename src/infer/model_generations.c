@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-struct line_member {
+struct generation {
         struct model *model;  /* held by the repository; with has_retired by a reference */
         uint64_t      serial; /* in order of joining, from 1 */
         bool          has_retired;
@@ -18,31 +18,31 @@ struct line_member {
 struct model_generations {
         struct ref ref;
 
-        struct mutex        lock;    /* rank LOCK_GENERATIONS; guards the fields below */
-        struct line_member *members; /* owned; in order of joining */
-        size_t              n_members;
-        uint64_t            n_joined;
+        struct mutex       lock;    /* rank LOCK_GENERATIONS; guards the fields below */
+        struct generation *members; /* owned; in order of joining */
+        size_t             n_members;
+        uint64_t           n_joined;
 };
 
 struct model_generations *model_generations_new(void) {
-        struct model_generations *line = mem_zalloc(sizeof(*line));
+        struct model_generations *generations = mem_zalloc(sizeof(*generations));
 
-        ref_init(&line->ref);
-        mutex_init(&line->lock, LOCK_GENERATIONS);
-        return line;
+        ref_init(&generations->ref);
+        mutex_init(&generations->lock, LOCK_GENERATIONS);
+        return generations;
 }
 
-struct model_generations *model_generations_ref(struct model_generations *line) {
-        ref_get(&line->ref);
-        return line;
+struct model_generations *model_generations_ref(struct model_generations *generations) {
+        ref_get(&generations->ref);
+        return generations;
 }
 
-void model_generations_unref(struct model_generations *line) {
-        if (line == NULL || !ref_put(&line->ref))
+void model_generations_unref(struct model_generations *generations) {
+        if (generations == NULL || !ref_put(&generations->ref))
                 return;
-        free(line->members);
-        mutex_done(&line->lock);
-        free(line);
+        free(generations->members);
+        mutex_done(&generations->lock);
+        free(generations);
 }
 
 struct error *model_generations_retired(void) {
@@ -55,75 +55,81 @@ struct error *model_generations_retired(void) {
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* Sets which members check the line for each request: all, when there are several and they have
+/* Sets which members check the generations for each request: all, when there are several and they have
  * sequences. */
-static void set_flags_locked(struct model_generations *line) {
+static void set_flags_locked(struct model_generations *generations) {
         bool any = false;
 
-        for (size_t i = 0; i < line->n_members; i++)
-                any = any || model_has_sequences(line->members[i].model);
-        for (size_t i = 0; i < line->n_members; i++) {
-                const struct line_member *m = &line->members[i];
+        for (size_t i = 0; i < generations->n_members; i++)
+                any = any || model_has_sequences(generations->members[i].model);
+        for (size_t i = 0; i < generations->n_members; i++) {
+                const struct generation *m = &generations->members[i];
 
-                atomic_store(&m->model->is_routed, m->has_retired || (any && line->n_members > 1));
+                atomic_store(&m->model->is_routed,
+                             m->has_retired || (any && generations->n_members > 1));
         }
 }
 
-static struct line_member *find_locked(struct model_generations *line, const struct model *model) {
-        for (size_t i = 0; i < line->n_members; i++)
-                if (line->members[i].model == model)
-                        return &line->members[i];
+static struct generation *find_locked(struct model_generations *generations,
+                                      const struct model       *model) {
+        for (size_t i = 0; i < generations->n_members; i++)
+                if (generations->members[i].model == model)
+                        return &generations->members[i];
         return NULL;
 }
 
-static void remove_locked(struct model_generations *line, struct line_member *m) {
-        memmove(m, m + 1, (size_t)(&line->members[line->n_members] - (m + 1)) * sizeof(*m));
-        line->n_members--;
-        set_flags_locked(line);
+static void remove_locked(struct model_generations *generations, struct generation *m) {
+        memmove(m, m + 1,
+                (size_t)(&generations->members[generations->n_members] - (m + 1)) * sizeof(*m));
+        generations->n_members--;
+        set_flags_locked(generations);
 }
 
-void model_generations_join(struct model_generations *line, struct model *model) {
-        MUTEX_GUARD(&line->lock);
-        model->line = model_generations_ref(line);
-        line->members = mem_realloc(line->members, (line->n_members + 1) * sizeof(*line->members));
-        line->members[line->n_members++] =
-                (struct line_member){ .model = model, .serial = ++line->n_joined };
-        set_flags_locked(line);
+void model_generations_join(struct model_generations *generations, struct model *model) {
+        MUTEX_GUARD(&generations->lock);
+        model->generations = model_generations_ref(generations);
+        generations->members =
+                mem_realloc(generations->members,
+                            (generations->n_members + 1) * sizeof(*generations->members));
+        generations->members[generations->n_members++] =
+                (struct generation){ .model = model, .serial = ++generations->n_joined };
+        set_flags_locked(generations);
 }
 
 void model_generations_retire(struct model *model) {
-        struct model_generations *line = model->line;
-        struct line_member       *m;
+        struct model_generations *generations = model->generations;
+        struct generation        *m;
         bool                      keeps = model_has_sequences(model);
 
-        mutex_lock(&line->lock);
-        m = find_locked(line, model);
+        mutex_lock(&generations->lock);
+        m = find_locked(generations, model);
         if (keeps) {
                 model_ref(model); /* until model_generations_leave() */
                 m->has_retired = true;
                 atomic_store(&model->has_retired, true);
-                set_flags_locked(line);
+                set_flags_locked(generations);
         } else {
-                remove_locked(line, m);
+                remove_locked(generations, m);
         }
-        mutex_unlock(&line->lock);
+        mutex_unlock(&generations->lock);
         if (keeps)
                 model->scheduler->sequences->retire(model->scheduler);
 }
 
 void model_generations_leave(struct model *model) {
-        struct model_generations *line = model->line;
+        struct model_generations *generations = model->generations;
 
-        mutex_lock(&line->lock);
-        remove_locked(line, find_locked(line, model));
-        mutex_unlock(&line->lock);
+        mutex_lock(&generations->lock);
+        remove_locked(generations, find_locked(generations, model));
+        mutex_unlock(&generations->lock);
         model_unref(model);
 }
 
-struct model *model_generations_find_retired(struct model_generations *line, int64_t version) {
-        MUTEX_GUARD(&line->lock);
-        for (size_t i = line->n_members; i > 0; i--) {
-                struct line_member *m = &line->members[i - 1];
+struct model *model_generations_find_retired(struct model_generations *generations,
+                                             int64_t                   version) {
+        MUTEX_GUARD(&generations->lock);
+        for (size_t i = generations->n_members; i > 0; i--) {
+                struct generation *m = &generations->members[i - 1];
 
                 if (!m->has_retired || (version != -1 && m->model->version != version))
                         continue;
@@ -133,14 +139,14 @@ struct model *model_generations_find_retired(struct model_generations *line, int
         return NULL;
 }
 
-size_t model_generations_list(struct model_generations *line, struct model ***ret) {
-        MUTEX_GUARD(&line->lock);
-        *ret = mem_zalloc((line->n_members + 1) * sizeof(struct model *));
-        for (size_t i = 0; i < line->n_members; i++) {
-                (*ret)[i] = line->members[i].model;
+size_t model_generations_list(struct model_generations *generations, struct model ***ret) {
+        MUTEX_GUARD(&generations->lock);
+        *ret = mem_zalloc((generations->n_members + 1) * sizeof(struct model *));
+        for (size_t i = 0; i < generations->n_members; i++) {
+                (*ret)[i] = generations->members[i].model;
                 model_ref((*ret)[i]);
         }
-        return line->n_members;
+        return generations->n_members;
 }
 
 /* ---- routing of requests ---------------------------------------------------------------------- */
@@ -162,11 +168,11 @@ static bool model_knows(struct model *model, const struct request *req) {
 /* Returns a new reference to the member that joined last before *at and has the version that the
  * request asks for, if any; NULL: none. The members may change between two calls. */
 static struct model *next_older(const struct request *req, bool only_retired, uint64_t *at) {
-        struct model_generations *line = req->model->line;
+        struct model_generations *generations = req->model->generations;
 
-        MUTEX_GUARD(&line->lock);
-        for (size_t i = line->n_members; i > 0; i--) {
-                struct line_member *m = &line->members[i - 1];
+        MUTEX_GUARD(&generations->lock);
+        for (size_t i = generations->n_members; i > 0; i--) {
+                struct generation *m = &generations->members[i - 1];
 
                 if (m->serial >= *at || (only_retired && !m->has_retired) ||
                     (req->has_version && m->model->version != req->model->version))
@@ -194,12 +200,12 @@ static struct model *find_knowing(const struct request *req) {
 /* Returns a new reference to the load that serves, with the highest version; each version has at most
  * one. NULL: none. */
 static struct model *find_serving(const struct request *req) {
-        struct model_generations *line = req->model->line;
+        struct model_generations *generations = req->model->generations;
         struct model             *best = NULL;
 
-        MUTEX_GUARD(&line->lock);
-        for (size_t i = 0; i < line->n_members; i++) {
-                struct line_member *m = &line->members[i];
+        MUTEX_GUARD(&generations->lock);
+        for (size_t i = 0; i < generations->n_members; i++) {
+                struct generation *m = &generations->members[i];
 
                 if (!m->has_retired &&
                     (!req->has_version || m->model->version == req->model->version) &&

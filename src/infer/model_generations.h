@@ -9,7 +9,7 @@
  * same id on an earlier load ends. model_submit() applies these rules; the table of models, which only
  * maps names, does not.
  *
- * Ownership.  Reference counted: held by the repository's entry and by each model. The line holds a
+ * Ownership.  Reference counted: held by the repository's entry and by each model. The list holds a
  * reference to a retired member until its last sequence has ended; the repository holds a member that
  * serves.
  * Threads.  Any. Lock rank LOCK_GENERATIONS, never held across a call out.
@@ -26,11 +26,11 @@ struct model_generations;
 struct request;
 
 struct model_generations *model_generations_new(void);
-struct model_generations *model_generations_ref(struct model_generations *line);
-void model_generations_unref(struct model_generations *line); /* NULL is fine */
+struct model_generations *model_generations_ref(struct model_generations *generations);
+void model_generations_unref(struct model_generations *generations); /* NULL is fine */
 
-/* To be called before requests can reach the model, which takes a reference to the line. */
-void model_generations_join(struct model_generations *line, struct model *model);
+/* To be called before requests can reach the model, which takes a reference to the generations. */
+void model_generations_join(struct model_generations *generations, struct model *model);
 /* The model begins no more sequences. The caller holds a reference to it. */
 void model_generations_retire(struct model *model);
 /* Called by the scheduler of a retired model after its last sequence has ended, with no lock held. */
@@ -47,6 +47,7 @@ bool model_generations_continues(struct request *req);
 
 /* Returns a new reference to the retired member that joined last; version -1: of any version. NULL:
  * none. */
-struct model *model_generations_find_retired(struct model_generations *line, int64_t version);
+struct model *model_generations_find_retired(struct model_generations *generations,
+                                             int64_t                   version);
 /* Returns references to all members, oldest first; the caller owns the array. */
-size_t model_generations_list(struct model_generations *line, struct model ***ret);
+size_t model_generations_list(struct model_generations *generations, struct model ***ret);

@@ -18,27 +18,27 @@ static void report_queued(const struct request *req) {
         trace_report_inputs(req, TRACE_TENSOR_QUEUE_INPUT);
 }
 
-/* A new flow for this use: late responses of an earlier use keep the old one. A cancellation before the
+/* A new stream for this use: late responses of an earlier use keep the old one. A cancellation before the
  * submission still applies. */
-static struct error *begin_flow(struct request *req) {
+static struct error *begin_stream(struct request *req) {
         bool was_cancelled = request_is_cancelled(req);
 
         if (atomic_load_explicit(&req->state, memory_order_relaxed) == REQUEST_RELEASED) {
-                TRY(request_renew_flow(req));
+                TRY(request_renew_stream(req));
                 if (was_cancelled)
-                        response_stream_cancel(req->flow);
+                        response_stream_cancel(req->stream);
         }
-        req->flow->start_ns = req->times.request_start_ns;
+        req->stream->start_ns = req->times.request_start_ns;
         return NULL;
 }
 
-/* Checks the request and begins its flow. */
+/* Checks the request and begins its stream. */
 static struct error *prepare(struct request *req, uint64_t now_ns) {
         req->times.request_start_ns = now_ns;
         if (UNLIKELY(req->trace != NULL))
                 trace_report(req->trace, TRACE_REQUEST_START, req->times.request_start_ns);
         TRY(request_prepare(req));
-        TRY(begin_flow(req));
+        TRY(begin_stream(req));
         if (UNLIKELY(req->trace != NULL))
                 report_queued(req);
         return NULL;

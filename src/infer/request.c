@@ -26,10 +26,10 @@ struct request *request_new_borrowing(struct model *model) {
                    REQUEST_MAX_ARENA_BYTES);
         req->id = "";
         req->queued.due.due_ns = CLOCK_NEVER;
-        response_stream_init(&req->own_flow, memory, request_memory_give);
-        response_stream_lend(&req->own_flow, &memory->response);
-        req->flow = &req->own_flow;
-        req->own_flow.borrows_model = true;
+        response_stream_init(&req->own_stream, memory, request_memory_give);
+        response_stream_lend(&req->own_stream, &memory->response);
+        req->stream = &req->own_stream;
+        req->own_stream.borrows_model = true;
         req->model = model;
         return req;
 }
@@ -40,20 +40,20 @@ struct request *request_new(struct model *model) {
         if (req == NULL)
                 return NULL;
         model_ref(model);
-        req->own_flow.borrows_model = false;
+        req->own_stream.borrows_model = false;
         return req;
 }
 
 void request_free(struct request *req) {
         if (req == NULL)
                 return;
-        response_ticket_unref(req->slot);
-        if (!req->own_flow.borrows_model)
+        response_ticket_unref(req->order_ticket);
+        if (!req->own_stream.borrows_model)
                 model_unref(req->model);
         arena_done(&req->arena);
-        if (req->flow != &req->own_flow)
-                response_stream_unref(req->flow);
-        response_stream_unref(&req->own_flow); /* frees the request, unless responses still hold it */
+        if (req->stream != &req->own_stream)
+                response_stream_unref(req->stream);
+        response_stream_unref(&req->own_stream); /* frees the request, unless responses still hold it */
 }
 
 static struct error *out_of_memory(const struct request *req) {
@@ -222,19 +222,19 @@ struct error *request_error(const struct request *req, enum error_code code, con
         return err;
 }
 
-struct error *request_renew_flow(struct request *req) {
-        struct response_stream *flow = response_stream_renew(req->flow);
+struct error *request_renew_stream(struct request *req) {
+        struct response_stream *stream = response_stream_renew(req->stream);
 
-        if (flow == NULL)
+        if (stream == NULL)
                 return request_error(req, ERR_UNAVAILABLE, "out of memory");
-        if (flow != req->flow && req->flow != &req->own_flow)
-                response_stream_unref(req->flow);
-        req->flow = flow;
+        if (stream != req->stream && req->stream != &req->own_stream)
+                response_stream_unref(req->stream);
+        req->stream = stream;
         return NULL;
 }
 
 struct error *request_limit_responses(struct request *req, const struct response_limits *limits) {
-        if (!response_stream_limit(req->flow, limits))
+        if (!response_stream_limit(req->stream, limits))
                 return request_error(req, ERR_UNAVAILABLE, "out of memory");
         return NULL;
 }
@@ -243,13 +243,13 @@ void request_cancel(struct request *req) {
         /* Both accesses are sequentially consistent: a scheduler that takes the request at the same
          * time writes the state, then reads the flag. Until it is taken, the request may be bound to
          * another model. */
-        response_stream_cancel(req->flow);
+        response_stream_cancel(req->stream);
         if (atomic_load(&req->state) == REQUEST_PENDING)
                 req->model->scheduler->ops->cancel(req->model->scheduler, req);
 }
 
 bool request_is_cancelled(const struct request *req) {
-        return response_stream_is_cancelled(req->flow);
+        return response_stream_is_cancelled(req->stream);
 }
 
 void request_release(struct request *req, uint32_t flags) {
@@ -258,7 +258,7 @@ void request_release(struct request *req, uint32_t flags) {
 
         if (UNLIKELY(s != NULL && s->ops->released != NULL) && s->ops->released(s, req, flags))
                 return;
-        response_ticket_unref(STEAL(req->slot));
+        response_ticket_unref(STEAL(req->order_ticket));
         if (UNLIKELY(req->trace != NULL)) {
                 trace_report(req->trace, TRACE_REQUEST_END, clock_now_ns());
                 trace_unref(STEAL(req->trace));

@@ -147,8 +147,8 @@ struct request_spares {
 struct request {
         /* The source of its responses (response_source_of() copies these fields, in this order). */
         struct model                    *model; /* ref */
-        struct response_stream          *flow;  /* ref: state of this use of the request */
-        struct response_ticket          *slot;  /* ref; NULL unless the model preserves ordering */
+        struct response_stream          *stream;  /* ref: state of this use of the request */
+        struct response_ticket          *order_ticket;  /* ref; NULL unless the model preserves ordering */
         struct trace                    *trace; /* ref; NULL unless this inference is traced */
         const struct response_allocator *allocator; /* borrowed from the front end */
         void                            *allocator_userp;
@@ -180,8 +180,8 @@ struct request {
                 };
         } queued; /* belongs to the scheduler, valid while PENDING */
 
-        /* The first flow; its reference stands for the memory of the request. */
-        struct response_stream own_flow;
+        /* The first stream; its reference stands for the memory of the request. */
+        struct response_stream own_stream;
 
         struct arena             arena;
         uint32_t                 n_outputs;
@@ -277,7 +277,7 @@ struct error *request_error(const struct request *req, enum error_code code, con
 
 /* Prepares the request, which is not in use, for its next inference: a cancellation or late responses
  * of the previous one do not affect the new one. */
-struct error *request_renew_flow(struct request *req) NODISCARD;
+struct error *request_renew_stream(struct request *req) NODISCARD;
 /* Bounds the number of responses that exist at once, for this inference and later ones. */
 struct error *request_limit_responses(struct request *req, const struct response_limits *limits)
         NODISCARD;

@@ -221,9 +221,9 @@ struct error *request_rebind(struct request *req, struct model *model) {
         }
         model_ref(model);
         req->model = model;
-        if (!req->own_flow.borrows_model)
+        if (!req->own_stream.borrows_model)
                 model_unref(old);
-        req->flow->borrows_model = req->own_flow.borrows_model = false;
+        req->stream->borrows_model = req->own_stream.borrows_model = false;
         return NULL;
 }
 

@@ -30,12 +30,12 @@
 /* Each part begins at a cache line of its own. */
 struct request_memory {
         _Alignas(CACHE_LINE_BYTES) struct request request;
-        /* Lent by the request's own flow, see response_stream.h. */
+        /* Lent by the request's own stream, see response_stream.h. */
         _Alignas(CACHE_LINE_BYTES) struct response response;
 };
 
 static_assert(offsetof(struct request, times) == 2 * CACHE_LINE_BYTES &&
-                      offsetof(struct request, own_flow) == 3 * CACHE_LINE_BYTES &&
+                      offsetof(struct request, own_stream) == 3 * CACHE_LINE_BYTES &&
                       offsetof(struct request, arena) == 4 * CACHE_LINE_BYTES &&
                       offsetof(struct request, first_memory) == 6 * CACHE_LINE_BYTES,
               "of a request, instances touch four lines, and a plain one has six");

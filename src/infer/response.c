@@ -45,15 +45,15 @@ struct error *response_new_from(const struct response_source *source, struct res
         bool             is_lent;
 
         /* Responses that wait for those of earlier requests are not written meanwhile, and the same
-         * backend may have to create the earlier ones: so a response with a slot does not wait for
+         * backend may have to create the earlier ones: so a response with a ticket does not wait for
          * room. */
-        response_stream_enter(source->flow, sizeof(*r), source->slot == NULL);
-        r = LIKELY(!mem_may_fail()) ? response_stream_borrow(source->flow) : NULL;
+        response_stream_enter(source->stream, sizeof(*r), source->ticket == NULL);
+        r = LIKELY(!mem_may_fail()) ? response_stream_borrow(source->stream) : NULL;
         is_lent = r != NULL;
         if (!is_lent)
                 r = try_alloc(sizeof(*r));
         if (r == NULL) {
-                response_stream_leave(source->flow, sizeof(*r));
+                response_stream_leave(source->stream, sizeof(*r));
                 return out_of_memory();
         }
         r->source = *source;
@@ -63,11 +63,11 @@ struct error *response_new_from(const struct response_source *source, struct res
         r->parameters = (struct parameter_list){ 0 };
         r->is_lent = is_lent;
         arena_init(&r->arena, r->first_memory, sizeof(r->first_memory), RESPONSE_MAX_ARENA_BYTES);
-        if (!r->source.flow->borrows_model)
+        if (!r->source.stream->borrows_model)
                 model_ref(r->source.model);
-        response_stream_ref(r->source.flow);
-        if (r->source.slot != NULL)
-                response_ticket_ref(r->source.slot);
+        response_stream_ref(r->source.stream);
+        if (r->source.ticket != NULL)
+                response_ticket_ref(r->source.ticket);
         if (UNLIKELY(r->source.trace != NULL))
                 trace_ref(r->source.trace);
         if (!copy_id(r, source->id)) {
@@ -100,28 +100,28 @@ static uint64_t release_buffer(struct response *r, struct response_output *o) {
 }
 
 void response_free(struct response *r) {
-        struct response_stream *flow;
+        struct response_stream *stream;
         struct model           *model; /* NULL: the model is borrowed */
         uint64_t                n_bytes = sizeof(*r);
 
         if (r == NULL)
                 return;
-        flow = r->source.flow;
-        model = flow->borrows_model ? NULL : r->source.model;
+        stream = r->source.stream;
+        model = stream->borrows_model ? NULL : r->source.model;
         for (struct response_output *o = r->first_output; o != NULL; o = o->next) {
                 n_bytes += release_buffer(r, o);
                 labels_free(o->labels);
         }
         error_free(r->error);
-        response_ticket_unref(r->source.slot);
+        response_ticket_unref(r->source.ticket);
         trace_unref(r->source.trace);
-        response_stream_leave(flow, n_bytes);
+        response_stream_leave(stream, n_bytes);
         arena_done(&r->arena);
         if (r->is_lent)
-                response_stream_lend(flow, r);
+                response_stream_lend(stream, r);
         else
                 free(r);
-        response_stream_unref(flow); /* last: it may hold the memory of this response */
+        response_stream_unref(stream); /* last: it may hold the memory of this response */
         model_unref(model);
 }
 
@@ -220,7 +220,7 @@ struct error *response_output_buffer(struct response_output *o, uint64_t byte_si
                 return error_new(ERR_UNAVAILABLE, "no memory was given for output '%s'", o->name);
         o->has_buffer = true;
         o->byte_size = byte_size;
-        response_stream_add_bytes(r->source.flow, byte_size);
+        response_stream_add_bytes(r->source.stream, byte_size);
         o->attributes = (struct buffer_attributes){ .memory_type = actual_type,
                                                     .memory_id = actual_id,
                                                     .byte_size = byte_size };
@@ -243,8 +243,8 @@ struct error *response_take_buffer(struct response_output *to, struct response_o
         to->userp = userp;
         to->has_buffer = true;
         from->has_buffer = false;
-        response_stream_add_bytes(from->response->source.flow, -(uint64_t)from->byte_size);
-        response_stream_add_bytes(to->response->source.flow, to->byte_size);
+        response_stream_add_bytes(from->response->source.stream, -(uint64_t)from->byte_size);
+        response_stream_add_bytes(to->response->source.stream, to->byte_size);
         if (a->attributes == NULL)
                 return NULL;
         return a->attributes((struct response_allocator *)a, to->name, &to->attributes,
@@ -275,18 +275,18 @@ static COLD struct error *sent_after_final(const struct response_source *s) {
 
 /* For the first response of a decoupled model: counts the time that the client waited for it. */
 static void count_first(const struct response_source *s) {
-        uint64_t start_ns = s->flow->start_ns;
+        uint64_t start_ns = s->stream->start_ns;
 
         if (start_ns != 0 &&
-            atomic_fetch_add_explicit(&s->flow->n_sent, 1, memory_order_relaxed) == 0)
+            atomic_fetch_add_explicit(&s->stream->n_sent, 1, memory_order_relaxed) == 0)
                 model_stats_first_response(s->model->stats, clock_now_ns() - start_ns);
 }
 
 struct error *response_send(struct response *r, uint32_t flags, const struct error *why) {
         const struct response_source *s = &r->source;
-        struct response_tap          *keeper;
+        struct response_tap          *tap;
 
-        if (UNLIKELY(!response_stream_may_send(s->flow, (flags & RESPONSE_FINAL) != 0))) {
+        if (UNLIKELY(!response_stream_may_send(s->stream, (flags & RESPONSE_FINAL) != 0))) {
                 struct error *err = sent_after_final(s);
 
                 response_free(r);
@@ -296,27 +296,27 @@ struct error *response_send(struct response *r, uint32_t flags, const struct err
                 error_free(r->error);
                 r->error = error_copy(why);
         }
-        keeper = response_stream_take_tap(s->flow);
-        if (UNLIKELY(keeper != NULL))
-                keeper->keep(keeper, r, flags);
+        tap = response_stream_take_tap(s->stream);
+        if (UNLIKELY(tap != NULL))
+                tap->keep(tap, r, flags);
         if (UNLIKELY(s->trace != NULL)) {
                 trace_report_outputs(r);
                 trace_unref(STEAL(r->source.trace));
         }
         if (s->model->is_decoupled)
                 count_first(s);
-        if (s->slot != NULL)
-                response_ticket_send(s->slot, r, flags);
+        if (s->ticket != NULL)
+                response_ticket_send(s->ticket, r, flags);
         else
                 s->on_response(r, flags, s->on_response_userp);
         return NULL;
 }
 
 struct error *response_source_send_flags(const struct response_source *s, uint32_t flags) {
-        if (UNLIKELY(!response_stream_may_send(s->flow, (flags & RESPONSE_FINAL) != 0)))
+        if (UNLIKELY(!response_stream_may_send(s->stream, (flags & RESPONSE_FINAL) != 0)))
                 return sent_after_final(s);
-        if (s->slot != NULL)
-                response_ticket_send_flags(s->slot, s, flags);
+        if (s->ticket != NULL)
+                response_ticket_send_flags(s->ticket, s, flags);
         else
                 s->on_response(NULL, flags, s->on_response_userp);
         return NULL;

@@ -40,8 +40,8 @@ struct response_output {
 /* The origin of the responses of one request. A request contains one, a factory a copy. */
 struct response_source {
         struct model                    *model;
-        struct response_stream          *flow;
-        struct response_ticket          *slot;  /* NULL unless the model preserves ordering */
+        struct response_stream          *stream;
+        struct response_ticket          *ticket;  /* NULL unless the model preserves ordering */
         struct trace                    *trace; /* NULL unless the inference is traced */
         const struct response_allocator *allocator;
         void                            *allocator_userp;
@@ -51,17 +51,17 @@ struct response_source {
 };
 
 struct response {
-        struct response_source  source; /* holds model, flow, slot and trace; the id is in the arena */
+        struct response_source  source; /* holds model, stream, ticket and trace; the id is in the arena */
         struct error           *error;  /* owned */
         struct response_output *first_output;
         union {
                 struct response_output *last_output; /* valid until the response is sent */
-                struct response        *next;        /* next one that waits in a slot */
+                struct response        *next;        /* next one that waits in a ticket */
         };
         struct parameter_list parameters;
         uint32_t              n_outputs;
-        uint32_t              send_flags; /* flags of a response that waits in a slot */
-        bool                  is_lent;    /* its memory is lent by its flow */
+        uint32_t              send_flags; /* flags of a response that waits in a ticket */
+        bool                  is_lent;    /* its memory is lent by its stream */
         struct arena          arena;
         char                  first_memory[512] __attribute__((aligned(16)));
 };
@@ -69,8 +69,8 @@ struct response {
 static inline struct response_source response_source_of(const struct request *req) {
         return (struct response_source){
                 .model = req->model,
-                .flow = req->flow,
-                .slot = req->slot,
+                .stream = req->stream,
+                .ticket = req->order_ticket,
                 .trace = req->trace,
                 .allocator = req->allocator,
                 .allocator_userp = req->allocator_userp,

@@ -18,9 +18,9 @@ struct error *response_factory_new(struct request *req, struct response_factory 
         f->source = response_source_of(req);
         f->source.id = memcpy(f->id, req->id, id_bytes);
         model_ref(f->source.model);
-        response_stream_ref(f->source.flow);
-        if (f->source.slot != NULL)
-                response_ticket_ref(f->source.slot);
+        response_stream_ref(f->source.stream);
+        if (f->source.ticket != NULL)
+                response_ticket_ref(f->source.ticket);
         if (UNLIKELY(f->source.trace != NULL))
                 trace_ref(f->source.trace);
         atomic_fetch_add_explicit(&f->source.model->n_in_flight, 1, memory_order_relaxed);
@@ -31,9 +31,9 @@ struct error *response_factory_new(struct request *req, struct response_factory 
 void response_factory_free(struct response_factory *f) {
         if (f == NULL)
                 return;
-        response_ticket_unref(f->source.slot);
+        response_ticket_unref(f->source.ticket);
         trace_unref(f->source.trace);
-        response_stream_unref(f->source.flow);
+        response_stream_unref(f->source.stream);
         atomic_fetch_sub_explicit(&f->source.model->n_in_flight, 1, memory_order_relaxed);
         model_unref(f->source.model);
         free(f);

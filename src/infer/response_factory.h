@@ -31,5 +31,5 @@ struct error *response_factory_send_flags(struct response_factory *factory, uint
         NODISCARD;
 
 static inline bool response_factory_is_cancelled(const struct response_factory *factory) {
-        return response_stream_is_cancelled(factory->source.flow);
+        return response_stream_is_cancelled(factory->source.stream);
 }

@@ -10,23 +10,24 @@
 struct response_order {
         struct ref   ref;
         struct mutex lock;          /* rank LOCK_ORDER; guards the fields below */
-        struct list  slots;         /* struct response_ticket, oldest first */
+        struct list  tickets;       /* struct response_ticket, oldest first */
         bool         is_delivering; /* a thread is delivering responses */
 };
 
 /* An item to deliver: a response, or flags alone. */
 struct departure {
-        response_complete_fn    on_response; /* NULL: nothing to deliver */
-        void                   *userp;
-        struct response        *response;
-        uint32_t                flags;
-        struct response_ticket *slot; /* ref, for flags alone: a response holds its slot itself */
+        response_complete_fn on_response; /* NULL: nothing to deliver */
+        void                *userp;
+        struct response     *response;
+        uint32_t             flags;
+        struct response_ticket
+                *ticket; /* ref, for flags alone: a response holds its ticket itself */
 };
 
 struct response_ticket {
         struct ref             ref;
         struct response_order *order; /* ref */
-        struct list_node       node;  /* in order->slots until the slot has ended */
+        struct list_node       node;  /* in order->tickets until the ticket has ended */
         struct response       *first; /* owned: responses that wait */
         struct response       *last;
         struct departure       final_flags; /* waits until the responses are delivered */
@@ -38,7 +39,7 @@ struct response_order *response_order_new(void) {
 
         ref_init(&order->ref);
         mutex_init(&order->lock, LOCK_ORDER);
-        list_init(&order->slots);
+        list_init(&order->tickets);
         return order;
 }
 
@@ -50,44 +51,44 @@ void response_order_unref(struct response_order *order) {
 }
 
 struct response_ticket *response_ticket_new(struct response_order *order) {
-        struct response_ticket *slot = mem_zalloc(sizeof(*slot));
+        struct response_ticket *ticket = mem_zalloc(sizeof(*ticket));
 
-        ref_init(&slot->ref);
+        ref_init(&ticket->ref);
         ref_get(&order->ref);
-        slot->order = order;
+        ticket->order = order;
         MUTEX_GUARD(&order->lock);
-        list_append(&order->slots, &slot->node);
-        return slot;
+        list_append(&order->tickets, &ticket->node);
+        return ticket;
 }
 
-void response_ticket_ref(struct response_ticket *slot) {
-        ref_get(&slot->ref);
+void response_ticket_ref(struct response_ticket *ticket) {
+        ref_get(&ticket->ref);
 }
 
-/* Takes the next item that may be delivered; removes ended slots at the front. False: there is none. */
+/* Takes the next item that may be delivered; removes ended tickets at the front. False: there is none. */
 static bool take_locked(struct response_order *order, struct departure *ret) {
         struct list_node *node;
 
-        while ((node = list_first(&order->slots)) != NULL) {
-                struct response_ticket *slot = LIST_ENTRY(node, struct response_ticket, node);
+        while ((node = list_first(&order->tickets)) != NULL) {
+                struct response_ticket *ticket = LIST_ENTRY(node, struct response_ticket, node);
 
-                if (slot->first != NULL) {
-                        struct response *r = slot->first;
+                if (ticket->first != NULL) {
+                        struct response *r = ticket->first;
 
-                        slot->first = r->next;
-                        if (slot->first == NULL)
-                                slot->last = NULL;
+                        ticket->first = r->next;
+                        if (ticket->first == NULL)
+                                ticket->last = NULL;
                         r->next = NULL;
                         *ret = (struct departure){ r->source.on_response,
                                                    r->source.on_response_userp, r, r->send_flags,
                                                    NULL };
                         return true;
                 }
-                if (!slot->has_ended)
+                if (!ticket->has_ended)
                         return false;
-                list_remove(&slot->node);
-                if (slot->final_flags.on_response != NULL) {
-                        *ret = slot->final_flags;
+                list_remove(&ticket->node);
+                if (ticket->final_flags.on_response != NULL) {
+                        *ret = ticket->final_flags;
                         return true;
                 }
         }
@@ -104,7 +105,7 @@ static void deliver(struct response_order *order) {
                 while (take_locked(order, &d)) {
                         mutex_unlock(&order->lock);
                         d.on_response(d.response, d.flags, d.userp);
-                        response_ticket_unref(d.slot);
+                        response_ticket_unref(d.ticket);
                         mutex_lock(&order->lock);
                 }
                 order->is_delivering = false;
@@ -112,64 +113,65 @@ static void deliver(struct response_order *order) {
         mutex_unlock(&order->lock);
 }
 
-void response_ticket_unref(struct response_ticket *slot) {
-        if (slot == NULL || !ref_put(&slot->ref))
+void response_ticket_unref(struct response_ticket *ticket) {
+        if (ticket == NULL || !ref_put(&ticket->ref))
                 return;
 
-        struct response_order *order = slot->order;
+        struct response_order *order = ticket->order;
 
-        /* Items that wait in a slot hold it, so none waits here. */
+        /* Items that wait in a ticket hold it, so none waits here. */
         mutex_lock(&order->lock);
-        if (list_is_linked(&slot->node))
-                list_remove(&slot->node);
+        if (list_is_linked(&ticket->node))
+                list_remove(&ticket->node);
         mutex_unlock(&order->lock);
-        free(slot);
+        free(ticket);
         deliver(order);
         response_order_unref(order);
 }
 
-void response_ticket_send(struct response_ticket *slot, struct response *response, uint32_t flags) {
-        struct response_order *order = slot->order;
+void response_ticket_send(struct response_ticket *ticket, struct response *response,
+                          uint32_t flags) {
+        struct response_order *order = ticket->order;
 
         mutex_lock(&order->lock);
-        if (UNLIKELY(slot->has_ended)) { /* no response is expected after FINAL */
+        if (UNLIKELY(ticket->has_ended)) { /* no response is expected after FINAL */
                 mutex_unlock(&order->lock);
                 response_free(response);
                 return;
         }
-        ref_get(&order->ref); /* delivering may end the slot, which holds the order */
+        ref_get(&order->ref); /* delivering may end the ticket, which holds the order */
         response->send_flags = flags;
         response->next = NULL;
-        if (slot->last != NULL)
-                slot->last->next = response;
+        if (ticket->last != NULL)
+                ticket->last->next = response;
         else
-                slot->first = response;
-        slot->last = response;
+                ticket->first = response;
+        ticket->last = response;
         if ((flags & RESPONSE_FINAL) != 0)
-                slot->has_ended = true;
+                ticket->has_ended = true;
         mutex_unlock(&order->lock);
         deliver(order);
         response_order_unref(order);
 }
 
-void response_ticket_send_flags(struct response_ticket *slot, const struct response_source *s,
+void response_ticket_send_flags(struct response_ticket *ticket, const struct response_source *s,
                                 uint32_t flags) {
-        struct response_order *order = slot->order;
+        struct response_order *order = ticket->order;
 
         if ((flags & RESPONSE_FINAL) == 0) {
                 s->on_response(NULL, flags, s->on_response_userp);
                 return;
         }
         mutex_lock(&order->lock);
-        if (UNLIKELY(slot->has_ended)) {
+        if (UNLIKELY(ticket->has_ended)) {
                 mutex_unlock(&order->lock);
                 return;
         }
         ref_get(&order->ref);
-        response_ticket_ref(slot);
-        slot->final_flags =
-                (struct departure){ s->on_response, s->on_response_userp, NULL, flags, slot };
-        slot->has_ended = true;
+        response_ticket_ref(ticket);
+        ticket->final_flags =
+                (struct departure){ s->on_response, s->on_response_userp, NULL, flags, ticket };
+        ticket->has_ended = true;
         mutex_unlock(&order->lock);
         deliver(order);
         response_order_unref(order);

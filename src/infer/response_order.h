@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Responses in the order of requests: preserve_ordering.
  *
- * Each request gets a slot when it is taken into a batch. Responses that are sent into a slot wait
- * there until all earlier slots have ended. A slot ends with FINAL.
+ * Each request gets a ticket when it is taken into a batch. Responses that are sent into a ticket wait
+ * there until all earlier tickets have ended. A ticket ends with FINAL.
  *
- * Ownership.  The order and its slots are reference counted: a slot is held by its request and by the
+ * Ownership.  The order and its tickets are reference counted: a ticket is held by its request and by the
  * responses created from it.
  * Threads.  Any. Completions are called in order with no lock held; the thread that is delivering also
  * delivers what other threads add meanwhile.
@@ -22,12 +22,13 @@ struct response_order *response_order_new(void);
 void                   response_order_unref(struct response_order *order);
 
 struct response_ticket *response_ticket_new(struct response_order *order);
-void                    response_ticket_ref(struct response_ticket *slot);
-void                    response_ticket_unref(struct response_ticket *slot); /* NULL is fine */
+void                    response_ticket_ref(struct response_ticket *ticket);
+void                    response_ticket_unref(struct response_ticket *ticket); /* NULL is fine */
 
 /* Takes the response. */
-void response_ticket_send(struct response_ticket *slot, struct response *response, uint32_t flags);
-/* Sends flags without a response to the completion of the slot's request. FINAL is delivered after all
- * responses that wait in the slot; other flags alone carry no result and are delivered at once. */
-void response_ticket_send_flags(struct response_ticket *slot, const struct response_source *source,
-                                uint32_t flags);
+void response_ticket_send(struct response_ticket *ticket, struct response *response,
+                          uint32_t flags);
+/* Sends flags without a response to the completion of the ticket's request. FINAL is delivered after all
+ * responses that wait in the ticket; other flags alone carry no result and are delivered at once. */
+void response_ticket_send_flags(struct response_ticket       *ticket,
+                                const struct response_source *source, uint32_t flags);

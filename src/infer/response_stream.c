@@ -13,7 +13,7 @@ struct response_window {
         _Atomic uint64_t       n_bytes;
         _Atomic uint32_t       n_waiting;
         struct mutex           lock; /* rank LOCK_MAILBOX; held while waiting */
-        struct cond            room; /* signalled when a response was deleted or the inference cancelled */
+        struct cond            credit; /* signalled when a response was deleted or the inference cancelled */
 };
 
 static _Thread_local bool may_not_wait;
@@ -31,14 +31,14 @@ void response_stream_init(struct response_stream *f, void *memory, void (*releas
         f->borrows_model = false;
         f->start_ns = 0;
         f->window = NULL;
-        atomic_init(&f->keeper, NULL);
-        atomic_init(&f->room, NULL);
+        atomic_init(&f->tap, NULL);
+        atomic_init(&f->lent, NULL);
         f->memory = memory;
         f->release = release;
 }
 
-void response_stream_set_tap(struct response_stream *f, struct response_tap *keeper) {
-        struct response_tap *old = atomic_exchange(&f->keeper, keeper);
+void response_stream_set_tap(struct response_stream *f, struct response_tap *tap) {
+        struct response_tap *old = atomic_exchange(&f->tap, tap);
 
         if (old != NULL)
                 old->drop(old);
@@ -47,7 +47,7 @@ void response_stream_set_tap(struct response_stream *f, struct response_tap *kee
 static void window_free(struct response_window *w) {
         if (w == NULL)
                 return;
-        cond_done(&w->room);
+        cond_done(&w->credit);
         mutex_done(&w->lock);
         free(w);
 }
@@ -63,7 +63,7 @@ bool response_stream_limit(struct response_stream *f, const struct response_limi
                 atomic_init(&w->n_bytes, 0);
                 atomic_init(&w->n_waiting, 0);
                 mutex_init(&w->lock, LOCK_MAILBOX);
-                cond_init(&w->room);
+                cond_init(&w->credit);
                 f->window = w;
         }
         w->limits = *limits;
@@ -79,7 +79,7 @@ struct response_stream *response_stream_renew(struct response_stream *f) {
                 atomic_store_explicit(&f->has_ended, false, memory_order_relaxed);
                 atomic_store_explicit(&f->n_sent, 0, memory_order_relaxed);
                 atomic_store_explicit(&f->n_reported, 0, memory_order_relaxed);
-                if (atomic_load_explicit(&f->keeper, memory_order_relaxed) != NULL)
+                if (atomic_load_explicit(&f->tap, memory_order_relaxed) != NULL)
                         response_stream_set_tap(f, NULL);
                 return f;
         }
@@ -98,7 +98,7 @@ struct response_stream *response_stream_renew(struct response_stream *f) {
 void response_stream_unref(struct response_stream *f) {
         if (f == NULL || !ref_put(&f->ref))
                 return;
-        if (atomic_load_explicit(&f->keeper, memory_order_relaxed) != NULL)
+        if (atomic_load_explicit(&f->tap, memory_order_relaxed) != NULL)
                 response_stream_set_tap(f, NULL);
         window_free(f->window);
         f->release(f->memory);
@@ -106,7 +106,7 @@ void response_stream_unref(struct response_stream *f) {
 
 static void wake(struct response_window *w) {
         MUTEX_GUARD(&w->lock);
-        cond_broadcast(&w->room);
+        cond_broadcast(&w->credit);
 }
 
 void response_stream_cancel(struct response_stream *f) {
@@ -130,7 +130,7 @@ static void wait_for_room_locked(struct response_window *w, struct response_stre
         if (max_ns > 0 && !has_room(w))
                 until_ns = clock_now_ns() + max_ns;
         while (is_in_time && !has_room(w) && !atomic_load(&f->is_cancelled))
-                is_in_time = cond_wait_until(&w->room, &w->lock, until_ns);
+                is_in_time = cond_wait_until(&w->credit, &w->lock, until_ns);
 }
 
 void response_stream_enter(struct response_stream *f, uint64_t n_bytes, bool may_wait) {

@@ -39,8 +39,8 @@ struct response_stream {
         _Atomic uint32_t               n_reported; /* counted in the statistics of responses */
         uint64_t                       start_ns;   /* of the request; 0 = unknown */
         struct response_window        *window;     /* owned; NULL: no limit */
-        _Atomic(struct response_tap *) keeper;     /* owned; NULL: no tap */
-        _Atomic(struct response *)     room; /* a response's, in `memory`; NULL: none, or in use */
+        _Atomic(struct response_tap *) tap;     /* owned; NULL: no tap */
+        _Atomic(struct response *)     lent; /* a response's, in `memory`; NULL: none, or in use */
         void                          *memory; /* owned: block that contains this struct */
         void (*release)(void *memory);
 };
@@ -74,26 +74,26 @@ static inline bool response_stream_is_cancelled(const struct response_stream *f)
 }
 
 /* Sets the tap that sees the answer, in place of the previous one. NULL: none. */
-void response_stream_set_tap(struct response_stream *f, struct response_tap *keeper);
+void response_stream_set_tap(struct response_stream *f, struct response_tap *tap);
 
 /* For the first response: takes the tap, which the caller then owns; NULL when there is none. */
 static inline struct response_tap *response_stream_take_tap(struct response_stream *f) {
-        if (LIKELY(atomic_load_explicit(&f->keeper, memory_order_relaxed) == NULL))
+        if (LIKELY(atomic_load_explicit(&f->tap, memory_order_relaxed) == NULL))
                 return NULL;
-        return atomic_exchange(&f->keeper, NULL);
+        return atomic_exchange(&f->tap, NULL);
 }
 
-/* Lends the room for a response in the memory that f keeps. May be called again after that response was
+/* Lends memory of f for one response. May be called again after that response was
  * freed. */
-static inline void response_stream_lend(struct response_stream *f, struct response *room) {
-        atomic_store_explicit(&f->room, room, memory_order_release);
+static inline void response_stream_lend(struct response_stream *f, struct response *memory) {
+        atomic_store_explicit(&f->lent, memory, memory_order_release);
 }
 
-/* NULL when there is no room, or another response uses it. */
+/* NULL when no memory was lent, or another response uses it. */
 static inline struct response *response_stream_borrow(struct response_stream *f) {
-        if (atomic_load_explicit(&f->room, memory_order_relaxed) == NULL)
+        if (atomic_load_explicit(&f->lent, memory_order_relaxed) == NULL)
                 return NULL;
-        return atomic_exchange_explicit(&f->room, NULL, memory_order_acquire);
+        return atomic_exchange_explicit(&f->lent, NULL, memory_order_acquire);
 }
 
 /* To be called before each send: false when FINAL was sent before. */

@@ -2,7 +2,7 @@
 /* An observer that sees the answer of an inference before the client does: the response cache uses it
  * after a miss.
  *
- * Ownership.  The flow's, until one of the two functions is called, once, which takes it: keep() with
+ * Ownership.  The stream's, until one of the two functions is called, once, which takes it: keep() with
  * the first response that is sent, or drop() when the inference ends without one.
  * Threads.  The thread that sends the response, with no lock held.
  */

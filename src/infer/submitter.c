@@ -124,7 +124,7 @@ static void append(struct continuation **first, struct continuation **last,
         *last = c;
 }
 
-bool submitter_put_off(struct continuation *c) {
+bool submitter_defer(struct continuation *c) {
         struct submitter *s = submitter_self();
 
         if (s->depth == 0 && !s->is_continuing)

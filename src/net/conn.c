@@ -391,8 +391,8 @@ bool conn_is_writing(const struct conn *c) {
         return c->is_writing;
 }
 
-bool conn_is_shaking_hands(const struct conn *c) {
-        return c->filter && c->filter->is_shaking_hands(c);
+bool conn_is_in_handshake(const struct conn *c) {
+        return c->filter && c->filter->is_in_handshake(c);
 }
 
 size_t conn_unwritten_bytes(const struct conn *c) {

@@ -97,7 +97,7 @@ bool            conn_is_writing(const struct conn *c);
 size_t          conn_unwritten_bytes(const struct conn *c); /* of the pending write */
 
 /* True while the TLS handshake is under way; no byte of the protocol was exchanged yet. */
-bool conn_is_shaking_hands(const struct conn *c);
+bool conn_is_in_handshake(const struct conn *c);
 
 /* Bytes in the socket that the peer has not acknowledged; a value that stays high means a slow peer. */
 size_t conn_unacknowledged_bytes(const struct conn *c);

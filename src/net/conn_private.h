@@ -29,7 +29,7 @@ struct deferred_write {
 struct conn_filter {
         enum conn_write (*write)(struct conn *c, const struct iovec *parts, size_t n_parts);
         size_t (*unwritten_bytes)(const struct conn *c);
-        bool (*is_shaking_hands)(const struct conn *c);
+        bool (*is_in_handshake)(const struct conn *c);
         void (*read_start)(struct conn *c);
         void (*read_stop)(struct conn *c);
         void (*shutdown)(struct conn *c);

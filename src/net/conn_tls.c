@@ -655,7 +655,7 @@ static void tls_free(struct conn *c) {
 static const struct conn_filter filter = {
         .write = tls_write,
         .unwritten_bytes = tls_unwritten_bytes,
-        .is_shaking_hands = tls_is_shaking_hands,
+        .is_in_handshake = tls_is_shaking_hands,
         .read_start = tls_read_start,
         .read_stop = tls_read_stop,
         .shutdown = tls_shutdown,

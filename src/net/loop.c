@@ -107,7 +107,7 @@ bool loop_set_waker(void (*wake)(void)) {
 static void look_after_memory(struct loop *l, bool is_quiet) {
         buf_pool_trim(l->pool);
         if (is_quiet && l->was_busy)
-                mem_give_back();
+                mem_trim();
         l->was_busy = !is_quiet;
 }
 
@@ -236,7 +236,7 @@ static void mailbox_close(struct mailbox *box) {
         close(box->wake_fd);
 }
 
-bool mailbox_post_quietly(struct mailbox *box, struct mail *m) {
+bool mailbox_post_without_wake(struct mailbox *box, struct mail *m) {
         struct mail *newest = atomic_load_explicit(&box->newest, memory_order_relaxed);
 
         do {
@@ -261,7 +261,7 @@ void mailbox_wake(struct mailbox *box) {
 }
 
 void mailbox_post(struct mailbox *box, struct mail *m) {
-        if (mailbox_post_quietly(box, m))
+        if (mailbox_post_without_wake(box, m))
                 mailbox_wake(box);
 }
 
@@ -364,7 +364,7 @@ static void give_back_some(struct loop *l) {
         d->left -= n;
         l->discarded_bytes -= n;
         if (d->left > 0) {
-                mem_forget((char *)d + d->left, n);
+                mem_discard_pages((char *)d + d->left, n);
                 return;
         }
         l->discarded = d->next;
@@ -424,10 +424,10 @@ static void end_work(struct loop_work *w) {
 static void work_thread_main(void *arg) {
         struct work_thread *o = arg;
 
-        if (o->work->gives_way)
-                thread_give_way();
-        if (o->work->steps_back)
-                thread_step_back();
+        if (o->work->is_background)
+                thread_enter_background();
+        if (o->work->is_low_priority)
+                thread_lower_priority();
         o->work->run(o->work);
         mailbox_post(loop_mailbox(o->loop), &o->done);
         atomic_fetch_sub_explicit(&n_work_threads, 1, memory_order_relaxed);
@@ -670,7 +670,7 @@ struct error *loop_group_new(const char *name, size_t n_loops, struct loop_group
 
         assert(n_loops > 0);
         g = mem_zalloc(sizeof(*g) + n_loops * sizeof(g->loops[0]));
-        g->workers = work_pool_new("neso-compute", MAX(thread_cpu_count() / 2, 1), WORK_STEPS_BACK);
+        g->workers = work_pool_new("neso-compute", MAX(thread_cpu_count() / 2, 1), WORK_LOW_PRIORITY);
         g->n_loops = n_loops;
         mutex_init(&opening.lock, LOCK_MAILBOX);
         cond_init(&opening.changed);

@@ -92,8 +92,8 @@ typedef void (*loop_work_fn)(struct loop_work *w);
 struct loop_work {
         loop_work_fn run;  /* on its thread */
         loop_work_fn done; /* on the loop */
-        bool  gives_way;   /* long computation: yields the CPU to serving threads (thread_give_way()) */
-        bool  steps_back;  /* in addition: `run` starts no threads (thread_step_back()) */
+        bool  is_background;   /* long computation: yields the CPU to serving threads (thread_enter_background()) */
+        bool  is_low_priority;  /* in addition: `run` starts no threads (thread_lower_priority()) */
         void *native;      /* owned by the loop until `done` */
 
         /* Fields of loop_compute(); used by the loop until `done`. */
@@ -108,7 +108,7 @@ void loop_start_work_thread(struct loop *l, struct loop_work *w);
 /* Runs CPU-bound work that takes milliseconds or seconds (decompressing, decoding or printing large
  * bodies) on a worker thread. The loops of a group share a pool of at most one thread for each two
  * CPUs, at a lower priority than the loops; it runs work in the order of submission. When no worker
- * thread can be started, the work runs on the calling thread. `gives_way` and `steps_back` are
+ * thread can be started, the work runs on the calling thread. `is_background` and `is_low_priority` are
  * ignored. */
 void loop_compute(struct loop *l, struct loop_work *w);
 /* Cancels work whose result is not needed any more: `run` is skipped if it has not begun. `done` is

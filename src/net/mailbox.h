@@ -31,5 +31,5 @@ void mailbox_post(struct mailbox *box, struct mail *m);
 
 /* Posts without waking the loop. True when the caller has to wake it with one mailbox_wake() per such
  * call. No other thread wakes the loop until then, so the caller must do so soon. */
-bool mailbox_post_quietly(struct mailbox *box, struct mail *m) NODISCARD;
+bool mailbox_post_without_wake(struct mailbox *box, struct mail *m) NODISCARD;
 void mailbox_wake(struct mailbox *box);

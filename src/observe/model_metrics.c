@@ -31,7 +31,7 @@ struct model_metrics *model_metrics_new(struct metric_registry             *r,
 
         b->options = *options;
         b->registry = r;
-        mutex_init(&b->lock, LOCK_BOARD);
+        mutex_init(&b->lock, LOCK_MODEL_METRICS);
         list_init(&b->shown);
         b->collector = metric_collector_add(r, true, model_metrics_print, b);
         return b;
@@ -157,11 +157,11 @@ static void make_responses(struct stats_responses *r, const struct model_stats_o
         r->first_counts = mem_zalloc((r->n_first_bounds + 1) * sizeof(*r->first_counts));
 }
 
-struct model_stats *model_stats_new(struct model_metrics             *board,
+struct model_stats *model_stats_new(struct model_metrics             *metrics,
                                     const struct model_stats_options *options) {
         struct model_stats *s = mem_zalloc(sizeof(*s));
 
-        s->board = board;
+        s->metrics = metrics;
         s->has_cache = options->has_cache;
         s->is_decoupled = options->is_decoupled;
         make_labels(s, options);
@@ -202,14 +202,14 @@ void model_stats_free(struct model_stats *s) {
 }
 
 void model_stats_show(struct model_stats *s, double load_secs) {
-        MUTEX_GUARD(&s->board->lock);
+        MUTEX_GUARD(&s->metrics->lock);
         s->load_secs = load_secs;
         if (!list_is_linked(&s->node))
-                list_append(&s->board->shown, &s->node);
+                list_append(&s->metrics->shown, &s->node);
 }
 
 void model_stats_hide(struct model_stats *s) {
-        MUTEX_GUARD(&s->board->lock);
+        MUTEX_GUARD(&s->metrics->lock);
         if (list_is_linked(&s->node))
                 list_remove(&s->node);
 }

@@ -10,7 +10,7 @@
 
 /* The data of one model's lines, read once for all families. */
 struct row {
-        struct model_stats *stats; /* borrowed: in the list while the board is locked */
+        struct model_stats *stats; /* borrowed: in the list while the metrics is locked */
         struct stats_sums   sums;
 };
 

@@ -72,9 +72,9 @@ struct model_metrics_options {
 
 struct model_metrics *model_metrics_new(struct metric_registry             *r,
                                         const struct model_metrics_options *o);
-void                  model_metrics_free(struct model_metrics *board);
+void                  model_metrics_free(struct model_metrics *metrics);
 
-struct model_stats *model_stats_new(struct model_metrics             *board,
+struct model_stats *model_stats_new(struct model_metrics             *metrics,
                                     const struct model_stats_options *o);
 void                model_stats_free(struct model_stats *s);
 /* Lists the model in model_metrics or removes it (loaded models are listed, unloaded ones are not). */

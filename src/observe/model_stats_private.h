@@ -81,11 +81,11 @@ struct stats_responses {
 };
 
 struct model_stats {
-        struct list_node      node;  /* in the board, while shown */
-        struct model_metrics *board; /* borrowed: outlives its models */
+        struct list_node      node;  /* in the metrics, while shown */
+        struct model_metrics *metrics; /* borrowed: outlives its models */
         bool                  has_cache;
         bool                  is_decoupled;
-        double                load_secs; /* guarded by the board's lock */
+        double                load_secs; /* guarded by the metrics's lock */
         char                 *labels;    /* owned, as the next ones; `{model="m",version="1"}` */
         char                 *failure_labels[4]; /* with reason="…" */
         char                 *path_labels[2];    /* with path="…": inline, queued */
@@ -111,7 +111,7 @@ struct model_metrics {
         struct model_metrics_options options;
         struct metric_registry      *registry;  /* borrowed */
         struct metric_collector     *collector; /* owned */
-        struct mutex                 lock;      /* rank LOCK_BOARD; guards shown */
+        struct mutex                 lock;      /* rank LOCK_MODEL_METRICS; guards shown */
         struct list                  shown;     /* struct model_stats, in order of loading */
 };
 

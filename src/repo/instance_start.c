@@ -75,9 +75,9 @@ static void job_main(void *arg) {
 
 /* As loaders do, it lets others go first; only when it serves it is like them. */
 static void job_main_on_own_thread(void *arg) {
-        thread_give_way();
+        thread_enter_background();
         job_main(arg);
-        thread_stop_giving_way();
+        thread_leave_background();
 }
 
 static bool needs_own_thread(const struct loaded_model *l) {

@@ -41,7 +41,7 @@ static void end_parts(struct loaded_model *l) {
         model_config_free(m->config);
         agent_list_unref(l->agents);
         override_files_unref(l->override);
-        model_generations_unref(m->line);
+        model_generations_unref(m->generations);
         free(l->effective_config);
         cond_done(&l->checked);
         mutex_done(&l->lock);
@@ -100,7 +100,7 @@ static void make_stats(struct loaded_model *l) {
                 tags[i] =
                         (struct metric_label){ pb->metric_tags[i]->key, pb->metric_tags[i]->value };
         l->model.stats =
-                model_stats_new(l->parts->board,
+                model_stats_new(l->parts->model_metrics,
                                 &(struct model_stats_options){
                                         .model = l->name,
                                         .namespace = l->namespace,

@@ -47,14 +47,14 @@ static void wait_for_more(struct reaper *r) {
                 return;
         r->due_ns = r->latest_ns = CLOCK_NEVER;
         mutex_unlock(&r->lock);
-        mem_give_back();
+        mem_trim();
         mutex_lock(&r->lock);
 }
 
 static void reaper_main(void *arg) {
         struct reaper *r = arg;
 
-        thread_give_way();
+        thread_enter_background();
         mutex_lock(&r->lock);
         for (;;) {
                 struct list_node *node = list_first(&r->items);

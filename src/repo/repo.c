@@ -139,8 +139,8 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
         repo_table_init(&r->table);
         r->overrides = override_store_new();
         r->parts.places = r->overrides;
-        r->loads = work_pool_new("neso-loader", r->n_load_threads, WORK_GIVES_WAY);
-        r->unloads = work_pool_new("neso-loader", r->n_load_threads, WORK_GIVES_WAY);
+        r->loads = work_pool_new("neso-loader", r->n_load_threads, WORK_BACKGROUND);
+        r->unloads = work_pool_new("neso-loader", r->n_load_threads, WORK_BACKGROUND);
         err = add_paths(r, o);
         if (err != NULL) {
                 repo_free(r);
@@ -243,9 +243,9 @@ size_t repo_ready_models(struct repo *r, const char *name, struct model ***ret) 
 }
 
 /* All loads, those that have retired included. */
-static void add_line(struct model_refs *to, const struct repo_entry *e) {
+static void add_entry(struct model_refs *to, const struct repo_entry *e) {
         struct model **models;
-        size_t         n = model_generations_list(e->line, &models);
+        size_t         n = model_generations_list(e->generations, &models);
 
         to->models = mem_realloc(to->models, (to->n_models + n + 1) * sizeof(struct model *));
         memcpy(to->models + to->n_models, models, n * sizeof(struct model *));
@@ -258,10 +258,10 @@ size_t repo_loads(struct repo *r, const char *name, struct model ***ret) {
 
         mutex_lock(&r->table.lock);
         for (size_t i = 0; name == NULL && i < r->table.n_entries; i++)
-                add_line(&found, r->table.sorted[i]);
+                add_entry(&found, r->table.sorted[i]);
         for (struct repo_entry *e = name != NULL ? repo_table_first_locked(&r->table, name) : NULL;
              e != NULL; e = e->next)
-                add_line(&found, e);
+                add_entry(&found, e);
         mutex_unlock(&r->table.lock);
         *ret = found.models;
         return found.n_models;

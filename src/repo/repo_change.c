@@ -293,7 +293,7 @@ static void take_over(struct change *c, const struct model_source *source,
         size_t             n_old;
 
         for (size_t i = 0; i < c->n_loads; i++)
-                model_generations_join(e->line, c->loads[i].model);
+                model_generations_join(e->generations, c->loads[i].model);
         mutex_lock(&c->repo->table.lock);
         old = swap_locked(c, &n_old);
         old_agents = e->agents;

@@ -134,7 +134,7 @@ struct error *repo_get_for_request(struct repo *r, const char *name, int64_t ver
         mutex_lock(&r->table.lock);
         for (struct repo_entry *e = repo_table_first_locked(&r->table, name);
              e != NULL && retired == NULL; e = e->next)
-                retired = model_generations_find_retired(e->line, version);
+                retired = model_generations_find_retired(e->generations, version);
         mutex_unlock(&r->table.lock);
         if (retired == NULL)
                 return err;

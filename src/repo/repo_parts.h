@@ -25,7 +25,7 @@ struct timer_thread;
 struct repo_parts {
         struct backend_registry *backends;
         struct agent_registry   *agents;
-        struct model_metrics    *board;
+        struct model_metrics    *model_metrics;
         struct metric_registry *metrics; /* of chains and scheduler libraries; NULL: nobody looks */
         struct timer_thread    *timers;
         struct reaper          *reaper;

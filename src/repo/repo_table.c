@@ -72,7 +72,7 @@ static void entry_free(struct repo_entry *e) {
         free(e->given_config);
         free(e->sent_config);
         agent_list_unref(e->agents);
-        model_generations_unref(e->line);
+        model_generations_unref(e->generations);
         dir_fingerprint_free(e->mark);
         dir_fingerprint_free(e->seen);
         dir_fingerprint_free(e->tried);
@@ -115,7 +115,7 @@ static struct repo_entry *entry_new(const struct model_key *key, const char *dir
         e->label = model_key_label(key);
         e->directory = mem_strdup(directory);
         e->repository = mem_strdup(repository);
-        e->line = model_generations_new();
+        e->generations = model_generations_new();
         return e;
 }
 

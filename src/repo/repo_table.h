@@ -59,7 +59,7 @@ struct repo_entry {
         struct dir_fingerprint   *mark;     /* owned; of the files that serve; NULL = none */
         struct dir_fingerprint   *seen;     /* owned; by the last poll; NULL = no directory */
         struct dir_fingerprint   *tried;    /* owned; that failed to load; NULL = none did */
-        struct model_generations *line;     /* ref; of all its loads that sequences may belong to */
+        struct model_generations *generations;     /* ref; of all its loads that sequences may belong to */
         struct repo_version      *versions; /* owned; ascending */
         size_t                    n_versions;
 

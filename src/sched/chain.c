@@ -547,7 +547,7 @@ static void hand_on(struct chain_run *run) {
                 return;
         }
         run->base.run = on_continue;
-        if (submitter_put_off(&run->base)) {
+        if (submitter_defer(&run->base)) {
                 handed.first = handed.last = run;
                 return;
         }

@@ -21,7 +21,7 @@ static struct ensemble *self_of(struct scheduler *s) {
 /* Requests come and go at the rate at which they are served, and a run is larger than what malloc keeps
  * for a thread. */
 static struct ensemble_run *take_memory(struct ensemble *e, size_t n_bytes) {
-        struct kept_run *kept = NULL;
+        struct cached_run *kept = NULL;
 
         mutex_lock(&e->lock);
         if (e->kept != NULL && e->kept->n_bytes == n_bytes && !mem_may_fail()) {
@@ -36,8 +36,8 @@ static struct ensemble_run *take_memory(struct ensemble *e, size_t n_bytes) {
 }
 
 /* Memory that was made for another plan goes one by one, so that it is never in the way. */
-static struct kept_run *take_other_locked(struct ensemble *e, size_t n_bytes) {
-        struct kept_run *other = e->kept;
+static struct cached_run *take_other_locked(struct ensemble *e, size_t n_bytes) {
+        struct cached_run *other = e->kept;
 
         if (other == NULL || other->n_bytes == n_bytes)
                 return NULL;
@@ -48,10 +48,10 @@ static struct kept_run *take_other_locked(struct ensemble *e, size_t n_bytes) {
 
 /* A cancellation that comes later does not find the run. */
 static void give_memory(struct ensemble_run *run) {
-        struct ensemble *e = run->ensemble;
-        struct kept_run *kept = (struct kept_run *)run, *other;
-        size_t           n_bytes = run->n_bytes;
-        bool             is_kept;
+        struct ensemble   *e = run->ensemble;
+        struct cached_run *kept = (struct cached_run *)run, *other;
+        size_t             n_bytes = run->n_bytes;
+        bool               is_kept;
 
         mutex_lock(&e->lock);
         run->req->queued.run = NULL;
@@ -60,7 +60,7 @@ static void give_memory(struct ensemble_run *run) {
         other = take_other_locked(e, n_bytes);
         is_kept = e->n_kept < MAX_KEPT_RUNS;
         if (is_kept) {
-                *kept = (struct kept_run){ e->kept, n_bytes };
+                *kept = (struct cached_run){ e->kept, n_bytes };
                 e->kept = kept;
                 e->n_kept++;
         }
@@ -306,7 +306,7 @@ static void ensemble_free(struct scheduler *s) {
 
         for (uint32_t i = 0; i < e->n_steps; i++)
                 step_limit_done(&e->limits[i]);
-        for (struct kept_run *k = e->kept, *next; k != NULL; k = next) {
+        for (struct cached_run *k = e->kept, *next; k != NULL; k = next) {
                 next = k->next;
                 free(k);
         }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which tensors are there, and which steps follow. */
-#include <assert.h>
-#include <string.h>
-
 #include "base/mem.h"
 #include "config/labels.h"
 #include "sched/ensemble_run.h"
+
+#include <assert.h>
+#include <string.h>
 
 /* ---- frames ---------------------------------------------------------------------------------- */
 

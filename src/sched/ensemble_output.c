@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory for outputs of steps, and the responses that are made of them. */
-#include <string.h>
-
 #include "base/buf.h"
 #include "base/mem.h"
 #include "config/labels.h"
 #include "config/shape.h"
 #include "sched/client_memory.h"
 #include "sched/ensemble_run.h"
+
+#include <string.h>
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sched/ensemble_plan.h"
 
-#include <string.h>
-
 #include "base/mem.h"
 #include "config/config_edit.h"
 #include "config/ensemble_models.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "sched/step_models.h"
+
+#include <string.h>
 
 /* ---- the models ------------------------------------------------------------------------------ */
 

@@ -51,13 +51,13 @@ struct ensemble {
         uint32_t                   n_steps;
         _Atomic bool               is_draining;
         struct mutex               lock; /* rank LOCK_SEQUENCE; guards all below, and queued.run */
-        struct kept_run           *kept; /* owned: memory of runs that ended */
+        struct cached_run           *kept; /* owned: memory of runs that ended */
         uint32_t                   n_kept;
 };
 
 /* What stands in the memory of a run while it is kept. */
-struct kept_run {
-        struct kept_run *next;
+struct cached_run {
+        struct cached_run *next;
         size_t           n_bytes;
 };
 

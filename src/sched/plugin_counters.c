@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sched/plugin_counters.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "base/mem.h"
 #include "infer/model.h"
 #include "observe/metric.h"
+
+#include <math.h>
+#include <string.h>
 
 static const char *help_of(const char *name) {
         if (strcmp(name, PLUGIN_COUNTER_ERROR) == 0)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sched/plugin_members.h"
 
-#include <string.h>
-
 #include "base/mem.h"
 #include "base/str.h"
 #include "infer/executor.h"
 #include "sched/instance.h"
+
+#include <string.h>
 
 /* "b4_0" is the first instance of the group "b4". */
 static char *group_name(const struct executor *e) {

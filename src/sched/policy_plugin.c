@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sched/policy_plugin.h"
 
-#include <errno.h>
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/dl.h"
 #include "base/log.h"
@@ -19,6 +16,9 @@
 #include "sched/plugin_items.h"
 #include "sched/plugin_look.h"
 #include "sched/plugin_members.h"
+
+#include <errno.h>
+#include <string.h>
 
 struct sched_host {
         struct policy          base;

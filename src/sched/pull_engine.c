@@ -124,8 +124,8 @@ static void take_batch_locked(struct pull_engine *e, struct event *ev, struct in
         ev->batch = request_queue_take(&e->queue, n);
         for (struct request *req = ev->batch; req != NULL; req = req->queued.next) {
                 ev->rows += MAX(req->batch_size, 1);
-                if (UNLIKELY(e->base.order != NULL) && req->slot == NULL)
-                        req->slot =
+                if (UNLIKELY(e->base.order != NULL) && req->order_ticket == NULL)
+                        req->order_ticket =
                                 response_ticket_new(e->base.order); /* a cache may have given one */
         }
         e->rows_running += ev->rows;
@@ -315,7 +315,7 @@ static inline bool enter_locked(struct pull_engine *e, struct request *req) {
         atomic_store(&req->state, REQUEST_PENDING);
         model_stats_pending(e->model->stats, 1);
         /* request_cancel() writes the flag, then reads the state: one of the two sees the other. */
-        if (UNLIKELY(atomic_load(&req->flow->is_cancelled))) {
+        if (UNLIKELY(atomic_load(&req->stream->is_cancelled))) {
                 request_queue_remove(&e->queue, req);
                 return false;
         }

@@ -17,8 +17,8 @@ static void use_slots_locked(const struct pull_engine *e, const struct instance 
 
                 if (req == NULL)
                         req = split_part_request(in->items[i].part);
-                if (req->slot == NULL)
-                        req->slot = response_ticket_new(e->base.order);
+                if (req->order_ticket == NULL)
+                        req->order_ticket = response_ticket_new(e->base.order);
         }
 }
 

@@ -2,12 +2,12 @@
 /* Answers of the engine to requests that it does not run: they timed out, were cancelled, or the policy
  * refused them. They have left the queue, and no lock is held.
  */
-#include <stdlib.h>
-
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/request_split.h"
 #include "sched/pull_private.h"
+
+#include <stdlib.h>
 
 void pull_refuse_all(struct pull_engine *e, struct request *first, const struct error *why,
                      enum failure_reason reason) {

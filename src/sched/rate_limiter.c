@@ -165,7 +165,7 @@ void rate_claim_end(struct rate_claim *c, enum rate_turn_use use) {
         struct rate_limiter *l = c->group->limiter;
 
         MUTEX_GUARD(&l->lock);
-        rate_needs_give_back(&c->needs);
+        rate_needs_release(&c->needs);
         c->is_on_turn = false;
         if (use == RATE_TURN_EXECUTED)
                 c->scaled += c->weight;
@@ -255,7 +255,7 @@ void rate_claim_free(struct rate_claim *c) {
                         atomic_fetch_sub(&l->n_untold, 1);
         }
         if (c->is_on_turn)
-                rate_needs_give_back(&c->needs);
+                rate_needs_release(&c->needs);
         list_remove(&c->member);
         rate_needs_done(&c->needs, &l->pools);
         pick_all_locked(l);

@@ -202,7 +202,7 @@ void rate_needs_take(const struct rate_needs *needs) {
                 needs->items[i].pool->used += needs->items[i].count;
 }
 
-void rate_needs_give_back(const struct rate_needs *needs) {
+void rate_needs_release(const struct rate_needs *needs) {
         for (size_t i = 0; i < needs->n_items; i++)
                 needs->items[i].pool->used -= needs->items[i].count;
 }

@@ -60,4 +60,4 @@ bool rate_needs_are_free(const struct rate_needs *needs, uint64_t round);
 /* Nobody else takes of these pools in this round. */
 void rate_needs_reserve(const struct rate_needs *needs, uint64_t round);
 void rate_needs_take(const struct rate_needs *needs);
-void rate_needs_give_back(const struct rate_needs *needs);
+void rate_needs_release(const struct rate_needs *needs);

@@ -206,7 +206,7 @@ static void wait_locked(struct sequence_scheduler *s, struct request *req, uint6
                         struct sequence_outcome *out) {
         atomic_store(&req->state, REQUEST_PENDING);
         model_stats_pending(s->model->stats, 1);
-        if (UNLIKELY(atomic_load(&req->flow->is_cancelled)))
+        if (UNLIKELY(atomic_load(&req->stream->is_cancelled)))
                 (void)sequence_table_cancel(&s->table, req, now_ns, out);
 }
 

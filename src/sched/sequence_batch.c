@@ -169,7 +169,7 @@ static struct inner_request *take_kept(struct sequence_instance *in, uint32_t sl
             !implicit_states_imitate(kept->request->request->states, like->sequence->states))
                 return NULL;
 
-        AUTO_ERROR err = request_renew_flow(kept->request->request);
+        AUTO_ERROR err = request_renew_stream(kept->request->request);
 
         if (err != NULL)
                 return NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sched/step_limit.h"
 
-#include <assert.h>
-
 #include "base/clock.h"
+
+#include <assert.h>
 
 static void unlink_locked(struct step_limit *l, struct step_waiter *w) {
         list_remove(&w->node);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "server/check_names.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/mem.h"
 #include "base/strbuf.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static bool is_same(const char *a, const char *b) {
         AUTO_CHARS real_a = NULL;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "server/ensemble_checks.h"
 
-#include <string.h>
-
 #include "base/file.h"
 #include "base/map.h"
 #include "base/mem.h"
@@ -10,6 +8,8 @@
 #include "config/config_edit.h"
 #include "config/ensemble_models.h"
 #include "server/check_names.h"
+
+#include <string.h>
 
 enum visit { NOT_VISITED, VISITING, VISITED };
 

@@ -70,7 +70,7 @@ static void make_metrics(struct server *s, const struct server_options *o) {
         const struct option_settings *m = &o->metrics_settings;
 
         s->metrics = metric_registry_new();
-        s->board = model_metrics_new(
+        s->model_metrics = model_metrics_new(
                 s->metrics,
                 &(struct model_metrics_options){
                         .counter_latencies =
@@ -89,7 +89,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
         struct repo_options options = {
                 .parts = { .backends = s->backends,
                            .agents = s->agents,
-                           .board = s->board,
+                           .model_metrics = s->model_metrics,
                            .metrics = s->metrics,
                            .timers = s->timers,
                            .reaper = s->reaper,
@@ -296,8 +296,8 @@ void server_free(struct server *s) {
         timer_thread_free(s->timers);
         if (s->core != NULL)
                 core_metrics_free(s->core);
-        if (s->board != NULL)
-                model_metrics_free(s->board);
+        if (s->model_metrics != NULL)
+                model_metrics_free(s->model_metrics);
         if (s->metrics != NULL)
                 metric_registry_free(s->metrics);
         event_source_done(&s->ready);

@@ -50,7 +50,7 @@ struct server {
         struct event_source      ready;   /* signalled when server, model or version changes state */
         struct metric_registry  *metrics; /* owned */
         struct core_metrics     *core;    /* owned; CPU, memory pool, refusals */
-        struct model_metrics    *board;   /* owned */
+        struct model_metrics    *model_metrics;   /* owned */
         struct timer_thread     *timers;  /* owned */
         struct response_cache   *cache;   /* owned; NULL = none */
         struct rate_limiter     *limiter; /* owned; NULL: no limit of executions */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "trace/traceparent.h"
 
-#include <sys/random.h>
-
 #include "base/clock.h"
+
+#include <sys/random.h>
 
 static int digit_value(char c) {
         if (c >= '0' && c <= '9')

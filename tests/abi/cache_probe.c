@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cache_probe.h"
 
+#include "triton/core/tritoncache.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "triton/core/tritoncache.h"
 
 TRITONCACHE_ISPEC struct cache_probe cache_probe = { .fail_lookup = -1,
                                                      .fail_insert = -1,

@@ -23,6 +23,8 @@
  * of clients, "timeout" and "sequence_id" (integers), "sequence_start" and "sequence_end" are properties of
  * the request and no parameters.
  */
+#include "triton/core/tritonserver.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,8 +32,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include "triton/core/tritonserver.h"
 
 #define TIMEOUT_S 120
 #define MAX_DIMS 16

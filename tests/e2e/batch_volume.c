@@ -2,10 +2,10 @@
 /* A custom batching library for tests: a batch has at most as many bytes of inputs as the model's
  * parameter max_bytes says. With -DONLY_INCLUDE it lacks four of the five functions.
  */
+#include "triton/core/tritonbackend.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "triton/core/tritonbackend.h"
 
 struct batch {
         uint64_t max_bytes;

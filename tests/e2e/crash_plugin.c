@@ -3,12 +3,12 @@
  * batching library. Each entry point does the least that is right; the one that the environment
  * variable CRASH_AT names aborts.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "triton/core/tritonbackend.h"
 #include "triton/core/tritoncache.h"
 #include "triton/core/tritonrepoagent.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static TRITONSERVER_Error *enter(const char *function) {
         const char *crash_at = getenv("CRASH_AT");

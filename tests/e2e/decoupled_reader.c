@@ -16,14 +16,14 @@
  * In the end all requests must have come to theirs, with one release each; what comes of a
  * cancelled one is not printed. Then the model's statistics are printed, as JSON.
  */
+#include "triton/core/tritonserver.h"
+
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "triton/core/tritonserver.h"
 
 #define MAX_KEPT 2048
 

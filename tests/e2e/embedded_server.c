@@ -15,14 +15,14 @@
  * first line, without an order, says that the models are loaded. At the end of the input the
  * server is stopped.
  */
+#include "triton/core/tritonserver.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "triton/core/tritonserver.h"
 
 #define NO_ERROR (-1)
 #define MAX_WORDS 16

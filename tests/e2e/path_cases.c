@@ -8,12 +8,12 @@
  * and its text, or "-1". Models are unloaded as well; what does not load is nothing to unload.
  * Between two looks for MARK, and there alone, cases are at work.
  */
+#include "triton/core/tritonserver.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "triton/core/tritonserver.h"
 
 #define MARK "/mark-of-path-cases"
 #define CONFIG "{\"backend\":\"testing\"}"

@@ -3,12 +3,12 @@
  * directory "sealed" of the model in the repository. With -DWITHOUT_ACTION it lacks what every
  * agent needs.
  */
+#include "triton/core/tritonrepoagent.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-
-#include "triton/core/tritonrepoagent.h"
 
 #ifdef WITHOUT_ACTION
 

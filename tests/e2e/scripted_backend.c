@@ -14,13 +14,13 @@
  *     sX  sets the event X, a capital letter; it stays set. Each instance has its own events
  *     wX  waits for the event X
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "kit/errors.h"
 #include "kit/output.h"
 #include "kit/stats.h"
 #include "kit/stream.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 #define HOUR_MS 3600000
 #define MANY 1000000

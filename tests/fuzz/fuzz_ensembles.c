@@ -6,10 +6,6 @@
  *
  * The bytes say first what the graph is (print_graph()), then, two for an event, what happens.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
@@ -26,6 +22,10 @@
 #include "observe/model_stats.h"
 #include "sched/ensemble.h"
 #include "sched/step_models.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 
@@ -98,15 +98,15 @@ static void on_unused(struct model *m) {
 /* Statistics take the most of a model's making: they are kept, by `index`. */
 static struct model_stats *stats_of(unsigned index) {
         static struct metric_registry *registry;
-        static struct model_metrics     *board;
+        static struct model_metrics     *metrics;
         static struct model_stats     *all[MAX_STEPS + 1];
 
-        if (board == NULL) {
+        if (metrics == NULL) {
                 registry = metric_registry_new();
-                board = model_metrics_new(registry, &(struct model_metrics_options){ 0 });
+                metrics = model_metrics_new(registry, &(struct model_metrics_options){ 0 });
         }
         if (all[index] == NULL)
-                all[index] = model_stats_new(board, &(struct model_stats_options){
+                all[index] = model_stats_new(metrics, &(struct model_stats_options){
                                                             .model = "m", .version = index });
         return all[index];
 }

@@ -3,14 +3,14 @@
  * accepted must stay within the body and its own memory, and each tensor must have the bytes that
  * its shape says.
  */
+#include "base/compiler.h"
+#include "core_api/datatype.h"
+#include "http/http_generate_decode.h"
+
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/compiler.h"
-#include "core_api/datatype.h"
-#include "http/http_generate_decode.h"
 
 #define MAX_INPUT_BYTES (64u * 1024)
 

@@ -5,10 +5,6 @@
  * A ModelInferRequest is decoded by hand and by protobuf-c, and where both take it they must agree.
  * Then what was decoded is encoded as an answer, which protobuf-c must read back.
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/strbuf.h"
 #include "grpc/infer_decode.h"
 #include "grpc/infer_encode.h"
@@ -16,6 +12,10 @@
 #include "grpc_service.pb-c.h"
 #include "health.pb-c.h"
 #include "reflection.pb-c.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

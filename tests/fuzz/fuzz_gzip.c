@@ -2,13 +2,13 @@
 /* Any bytes as a compressed body: whole and in pieces end alike, the bounds hold; and any bytes
  * compressed come back.
  */
+#include "base/strbuf.h"
+#include "codec/gzip.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "base/strbuf.h"
-#include "codec/gzip.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -5,18 +5,18 @@
  * before it, whether messages may stay in the read buffer. What must hold: no handler loses a call
  * or is told twice that it is aborted, and nothing is left when the connection has ended.
  */
-#include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "grpc/grpc_server.h"
 #include "grpc/h2_conn.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum {
         WITH_PREFACE = 1,

@@ -3,13 +3,13 @@
  * (little-endian, cut to what there is), the rest the body. What is accepted must stay within the
  * body and its own memory.
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../unit/http/request_text.h"
 #include "base/mem.h"
 #include "http/http_infer_decode.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define MAX_INPUT_BYTES (64u * 1024)
 

@@ -3,14 +3,14 @@
  * place; what is read and written again reads the same; and as a tensor, the text gives the floats
  * that reading its numbers one by one gives.
  */
+#include "base/mem.h"
+#include "codec/json_reader.h"
+#include "codec/json_writer.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "base/mem.h"
-#include "codec/json_reader.h"
-#include "codec/json_writer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

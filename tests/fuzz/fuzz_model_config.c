@@ -3,19 +3,19 @@
  * check, compile, print. What is printed must read back and print the same. And from any text with
  * mistakes, as `neso check` reads it.
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "codec/pb_text_recover.h"
 #include "config/batching_config.h"
 #include "config/config_check.h"
 #include "config/config_complete.h"
 #include "config/config_fill.h"
 #include "config/config_normalize.h"
-#include "config/model_io.h"
 #include "config/config_review.h"
+#include "config/model_io.h"
 #include "config/version_policy.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 

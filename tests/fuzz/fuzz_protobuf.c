@@ -2,17 +2,17 @@
 /* Any bytes as protobuf: text that begins with { is read as JSON into several message types,
  * anything else is walked by the wire reader and, when protobuf-c can unpack it, printed as JSON.
  */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/compiler.h"
 #include "base/strbuf.h"
 #include "codec/pb_json.h"
 #include "codec/pb_reader.h"
 #include "grpc_service.pb-c.h"
 #include "model_config.pb-c.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

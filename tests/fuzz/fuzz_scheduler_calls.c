@@ -7,9 +7,6 @@
  * a time. Then two bytes an event. Within each call of the plug-in, up to three calls of the host's
  * functions are made; what they say comes from the bytes that follow.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -28,6 +25,9 @@
 #include "sched/instance.h"
 #include "sched/policy_plugin.h"
 #include "sched/request_queue.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 

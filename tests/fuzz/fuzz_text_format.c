@@ -2,17 +2,17 @@
 /* Any bytes as config.pbtxt. What is read is printed as JSON; that JSON must be readable, and give
  * the same JSON again. The same bytes are read to their end, mistakes or not.
  */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/strbuf.h"
 #include "codec/pb_json.h"
 #include "codec/pb_text.h"
 #include "codec/pb_text_place.h"
 #include "codec/pb_text_recover.h"
 #include "model_config.pb-c.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

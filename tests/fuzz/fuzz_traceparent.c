@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The header `traceparent`: what is accepted says the same when it is printed and read again. */
+#include "trace/traceparent.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "trace/traceparent.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What every unit test includes first: cmocka, and the name of the file's suite.
+/* What every unit test includes: cmocka, and the name of the file's suite.
  *
  * The tests of one folder are linked into one program. Each file is a suite of it and ends with
  *

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a model asks of the server and waits for. */
+#include "python/stub/py.h"
+
 #include <pthread.h>
 #include <string.h>
-
-#include "python/stub/py.h"
 
 #define CANCEL_INTERVAL_NS UINT64_C(1000000)
 

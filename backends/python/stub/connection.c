@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "python/stub/py.h"
+
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <pthread.h>
 #include <sys/socket.h>
-
-#include "python/stub/py.h"
 
 #define FEW_OUTPUTS 4 /* whose names are compared before they are looked up */
 

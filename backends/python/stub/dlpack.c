@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* DLPack: tensors of one library seen by another without a copy. The structs are those of DLPack's
  * stable ABI before version 1.0, which every consumer takes. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "python/stub/numpy_table.h"
 #include "python/stub/py.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 #define CAPSULE "dltensor"
 #define USED_CAPSULE "used_dltensor" /* as DLPack says; the capsules of NumPy insist on it */

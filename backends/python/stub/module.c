@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <string.h>
-
 #include "python/stub/numpy_table.h"
 #include "python/stub/py.h"
+
+#include <string.h>
 
 /* setup(input_names, output_names, is_decoupled, utils, TritonModelException) */
 static PyObject *setup(PyObject *module, PyObject *args) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <string.h>
-
 #include "python/stub/py.h"
+
+#include <string.h>
 
 bool pool_open(struct pool *pool, PyType_Spec *spec) {
         pool->type = (PyTypeObject *)PyType_FromSpec(spec);

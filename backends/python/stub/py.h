@@ -12,15 +12,14 @@
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x03090000
-#include <Python.h>
-
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "python/shm_heap.h"
 #include "python/shm_layout.h"
 #include "python/shm_slot.h"
 #include "python/shm_sync.h"
+
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 /* ---- the connection (connection.c) ----------------------------------------------------------- */
 

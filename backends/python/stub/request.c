@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "python/stub/py.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "python/stub/py.h"
 
 PyTypeObject *request_type;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <string.h>
-
 #include "python/stub/py.h"
+
+#include <string.h>
 
 PyTypeObject *response_type;
 

@@ -4,10 +4,10 @@
  * A model with ASYNC_CONCURRENCY answers later: its coroutine is handed to the event loop, whose thread
  * ends the execution with serve_end().
  */
+#include "python/stub/py.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "python/stub/py.h"
 
 #define RESCHEDULE 2u /* TRITONSERVER_REQUEST_RELEASE_RESCHEDULE */
 #define TRIM_AFTER_NS UINT64_C(10000000000)

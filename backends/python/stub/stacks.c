@@ -8,14 +8,14 @@
  *
  * Threads.  The watchdog touches no Python object.
  */
+#include "python/stub/py.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-
-#include "python/stub/py.h"
 
 #define PATIENCE_NS UINT64_C(1000000000) /* for the interpreter lock */
 

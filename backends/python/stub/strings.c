@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* BYTES tensors: each element is its length in four bytes, little-endian, and then its bytes
  * (KServe v2, binary tensor data extension). */
-#include <string.h>
-
 #include "python/stub/numpy_table.h"
 #include "python/stub/py.h"
+
+#include <string.h>
 
 /* The bytes of one element: `bytes` as they are, anything else as str(x) in UTF-8. */
 static PyObject *element_bytes(PyObject *element) {

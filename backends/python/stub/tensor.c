@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdlib.h>
-#include <string.h>
-
 #include "python/stub/numpy_table.h"
 #include "python/stub/py.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 #define TYPE_BYTES 13
 #define TYPE_BF16 14

@@ -127,15 +127,15 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadBeginResponses(void)
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadEndResponses(void);
 
 /* For callbacks of responses and of releases. When more responses follow at once on this thread (see
- * above), `is_put_off` is set to true, and `call(userp)` runs after them, on this thread, once for each
+ * above), `is_deferred` is set to true, and `call(userp)` runs after them, on this thread, once for each
  * request to do so. Otherwise it is set to false, `call` will not run, and the callback wakes its
  * threads itself.
  *
- * INVALID_ARG: `call` or `is_put_off` is NULL. */
+ * INVALID_ARG: `call` or `is_deferred` is NULL. */
 typedef void (*NESO_AfterResponsesFn_t)(void *userp);
 
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadAfterResponses(
-        NESO_AfterResponsesFn_t call, void *userp, bool *is_put_off);
+        NESO_AfterResponsesFn_t call, void *userp, bool *is_deferred);
 
 /* Calls `changed` when the results of TRITONSERVER_ServerIsLive(), TRITONSERVER_ServerIsReady() and
  * TRITONSERVER_ServerModelIsReady() may have changed: the server begins to exit, or a version of a

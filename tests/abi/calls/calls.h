@@ -15,13 +15,13 @@
  */
 #pragma once
 
+#include "triton/core/tritonserver.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "triton/core/tritonserver.h"
 
 #define OK(function, ...) call_succeeded(#function, function(__VA_ARGS__))
 #define VALUE(function, ...) (call_note("value", #function), function(__VA_ARGS__))

@@ -328,14 +328,14 @@ static void count_call(void *userp) {
 }
 
 static void call_rows_of_responses(void) {
-        bool     is_put_off = true;
+        bool     is_deferred = true;
         unsigned n = 0;
 
-        OK(NESO_ThreadAfterResponses, count_call, &n, &is_put_off);
-        EXPECT(!is_put_off);
+        OK(NESO_ThreadAfterResponses, count_call, &n, &is_deferred);
+        EXPECT(!is_deferred);
         OK(NESO_ThreadBeginResponses);
-        OK(NESO_ThreadAfterResponses, count_call, &n, &is_put_off);
-        EXPECT(is_put_off && n == 0);
+        OK(NESO_ThreadAfterResponses, count_call, &n, &is_deferred);
+        EXPECT(is_deferred && n == 0);
         OK(NESO_ThreadEndResponses);
         EXPECT(n == 1);
 }

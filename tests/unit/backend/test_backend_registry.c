@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
 #include "backend/backend_registry.h"
-
-#include <semaphore.h>
-#include <stdatomic.h>
-
 #include "backend/fake_host.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "infer/fake_model.h"
+#include "suite.h"
+
+#include <semaphore.h>
+#include <stdatomic.h>
 
 #define N_THREADS 8
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "backend/shared_objects.h"
 #include "suite.h"
 
 #include <string.h>
-
-#include "backend/shared_objects.h"
 
 static char destroyed[16];
 

@@ -9,11 +9,11 @@
  */
 #pragma once
 
+#include "triton/core/tritonbackend.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include "triton/core/tritonbackend.h"
 
 #define FAKE_MAX_TENSORS 8
 #define FAKE_MAX_DIMS 8

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-#include <string.h>
-
 #include "fake_server.h"
+#include "suite.h"
+
+#include <string.h>
 
 static struct TRITONBACKEND_Backend       backend;
 static struct TRITONBACKEND_Model         model;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-#include <string.h>
-
 #include "fake_server.h"
 #include "kit/batch.h"
 #include "kit/input.h"
 #include "kit/output.h"
+#include "suite.h"
+
+#include <string.h>
 
 #define N 10
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-#include <stdlib.h>
-#include <string.h>
-
 #include "fake_server.h"
 #include "kit/json.h"
 #include "kit/text.h"
+#include "suite.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static struct kit_json *read_good(const char *text) {
         struct kit_json *doc = NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-#include <string.h>
-
 #include "fake_server.h"
 #include "kit/model.h"
+#include "suite.h"
+
+#include <string.h>
 
 static const char config[] =
         "{\"name\":\"m\",\"max_batch_size\":8,\"input\":["

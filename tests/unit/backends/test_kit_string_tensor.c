@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-#include <string.h>
-
 #include "fake_server.h"
 #include "kit/string_tensor.h"
+#include "suite.h"
+
+#include <string.h>
 
 static const char three[] = "\3\0\0\0abc\0\0\0\0\2\0\0\0\0x";
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "python/shm_heap.h"
 #include "suite.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "python/shm_heap.h"
 
 static _Atomic uint64_t committed, committed_by_other;
 

@@ -7,11 +7,11 @@
  * The steps are those of wait_for_end() and finish() in execution.c, read_messages() and sleep_for() in
  * instance.c, session_sleep() in session.c and shm_wake().
  */
+#include "suite.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-
-#include "suite.h"
 
 enum { CALLS = 2, MESSAGES = CALLS + 1, MAX_WORLDS = 1 << 16 };
 enum { EXECUTOR, RECEIVER, NOBODY };

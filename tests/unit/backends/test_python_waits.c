@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls from model to model that nobody could ever serve. */
-#include "suite.h"
-#include <string.h>
-
 #include "fake_server.h"
 #include "python/waits.h"
+#include "suite.h"
+
+#include <string.h>
 
 enum { MODELS = 3, INSTANCES = 2 };
 

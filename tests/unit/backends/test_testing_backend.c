@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "fake_server.h"
 #include "suite.h"
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -7,8 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "fake_server.h"
 
 #define IO                                                                                         \
         "\"input\":[{\"name\":\"INPUT0\",\"data_type\":\"TYPE_INT32\",\"dims\":[1]}],"             \

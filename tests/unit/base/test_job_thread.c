@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/job_thread.h"
+#include "base/placement.h"
 #include "suite.h"
 
 #include <pthread.h>
 #include <semaphore.h>
-
-#include "base/job_thread.h"
-#include "base/placement.h"
 
 struct job {
         pthread_t ran_on;

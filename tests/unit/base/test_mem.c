@@ -97,12 +97,12 @@ static void test_forget(void **state) {
         (void)state;
         assert_non_null(block);
         memset(block, 'x', size);
-        mem_forget(block + 100, size - 200);
+        mem_discard_pages(block + 100, size - 200);
         assert_int_equal(block[99], 'x');
         assert_int_equal(block[size - 100], 'x');
         assert_int_equal(block[size / 2], 0);
         block[size / 2] = 'y';
-        mem_forget(block + size / 2, 10); /* not a page */
+        mem_discard_pages(block + size / 2, 10); /* not a page */
         assert_int_equal(block[size / 2], 'y');
         free(block);
 }

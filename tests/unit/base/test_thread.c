@@ -68,7 +68,7 @@ static void give_way(void *arg) {
         struct thread     child = { .is_started = false };
 
         read_schedule(&seen->before);
-        thread_give_way();
+        thread_enter_background();
         read_schedule(&seen->after);
         assert_null(thread_start(&child, "child", read_schedule, &seen->of_child));
         thread_join(&child);
@@ -105,11 +105,11 @@ static void step_back(void *arg) {
         struct schedules *seen = arg;
 
         read_schedule(&seen->before);
-        thread_step_back();
+        thread_lower_priority();
         read_schedule(&seen->after);
-        thread_step_back();
-        thread_step_back();
-        thread_step_back();
+        thread_lower_priority();
+        thread_lower_priority();
+        thread_lower_priority();
         read_schedule(&seen->of_child);
 }
 

@@ -87,7 +87,7 @@ static void push(struct work_pool *p, struct job *j, struct record *r, unsigned 
 }
 
 static struct work_pool *new_pool(size_t max_threads) {
-        return work_pool_new("test", max_threads, WORK_GIVES_WAY);
+        return work_pool_new("test", max_threads, WORK_BACKGROUND);
 }
 
 static void test_in_order(void **state UNUSED) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/thread_failure.h"
 
-#include <stdatomic.h>
-
 #include "base/thread.h"
+
+#include <stdatomic.h>
 
 /* Names that the linker makes. */
 struct error *__real_thread_start(struct thread *t, const char *name, thread_fn run, void *arg);

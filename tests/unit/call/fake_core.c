@@ -140,8 +140,8 @@ struct TRITONSERVER_Error *NESO_InferenceRequestLimitResponses(
 }
 
 struct TRITONSERVER_Error *NESO_ThreadAfterResponses(NESO_AfterResponsesFn_t call, void *userp,
-                                                     bool *is_put_off) {
-        *is_put_off = fake.puts_off;
+                                                     bool *is_deferred) {
+        *is_deferred = fake.puts_off;
         if (!fake.puts_off)
                 return NULL;
         assert_null(fake.after_responses);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/compiler.h"
+#include "call/classify.h"
 #include "suite.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/compiler.h"
-#include "call/classify.h"
 
 static const float    f32s[] = { 1.0f, 4.0f, 2.5f, 4.0f };
 static const float    odd[] = { NAN, -INFINITY, INFINITY, -0.0f, 0.0f, -1.5f };

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/compiler.h"
+#include "call/header_forward.h"
 #include "suite.h"
 
 #include <string.h>
-
-#include "base/compiler.h"
-#include "call/header_forward.h"
 
 struct field {
         struct str name, value;

@@ -2,12 +2,6 @@
 /* One inference against a core of the test's own: in which order it may end, on which thread, what
  * reaches the request, where outputs live, and that nothing leaks.
  */
-#include "suite.h"
-
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
@@ -16,6 +10,11 @@
 #include "call/infer_response.h"
 #include "core_api/core_error.h"
 #include "net/loop.h"
+#include "suite.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* ---- the loop: a mailbox that the test empties itself ---- */
 
@@ -33,7 +32,7 @@ bool loop_set_waker(void (*call)(void)) {
         return false;
 }
 
-bool mailbox_post_quietly(struct mailbox *box, struct mail *m) {
+bool mailbox_post_without_wake(struct mailbox *box, struct mail *m) {
         bool was_empty;
 
         pthread_mutex_lock(&box->lock);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "call/infer_message.h"
 #include "suite.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#include "call/infer_message.h"
 
 /* Elements keep their values while the arrays grow. */
 static void test_growth(void **state) {

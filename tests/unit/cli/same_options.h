@@ -3,12 +3,12 @@
  */
 #pragma once
 
+#include "cli/option_table.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-#include "cli/option_table.h"
 
 static inline bool is_same_text(const char *a, const char *b) {
         return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);

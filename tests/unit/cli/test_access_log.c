@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include "cli/access_log.h"
-
-#include <ctype.h>
-#include <string.h>
-
 #include "backend/temp_tree.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cli/access_log.h"
 #include "http/http_server.h"
+#include "suite.h"
+
+#include <ctype.h>
+#include <string.h>
 
 #define TIME_SHAPE "0000-00-00T00:00:00.000000Z"
 

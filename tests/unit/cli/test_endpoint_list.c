@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The tables of all protocols: nothing that can be asked may be without a group. */
+#include "base/compiler.h"
+#include "cli/endpoint_list.h"
+#include "grpc/grpc_server.h"
+#include "grpc/rpc_table.h"
+#include "http/http_server.h"
 #include "suite.h"
 
 #include <protobuf-c/protobuf-c.h>
 #include <string.h>
-
-#include "base/compiler.h"
-#include "cli/endpoint_list.h"
-#include "grpc/rpc_table.h"
-#include "grpc/grpc_server.h"
-#include "http/http_server.h"
 
 static void check_http(struct http_route_table table) {
         assert_true(table.n_rows > 0);

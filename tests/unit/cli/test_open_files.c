@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
+#include "base/compiler.h"
 #include "cli/open_files.h"
+#include "cli/option_parse.h"
+#include "suite.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "base/compiler.h"
-#include "cli/option_parse.h"
 
 static void test_needed(void **state UNUSED) {
         struct cli_options o;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
+#include "base/mem.h"
 #include "cli/option_parse.h"
+#include "cli/option_table.h"
+#include "cli/same_options.h"
+#include "suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "base/mem.h"
-#include "cli/option_table.h"
-#include "cli/same_options.h"
 
 /* ---- tools ----------------------------------------------------------------------------------- */
 

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include "cli/option_table.h"
-
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "cli/option_parse.h"
+#include "cli/option_table.h"
 #include "cli/same_options.h"
+#include "suite.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 /* Those of the reference server: scripts that start it must find every one of them. */
 static const char *const reference_names[] = {

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shapes and values for requests. */
 #include "cli/tensor_values.h"
-
+#include "codec/json_reader.h"
 #include "suite.h"
 
 #include <string.h>
-
-#include "codec/json_reader.h"
 
 static void check_text(const struct strbuf *out, const char *expected) {
         assert_string_equal(strbuf_cstr(out), expected);

@@ -2,6 +2,12 @@
 /* Floats to text and back: the table of powers, both directions against the C library, and every
  * edge that has a name.
  */
+#include "codec/float_parse.h"
+#include "codec/float_print.h"
+#include "codec/json_number.h"
+#include "codec/json_reader.h"
+#include "codec/json_writer.h"
+#include "codec/pow10_table.h"
 #include "suite.h"
 
 #include <float.h>
@@ -9,13 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "codec/float_parse.h"
-#include "codec/float_print.h"
-#include "codec/json_number.h"
-#include "codec/json_reader.h"
-#include "codec/json_writer.h"
-#include "codec/pow10_table.h"
 
 static uint64_t random_state = 0x243f6a8885a308d3;
 

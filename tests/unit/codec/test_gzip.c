@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Compressed bodies: both formats, every cut, junk, several members, and the two bounds.
  */
+#include "base/byte_budget.h"
+#include "base/mem.h"
+#include "base/strbuf.h"
+#include "codec/gzip.h"
 #include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/mem.h"
-#include "base/byte_budget.h"
-#include "base/strbuf.h"
-#include "codec/gzip.h"
 
 /* "hello hello\n" as other programs write it: gzip and zlib. */
 #define HELLO_GZIP                                                                                 \

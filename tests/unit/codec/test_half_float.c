@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* FP16 and BF16: all 65 536 patterns, and rounding against a slow reference.
  */
+#include "codec/half_float.h"
 #include "suite.h"
 
 #include <math.h>
 #include <string.h>
-
-#include "codec/half_float.h"
 
 static uint32_t bits_of(float value) {
         uint32_t bits;

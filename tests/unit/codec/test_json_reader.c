@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The pull reader: grammar, texts and offsets of failures, depth, strings, numbers.
  */
+#include "base/mem.h"
+#include "codec/json_reader.h"
 #include "suite.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/mem.h"
-#include "codec/json_reader.h"
 
 /* A copy that ends where its memory ends, so that a sanitizer sees any look beyond. */
 struct exact {

@@ -2,15 +2,14 @@
 /* Arrays into tensors: shapes, statuses, every kind of element, the bounds of the quick way, and
  * whole tensors through writer and reader.
  */
+#include "codec/json_reader.h"
+#include "codec/json_writer.h"
 #include "suite.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "codec/json_reader.h"
-#include "codec/json_writer.h"
 
 #define TOO_DEEP "JSON nesting depth exceeds maximum allowed limit (100)"
 

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The writer: commas, strings, numbers, tensors, and buffers that are full.
  */
+#include "base/mem.h"
+#include "codec/json_reader.h"
+#include "codec/json_writer.h"
 #include "suite.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/mem.h"
-#include "codec/json_reader.h"
-#include "codec/json_writer.h"
 
 static void test_structure(void **state) {
         struct strbuf      text;

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "codec/pb_build.h"
-
+#include "pb_node.h"
 #include "suite.h"
 
 #include <stdio.h>
-
-#include "pb_node.h"
 
 static struct arena arena;
 

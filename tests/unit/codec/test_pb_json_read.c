@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "codec/pb_json.h"
-
-#include "suite.h"
-
-#include <math.h>
-
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
+#include "codec/pb_json.h"
 #include "grpc_service.pb-c.h"
 #include "model_config.pb-c.h"
 #include "pb_node.h"
+#include "suite.h"
+
+#include <math.h>
 
 static struct arena arena;
 

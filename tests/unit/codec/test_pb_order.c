@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The order of fields against the .proto files themselves: they are read from the source tree,
  * where tests are started. */
-#include "codec/pb_order.h"
-
-#include "suite.h"
-
-#include <stdio.h>
-
 #include "base/compiler.h"
 #include "base/file.h"
 #include "codec/pb_field.h"
+#include "codec/pb_order.h"
 #include "grpc_service.pb-c.h"
 #include "model_config.pb-c.h"
+#include "suite.h"
+
+#include <stdio.h>
 
 #define MAX_OPEN 8
 

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "codec/pb_reader.h"
-
+#include "grpc_service.pb-c.h"
 #include "suite.h"
 
 #include <stdlib.h>
-
-#include "grpc_service.pb-c.h"
 
 /* A reader over an exact copy on the heap, so that a sanitizer sees each byte too many. */
 static char *start(struct pb_reader *r, const char *bytes, size_t len) {

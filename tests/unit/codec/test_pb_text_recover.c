@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Texts with several mistakes: each is reported once, and nothing else. */
-#include "suite.h"
-
-#include "codec/pb_text_recover.h"
-
-#include <stdio.h>
-#include <string.h>
-
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "codec/pb_text_place.h"
+#include "codec/pb_text_recover.h"
 #include "model_config.pb-c.h"
+#include "suite.h"
+
+#include <stdio.h>
+#include <string.h>
 
 #define TYPE (&inference__model_config__descriptor)
 

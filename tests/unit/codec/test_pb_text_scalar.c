@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every kind of value in the text format: what it is read as, and what is refused. */
+#include "base/compiler.h"
+#include "codec/pb_text.h"
 #include "codec/pb_text_scalar.h"
-
+#include "pb_node.h"
 #include "suite.h"
 
 #include <math.h>
 #include <stdio.h>
-
-#include "base/compiler.h"
-#include "codec/pb_text.h"
-#include "pb_node.h"
 
 static struct arena arena;
 

@@ -6,13 +6,14 @@
  */
 #pragma once
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/error.h"
 #include "codec/pb_field.h"
 #include "config/config_normalize.h"
 #include "config/model_config.h"
+#include "suite.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static inline struct model_config *config_of(const char *text) {
         struct model_config *c = NULL;

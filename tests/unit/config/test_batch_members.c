@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include <stdio.h>
-
 #include "base/mem.h"
 #include "config/batch_members.h"
 #include "config/config_check.h"
 #include "config_rows.h"
+#include "suite.h"
+
+#include <stdio.h>
 
 #define GROUPS "instance_group [ { name: 'b1' }, { name: 'b4' count: 2 }, { name: 'b8' } ] "
 #define MODEL "name: 'm' max_batch_size: 8 " GROUPS

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "config/config_fill.h"
+#include "config_rows.h"
 #include "suite.h"
 
 #include <stdio.h>
-
-#include "config/config_fill.h"
-
-#include "config_rows.h"
 
 #define NO_BACKEND(model)                                                                          \
         "Invalid model name: Could not determine backend for model '" model                        \

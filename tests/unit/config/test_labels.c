@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/file.h"
+#include "base/mem.h"
+#include "config/labels.h"
+#include "config_rows.h"
 #include "suite.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "base/file.h"
-#include "base/mem.h"
-#include "config/labels.h"
-
-#include "config_rows.h"
 
 static char  parent[] = "/tmp/neso-labels-XXXXXX";
 static char *model; /* the model's directory, in parent */

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/file.h"
+#include "base/mem.h"
+#include "config/state_plan.h"
+#include "config_rows.h"
 #include "suite.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "base/file.h"
-#include "base/mem.h"
-#include "config/state_plan.h"
-
-#include "config_rows.h"
 
 #define MODEL(batch, states) "name: 'm' max_batch_size: " #batch " sequence_batching { " states " }"
 #define STATE(type, dims, more)                                                                    \

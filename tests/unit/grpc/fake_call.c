@@ -22,7 +22,7 @@ struct mailbox {
 
 static struct mailbox mails;
 
-bool mailbox_post_quietly(struct mailbox *box, struct mail *m) {
+bool mailbox_post_without_wake(struct mailbox *box, struct mail *m) {
         m->next = NULL;
         if (box->first)
                 box->last->next = m;
@@ -37,7 +37,7 @@ void mailbox_wake(struct mailbox *box UNUSED) {
 }
 
 void mailbox_post(struct mailbox *box, struct mail *m) {
-        if (mailbox_post_quietly(box, m))
+        if (mailbox_post_without_wake(box, m))
                 mailbox_wake(box);
 }
 

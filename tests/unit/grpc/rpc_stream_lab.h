@@ -5,9 +5,6 @@
  */
 #pragma once
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/buf.h"
 #include "base/mem.h"
 #include "call/fake_core.h"
@@ -16,6 +13,10 @@
 #include "grpc/rpc_stream.h"
 #include "grpc_service.pb-c.h"
 #include "http/fake_control.h"
+#include "suite.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 /* ---- the core ---- */
 

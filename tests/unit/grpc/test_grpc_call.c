@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls as a well-behaved client makes them. */
-#include "suite.h"
-
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/mem.h"
 #include "codec/gzip.h"
 #include "grpc_fixture.h"
+#include "suite.h"
+
+#include <string.h>
 
 static void test_unary(void **state UNUSED) {
         struct fixture f;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include <string.h>
-
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "grpc/grpc_frame.h"
+#include "suite.h"
+
+#include <string.h>
 
 static const char three[] = "\0\0\0\0\3abc\1\0\0\0\0\0\0\0\0\5defgh";
 #define THREE_BYTES (sizeof(three) - 1)

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Status, time-out, encodings and limits: what is said in headers. */
-#include "suite.h"
-
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/mem.h"
@@ -11,6 +7,9 @@
 #include "grpc/grpc_limits.h"
 #include "grpc/grpc_status.h"
 #include "grpc/grpc_timeout.h"
+#include "suite.h"
+
+#include <string.h>
 
 static void test_codes(void **state UNUSED) {
         static const struct {

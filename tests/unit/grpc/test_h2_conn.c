@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections of clients that are hostile, broken, slow, or being told to go. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "codec/gzip.h"
+#include "grpc_fixture.h"
 #include "suite.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "base/clock.h"
-#include "base/mem.h"
-#include "codec/gzip.h"
-#include "grpc_fixture.h"
 
 #define PROTOCOL_ERROR 0x1
 #define CALM 0xb

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections of clients that do not read their answers, or read them too slowly. */
+#include "base/clock.h"
+#include "grpc_fixture.h"
 #include "suite.h"
 
 #include <sys/socket.h>
-
-#include "base/clock.h"
-#include "grpc_fixture.h"
 
 static void test_write_stall(void **state UNUSED) {
         static struct frame got;

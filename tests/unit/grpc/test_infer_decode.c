@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/mem.h"
+#include "grpc/decode_fixture.h"
 #include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/mem.h"
-#include "grpc/decode_fixture.h"
 
 static bool is_in_message(struct str bytes) {
         return bytes.ptr >= f.bytes && bytes.ptr + bytes.len <= f.bytes + f.message.len;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Parameters of requests, inputs and outputs: what they become, and the text of every fault. */
+#include "base/mem.h"
+#include "grpc/decode_fixture.h"
 #include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/mem.h"
-#include "grpc/decode_fixture.h"
 
 static const Inference__InferParameter *parameter(Inference__InferParameter *p, const char *type) {
         inference__infer_parameter__init(p);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every answer is compared, byte for byte, with what protobuf-c writes for the same content. */
-#include "suite.h"
-
-#include <string.h>
-
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "grpc/infer_encode.h"
 #include "grpc_service.pb-c.h"
+#include "suite.h"
+
+#include <string.h>
 
 struct fixture {
         struct arena              arena;

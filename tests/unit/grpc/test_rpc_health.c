@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Health/Watch against a core, and a loop's timer, that do what the test wants. */
-#include "suite.h"
-
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "grpc/fake_call.h"
 #include "grpc/rpc_health.h"
 #include "health.pb-c.h"
 #include "http/fake_control.h"
-
+#include "suite.h"
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 
 static bool cannot_watch;
 

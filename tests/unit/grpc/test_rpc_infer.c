@@ -2,17 +2,16 @@
 /* ModelInfer against a core of the test's own: when it is answered, with what, and that nothing is
  * used after the end.
  */
-#include "suite.h"
-
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/mem.h"
 #include "call/fake_core.h"
 #include "grpc/fake_call.h"
 #include "grpc/rpc_infer.h"
 #include "grpc_service.pb-c.h"
 #include "http/fake_control.h"
+#include "suite.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static struct TRITONSERVER_InferenceRequest *started;
 static bool                                  answers_at_once;

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/mem.h"
 #include "grpc/fake_call.h"
 #include "grpc/rpc_map.h"
 #include "grpc_service.pb-c.h"
-
+#include "suite.h"
 #include "triton/core/tritonserver.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 /* ---- answers of the core ---- */
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include <string.h>
-
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "grpc/h2_out.h"
 #include "grpc/send_queue.h"
+#include "suite.h"
+
+#include <string.h>
 
 struct lab {
         struct buf_pool  *pool;

@@ -2,13 +2,11 @@
 #include "fake_control.h"
 
 #include "base/mem.h"
-
-#include <string.h>
-
 #include "call/fake_core.h"
-
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
+
+#include <string.h>
 
 struct fake_control fake_control;
 

@@ -2,19 +2,16 @@
 /* The generate endpoints over a socket, against a core of the test's own, which answers how often
  * and when the test says.
  */
-#include "http/http_generate.h"
-
-#include "suite.h"
-
-#include <string.h>
-#include <unistd.h>
-
 #include "base/mem.h"
 #include "call/fake_core.h"
 #include "call/infer_call.h"
+#include "http/http_generate.h"
 #include "http_fixture.h"
-
+#include "suite.h"
 #include "triton/core/tritonserver.h"
+
+#include <string.h>
+#include <unistd.h>
 
 static const struct http_route rows[] = {
         { "/v2/models/{m}/generate", HTTP_METHOD_POST, ENDPOINT_INFERENCE, HTTP_JSON,

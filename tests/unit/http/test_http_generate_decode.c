@@ -2,15 +2,13 @@
 /* Bodies of generate requests: what becomes of each member, how elements are divided over the
  * model's dimensions, every fault and its text.
  */
+#include "base/compiler.h"
+#include "base/strbuf.h"
 #include "http/http_generate_decode.h"
-
 #include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/compiler.h"
-#include "base/strbuf.h"
 
 /* ---- the model ---- */
 

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A response of the generate endpoints, byte by byte. */
+#include "base/compiler.h"
 #include "http/http_generate_print.h"
-
 #include "suite.h"
 
 #include <string.h>
-
-#include "base/compiler.h"
 
 #define TENSOR(key, type, literal)                                                                 \
         {                                                                                          \

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Heads read in one pass: what is plain, what is left to llhttp, and that both agree. */
+#include "base/mem.h"
+#include "http/http_head.h"
 #include "suite.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/mem.h"
-#include "http/http_head.h"
 
 static struct http_limits limits;
 

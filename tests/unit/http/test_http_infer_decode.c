@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every fault of an infer request and its text; values that arrive; the order of faults. */
+#include "base/compiler.h"
+#include "base/mem.h"
+#include "base/strbuf.h"
+#include "http/http_infer_decode.h"
 #include "suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/compiler.h"
-#include "base/mem.h"
-#include "base/strbuf.h"
-#include "http/http_infer_decode.h"
 
 struct fixture {
         struct arena         arena;

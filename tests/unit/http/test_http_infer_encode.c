@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The body of an infer answer, byte by byte. */
+#include "base/compiler.h"
+#include "base/mem.h"
+#include "http/http_infer_encode.h"
 #include "suite.h"
 
 #include <math.h>
 #include <string.h>
-
-#include "base/compiler.h"
-#include "base/mem.h"
-#include "http/http_infer_encode.h"
 
 struct fixture {
         struct arena           arena;

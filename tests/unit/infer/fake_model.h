@@ -6,9 +6,6 @@
  */
 #pragma once
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/error.h"
 #include "config/config_normalize.h"
 #include "config/data_type.h"
@@ -17,11 +14,15 @@
 #include "infer/request.h"
 #include "infer/request_shape.h"
 #include "infer/response.h"
+#include "suite.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 struct fake_model {
         struct model            model;
         struct metric_registry *registry;
-        struct model_metrics   *board;
+        struct model_metrics   *metrics;
         unsigned                n_unused; /* calls of on_unused */
 };
 
@@ -52,7 +53,7 @@ static inline void assert_out_of_memory(struct error *err) {
 
 static inline struct fake_model *fake_model_new(const char *config) {
         struct fake_model           *f = calloc(1, sizeof(*f));
-        struct model_metrics_options board = { .counter_latencies = true };
+        struct model_metrics_options metrics = { .counter_latencies = true };
         struct model_stats_options   stats = { .model = "m", .version = 1 };
 
         assert_non_null(f);
@@ -67,8 +68,8 @@ static inline struct fake_model *fake_model_new(const char *config) {
         f->model.needs_equal_shapes = model_io_needs_equal_shapes(f->model.io);
         f->model.is_decoupled = model_config_is_decoupled(f->model.config);
         f->registry = metric_registry_new();
-        f->board = model_metrics_new(f->registry, &board);
-        f->model.stats = model_stats_new(f->board, &stats);
+        f->metrics = model_metrics_new(f->registry, &metrics);
+        f->model.stats = model_stats_new(f->metrics, &stats);
         return f;
 }
 
@@ -81,7 +82,7 @@ static inline void fake_model_free(struct fake_model *f) {
         if (f->n_unused != 1)
                 fail_msg("the model is still held");
         model_stats_free(f->model.stats);
-        model_metrics_free(f->board);
+        model_metrics_free(f->metrics);
         metric_registry_free(f->registry);
         state_plan_free(f->model.states);
         model_io_set_free(f->model.io);

@@ -99,7 +99,7 @@ static struct load *load_begin(struct model_generations *line, int64_t version,
 }
 
 static void load_end(struct load *l) {
-        model_generations_unref(l->fake->model.line);
+        model_generations_unref(l->fake->model.generations);
         fake_model_free(l->fake);
         free(l);
 }

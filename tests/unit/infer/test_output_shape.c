@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "infer/fake_model.h"
+#include "infer/output_shape.h"
 #include "suite.h"
 
 #include <stdio.h>
-
-#include "infer/fake_model.h"
-#include "infer/output_shape.h"
 
 #define OUTPUT(text) "output { name: 'Y' data_type: TYPE_FP32 " text " } "
 #define MAX_DIMS 8

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include <string.h>
-
 #include "base/mem.h"
 #include "infer/memory.h"
 #include "infer/parameter.h"
+#include "suite.h"
+
+#include <string.h>
 
 static void test_kinds(void **state) {
         char              text[] = "value";

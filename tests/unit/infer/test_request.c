@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include <stdio.h>
-
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "infer/response_order.h"
 #include "infer/scheduler.h"
+#include "suite.h"
+
+#include <stdio.h>
 
 #define SIMPLE                                                                                     \
         "name: 'm' max_batch_size: 8 "                                                             \
@@ -312,14 +311,14 @@ static void test_release(void **state) {
         (void)state;
         note_into(o.req, &notes);
         atomic_store(&o.fake->model.n_in_flight, 3);
-        o.req->slot = response_ticket_new(order);
+        o.req->order_ticket = response_ticket_new(order);
         request_release(o.req, REQUEST_RELEASE_ALL);
         assert_int_equal(notes.n_releases, 1);
         assert_int_equal(notes.release_flags, REQUEST_RELEASE_ALL);
         assert_int_equal(notes.state, REQUEST_RELEASED);
         assert_int_equal(notes.n_answers, 0);
         assert_int_equal(atomic_load(&o.fake->model.n_in_flight), 2);
-        assert_null(o.req->slot);
+        assert_null(o.req->order_ticket);
         response_order_unref(order);
         close_one(o);
 }
@@ -355,7 +354,7 @@ static void test_refuse(void **state) {
 
         /* No memory for a response: the flags still come. */
         note_into(o.req, &notes);
-        assert_ok(request_renew_flow(o.req), "renew");
+        assert_ok(request_renew_stream(o.req), "renew");
         mem_fail_after(1);
         request_refuse(o.req, &why, FAILURE_REJECTED);
         mem_fail_after(0);

@@ -2,13 +2,12 @@
 /* One request used again and again, as programs do that keep one: its memory must not grow, and
  * what a peer chooses must not make it slow.
  */
-#include "suite.h"
-
-#include <stdio.h>
-
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
+#include "suite.h"
+
+#include <stdio.h>
 
 #define TWO_INPUTS                                                                                 \
         "name: 'm' max_batch_size: 8 "                                                             \

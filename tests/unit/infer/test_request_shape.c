@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "infer/fake_model.h"
+#include "infer/request_check.h"
 #include "suite.h"
 
 #include <stdio.h>
-
-#include "infer/fake_model.h"
-#include "infer/request_check.h"
 
 static void test_who_needs_it(void **state) {
         static const struct {

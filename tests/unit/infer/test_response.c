@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/mem.h"
+#include "infer/fake_model.h"
 #include "suite.h"
 
 #include <stdio.h>
-
-#include "base/mem.h"
-#include "infer/fake_model.h"
 
 #define SIMPLE                                                                                     \
         "name: 'm' max_batch_size: 8 "                                                             \
@@ -154,7 +153,8 @@ static void test_first_is_in_the_request(void **state) {
         second = new_response(&f);
         assert_true(first->is_lent);
         assert_false(second->is_lent);
-        assert_ok(request_renew_flow(f.req), "renew"); /* another flow, which has nothing to lend */
+        assert_ok(request_renew_stream(f.req),
+                  "renew"); /* another stream, which has nothing to lend */
         third = new_response(&f);
         assert_false(third->is_lent);
         response_free(third);
@@ -165,7 +165,7 @@ static void test_first_is_in_the_request(void **state) {
         open_front(&f);
         first = new_response(&f);
         response_free(first);
-        assert_ok(request_renew_flow(f.req), "renew");
+        assert_ok(request_renew_stream(f.req), "renew");
         second = new_response(&f);
         assert_ptr_equal(second, first);
         assert_true(second->is_lent);

@@ -203,7 +203,7 @@ static void test_request_used_again(void **state) {
 
         (void)state;
         request_release(req, REQUEST_RELEASE_ALL);
-        assert_ok(request_renew_flow(req), "renew");
+        assert_ok(request_renew_stream(req), "renew");
         assert_ok(request_set_id(req, "b"), "id");
         atomic_fetch_add(&fake->model.n_in_flight, 1);
         second = factory_for(req);
@@ -213,11 +213,11 @@ static void test_request_used_again(void **state) {
         assert_ok(send(second, RESPONSE_FINAL), "second");
         assert_ok(send(first, 0), "first");
         request_release(req, REQUEST_RELEASE_ALL);
-        assert_ok(request_renew_flow(req), "renew again");
+        assert_ok(request_renew_stream(req), "renew again");
         third = factory_for(req);
         response_factory_free(third);
         response_factory_free(second);
-        assert_ok(request_renew_flow(req), "renew in place");
+        assert_ok(request_renew_stream(req), "renew in place");
         request_free(req);
         assert_ok(send(first, RESPONSE_FINAL), "first");
         assert_string_equal(n.ids, "baa");

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include <stdio.h>
-
 #include "base/lock.h"
 #include "base/thread.h"
 #include "infer/fake_model.h"
 #include "infer/response_order.h"
+#include "suite.h"
+
+#include <stdio.h>
 
 #define N_REQUESTS 4
 
@@ -65,7 +64,7 @@ static void on_response(struct response *r, uint32_t flags, void *userp) {
 
 /* What a backend does at the end. */
 static void let_slot_go(struct request *req) {
-        response_ticket_unref(STEAL(req->slot));
+        response_ticket_unref(STEAL(req->order_ticket));
 }
 
 static void open_desk(struct desk *d) {
@@ -79,7 +78,7 @@ static void open_desk(struct desk *d) {
                 assert_ok(request_set_id(d->requests[i], names[i]), names[i]);
                 d->requests[i]->on_response = on_response;
                 d->requests[i]->on_response_userp = (void *)names[i];
-                d->requests[i]->slot = response_ticket_new(d->order);
+                d->requests[i]->order_ticket = response_ticket_new(d->order);
         }
 }
 
@@ -278,7 +277,7 @@ static void test_threads(void **state) {
                 c->requests[i] = fake_request(c->fake);
                 c->requests[i]->on_response = on_crowd_response;
                 c->requests[i]->on_response_userp = &c->numbers[i];
-                c->requests[i]->slot = response_ticket_new(order);
+                c->requests[i]->order_ticket = response_ticket_new(order);
                 n_expected += i % 3 + 1 + (i % 5 == 3);
                 n_finals += i % 5 < 4;
         }

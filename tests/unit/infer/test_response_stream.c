@@ -7,7 +7,7 @@
 #include "infer/submitter.h"
 #include "infer/response_stream.h"
 
-static struct response_stream *flow_new(const struct response_limits *limits) {
+static struct response_stream *stream_new(const struct response_limits *limits) {
         struct response_stream *f = mem_alloc(sizeof(*f));
 
         response_stream_init(f, f, free);
@@ -17,7 +17,7 @@ static struct response_stream *flow_new(const struct response_limits *limits) {
 }
 
 static void test_nothing_after_final(void **state) {
-        struct response_stream *f = flow_new(NULL);
+        struct response_stream *f = stream_new(NULL);
 
         (void)state;
         assert_true(response_stream_may_send(f, false));
@@ -30,7 +30,7 @@ static void test_nothing_after_final(void **state) {
 }
 
 static void test_renew(void **state) {
-        struct response_stream *f = flow_new(&(struct response_limits){ 3, 100, 0 });
+        struct response_stream *f = stream_new(&(struct response_limits){ 3, 100, 0 });
         struct response_stream *other;
 
         (void)state;
@@ -62,7 +62,7 @@ static void test_renew(void **state) {
 }
 
 static void test_short_memory(void **state) {
-        struct response_stream *f = flow_new(NULL);
+        struct response_stream *f = stream_new(NULL);
 
         (void)state;
         mem_fail_after(1);
@@ -78,7 +78,7 @@ static void test_short_memory(void **state) {
 #define RESPONSE_BYTES 10
 
 static struct {
-        struct response_stream *flow;
+        struct response_stream *stream;
         struct mutex            lock; /* rank LOCK_SERVER; guards all below */
         struct cond             changed;
         unsigned                n_made, n_deleted, most;
@@ -87,7 +87,7 @@ static struct {
 static void make(void *arg) {
         (void)arg;
         for (unsigned i = 0; i < N_RESPONSES; i++) {
-                response_stream_enter(desk.flow, RESPONSE_BYTES, true);
+                response_stream_enter(desk.stream, RESPONSE_BYTES, true);
                 MUTEX_GUARD(&desk.lock);
                 desk.n_made++;
                 if (desk.n_made - desk.n_deleted > desk.most)
@@ -106,11 +106,11 @@ static void delete_one(uint64_t n_bytes) {
         mutex_lock(&desk.lock);
         desk.n_deleted++;
         mutex_unlock(&desk.lock);
-        response_stream_leave(desk.flow, n_bytes);
+        response_stream_leave(desk.stream, n_bytes);
 }
 
 static void open_desk(struct response_limits limits, struct thread *maker) {
-        desk.flow = flow_new(&limits);
+        desk.stream = stream_new(&limits);
         desk.n_made = desk.n_deleted = desk.most = 0;
         mutex_init(&desk.lock, LOCK_SERVER);
         cond_init(&desk.changed);
@@ -120,7 +120,7 @@ static void open_desk(struct response_limits limits, struct thread *maker) {
 static void close_desk(struct thread *maker) {
         thread_join(maker);
         assert_int_equal(desk.n_made, N_RESPONSES);
-        response_stream_unref(desk.flow);
+        response_stream_unref(desk.stream);
         cond_done(&desk.changed);
         mutex_done(&desk.lock);
 }
@@ -154,7 +154,7 @@ static void test_outputs_count(void **state) {
         (void)state;
         open_desk((struct response_limits){ UINT32_MAX, 2 * RESPONSE_BYTES, 0 }, &maker);
         await_made(2);
-        response_stream_add_bytes(desk.flow, 5); /* of the second one */
+        response_stream_add_bytes(desk.stream, 5); /* of the second one */
         delete_one(RESPONSE_BYTES);
         await_made(3); /* 15 bytes were left */
         delete_one(RESPONSE_BYTES + 5);
@@ -175,18 +175,18 @@ static void test_cancel_ends_waiting(void **state) {
         open_desk((struct response_limits){ 2, UINT64_MAX, 0 }, &maker);
         await_made(2);
         assert_int_equal(desk.most, 2);
-        response_stream_cancel(desk.flow);
+        response_stream_cancel(desk.stream);
         close_desk(&maker);
         assert_int_equal(desk.most, N_RESPONSES);
 }
 
 /* The reader is woken behind the row: who waits for it in the midst of one wakes it first. */
-static void read_one(void *flow) {
-        response_stream_leave(flow, 1);
+static void read_one(void *stream) {
+        response_stream_leave(stream, 1);
 }
 
 static void test_no_wait_for_who_was_not_woken(void **state) {
-        struct response_stream *f = flow_new(&(struct response_limits){ 1, UINT64_MAX, 0 });
+        struct response_stream *f = stream_new(&(struct response_limits){ 1, UINT64_MAX, 0 });
 
         (void)state;
         response_stream_enter(f, 1, true);
@@ -199,7 +199,7 @@ static void test_no_wait_for_who_was_not_woken(void **state) {
 }
 
 static void test_some_never_wait(void **state) {
-        struct response_stream *f = flow_new(&(struct response_limits){ 1, 1, 0 });
+        struct response_stream *f = stream_new(&(struct response_limits){ 1, 1, 0 });
 
         (void)state;
         response_stream_enter(f, 1, true);
@@ -212,7 +212,7 @@ static void test_some_never_wait(void **state) {
 
 /* Nobody makes room: after the longest wait the response is made all the same. */
 static void test_wait_has_an_end(void **state) {
-        struct response_stream *f = flow_new(&(struct response_limits){ 1, 100, 1000 * 1000 });
+        struct response_stream *f = stream_new(&(struct response_limits){ 1, 100, 1000 * 1000 });
 
         (void)state;
         response_stream_enter(f, 10, true);

@@ -2,13 +2,12 @@
 /* Traces without an inference: which reports each level lets through, who holds a trace, and what
  * the tensor callback gets of inputs in one and in several pieces.
  */
-#include "suite.h"
-
-#include <stdio.h>
-
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "infer/trace.h"
+#include "suite.h"
+
+#include <stdio.h>
 
 #define MODEL                                                                                      \
         "name: 'm' input { name: 'A' data_type: TYPE_INT32 dims: -1 } "                            \

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A listener in a process that has no descriptor left. */
-#include "suite.h"
-
+#include "base/compiler.h"
+#include "base/lock.h"
 #include "net/listener.h"
+#include "net/loop.h"
+#include "suite.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -11,10 +13,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "base/compiler.h"
-#include "base/lock.h"
-#include "net/loop.h"
 
 static struct {
         struct mutex lock;

@@ -88,7 +88,7 @@ static void post_all(void *arg) {
         for (unsigned i = 0; i < N_MAILS; i++) {
                 if (i % 3 != 0 || i + 1 == N_MAILS) {
                         mailbox_post(box, &p->mails[i].mail);
-                } else if (mailbox_post_quietly(box, &p->mails[i].mail)) {
+                } else if (mailbox_post_without_wake(box, &p->mails[i].mail)) {
                         mailbox_post(box, &p->mails[++i].mail);
                         mailbox_wake(box);
                 }
@@ -139,8 +139,8 @@ static void test_quiet_mail(void **state UNUSED) {
         assert_null(loop_group_new("test", 1, &g));
         box = loop_mailbox(loop_group_get(g, 0));
         fill(p, loop_group_get(g, 0), &tally);
-        assert_true(mailbox_post_quietly(box, &p->mails[0].mail));
-        assert_false(mailbox_post_quietly(box, &p->mails[1].mail));
+        assert_true(mailbox_post_without_wake(box, &p->mails[0].mail));
+        assert_false(mailbox_post_without_wake(box, &p->mails[1].mail));
         mailbox_post(box, &p->mails[2].mail); /* rides along: nobody has woken the loop yet */
         assert_int_equal(tally.n_left, 3);
         mailbox_wake(box);

@@ -8,20 +8,20 @@
 #include <string.h>
 
 static struct metric_registry *registry;
-static struct model_metrics   *board;
+static struct model_metrics   *metrics;
 
-static void open_board(struct model_metrics_options options) {
+static void open_metrics(struct model_metrics_options options) {
         registry = metric_registry_new();
-        board = model_metrics_new(registry, &options);
+        metrics = model_metrics_new(registry, &options);
 }
 
-static void close_board(void) {
-        model_metrics_free(board);
+static void close_metrics(void) {
+        model_metrics_free(metrics);
         metric_registry_free(registry);
 }
 
 static struct model_stats *open_model(const char *name, int64_t version) {
-        return model_stats_new(board,
+        return model_stats_new(metrics,
                                &(struct model_stats_options){ .model = name, .version = version });
 }
 
@@ -285,7 +285,7 @@ static void test_whole_text_of_one_model(void **state) {
         struct model_stats               *s;
 
         (void)state;
-        open_board((struct model_metrics_options){ .counter_latencies = true });
+        open_metrics((struct model_metrics_options){ .counter_latencies = true });
         s = open_model("w", 1);
         expect_text("");
         model_stats_show(s, 0.001726159);
@@ -306,14 +306,14 @@ static void test_whole_text_of_one_model(void **state) {
         model_stats_hide(s);
         expect_text("");
         model_stats_free(s);
-        close_board();
+        close_metrics();
 }
 
 static void test_order_of_models(void **state) {
         struct model_stats *b, *a;
 
         (void)state;
-        open_board((struct model_metrics_options){ .counter_latencies = true });
+        open_metrics((struct model_metrics_options){ .counter_latencies = true });
         b = open_model("b", 2);
         a = open_model("a", 1);
         model_stats_show(b, 1);
@@ -333,14 +333,14 @@ static void test_order_of_models(void **state) {
         model_stats_hide(a);
         model_stats_hide(a);
         model_stats_free(a);
-        close_board();
+        close_metrics();
 }
 
 static void test_reloaded_version_is_printed_once(void **state) {
         struct model_stats *before, *after;
 
         (void)state;
-        open_board((struct model_metrics_options){ .counter_latencies = true });
+        open_metrics((struct model_metrics_options){ .counter_latencies = true });
         before = open_model("m", 1);
         after = open_model("m", 1);
         model_stats_show(before, 1);
@@ -352,7 +352,7 @@ static void test_reloaded_version_is_printed_once(void **state) {
                     true);
         model_stats_free(before);
         model_stats_free(after);
-        close_board();
+        close_metrics();
 }
 
 static void test_tags_are_labels(void **state) {
@@ -364,9 +364,10 @@ static void test_tags_are_labels(void **state) {
         struct model_stats *s;
 
         (void)state;
-        open_board((struct model_metrics_options){ .counter_latencies = true });
-        s = model_stats_new(board, &(struct model_stats_options){
-                                           .model = "m", .version = 1, .tags = tags, .n_tags = 3 });
+        open_metrics((struct model_metrics_options){ .counter_latencies = true });
+        s = model_stats_new(metrics,
+                            &(struct model_stats_options){
+                                    .model = "m", .version = 1, .tags = tags, .n_tags = 3 });
         model_stats_show(s, 1);
         expect_part("\nnv_inference_request_failure{_app_name=\"last\","
                     "_zone=\"a \\\"quoted\\\" \\\\ tag\",model=\"m\",reason=\"OTHER\","
@@ -376,7 +377,7 @@ static void test_tags_are_labels(void **state) {
                     "_zone=\"a \\\"quoted\\\" \\\\ tag\",model=\"m\",version=\"1\",le=\"1\"} 0\n",
                     true);
         model_stats_free(s);
-        close_board();
+        close_metrics();
 }
 
 static void test_cache_families(void **state) {
@@ -384,12 +385,12 @@ static void test_cache_families(void **state) {
         struct model_stats               *plain, *cached;
 
         (void)state;
-        open_board((struct model_metrics_options){ .counter_latencies = true });
+        open_metrics((struct model_metrics_options){ .counter_latencies = true });
         plain = open_model("plain", 1);
         model_stats_show(plain, 1);
         expect_part("nv_cache", false);
-        cached = model_stats_new(board, &(struct model_stats_options){
-                                                .model = "c", .version = 1, .has_cache = true });
+        cached = model_stats_new(metrics, &(struct model_stats_options){
+                                                  .model = "c", .version = 1, .has_cache = true });
         model_stats_show(cached, 1);
         model_stats_cache_hit(cached, &times, 2500);
         model_stats_cache_miss(cached, 7000);
@@ -412,7 +413,7 @@ static void test_cache_families(void **state) {
                     true);
         model_stats_free(plain);
         model_stats_free(cached);
-        close_board();
+        close_metrics();
 }
 
 static void test_without_counter_latencies(void **state) {
@@ -421,9 +422,9 @@ static void test_without_counter_latencies(void **state) {
         struct model_stats               *s;
 
         (void)state;
-        open_board((struct model_metrics_options){ .counter_latencies = false });
-        s = model_stats_new(board, &(struct model_stats_options){
-                                           .model = "m", .version = 1, .has_cache = true });
+        open_metrics((struct model_metrics_options){ .counter_latencies = false });
+        s = model_stats_new(metrics, &(struct model_stats_options){
+                                             .model = "m", .version = 1, .has_cache = true });
         model_stats_show(s, 1);
         model_stats_success(s, &times, 1);
         model_stats_failure(s, FAILURE_OTHER, 1);
@@ -442,7 +443,7 @@ static void test_without_counter_latencies(void **state) {
         assert_int_equal(snapshot.success.ns, 5000);
         model_stats_snapshot_done(&snapshot);
         model_stats_free(s);
-        close_board();
+        close_metrics();
 }
 
 static void test_first_response_histogram(void **state) {
@@ -450,18 +451,20 @@ static void test_first_response_histogram(void **state) {
         struct model_stats *plain, *stream, *custom;
 
         (void)state;
-        open_board((struct model_metrics_options){ .counter_latencies = true,
-                                                   .histogram_latencies = true });
+        open_metrics((struct model_metrics_options){ .counter_latencies = true,
+                                                     .histogram_latencies = true });
         plain = open_model("plain", 1);
         model_stats_show(plain, 1);
         expect_part("nv_inference_first_response_histogram_ms", false);
-        stream = model_stats_new(board, &(struct model_stats_options){
-                                                .model = "s", .version = 1, .is_decoupled = true });
-        custom = model_stats_new(board, &(struct model_stats_options){ .model = "c",
-                                                                       .version = 1,
-                                                                       .is_decoupled = true,
-                                                                       .first_response_ms = bounds,
-                                                                       .n_first_response_ms = 1 });
+        stream = model_stats_new(metrics, &(struct model_stats_options){ .model = "s",
+                                                                         .version = 1,
+                                                                         .is_decoupled = true });
+        custom =
+                model_stats_new(metrics, &(struct model_stats_options){ .model = "c",
+                                                                        .version = 1,
+                                                                        .is_decoupled = true,
+                                                                        .first_response_ms = bounds,
+                                                                        .n_first_response_ms = 1 });
         model_stats_show(stream, 1);
         model_stats_show(custom, 1);
         model_stats_first_response(stream, 100 * NS_PER_MS);
@@ -495,7 +498,7 @@ static void test_first_response_histogram(void **state) {
         model_stats_free(plain);
         model_stats_free(stream);
         model_stats_free(custom);
-        close_board();
+        close_metrics();
 }
 
 /* Every bound of the latency buckets: at it, in; a nanosecond more, in the next. */
@@ -506,7 +509,7 @@ static void test_edges_of_latency_buckets(void **state) {
                 struct model_stats *s;
                 AUTO_STRBUF         line;
 
-                open_board((struct model_metrics_options){ .counter_latencies = true });
+                open_metrics((struct model_metrics_options){ .counter_latencies = true });
                 s = open_model("m", 1);
                 model_stats_show(s, 1);
                 model_stats_success(s, &(struct request_times){ .request_end_ns = bound_ns }, 1);
@@ -527,7 +530,7 @@ static void test_edges_of_latency_buckets(void **state) {
                         strbuf_puts(&line, "+Inf\"} 2\n");
                 expect_part(strbuf_cstr(&line), true);
                 model_stats_free(s);
-                close_board();
+                close_metrics();
         }
 }
 
@@ -537,7 +540,7 @@ static void test_edges_of_batch_buckets(void **state) {
         struct model_stats               *s;
 
         (void)state;
-        open_board((struct model_metrics_options){ .counter_latencies = true });
+        open_metrics((struct model_metrics_options){ .counter_latencies = true });
         s = open_model("m", 1);
         model_stats_show(s, 1);
         for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
@@ -557,14 +560,14 @@ static void test_edges_of_batch_buckets(void **state) {
                     "neso_batch_size_bucket{model=\"m\",version=\"1\",le=\"+Inf\"} 9\n",
                     true);
         model_stats_free(s);
-        close_board();
+        close_metrics();
 }
 
 static void test_pending_is_never_negative(void **state) {
         struct model_stats *s;
 
         (void)state;
-        open_board((struct model_metrics_options){ .counter_latencies = true });
+        open_metrics((struct model_metrics_options){ .counter_latencies = true });
         s = open_model("m", 1);
         model_stats_show(s, 1);
         model_stats_pending(s, -4);
@@ -572,7 +575,7 @@ static void test_pending_is_never_negative(void **state) {
         model_stats_pending(s, 6);
         expect_part("\nnv_inference_pending_request_count{model=\"m\",version=\"1\"} 2\n", true);
         model_stats_free(s);
-        close_board();
+        close_metrics();
 }
 
 SUITE(model_metrics) {

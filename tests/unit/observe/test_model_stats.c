@@ -12,7 +12,7 @@
 #define N_UPDATES 100000
 
 static struct metric_registry *registry;
-static struct model_metrics   *board;
+static struct model_metrics   *metrics;
 static struct model_stats     *stats;
 
 /* Durations: request 70 000, queue 3 000, input 5 000, infer 30 000, output 9 000 ns. */
@@ -29,16 +29,17 @@ static const struct request_times times = {
 static int set_up(void **state) {
         (void)state;
         registry = metric_registry_new();
-        board = model_metrics_new(registry,
-                                  &(struct model_metrics_options){ .counter_latencies = true });
-        stats = model_stats_new(board, &(struct model_stats_options){ .model = "m", .version = 3 });
+        metrics = model_metrics_new(registry,
+                                    &(struct model_metrics_options){ .counter_latencies = true });
+        stats = model_stats_new(metrics,
+                                &(struct model_stats_options){ .model = "m", .version = 3 });
         return 0;
 }
 
 static int tear_down(void **state) {
         (void)state;
         model_stats_free(stats);
-        model_metrics_free(board);
+        model_metrics_free(metrics);
         metric_registry_free(registry);
         return 0;
 }

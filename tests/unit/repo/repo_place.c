@@ -19,7 +19,7 @@
 #include "repo/reaper.h"
 
 void repo_place_begin(struct repo_place *p) {
-        struct model_metrics_options board = { .counter_latencies = true };
+        struct model_metrics_options options = { .counter_latencies = true };
         AUTO_CHARS                   backends = NULL;
         AUTO_CHARS                   agents = NULL;
 
@@ -30,7 +30,7 @@ void repo_place_begin(struct repo_place *p) {
         backends = temp_tree_path(&p->tree, "backends");
         agents = temp_tree_path(&p->tree, "agents");
         p->metrics = metric_registry_new();
-        p->parts.board = model_metrics_new(p->metrics, &board);
+        p->parts.model_metrics = model_metrics_new(p->metrics, &options);
         p->parts.backends = backend_registry_new(
                 &(struct backend_registry_options){ .directory = backends, .auto_complete = true });
         p->parts.agents = agent_registry_new(agents);
@@ -49,7 +49,7 @@ void repo_place_end(struct repo_place *p) {
         agent_registry_free(p->parts.agents);
         backend_registry_free(p->parts.backends);
         timer_thread_free(p->parts.timers);
-        model_metrics_free(p->parts.board);
+        model_metrics_free(p->parts.model_metrics);
         metric_registry_free(p->metrics);
         /* Whatever began has ended. */
         assert_int_equal(fake_host_count(FAKE_FINALIZE), fake_host_count(FAKE_INITIALIZE));

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include "repo/agent.h"
-
-#include <string.h>
-
 #include "backend/log_lines.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "infer/fake_model.h"
+#include "repo/agent.h"
 #include "repo/agent_host.h"
+#include "suite.h"
+
+#include <string.h>
 
 struct place {
         struct temp_tree       tree;

@@ -1,11 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include "repo/agent_list.h"
-
-#include <stdio.h>
-#include <string.h>
-
 #include "backend/log_lines.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -13,8 +6,13 @@
 #include "infer/model.h"
 #include "repo/agent.h"
 #include "repo/agent_host.h"
+#include "repo/agent_list.h"
 #include "repo/reaper.h"
 #include "repo/repo_place.h"
+#include "suite.h"
+
+#include <stdio.h>
+#include <string.h>
 
 /* Two agents; what is told of them is told of both. */
 #define AGENTS "model_repository_agents { agents [{ name: 'a' }, { name: 'b' }] } "

@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include "repo/agent_model.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "infer/model.h"
 #include "repo/agent_host.h"
+#include "repo/agent_model.h"
 #include "repo/loaded_model.h"
 #include "repo/reaper.h"
 #include "repo/repo_place.h"
+#include "suite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define LOCAL TRITONREPOAGENT_ARTIFACT_FILESYSTEM
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
+#include "backend/temp_tree.h"
+#include "base/mem.h"
+#include "infer/fake_model.h"
 #include "repo/dir_fingerprint.h"
+#include "suite.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,10 +11,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "backend/temp_tree.h"
-#include "base/mem.h"
-#include "infer/fake_model.h"
 
 /* What one change of the directory "m" does: the parts of its mark that differ afterwards. */
 

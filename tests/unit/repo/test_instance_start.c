@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Whether instances are made side by side, and what is left when one of them fails. */
-#include "suite.h"
-
-#include "repo/instance_start.h"
-
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "backend/log_lines.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "infer/model.h"
+#include "repo/instance_start.h"
 #include "repo/model_instances.h"
 #include "repo/reaper.h"
 #include "repo/repo_place.h"
+#include "suite.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #define ENVIRONMENT "TRITON_PARALLEL_INSTANCE_LOADING"
 

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include "repo/model_files.h"
-
-#include <unistd.h>
-
 #include "backend/log_lines.h"
 #include "backend/temp_tree.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
+#include "repo/model_files.h"
 #include "repo/repo_parts.h"
+#include "suite.h"
+
+#include <unistd.h>
 
 #define IO                                                                                         \
         "input [{ name: 'IN' data_type: TYPE_INT32 dims: [ 2 ] }] "                                \

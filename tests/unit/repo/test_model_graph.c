@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who needs whom: orders of loading and unloading, cycles, and random graphs against a plain model.
  */
+#include "base/compiler.h"
+#include "repo/model_graph.h"
 #include "suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/compiler.h"
-#include "repo/model_graph.h"
 
 /* "a: b c; b: c" */
 static struct model_graph *graph_of(const char *text) {

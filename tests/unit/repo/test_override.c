@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
+#include "backend/temp_tree.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "infer/fake_model.h"
 #include "repo/override.h"
+#include "suite.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -11,11 +14,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "backend/temp_tree.h"
-#include "base/file.h"
-#include "base/mem.h"
-#include "infer/fake_model.h"
 
 /* A place of its own for TMPDIR. */
 struct place {

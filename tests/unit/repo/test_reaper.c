@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "base/thread_failure.h"
 #include "repo/reaper.h"
+#include "suite.h"
 
 #include <pthread.h>
 #include <semaphore.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/compiler.h"
-#include "base/thread_failure.h"
-
 #define N_ITEMS 5
 
-/* Memory given back is counted: the program is linked with --wrap=mem_give_back. */
+/* Memory given back is counted: the program is linked with --wrap=mem_trim. */
 static sem_t given_back;
 
-void __wrap_mem_give_back(void);
+void __wrap_mem_trim(void);
 
-void __wrap_mem_give_back(void) {
+void __wrap_mem_trim(void) {
         sem_post(&given_back);
 }
 

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include "repo/repo.h"
-
-#include <stdlib.h>
-
 #include "base/mem.h"
 #include "infer/fake_model.h"
+#include "repo/repo.h"
 #include "repo/repo_private.h"
+#include "suite.h"
+
+#include <stdlib.h>
 
 /* A repository whose table the test fills in; the models only count their users. */
 

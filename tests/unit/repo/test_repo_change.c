@@ -1,15 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a load, a reload and an unload change, and above all what they leave alone. */
-#include "suite.h"
-
-#include "repo/repo.h"
-
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "backend/log_lines.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -18,7 +8,15 @@
 #include "repo/model_instances.h"
 #include "repo/override.h"
 #include "repo/reaper.h"
+#include "repo/repo.h"
 #include "repo/repo_place.h"
+#include "suite.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char *const one_folder[] = { "models" };
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/compiler.h"
+#include "base/mem.h"
+#include "base/strbuf.h"
+#include "repo/repo_place.h"
+#include "repo/repo_private.h"
 #include "suite.h"
 
 #include <string.h>
 #include <unistd.h>
-
-#include "base/compiler.h"
-#include "base/mem.h"
-#include "base/strbuf.h"
-#include "repo/repo_private.h"
-#include "repo/repo_place.h"
 
 static const char *const folders[] = { "models", "more" };
 

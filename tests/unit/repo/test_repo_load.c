@@ -1,10 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include "repo/repo.h"
-
-#include <unistd.h>
-
 #include "backend/log_lines.h"
 #include "backend/probe.h"
 #include "base/clock.h"
@@ -12,7 +6,11 @@
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
 #include "repo/reaper.h"
+#include "repo/repo.h"
 #include "repo/repo_place.h"
+#include "suite.h"
+
+#include <unistd.h>
 
 #define N_MODELS 20
 

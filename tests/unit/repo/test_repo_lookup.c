@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which model a name means where each repository is a namespace. */
-#include "suite.h"
-
-#include "repo/repo.h"
-
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "backend/log_lines.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "infer/model.h"
 #include "repo/override.h"
+#include "repo/repo.h"
 #include "repo/repo_place.h"
+#include "suite.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 static const char *const folders[] = { "models", "more" };
 

@@ -1,14 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What polls see and do. Each script changes files between polls; nothing depends on time. */
-#include "suite.h"
-
-#include "repo/repo.h"
-
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "backend/log_lines.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -16,7 +7,14 @@
 #include "infer/model.h"
 #include "repo/loaded_model.h"
 #include "repo/reaper.h"
+#include "repo/repo.h"
 #include "repo/repo_place.h"
+#include "suite.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 static const char *const one_folder[] = { "models" };
 

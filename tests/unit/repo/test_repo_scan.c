@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include "repo/repo_scan.h"
-
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "backend/log_lines.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "repo/repo_place.h"
+#include "repo/repo_scan.h"
+#include "suite.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char *const folders[] = { "models", "more" };
 

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include "repo/repo_table.h"
-
-#include <stdlib.h>
-
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "infer/model.h"
+#include "repo/repo_table.h"
+#include "suite.h"
+
+#include <stdlib.h>
 
 /* A model that only counts. */
 struct stub {

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include "repo/uploaded_code.h"
-
-#include <stdio.h>
-#include <string.h>
-
 #include "backend/temp_tree.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "repo/override.h"
+#include "repo/uploaded_code.h"
+#include "suite.h"
+
+#include <stdio.h>
+#include <string.h>
 
 #define HINT "Start the server with '--allow-uploaded-backends=true' to enable."
 

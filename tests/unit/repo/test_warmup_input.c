@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include "repo/warmup_input.h"
-
-#include <unistd.h>
-
 #include "backend/temp_tree.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
+#include "repo/warmup_input.h"
+#include "suite.h"
+
+#include <unistd.h>
 
 #define KIND(kind) INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE_##kind
 

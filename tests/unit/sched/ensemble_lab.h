@@ -10,6 +10,7 @@
 #include "sched/ensemble.h"
 #include "sched/lab_model.h"
 #include "sched/step_models.h"
+#include "suite.h"
 
 #define LAB_MAX_OUTPUTS 8
 #define LAB_MAX_RESPONSES 64

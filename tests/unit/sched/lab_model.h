@@ -8,15 +8,16 @@
  */
 #pragma once
 
-#include <pthread.h>
-#include <stdio.h>
-
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/timer.h"
 #include "infer/fake_model.h"
 #include "infer/response.h"
 #include "sched/sched_setup.h"
+#include "suite.h"
+
+#include <pthread.h>
+#include <stdio.h>
 
 #define LAB_PATIENCE_NS (60 * NS_PER_S)
 

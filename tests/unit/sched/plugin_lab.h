@@ -8,9 +8,6 @@
  */
 #pragma once
 
-#include <errno.h>
-#include <stdio.h>
-
 #include "base/clock.h"
 #include "config/batching_config.h"
 #include "infer/executor.h"
@@ -20,6 +17,10 @@
 #include "sched/instance.h"
 #include "sched/policy_plugin.h"
 #include "sched/request_queue.h"
+#include "suite.h"
+
+#include <errno.h>
+#include <stdio.h>
 
 #define PLUGIN_START_NS (10 * NS_PER_S)
 #define PLUGIN_MAX_ITEMS 64

@@ -9,8 +9,6 @@
  */
 #pragma once
 
-#include <stdio.h>
-
 #include "base/clock.h"
 #include "infer/executor.h"
 #include "infer/fake_model.h"
@@ -18,6 +16,9 @@
 #include "sched/instance.h"
 #include "sched/policy.h"
 #include "sched/request_queue.h"
+#include "suite.h"
+
+#include <stdio.h>
 
 #define SIM_MAX_INSTANCES 12
 #define SIM_MAX_REQUESTS 64

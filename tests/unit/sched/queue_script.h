@@ -22,15 +22,16 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdio.h>
-
 #include "base/clock.h"
 #include "infer/batch_filter.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
 #include "sched/policy.h"
 #include "sched/request_queue.h"
+#include "suite.h"
+
+#include <stdbool.h>
+#include <stdio.h>
 
 #define SCRIPT_START_NS NS_PER_S
 #define SCRIPT_MAX_REQUESTS 64

@@ -12,9 +12,6 @@
  */
 #pragma once
 
-#include <pthread.h>
-#include <stdio.h>
-
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/thread.h"
@@ -23,6 +20,10 @@
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
 #include "sched/sched_setup.h"
+#include "suite.h"
+
+#include <pthread.h>
+#include <stdio.h>
 
 #define LAB_MAX_EXECUTORS 4
 #define LAB_MAX_BATCH 16

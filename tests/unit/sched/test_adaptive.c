@@ -3,11 +3,10 @@
  * loops, random arrivals, and random orders of events against a plain model of its rules. The numbers in
  * the names of tests are those of the acceptance checks.
  */
+#include "sched/policy_sim.h"
 #include "suite.h"
 
 #include <math.h>
-
-#include "sched/policy_sim.h"
 
 #define MODEL "name: 'm' max_batch_size: 4 input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
 #define MAX_ROWS 4

@@ -2,10 +2,6 @@
 /* Steps that a completion starts: a made-up scheduler that passes each request through a line of
  * inner requests to real engines with made-up executors.
  */
-#include "suite.h"
-
-#include <pthread.h>
-
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/lock.h"
@@ -18,6 +14,9 @@
 #include "infer/submitter.h"
 #include "sched/rate_limiter.h"
 #include "sched/sched_setup.h"
+#include "suite.h"
+
+#include <pthread.h>
 
 #define IN_AND_OUT                                                                                 \
         "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "                                        \
@@ -159,7 +158,7 @@ struct step {
         struct buf           *output;  /* ref */
         pthread_t             thread;  /* that it was executed on */
         const void           *frame;
-        bool                  was_put_off;
+        bool                  was_deferred;
 };
 
 struct line {
@@ -193,8 +192,8 @@ static void on_end(struct inner_request *r) {
         if (++l->at < l->n) {
                 struct step *next = &l->steps[l->at];
 
-                next->was_put_off = submitter_put_off(&next->base);
-                if (!next->was_put_off)
+                next->was_deferred = submitter_defer(&next->base);
+                if (!next->was_deferred)
                         begin_step(next);
                 return;
         }
@@ -279,7 +278,7 @@ static void test_steps_run_on_the_submitting_thread(void **state) {
         }
         assert_int_equal(n_here, MAX_STEPS);
         for (unsigned i = 1; i < MAX_STEPS; i++)
-                assert_true(l->steps[i].was_put_off);
+                assert_true(l->steps[i].was_deferred);
         /* The stack is flat: every step after the first is called from one loop. */
         for (unsigned i = 2; i < MAX_STEPS; i++)
                 assert_ptr_equal(l->steps[i].frame, l->steps[1].frame);
@@ -529,12 +528,12 @@ static void count_run(struct continuation *c) {
 }
 
 static struct continuation started_later = { .run = count_run };
-static bool                was_put_off, has_run_within;
+static bool                was_deferred, has_run_within;
 
 /* A step that is answered at once, as by a cache, starts the next one outside of any execution. */
 static void start_another(struct continuation *c) {
         (void)c;
-        was_put_off = submitter_put_off(&started_later);
+        was_deferred = submitter_defer(&started_later);
         has_run_within = started_later.run == NULL;
 }
 
@@ -543,23 +542,23 @@ static void test_flat_without_executions(void **state) {
 
         (void)state;
         submitter_enter_execution(submitter_self(), 0);
-        assert_true(submitter_put_off(&a));
+        assert_true(submitter_defer(&a));
         assert_true(submitter_leave_execution(submitter_self(), 0));
         submitter_continue(submitter_self(), true);
-        assert_true(was_put_off);
+        assert_true(was_deferred);
         assert_false(has_run_within);
         assert_null(started_later.run);
-        assert_false(submitter_put_off(&a)); /* it is over */
+        assert_false(submitter_defer(&a)); /* it is over */
 }
 
 static void test_order_and_nesting(void **state) {
         struct continuation a = { .run = count_run }, b = { .run = count_run };
 
         (void)state;
-        assert_false(submitter_put_off(&a)); /* inside no execution */
+        assert_false(submitter_defer(&a)); /* inside no execution */
         submitter_enter_execution(submitter_self(), 0);
-        assert_true(submitter_put_off(&a));
-        assert_true(submitter_put_off(&b));
+        assert_true(submitter_defer(&a));
+        assert_true(submitter_defer(&b));
         submitter_continue(submitter_self(), true); /* still inside */
         assert_non_null(a.run);
         assert_true(submitter_leave_execution(submitter_self(), 0));
@@ -592,7 +591,7 @@ static void test_what_may_run_here(void **state) {
                 for (uint64_t spends_ns = 998; spends_ns <= 999; spends_ns++) {
                         submitter_enter_execution(submitter_self(), spends_ns);
                         assert_false(submitter_may_run(submitter_self(), 1, 1000, true));
-                        assert_true(submitter_put_off(&a));
+                        assert_true(submitter_defer(&a));
                         assert_true(submitter_leave_execution(submitter_self(), 0));
                         submitter_continue(submitter_self(), runs_steps);
                         assert_false(ran_a_client);

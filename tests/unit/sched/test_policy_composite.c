@@ -3,12 +3,11 @@
  * which member; and random orders of events against a plain model of the rules. The numbers in the names
  * of tests are those of the acceptance checks.
  */
+#include "sched/policy_sim.h"
+#include "sched/row_plan.h"
 #include "suite.h"
 
 #include <limits.h>
-
-#include "sched/policy_sim.h"
-#include "sched/row_plan.h"
 
 #define MODEL "name: 'm' max_batch_size: 16 input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
 #define VARIABLE "name: 'm' max_batch_size: 16 input { name: 'X' data_type: TYPE_FP32 dims: -1 } "

@@ -2,11 +2,10 @@
 /* The default scheduler and the dynamic batcher with real threads and fake executors; running on
  * the submitter's thread has its own file.
  */
+#include "sched/scheduler_lab.h"
 #include "suite.h"
 
 #include <pthread.h>
-
-#include "sched/scheduler_lab.h"
 
 #define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
 #define UNBATCHED "name: 'm' " X

@@ -6,12 +6,6 @@
  * all instances, completions that submit another request, and a made-up policy that waits, and
  * chooses instances and sizes, at random.
  */
-#include "suite.h"
-
-#include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
-
 #include "config/batching_config.h"
 #include "infer/submitter.h"
 #include "sched/instance.h"
@@ -22,6 +16,11 @@
 #include "sched/request_queue.h"
 #include "sched/sched_options.h"
 #include "sched/scheduler_lab.h"
+#include "suite.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
 #define DEFAULT "name: 'm' max_batch_size: 8 " X
@@ -88,7 +87,7 @@ static void start_next(struct continuation *c) {
 static void submit_next(struct ticket *t) {
         struct entry *next = CONTAINER_OF(t, struct entry, ticket)->next;
 
-        if (!submitter_put_off(&next->start))
+        if (!submitter_defer(&next->start))
                 submit(next);
 }
 

@@ -3,14 +3,13 @@
  * for, requests run in parts and are answered once, and all that under a rate limiter and while instances
  * come and go.
  */
+#include "infer/submitter.h"
+#include "sched/rate_limiter.h"
+#include "sched/scheduler_lab.h"
 #include "suite.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
-
-#include "infer/submitter.h"
-#include "sched/rate_limiter.h"
-#include "sched/scheduler_lab.h"
 
 #define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
 #define P(key, value) "parameters { key: '" key "' value { string_value: '" value "' } } "

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The rate limiter by scripts, without threads: who gets a turn, when, and in which order.
  */
-#include "suite.h"
-
-#include <stdio.h>
-#include <string.h>
-
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "infer/fake_model.h"
 #include "sched/rate_limiter.h"
+#include "suite.h"
+
+#include <stdio.h>
+#include <string.h>
 
 #define N_GROUPS 26
 

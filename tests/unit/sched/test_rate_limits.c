@@ -2,12 +2,11 @@
 /* Schedulers behind a rate limiter, with real threads: two models that share one resource, batches
  * formed when the turn comes, and what happens to a turn that nobody needs any more.
  */
+#include "sched/rate_limiter.h"
+#include "sched/scheduler_lab.h"
 #include "suite.h"
 
 #include <stdatomic.h>
-
-#include "sched/rate_limiter.h"
-#include "sched/scheduler_lab.h"
 
 #define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
 #define MODEL "name: 'm' max_batch_size: 8 " X

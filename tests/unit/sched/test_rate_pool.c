@@ -210,9 +210,9 @@ static void test_take_and_give_back(void **state UNUSED) {
         rate_needs_take(&b);
         assert_false(rate_needs_are_free(&c, 1));
         assert_true(rate_needs_are_free(&elsewhere, 1)); /* the other device has its own */
-        rate_needs_give_back(&b);
+        rate_needs_release(&b);
         assert_true(rate_needs_are_free(&c, 1));
-        rate_needs_give_back(&a);
+        rate_needs_release(&a);
         rate_needs_done(&elsewhere, &p);
         rate_needs_done(&c, &p);
         rate_needs_done(&b, &p);
@@ -252,7 +252,7 @@ static void test_the_largest_need_goes(void **state UNUSED) {
         assert_false(rate_needs_are_free(&other, 1)); /* 2 and 2 of 3 */
         rate_needs_done(&large, &p);
         assert_false(rate_needs_are_free(&other, 1)); /* 2 and 2 of 2 */
-        rate_needs_give_back(&small);
+        rate_needs_release(&small);
         assert_true(rate_needs_are_free(&other, 1));
         assert_int_equal(count_pools(&p), 1);
         rate_needs_done(&other, &p);

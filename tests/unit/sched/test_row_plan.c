@@ -2,13 +2,12 @@
 /* Plans of rows: the documented tables, and each number of rows up to 4 096 of 500 random sets of
  * members against every plan there is.
  */
-#include "suite.h"
-
-#include <stdio.h>
-
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "sched/row_plan.h"
+#include "suite.h"
+
+#include <stdio.h>
 
 #define N_ROWS 4096
 #define N_SETS 500

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Batches that run on the thread of whoever submits: inline_execution auto, never, always. */
-#include "suite.h"
-
-#include <limits.h>
-#include <pthread.h>
-#include <stdatomic.h>
-
 #include "infer/submitter.h"
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
 #include "sched/sched_options.h"
 #include "sched/scheduler_lab.h"
+#include "suite.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
 #define DEFAULT "name: 'm' max_batch_size: 8 " X

@@ -1,8 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include <stdio.h>
-
 #include "base/clock.h"
 #include "infer/executor.h"
 #include "infer/fake_model.h"
@@ -10,6 +6,9 @@
 #include "sched/pull_engine.h"
 #include "sched/sched_options.h"
 #include "sched/sched_setup.h"
+#include "suite.h"
+
+#include <stdio.h>
 
 /* Reads the options of a model with these parameters (name, value, name, value, …, NULL). */
 static struct error *read_options(const char *const *parameters, struct pull_options *ret) {

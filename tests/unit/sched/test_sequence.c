@@ -4,13 +4,12 @@
  * What an execution sees is written as one word per request: its name ("-" for a null request), its
  * flags, and the control inputs: "a1:s1e0r1c7" is START 1, END 0, READY 1, CORRID 7.
  */
-#include "suite.h"
-
-#include <inttypes.h>
-
 #include "base/mem.h"
 #include "sched/rate_limiter.h"
 #include "sched/scheduler_lab.h"
+#include "suite.h"
+
+#include <inttypes.h>
 
 #define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
 #define ANY_X "input { name: 'X' data_type: TYPE_FP32 dims: -1 } "

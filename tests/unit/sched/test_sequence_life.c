@@ -62,7 +62,7 @@ static bool is_kept(struct model_generations *line) {
 
 static void serve_end(struct lab *lab, struct model_generations *line) {
         assert_false(is_kept(line));
-        model_generations_unref(STEAL(lab->fake->model.line));
+        model_generations_unref(STEAL(lab->fake->model.generations));
         model_generations_unref(line);
         lab_close(lab);
 }

@@ -4,13 +4,12 @@
  * "b3=<sum>[<list>]", and "-" is a null request. A request called k<n> makes new values that it
  * does not update.
  */
-#include "suite.h"
-
-#include <inttypes.h>
-
 #include "base/mem.h"
 #include "infer/implicit_state.h"
 #include "sched/scheduler_lab.h"
+#include "suite.h"
+
+#include <inttypes.h>
 
 #define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
 #define SUM                                                                                        \

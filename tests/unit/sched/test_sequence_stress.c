@@ -2,13 +2,12 @@
 /* Sequences from many threads, with cancellations, idle times and instances that come and go: each
  * request is answered and released once, and those of one sequence run in order, on one instance.
  */
+#include "infer/implicit_state.h"
+#include "sched/scheduler_lab.h"
 #include "suite.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-
-#include "infer/implicit_state.h"
-#include "sched/scheduler_lab.h"
 
 #define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
 #define CONTROLS                                                                                   \

@@ -20,15 +20,14 @@
  *     due 500                  when something ends by itself next ("due never")
  *     add; retire 0; remove 0  an instance comes; leaves; is gone
  */
-#include "suite.h"
-
-#include <stdio.h>
-
 #include "base/clock.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
 #include "sched/sequence_table.h"
+#include "suite.h"
+
+#include <stdio.h>
 
 #define START_NS NS_PER_S
 #define MAX_REQUESTS 32

@@ -6,10 +6,6 @@
  *
  * The clock is the story's.
  */
-#include "suite.h"
-
-#include <stdio.h>
-
 #include "base/clock.h"
 #include "config/batching_config.h"
 #include "infer/fake_model.h"
@@ -17,6 +13,9 @@
 #include "sched/policy.h"
 #include "sched/request_queue.h"
 #include "sched/sequence_table.h"
+#include "suite.h"
+
+#include <stdio.h>
 
 #define N_REQUESTS 160
 #define N_IDS 24

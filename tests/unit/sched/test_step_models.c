@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include <stdatomic.h>
-
 #include "base/thread.h"
 #include "infer/fake_model.h"
 #include "sched/step_models.h"
+#include "suite.h"
+
+#include <stdatomic.h>
 
 #define CONFIG                                                                                     \
         "name: 'm' input { name: 'X' data_type: TYPE_FP32 dims: 1 } "                              \

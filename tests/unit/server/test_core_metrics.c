@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
+#include "base/mem.h"
+#include "base/strbuf.h"
+#include "observe/metric.h"
 #include "server/core_metrics.h"
+#include "suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "base/mem.h"
-#include "base/strbuf.h"
-#include "observe/metric.h"
 
 #define MAX_LIMITS 64
 

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "suite.h"
-
-#include "server/server_report.h"
-
-#include <string.h>
-
 #include "backend/log_lines.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "infer/fake_model.h"
 #include "server/server_place.h"
+#include "server/server_report.h"
+#include "suite.h"
+
+#include <string.h>
 
 /* A row of two or three columns with these widths, as the log has it. */
 static void put_row(struct strbuf *out, const size_t *widths, size_t n, const char *const *cells) {

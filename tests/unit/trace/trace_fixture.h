@@ -2,10 +2,11 @@
 /* Records as the recorder leaves them, made without a core. Include after cmocka.h. */
 #pragma once
 
-#include <stdlib.h>
-
+#include "suite.h"
 #include "trace/trace_record.h"
 #include "trace/trace_settings.h"
+
+#include <stdlib.h>
 
 /* Takes no reference of `source` but the record's. */
 static inline struct trace_record *record_new(struct trace_source *source) {

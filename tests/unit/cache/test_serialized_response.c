@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
-#include "cache/kept_response.h"
+#include "cache/serialized_response.h"
 
 #include "base/mem.h"
 #include "infer/fake_model.h"
@@ -77,9 +77,9 @@ static char *keep(struct request *req, size_t *ret) {
                                                                  .real = 0.5 }), "d");
         add_output(r, "X", DATA_TYPE_INT32, 2, "\1\2\3\4\5\6\7\10", 8);
         add_output(r, "Y", DATA_TYPE_BYTES, 1, "\1\0\0\0z", 5);
-        assert_true(kept_response_measure(r, ret));
+        assert_true(serialized_response_measure(r, ret));
         bytes = mem_alloc(*ret);
-        kept_response_write(r, bytes);
+        serialized_response_write(r, bytes);
         response_free(r);
         return bytes;
 }
@@ -112,15 +112,15 @@ static void test_round_trip(void **state UNUSED) {
         char              *bytes = keep(req, &n_bytes), *shifted = mem_alloc(n_bytes + 1);
         struct response   *r;
 
-        assert_ok(kept_response_read(bytes, n_bytes, req, &r), "read");
+        assert_ok(serialized_response_read(bytes, n_bytes, req, &r), "read");
         assert_is_all(r);
         response_free(r);
         /* A cache may keep them anywhere. */
         memcpy(shifted + 1, bytes, n_bytes);
-        assert_ok(kept_response_read(shifted + 1, n_bytes, req, &r), "read");
+        assert_ok(serialized_response_read(shifted + 1, n_bytes, req, &r), "read");
         assert_is_all(r);
         response_free(r);
-        assert_ok(kept_response_read(bytes, n_bytes, some, &r), "read");
+        assert_ok(serialized_response_read(bytes, n_bytes, some, &r), "read");
         assert_int_equal(r->n_outputs, 1);
         assert_string_equal(r->first_output->name, "Y");
         response_free(r);
@@ -142,11 +142,11 @@ static void test_unknown_output(void **state UNUSED) {
         assert_ok(response_new(req, &r), "response");
         add_output(r, "more", DATA_TYPE_INT32, 1, "\1\2\3\4", 4);
         add_output(r, "X", DATA_TYPE_INT32, 2, "\1\2\3\4\5\6\7\10", 8);
-        assert_true(kept_response_measure(r, &n_bytes));
+        assert_true(serialized_response_measure(r, &n_bytes));
         bytes = mem_alloc(n_bytes);
-        kept_response_write(r, bytes);
+        serialized_response_write(r, bytes);
         response_free(r);
-        assert_ok(kept_response_read(bytes, n_bytes, req, &r), "read");
+        assert_ok(serialized_response_read(bytes, n_bytes, req, &r), "read");
         free(bytes); /* the response has what it needs */
         assert_int_equal(r->n_outputs, 2);
         assert_string_equal(r->first_output->name, "more");
@@ -171,7 +171,7 @@ static void test_damage(void **state UNUSED) {
                 AUTO_ERROR       err = NULL;
 
                 memcpy(cut, bytes, n);
-                err = kept_response_read(cut, n, req, &r);
+                err = serialized_response_read(cut, n, req, &r);
                 /* The last bytes only fill up to a multiple of 8. */
                 if (err == NULL && n < n_bytes - 7)
                         fail_msg("%zu bytes of %zu are enough", n, n_bytes);
@@ -184,7 +184,7 @@ static void test_damage(void **state UNUSED) {
                         struct error    *err;
 
                         bytes[n] = (char)(bytes[n] ^ 1 << bit);
-                        err = kept_response_read(bytes, n_bytes, req, &r);
+                        err = serialized_response_read(bytes, n_bytes, req, &r);
                         error_free(err);
                         response_free(r);
                         bytes[n] = (char)(bytes[n] ^ 1 << bit);
@@ -207,7 +207,7 @@ static void test_without_memory(void **state UNUSED) {
                 struct error *err;
 
                 mem_fail_after(++n);
-                err = kept_response_read(bytes, n_bytes, req, &r);
+                err = serialized_response_read(bytes, n_bytes, req, &r);
                 was_hit = mem_fail_was_hit();
                 mem_fail_after(0);
                 assert_int_equal(err != NULL, was_hit);
@@ -228,26 +228,26 @@ static void test_what_is_not_kept(void **state UNUSED) {
         size_t             n_bytes;
 
         assert_ok(response_new(req, &r), "response");
-        assert_true(kept_response_measure(r, &n_bytes));
+        assert_true(serialized_response_measure(r, &n_bytes));
         r->error = error_new(ERR_INTERNAL, "failed");
-        assert_false(kept_response_measure(r, &n_bytes));
+        assert_false(serialized_response_measure(r, &n_bytes));
         error_free(STEAL(r->error));
         add_output(r, "X", DATA_TYPE_INT32, 2, "\1\2\3\4\5\6\7\10", 8);
-        assert_true(kept_response_measure(r, &n_bytes));
+        assert_true(serialized_response_measure(r, &n_bytes));
         r->first_output->attributes.memory_type = MEMORY_GPU;
-        assert_false(kept_response_measure(r, &n_bytes));
+        assert_false(serialized_response_measure(r, &n_bytes));
         r->first_output->attributes.memory_type = MEMORY_CPU;
         assert_ok(response_add_parameter(r, &(struct parameter){ .name = "p",
                                                                  .type = PARAMETER_BYTES,
                                                                  .bytes = "x",
                                                                  .n_bytes = 1 }), "p");
-        assert_false(kept_response_measure(r, &n_bytes));
+        assert_false(serialized_response_measure(r, &n_bytes));
         response_free(r);
         request_free(req);
         fake_model_free(f);
 }
 
-SUITE(kept_response) {
+SUITE(serialized_response) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_round_trip),
                 cmocka_unit_test(test_unknown_output),

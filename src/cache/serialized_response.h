@@ -24,11 +24,11 @@ struct response;
 
 /* Computes the size in bytes; false for responses that are not kept: failures, outputs that are not
  * in CPU memory, parameters of bytes. */
-bool kept_response_measure(const struct response *r, size_t *ret) NODISCARD;
+bool serialized_response_measure(const struct response *r, size_t *ret) NODISCARD;
 /* `to` has the measured number of bytes. */
-void kept_response_write(const struct response *r, void *to);
+void serialized_response_write(const struct response *r, void *to);
 
 /* Creates a response to `req` with the outputs that it asks for, in memory of its allocator.
  * NOT_FOUND when one of them was not kept, INTERNAL when the bytes are not a kept response. */
-struct error *kept_response_read(const void *bytes, size_t n_bytes, const struct request *req,
+struct error *serialized_response_read(const void *bytes, size_t n_bytes, const struct request *req,
                                  struct response **ret) NODISCARD;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cache/kept_response.h"
+#include "cache/serialized_response.h"
 
 #include "base/mem.h"
 #include "infer/model.h"
@@ -110,7 +110,7 @@ static void put_response(struct writer *w, const struct response *r) {
                 put_output(w, o);
 }
 
-bool kept_response_measure(const struct response *r, size_t *ret) {
+bool serialized_response_measure(const struct response *r, size_t *ret) {
         struct writer w = { 0 };
 
         if (r->error != NULL)
@@ -126,7 +126,7 @@ bool kept_response_measure(const struct response *r, size_t *ret) {
         return !w.has_overflowed;
 }
 
-void kept_response_write(const struct response *r, void *to) {
+void serialized_response_write(const struct response *r, void *to) {
         struct writer w = { .to = to };
 
         put_response(&w, r);
@@ -288,7 +288,7 @@ static struct error *read_all(struct reader *in, const struct request *req, stru
         return NULL;
 }
 
-struct error *kept_response_read(const void *bytes, size_t n_bytes, const struct request *req,
+struct error *serialized_response_read(const void *bytes, size_t n_bytes, const struct request *req,
                                  struct response **ret) {
         struct reader    in = { bytes, n_bytes };
         struct response *r;
