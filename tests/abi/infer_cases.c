@@ -2,10 +2,19 @@
 /* Inferences of a program that has the server in it, for tests that compare them with what clients
  * of HTTP and gRPC get.
  *
- *     infer_cases <model repository> <directory of backends> <cases> <answers>
+ *     infer_cases <model repository> <directory of backends> <cases> <answers> [<option> ...]
  *
- * All cases are under way at the same time; the answers are in their order. Both files consist of
- * words (8 bytes, as this machine has them) and texts (a word for the length, the bytes, a NUL).
+ *     one_by_one            a case begins when the one before it has ended; else all are under way at
+ *                           the same time
+ *     cache=<directory>     with the response cache "local" of this directory of caches
+ *     traces=<file>         each case is traced: a line "<id> <id of the parent> <model> <activity>"
+ *                           for each activity
+ *
+ * The answers are in the order of the cases. After they are written, each line of the standard input is
+ * the name of a model, and is answered by a line with the model's statistics, until the input ends.
+ *
+ * Both files consist of words (8 bytes, as this machine has them) and texts (a word for the length, the
+ * bytes, a NUL).
  *
  *     case       text model, text id,
  *                word n, n times: text name, word type, text value     parameters
@@ -17,7 +26,8 @@
  *                word -1, text model, word version, text id,
  *                word n, n times: text name, word type, text value     parameters
  *                word n, n times: text name, text data type, shape,
- *                                 text content                         outputs
+ *                                 text content,
+ *                                 word n, n texts                      outputs, labels of classes
  *
  * A value of a parameter is the text itself, or the bytes of an int64_t, bool or double. As in requests
  * of clients, "timeout" and "sequence_id" (integers), "sequence_start" and "sequence_end" are properties of
@@ -35,6 +45,7 @@
 
 #define TIMEOUT_S 120
 #define MAX_DIMS 16
+#define MAX_LABELS 16
 #define NO_ERROR (-1)
 
 /* One inference. The content of its inputs stays in the file that was read. */
@@ -45,6 +56,7 @@ struct inference {
 
 static struct TRITONSERVER_Server            *server;
 static struct TRITONSERVER_ResponseAllocator *allocator;
+static FILE                                  *traces; /* NULL: nothing is traced */
 
 /* What is not over yet: responses that are not final, requests that were not given back. */
 static struct {
@@ -204,6 +216,37 @@ static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint
         change_pending(-1);
 }
 
+/* ---- traces --------------------------------------------------------------------------------- */
+
+static void on_activity(struct TRITONSERVER_InferenceTrace *trace,
+                        TRITONSERVER_InferenceTraceActivity activity, uint64_t timestamp_ns,
+                        void *userp) {
+        const char *model;
+        uint64_t    id, parent_id;
+
+        (void)timestamp_ns, (void)userp;
+        must(TRITONSERVER_InferenceTraceId(trace, &id));
+        must(TRITONSERVER_InferenceTraceParentId(trace, &parent_id));
+        must(TRITONSERVER_InferenceTraceModelName(trace, &model));
+        (void)fprintf(traces, "%llu %llu %s %s\n", (unsigned long long)id,
+                      (unsigned long long)parent_id, model,
+                      TRITONSERVER_InferenceTraceActivityString(activity));
+}
+
+static void on_trace_release(struct TRITONSERVER_InferenceTrace *trace, void *userp) {
+        (void)userp;
+        must(TRITONSERVER_InferenceTraceDelete(trace));
+}
+
+static struct TRITONSERVER_InferenceTrace *new_trace(void) {
+        struct TRITONSERVER_InferenceTrace *trace = NULL;
+
+        if (traces)
+                must(TRITONSERVER_InferenceTraceNew(&trace, TRITONSERVER_TRACE_LEVEL_TIMESTAMPS, 0,
+                                                    on_activity, on_trace_release, NULL));
+        return trace;
+}
+
 /* ---- requests ------------------------------------------------------------------------------- */
 
 static struct TRITONSERVER_Error *set_flag(struct TRITONSERVER_InferenceRequest *request,
@@ -313,7 +356,7 @@ static void submit(struct inference *inference, struct reader *r) {
                                                               inference));
         change_pending(2);
         if (!inference->err)
-                inference->err = TRITONSERVER_ServerInferAsync(server, request, NULL);
+                inference->err = TRITONSERVER_ServerInferAsync(server, request, new_trace());
         if (inference->err) {
                 change_pending(-2);
                 must(TRITONSERVER_InferenceRequestDelete(request));
@@ -357,6 +400,22 @@ static void print_parameter(FILE *out, struct TRITONSERVER_InferenceResponse *re
                 print_text(out, value, type == TRITONSERVER_PARAMETER_BOOL ? sizeof(bool) : 8);
 }
 
+static void print_labels(FILE *out, struct TRITONSERVER_InferenceResponse *response,
+                         uint32_t index) {
+        const char *labels[MAX_LABELS];
+        size_t      n = 0;
+
+        for (; n < MAX_LABELS; n++) {
+                must(TRITONSERVER_InferenceResponseOutputClassificationLabel(response, index, n,
+                                                                             &labels[n]));
+                if (!labels[n])
+                        break;
+        }
+        print_word(out, (int64_t)n);
+        for (size_t i = 0; i < n; i++)
+                print_string(out, labels[i]);
+}
+
 static void print_output(FILE *out, struct TRITONSERVER_InferenceResponse *response,
                          uint32_t index) {
         const char             *name;
@@ -378,6 +437,7 @@ static void print_output(FILE *out, struct TRITONSERVER_InferenceResponse *respo
         for (uint64_t i = 0; i < n_dims; i++)
                 print_word(out, shape[i]);
         print_text(out, base, n_bytes);
+        print_labels(out, response, index);
 }
 
 static void print_response(FILE *out, struct TRITONSERVER_InferenceResponse *response) {
@@ -427,38 +487,106 @@ static void print_answers(const char *path, struct inference *inferences, size_t
                 fail(path, "cannot be written");
 }
 
-static void start_server(const char *repository, const char *backends) {
+/* ---- statistics ----------------------------------------------------------------------------- */
+
+static void print_statistics(const char *model) {
+        struct TRITONSERVER_Message *message;
+        const char                  *json;
+        size_t                       n_bytes;
+
+        must(TRITONSERVER_ServerModelStatistics(server, model, -1, &message));
+        must(TRITONSERVER_MessageSerializeToJson(message, &json, &n_bytes));
+        (void)printf("%.*s\n", (int)n_bytes, json);
+        (void)fflush(stdout);
+        must(TRITONSERVER_MessageDelete(message));
+}
+
+static void answer_questions(void) {
+        char  *line = NULL;
+        size_t capacity = 0;
+
+        while (getline(&line, &capacity, stdin) > 0) {
+                line[strcspn(line, "\n")] = '\0';
+                print_statistics(line);
+        }
+        free(line);
+}
+
+/* ---- the server ----------------------------------------------------------------------------- */
+
+static void open_traces(const char *path) {
+        traces = fopen(path, "w");
+        if (!traces)
+                fail(path, "cannot be written");
+}
+
+/* Returns true for "one_by_one". */
+static bool set_option(struct TRITONSERVER_ServerOptions *options, const char *option) {
+        static const char cache[] = "cache=", trace[] = "traces=";
+
+        if (strcmp(option, "one_by_one") == 0)
+                return true;
+        if (strncmp(option, cache, strlen(cache)) == 0) {
+                must(TRITONSERVER_ServerOptionsSetCacheDirectory(options, option + strlen(cache)));
+                must(TRITONSERVER_ServerOptionsSetCacheConfig(options, "local",
+                                                              "{\"size\":\"1048576\"}"));
+        } else if (strncmp(option, trace, strlen(trace)) == 0) {
+                open_traces(option + strlen(trace));
+        } else {
+                fail(option, "no such option");
+        }
+        return false;
+}
+
+/* Returns true when the cases are to run one by one. */
+static bool start_server(char **argv) {
         struct TRITONSERVER_ServerOptions *options;
+        bool                               is_one_by_one = false;
 
         must(TRITONSERVER_ServerOptionsNew(&options));
-        must(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, repository));
-        must(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backends));
+        must(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, argv[1]));
+        must(TRITONSERVER_ServerOptionsSetBackendDirectory(options, argv[2]));
         must(TRITONSERVER_ServerOptionsSetStrictModelConfig(options, false));
         must(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
+        for (char **option = argv + 5; *option; option++)
+                is_one_by_one |= set_option(options, *option);
         must(TRITONSERVER_ServerNew(&server, options));
         must(TRITONSERVER_ServerOptionsDelete(options));
         must(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
+        return is_one_by_one;
+}
+
+static void stop_server(void) {
+        must(TRITONSERVER_ServerDelete(server));
+        must(TRITONSERVER_ResponseAllocatorDelete(allocator));
+        if (traces && fclose(traces) != 0)
+                fail("traces", "cannot be written");
 }
 
 int main(int argc, char **argv) {
         struct reader     file, r;
         struct inference *inferences;
         size_t            n;
+        bool              is_one_by_one;
 
-        if (argc != 5)
-                fail("usage", "infer_cases <repository> <backends> <cases> <answers>");
+        if (argc < 5)
+                fail("usage",
+                     "infer_cases <repository> <backends> <cases> <answers> [<option> ...]");
         file = r = read_file(argv[3]);
         n = (size_t)read_word(&r);
         if (n > file.left)
                 fail("cases", "there are too many");
         inferences = must_alloc(n * sizeof(*inferences));
-        start_server(argv[1], argv[2]);
-        for (size_t i = 0; i < n; i++)
+        is_one_by_one = start_server(argv);
+        for (size_t i = 0; i < n; i++) {
                 submit(&inferences[i], &r);
+                if (is_one_by_one)
+                        wait_for_all();
+        }
         wait_for_all();
         print_answers(argv[4], inferences, n);
-        must(TRITONSERVER_ServerDelete(server));
-        must(TRITONSERVER_ResponseAllocatorDelete(allocator));
+        answer_questions();
+        stop_server();
         free(inferences);
         free((char *)file.at);
         return 0;

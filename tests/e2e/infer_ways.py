@@ -10,6 +10,7 @@ Each way has send(cases), which gives the answers in the order of the cases. Ten
 bytes in cases and answers, whatever the way makes of them.
 """
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import struct
@@ -46,6 +47,7 @@ class Tensor:
     datatype: str
     shape: tuple
     content: bytes
+    labels: tuple = ()  # of its classes; only the C API tells them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Case:
     outputs: tuple = ()  # names; () asks for all
     parameters: tuple = ()  # of (name, value)
     id: str = ""
+    classes: int = 0  # of each of `outputs`, where there are any; the C API does not classify
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +145,9 @@ class Http:
             head["id"] = case.id
         if case.outputs:
             head["outputs"] = [{"name": name} for name in case.outputs]
+        if case.classes:
+            for output in head["outputs"]:
+                output["parameters"] = {"classification": case.classes}
         tail = b""
         for number, tensor in enumerate(case.inputs):
             sent = {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape)}
@@ -180,7 +186,7 @@ class HttpBinary(Http):
         """Outputs that are listed say each that they are binary, the others by the request."""
         head, tail = super().request(case)
         for output in head.get("outputs", ()):
-            output["parameters"] = {"binary_data": True}
+            output.setdefault("parameters", {})["binary_data"] = True
         head["parameters"]["binary_data_output"] = True
         return head, tail
 
@@ -238,8 +244,10 @@ class Grpc:
 
 class GrpcRaw(Grpc):
     def request(self, case):
+        classes = {"classification": case.classes} if case.classes else {}
         return self.client.request(case.model, [(t.name, t.datatype, t.shape) for t in case.inputs],
-                                   [t.content for t in case.inputs], case.outputs,
+                                   [t.content for t in case.inputs],
+                                   [(name, classes) for name in case.outputs],
                                    dict(case.parameters), id=case.id)
 
 
@@ -325,7 +333,7 @@ class AnswerFile:
 
     def tensor(self):
         return Tensor(self.text(), self.text(), tuple(self.word() for _ in range(self.word())),
-                      self.bytes())
+                      self.bytes(), tuple(self.text() for _ in range(self.word())))
 
     def answer(self):
         code = self.word()
@@ -345,14 +353,31 @@ class InProcess:
         self.folder = folder
 
     def send(self, cases):
-        sent, answers = self.folder / "cases", self.folder / "answers"
+        with self.opens(cases):
+            pass
+        return self.answers(len(cases))
+
+    @contextlib.contextmanager
+    def opens(self, cases, *options):
+        """infer_cases, as long as it tells statistics (its header says how)."""
+        sent = self.folder / "cases"
         sent.write_bytes(counted(
             text(case.model) + text(case.id) + counted(parameter(*p) for p in case.parameters)
             + counted(map(tensor_text, case.inputs)) + counted(map(text, case.outputs))
             for case in cases))
-        subprocess.run([BUILD / "tests" / "abi" / "infer_cases", self.repository,
-                        BUILD / "backends", sent, answers], check=True, timeout=120)
-        found = AnswerFile(answers)
-        got = [found.answer() for _ in cases]
+        with subprocess.Popen([BUILD / "tests" / "abi" / "infer_cases", self.repository,
+                               BUILD / "backends", sent, self.folder / "answers", *options],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                yield process
+                process.communicate(timeout=120)
+            except BaseException:
+                process.kill()
+                raise
+        assert process.returncode == 0
+
+    def answers(self, n_cases):
+        found = AnswerFile(self.folder / "answers")
+        got = [found.answer() for _ in range(n_cases)]
         assert found.at == len(found.content)
         return got

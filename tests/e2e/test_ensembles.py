@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Requests to ensembles over each protocol. How ensembles are loaded and go: test_ensemble_life.py; what is
-in docs/pipelines.md is shown here.
+in docs/pipelines.md is shown here, but caches, labels and traces (test_pipeline_accounts.py).
 
 No test sleeps: executions stop at gates (gate.py), and what is counted after the answer is waited for.
 """
 import concurrent.futures
-import json
 
 import grpc
 import pytest
@@ -70,13 +69,6 @@ STREAMING = ('platform: "ensemble"\n'
              "ensemble_scheduling {\n" +
              step("stream", {"IN": "X"}, {"OUT": "T", "RESPONSE": "NUMBER"}) +
              step("plain_hundred", {"IN": "T"}, {"OUT": "Y"}) + "}\n")
-SCORES = ('backend: "identity" max_batch_size: 0\n'
-          'input { name: "IN" data_type: TYPE_FP32 dims: [ 3 ] }\n'
-          'output { name: "IN" data_type: TYPE_FP32 dims: [ 3 ] label_filename: "labels.txt" }\n')
-CLASSES = ('platform: "ensemble"\n'
-           'input { name: "X" data_type: TYPE_FP32 dims: [ 3 ] }\n'
-           'output { name: "Y" data_type: TYPE_FP32 dims: [ 3 ] }\n'
-           "ensemble_scheduling {\n" + step("scores", {"IN": "X"}, {"IN": "Y"}) + "}\n")
 SEQUENCE = ('backend: "testing" max_batch_size: 1\n'
             'input { name: "INPUT0" data_type: TYPE_INT32 dims: [ 1 ] }\n'
             'output { name: "SUM" data_type: TYPE_INT32 dims: [ 1 ] }\n'
@@ -109,14 +101,7 @@ MODELS = {
     "failing": line("ten", "fails").replace('"X" data', '"IN" data').replace('"Y" data', '"OUT" data')
     .replace('value: "X"', 'value: "IN"').replace('value: "Y"', 'value: "OUT"'),
     "streaming": STREAMING,
-    "scores": {"config.pbtxt": SCORES, "labels.txt": "low\nmiddle\nhigh\n"}, "classes": CLASSES,
-    "kept_classes": CLASSES + "response_cache { enable: true }\n",
-    "kept_outer_classes": CLASSES.replace("scores", "classes").replace('"IN"', '"X"', 1).replace(
-        'output_map { key: "IN"', 'output_map { key: "Y"') + "response_cache { enable: true }\n",
     "sum": SEQUENCE, "summing": SUMMING,
-    "kept": line("one", "ten", more="response_cache { enable: true }\n"),
-    "kept_step": adding(1000, more="response_cache { enable: true }\n"),
-    "over_kept": line("kept_step", "one"),
     "strings": STRINGS, "string_line": STRING_LINE,
 }
 
@@ -190,14 +175,6 @@ def test_batches(server):
 
 
 # ---- what runs ----------------------------------------------------------------------------------
-
-
-def test_steps_that_nobody_asked_for(server):
-    before = {name: stats_of(server, name)["execution_count"] for name in ("one", "ten", "hundred")}
-    assert outputs_of(infer(server, "diamond", 5, outputs=[{"name": "LEFT"}])) == {"LEFT": 16}
-    wait_until(lambda: stats_of(server, "ten")["execution_count"] == before["ten"] + 1)
-    assert stats_of(server, "one")["execution_count"] == before["one"] + 1
-    assert stats_of(server, "hundred")["execution_count"] == before["hundred"]
 
 
 def test_statistics_and_metrics(server):
@@ -299,7 +276,7 @@ def test_a_decoupled_ensemble_without_a_stream(server):
     assert "decoupled" in reply.json()["error"]
 
 
-# ---- sequences, caches, labels ------------------------------------------------------------------
+# ---- sequences, caches --------------------------------------------------------------------------
 
 
 def test_a_step_with_sequences(server):
@@ -317,40 +294,6 @@ def test_a_step_with_sequences(server):
     assert (reply.status_code, reply.json()["error"]) == (
         400, "in ensemble 'summing', inference request to model 'sum' must specify a non-zero or "
         "non-empty correlation ID")
-
-
-def test_answers_of_the_ensemble_are_kept(server):
-    ten = stats_of(server, "ten")["execution_count"]
-    for _ in range(3):
-        assert outputs_of(infer(server, "kept", 70)) == {"Y": 81}
-    stats = stats_of(server, "kept")["inference_stats"]
-    assert (stats["cache_hit"]["count"], stats["cache_miss"]["count"]) == (2, 1)
-    assert stats_of(server, "ten")["execution_count"] == ten + 1
-
-
-def test_answers_of_a_step_are_kept(server):
-    for _ in range(3):
-        assert outputs_of(infer(server, "over_kept", 80)) == {"Y": 1081}
-    stats = stats_of(server, "kept_step")["inference_stats"]
-    assert stats["cache_hit"]["count"] >= 2
-
-
-def test_labels_of_the_step(server):
-    body = {"inputs": [{"name": "X", "datatype": "FP32", "shape": [3], "data": [0.1, 0.7, 0.2]}],
-            "outputs": [{"name": "Y", "parameters": {"classification": 2}}]}
-    reply = requests.post(f"{server.url}/v2/models/classes/infer", json=body, timeout=SECONDS)
-    assert [text.split(":")[1:] for text in reply.json()["outputs"][0]["data"]] == [
-        ["1", "middle"], ["2", "high"]]
-
-
-def test_labels_of_an_answer_that_was_kept(server):
-    body = {"inputs": [{"name": "X", "datatype": "FP32", "shape": [3], "data": [0.1, 0.2, 0.7]}],
-            "outputs": [{"name": "Y", "parameters": {"classification": 1}}]}
-    for model in ("kept_classes", "kept_outer_classes"):
-        for _ in range(3):
-            reply = requests.post(f"{server.url}/v2/models/{model}/infer", json=body, timeout=SECONDS)
-            assert reply.json()["outputs"][0]["data"][0].split(":")[1:] == ["2", "high"]
-        assert stats_of(server, model)["inference_stats"]["cache_hit"]["count"] == 2
 
 
 def test_kept_answers_of_other_models_are_not_given(tmp_path):
@@ -429,21 +372,3 @@ def test_a_deadline_in_the_line_of_max_inflight_requests(tmp_path, stubs):
             gate.open()
             assert outputs_of(first.result()) == {"Y": 2}
         assert stats_of(server, "slow")["execution_count"] == 1
-
-
-def test_traces(tmp_path):
-    """A trace of the request, and a child of it for each step."""
-    models = {"one": adding(1), "ten": adding(10), "line": line("one", "ten")}
-    with opens_server(tmp_path / "models", models, "--trace-config=level=TIMESTAMPS",
-                      "--trace-config=rate=1",
-                      f"--trace-config=triton,file={tmp_path / 'trace'}") as server:
-        assert outputs_of(infer(server, "line", 5)) == {"Y": 16}
-    seen = json.loads((tmp_path / "trace").read_text())
-    models = {entry["id"]: entry for entry in seen if "model_name" in entry}
-    parent, = [entry for entry in models.values() if entry["model_name"] == "line"]
-    children = [entry for entry in models.values() if entry.get("parent_id") == parent["id"]]
-    assert sorted(entry["model_name"] for entry in children) == ["one", "ten"]
-    for child in children:
-        names = [stamp["name"] for entry in seen if entry["id"] == child["id"]
-                 for stamp in entry.get("timestamps", [])]
-        assert {"REQUEST_START", "COMPUTE_START", "COMPUTE_END", "REQUEST_END"} <= set(names)

@@ -2,7 +2,8 @@
 """What docs/pipelines.md and docs/chains.md promise of a request, over HTTP, gRPC, a gRPC stream and the C
 API.
 
-Each row is a promise. Loading and unloading: test_ensemble_life.py, test_chains.py.
+Each row is a promise. Loading and unloading: test_ensemble_life.py, test_chains.py; caches, counts, traces and
+labels: test_pipeline_accounts.py.
 """
 import concurrent.futures
 import re
