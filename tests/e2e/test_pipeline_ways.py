@@ -252,24 +252,31 @@ def control(client, verb, model, **parameters):
     return grpc.StatusCode.OK, ""
 
 
+UNAVAILABLE = "version 1 is at UNAVAILABLE state: Invalid argument: "
+
+
 @pytest.mark.parametrize("model, parameters, text", [
     ("A", {"next": "nosuch"}, "next model 'nosuch' of model 'A' is neither loaded nor in a model repository"),
-    ("A", {"next": "A"}, "A -> A"),
-    ("C", {"next": "A"}, "-> A"),
-    ("A", {"next": "B,C"}, "chains are linear; use ensemble_scheduling"),
-    ("A", {"next_map": "NOSUCH:IN"}, "NOSUCH"),
-    ("other", {"next": "B"}, "'OUT'"),
+    ("A", {"next": "A"}, "chain of model 'A' is circular: A -> A"),
+    ("C", {"next": "A"}, "chain of model 'C' is circular: C -> A -> B -> C"),
+    ("A", {"next": "B,C"}, "parameter 'next' of model 'A' is 'B,C': chains are linear; use ensemble_scheduling"),
+    ("A", {"next_map": "NOSUCH:IN"}, UNAVAILABLE + "'next_map' names output 'NOSUCH', which model 'A' does not have;"),
+    ("other", {"next": "B"}, UNAVAILABLE + "output 'OUT' of model 'other' does not fit input 'IN' of its next model "
+     "'B': data types FP32 and INT32;"),
+    ("short", {"next": "B"}, "parameter 'next' is not supported for ensemble 'short': make a model of platform "
+     "'chain' with it as a stage"),
     ("bad", {}, "ensemble bad contains models that are not available or ambiguous: nosuch"),
-], ids=["unknown", "itself", "cycle", "branch", "map", "type", "step"])
+], ids=["unknown", "itself", "cycle", "branch", "map", "type", "ensemble", "step"])
 def test_loads_that_are_refused_over_grpc(tmp_path, stubs, model, parameters, text):
     """As over HTTP (checks 8 to 11 of the chains), with nothing changed by it."""
     models = line_of_three(other=chain_models.adding(1).replace("TYPE_INT32", "TYPE_FP32"),
-                           bad=chain_models.ensemble(("A", "A_OUT"), ("nosuch", "OUT")))
+                           bad=chain_models.ensemble(("A", "A_OUT"), ("nosuch", "OUT")),
+                           short=chain_models.ensemble(("A", "A_OUT")))
     with opens_server(tmp_path, models, *EXPLICIT) as server, open_channel(server) as channel:
         client = Client(channel, stubs)
         assert control(client, "Load", "A") == (grpc.StatusCode.OK, "")
         code, told = control(client, "Load", model, **parameters)
-        assert code == grpc.StatusCode.INVALID_ARGUMENT and text in told
+        assert (code, told) == (grpc.StatusCode.INVALID_ARGUMENT, f"load failed for model '{model}': {text}\n")
         status, over_http = load(server, model, **parameters)
         assert (status, over_http) == (400, told)
         assert value(server, "A", 5) == 116

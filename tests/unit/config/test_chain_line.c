@@ -116,6 +116,10 @@ static void test_refusals(void **state) {
         expect_refusal("name: 'A' " PARAMETER("next", "B") PARAMETER("chain_allow_end", "yes"),
                        "parameter 'chain_allow_end' of model 'A' must be 'false' or 'true', got "
                        "'yes'");
+        expect_refusal(
+                "name: 'e' platform: 'ensemble' ensemble_scheduling { } " PARAMETER("next", "B"),
+                "parameter 'next' is not supported for ensemble 'e': make a model of platform "
+                "'chain' with it as a stage");
         expect_refusal("name: 'p' platform: 'chain'",
                        "must specify parameter 'stages' for chain 'p'");
         expect_refusal("name: 'p' platform: 'chain' " PARAMETER("stages", "a,,b"),
