@@ -3,6 +3,12 @@
  * call, over plain structs that a test fills and reads. Linked into a test in place of
  * libtritonserver.so.
  *
+ * The library itself does not stand in for it, because these tests need what a correct server never does:
+ * TRITONBACKEND_ResponseNew() that fails, an input in GPU memory on a machine without a GPU, outputs that
+ * lie off their alignment, and a count of the errors and messages that the backend did not delete. They
+ * also call the kit's functions with a request in hand, outside an execution. What a backend does within a
+ * server is tested with the library: tests/abi, tests/e2e/test_onnx.py, tests/e2e/test_python_execute.py.
+ *
  * Ownership.  Inputs and their bytes are the test's. Outputs of responses belong to the fake until
  * fake_reset(), which frees all that the backend made.
  * Threads.  One.
