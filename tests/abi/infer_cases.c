@@ -33,6 +33,7 @@
  * of clients, "timeout" and "sequence_id" (integers), "sequence_start" and "sequence_end" are properties of
  * the request and no parameters.
  */
+#include "heap_allocator.h"
 #include "triton/core/tritonserver.h"
 
 #include <pthread.h>
@@ -166,28 +167,6 @@ static void print_string(FILE *out, const char *text) {
 }
 
 /* ---- callbacks ------------------------------------------------------------------------------ */
-
-static struct TRITONSERVER_Error *allocate(struct TRITONSERVER_ResponseAllocator *a,
-                                           const char *tensor_name, size_t byte_size,
-                                           TRITONSERVER_MemoryType type, int64_t id, void *userp,
-                                           void **buffer, void **buffer_userp,
-                                           TRITONSERVER_MemoryType *actual_type,
-                                           int64_t                 *actual_id) {
-        (void)a, (void)tensor_name, (void)type, (void)id, (void)userp;
-        *buffer = byte_size > 0 ? must_alloc(byte_size) : NULL;
-        *buffer_userp = NULL;
-        *actual_type = TRITONSERVER_MEMORY_CPU;
-        *actual_id = 0;
-        return NULL;
-}
-
-static struct TRITONSERVER_Error *give_back(struct TRITONSERVER_ResponseAllocator *a, void *buffer,
-                                            void *buffer_userp, size_t byte_size,
-                                            TRITONSERVER_MemoryType type, int64_t id) {
-        (void)a, (void)buffer_userp, (void)byte_size, (void)type, (void)id;
-        free(buffer);
-        return NULL;
-}
 
 static void change_pending(int by) {
         pthread_mutex_lock(&pending.lock);
@@ -447,9 +426,7 @@ static void print_response(FILE *out, struct TRITONSERVER_InferenceResponse *res
         uint32_t                   n;
 
         if (err) {
-                /* The error belongs to the response. */
-                print_word(out, TRITONSERVER_ErrorCode(err));
-                print_string(out, TRITONSERVER_ErrorMessage(err));
+                print_error(out, err);
                 return;
         }
         print_word(out, NO_ERROR);
@@ -552,7 +529,7 @@ static bool start_server(char **argv) {
                 is_one_by_one |= set_option(options, *option);
         must(TRITONSERVER_ServerNew(&server, options));
         must(TRITONSERVER_ServerOptionsDelete(options));
-        must(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
+        allocator = heap_allocator_new();
         return is_one_by_one;
 }
 

@@ -38,9 +38,13 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
         return remove(path);
 }
 
-void model_place_close(struct model_place *p) {
+void model_place_close_with_more(struct model_place *p) {
         n_removed = 0;
         assert_int_equal(nftw(p->root, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+void model_place_close(struct model_place *p) {
+        model_place_close_with_more(p);
         assert_int_equal(n_removed, p->n_added + 1);
 }
 
@@ -58,6 +62,16 @@ void model_place_add_file(struct model_place *p, const char *path, const char *t
         assert_int_equal(fclose(file), 0);
 }
 
+void model_place_add_link(struct model_place *p, const char *path, const char *target) {
+        p->n_added++;
+        assert_int_equal(symlink(target, path_of(p, path).text), 0);
+}
+
+void model_place_add_fifo(struct model_place *p, const char *path) {
+        p->n_added++;
+        assert_int_equal(mkfifo(path_of(p, path).text, 0600), 0);
+}
+
 void model_place_add_model(struct model_place *p, const char *name, const char *config,
                            const char *library) {
         char path[256];
@@ -70,6 +84,5 @@ void model_place_add_model(struct model_place *p, const char *name, const char *
         if (library == NULL)
                 return;
         snprintf(path, sizeof(path), "%s/libtriton_probe.so", name);
-        p->n_added++;
-        assert_int_equal(symlink(library, path_of(p, path).text), 0);
+        model_place_add_link(p, path, library);
 }

@@ -13,200 +13,98 @@
 #include <cmocka.h>
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "cache_probe.h"
+#include "embedded.h"
+#include "heap_allocator.h"
+#include "model_place.h"
 #include "triton/core/neso.h"
 
 #include "api_assert.h"
 
 static const char                            *backend_directory, *probe_path;
-static char                                   root[] = "/tmp/neso_cache_XXXXXX";
+static struct model_place                     place;
 static struct cache_probe                    *probe;
 static struct TRITONSERVER_Server            *server;
 static struct TRITONSERVER_ResponseAllocator *allocator;
 
-/* One inference; guarded by the lock. */
-static struct {
-        pthread_mutex_t                        lock;
-        pthread_cond_t                         changed;
-        struct TRITONSERVER_InferenceResponse *response;
-        int                                    n_left; /* the final response, the release */
-} seen = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
-
-static void add_file(const char *path, const char *text) {
-        char  whole[512];
-        FILE *file;
-
-        snprintf(whole, sizeof(whole), "%s/%s", root, path);
-        file = fopen(whole, "w");
-        assert_non_null(file);
-        assert_true(fputs(text, file) >= 0);
-        assert_int_equal(fclose(file), 0);
-}
-
-static void add_folder(const char *path) {
-        char whole[512];
-
-        snprintf(whole, sizeof(whole), "%s/%s", root, path);
-        assert_int_equal(mkdir(whole, 0755), 0);
-}
-
 static void add_model(const char *name, const char *more) {
-        char path[64], text[512];
+        char text[512];
 
-        snprintf(path, sizeof(path), "models/%s", name);
-        add_folder(path);
-        snprintf(path, sizeof(path), "models/%s/1", name);
-        add_folder(path);
         snprintf(text, sizeof(text),
                  "backend: 'identity'\n"
                  "input { name: 'INPUT0' data_type: TYPE_INT32 dims: [ -1 ] }\n"
                  "output { name: 'OUTPUT0' data_type: TYPE_INT32 dims: [ -1 ] }\n%s",
                  more);
-        snprintf(path, sizeof(path), "models/%s/config.pbtxt", name);
-        add_file(path, text);
+        model_place_add_model(&place, name, text, NULL);
 }
 
-static struct TRITONSERVER_Error *allocate(struct TRITONSERVER_ResponseAllocator *a,
-                                           const char *tensor_name, size_t byte_size,
-                                           TRITONSERVER_MemoryType type, int64_t id, void *userp,
-                                           void **buffer, void **buffer_userp,
-                                           TRITONSERVER_MemoryType *actual_type,
-                                           int64_t *actual_id) {
-        (void)a, (void)tensor_name, (void)type, (void)id, (void)userp;
-        *buffer = malloc(byte_size + 1);
-        *buffer_userp = NULL;
-        *actual_type = TRITONSERVER_MEMORY_CPU;
-        *actual_id = 0;
-        return NULL;
-}
-
-static struct TRITONSERVER_Error *give_back(struct TRITONSERVER_ResponseAllocator *a, void *buffer,
-                                            void *buffer_userp, size_t byte_size,
-                                            TRITONSERVER_MemoryType type, int64_t id) {
-        (void)a, (void)buffer_userp, (void)byte_size, (void)type, (void)id;
-        free(buffer);
-        return NULL;
-}
-
-static void end_one(void) {
-        pthread_mutex_lock(&seen.lock);
-        seen.n_left--;
-        pthread_cond_signal(&seen.changed);
-        pthread_mutex_unlock(&seen.lock);
-}
-
-static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
-                        void *userp) {
-        (void)userp;
-        seen.response = response;
-        if ((flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0)
-                end_one();
-}
-
-static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
-                       void *userp) {
-        (void)request, (void)flags, (void)userp;
-        end_one();
-}
-
-static int make_server(const char *config, struct TRITONSERVER_Error **ret) {
+/* The error of a server that does not start. */
+static struct TRITONSERVER_Error *make_server(const char *config) {
         struct TRITONSERVER_ServerOptions *options;
+        struct TRITONSERVER_Error         *err;
         char                               path[512];
 
-        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
-        snprintf(path, sizeof(path), "%s/models", root);
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, path));
-        assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
-        snprintf(path, sizeof(path), "%s/caches", root);
+        snprintf(path, sizeof(path), "%s/models", place.root);
+        options = embedded_options(path, backend_directory);
+        snprintf(path, sizeof(path), "%s/caches", place.root);
         assert_ok(TRITONSERVER_ServerOptionsSetCacheDirectory(options, path));
         assert_ok(TRITONSERVER_ServerOptionsSetCacheConfig(options, "probe", config));
         assert_ok(TRITONSERVER_ServerOptionsSetStrictModelConfig(options, false));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelControlMode(options,
-                                                                TRITONSERVER_MODEL_CONTROL_EXPLICIT));
+        assert_ok(
+                TRITONSERVER_ServerOptionsSetModelControlMode(options,
+                                                              TRITONSERVER_MODEL_CONTROL_EXPLICIT));
         assert_ok(TRITONSERVER_ServerOptionsSetStartupModel(options, "*"));
-        assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
         assert_ok(TRITONSERVER_ServerOptionsSetLogError(options, false));
-        *ret = TRITONSERVER_ServerNew(&server, options);
+        err = TRITONSERVER_ServerNew(&server, options);
         assert_ok(TRITONSERVER_ServerOptionsDelete(options));
-        return 0;
+        return err;
 }
 
 static int start_server(void **state) {
-        struct TRITONSERVER_Error *err;
-        char                       path[512];
-        void                      *library;
+        char  path[512];
+        void *library;
 
         (void)state;
-        assert_non_null(mkdtemp(root));
-        add_folder("models");
-        add_model("kept", "response_cache { enable: true }\n");
-        add_model("plain", "");
-        add_folder("caches");
-        add_folder("caches/probe");
-        snprintf(path, sizeof(path), "%s/caches/probe/libtritoncache_probe.so", root);
-        assert_int_equal(symlink(probe_path, path), 0);
+        model_place_open(&place);
+        model_place_add_folder(&place, "models");
+        add_model("models/kept", "response_cache { enable: true }\n");
+        add_model("models/plain", "");
+        model_place_add_folder(&place, "caches");
+        model_place_add_folder(&place, "caches/probe");
+        model_place_add_link(&place, "caches/probe/libtritoncache_probe.so", probe_path);
+        snprintf(path, sizeof(path), "%s/caches/probe/libtritoncache_probe.so", place.root);
         library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         assert_non_null(library);
         probe = dlsym(library, "cache_probe");
         assert_non_null(probe);
-        assert_ok(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
-        make_server("{\"a\":\"1\",\"b\":\"text\"}", &err);
-        assert_ok(err);
+        allocator = heap_allocator_new();
+        assert_ok(make_server("{\"a\":\"1\",\"b\":\"text\"}"));
         return 0;
 }
 
 /* The answer to one value, which must be it; whether the model computed it is what the probe says. */
 static void infer(const char *model, int32_t value, bool is_cacheable) {
-        struct TRITONSERVER_InferenceRequest *request;
-        const int64_t                         shape[] = { 2 };
-        const int32_t                         values[] = { value, -value };
-        const char                           *name;
-        const void                           *base;
-        const int64_t                        *found_shape;
-        size_t                                bytes;
-        uint64_t                              n_dims;
-        int64_t                               id;
-        void                                 *userp;
-        TRITONSERVER_DataType                 type;
-        TRITONSERVER_MemoryType               memory;
+        const int32_t           values[] = { value, -value };
+        struct inference        in;
+        struct inference_output out;
 
-        assert_ok(TRITONSERVER_InferenceRequestNew(&request, server, model, -1));
-        assert_ok(TRITONSERVER_InferenceRequestAddInput(request, "INPUT0", TRITONSERVER_TYPE_INT32,
-                                                        shape, 1));
-        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(
-                request, "INPUT0", values, sizeof(values), TRITONSERVER_MEMORY_CPU, 0));
-        assert_ok(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, NULL,
-                                                                   on_response, NULL));
-        assert_ok(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, NULL));
+        inference_open(&in, server, model, allocator, NULL);
+        inference_add_input(&in, "INPUT0", TRITONSERVER_TYPE_INT32, 2, values);
         if (!is_cacheable)
-                assert_ok(NESO_InferenceRequestSetCacheable(request, false));
-        seen.n_left = 2;
-        assert_ok(TRITONSERVER_ServerInferAsync(server, request, NULL));
-        pthread_mutex_lock(&seen.lock);
-        while (seen.n_left > 0)
-                pthread_cond_wait(&seen.changed, &seen.lock);
-        pthread_mutex_unlock(&seen.lock);
-        assert_ok(TRITONSERVER_InferenceResponseError(seen.response));
-        assert_ok(TRITONSERVER_InferenceResponseOutput(seen.response, 0, &name, &type, &found_shape,
-                                                       &n_dims, &base, &bytes, &memory, &id,
-                                                       &userp));
-        assert_string_equal(name, "OUTPUT0");
-        assert_int_equal(type, TRITONSERVER_TYPE_INT32);
-        assert_int_equal(n_dims, 1);
-        assert_int_equal(found_shape[0], 2);
-        assert_int_equal(bytes, sizeof(values));
+                assert_ok(NESO_InferenceRequestSetCacheable(in.request, false));
+        out = inference_output(inference_run(&in), 0);
+        assert_string_equal(out.name, "OUTPUT0");
+        assert_int_equal(out.type, TRITONSERVER_TYPE_INT32);
+        assert_int_equal(out.n_dims, 1);
+        assert_int_equal(out.shape[0], 2);
+        assert_int_equal(out.n_bytes, sizeof(values));
         if (probe->flip == 0)
-                assert_memory_equal(base, values, sizeof(values));
-        assert_ok(TRITONSERVER_InferenceResponseDelete(seen.response));
-        assert_ok(TRITONSERVER_InferenceRequestDelete(request));
+                assert_memory_equal(out.base, values, sizeof(values));
+        inference_close(&in);
 }
 
 /* The count of that name in the statistics of "kept": a pair of the JSON, or a number. */
@@ -370,29 +268,31 @@ static void test_end(void **state) {
         assert_int_equal(probe->n_finalized, 1);
 
         /* One that does not start is not ended. */
-        make_server("{\"refuse\":\"yes\"}", &err);
+        err = make_server("{\"refuse\":\"yes\"}");
         assert_non_null(err);
         assert_int_equal(TRITONSERVER_ErrorCode(err), TRITONSERVER_ERROR_UNSUPPORTED);
-        assert_non_null(strstr(TRITONSERVER_ErrorMessage(err), "failed to initialize cache 'probe'"));
+        assert_non_null(
+                strstr(TRITONSERVER_ErrorMessage(err), "failed to initialize cache 'probe'"));
         assert_non_null(strstr(TRITONSERVER_ErrorMessage(err), "as the test wants it"));
         TRITONSERVER_ErrorDelete(err);
         assert_int_equal(probe->n_finalized, 1);
 }
 
 static int remove_all(void **state) {
-        char command[600];
-
         (void)state;
         assert_ok(TRITONSERVER_ResponseAllocatorDelete(allocator));
-        snprintf(command, sizeof(command), "rm -rf %s", root);
-        return system(command);
+        model_place_close(&place);
+        return 0;
 }
 
 int main(int argc, char **argv) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_what_a_cache_sees), cmocka_unit_test(test_not_cacheable),
-                cmocka_unit_test(test_failures),          cmocka_unit_test(test_damaged_bytes),
-                cmocka_unit_test(test_flipped_bytes),     cmocka_unit_test(test_reload),
+                cmocka_unit_test(test_what_a_cache_sees),
+                cmocka_unit_test(test_not_cacheable),
+                cmocka_unit_test(test_failures),
+                cmocka_unit_test(test_damaged_bytes),
+                cmocka_unit_test(test_flipped_bytes),
+                cmocka_unit_test(test_reload),
                 cmocka_unit_test(test_end),
         };
 

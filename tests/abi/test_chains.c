@@ -12,71 +12,35 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
-#include <ftw.h>
-#include <semaphore.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "triton/core/neso.h"
 
 #include "api_assert.h"
+#include "embedded.h"
+#include "heap_allocator.h"
+#include "model_place.h"
 
 #define NONE                                                                                       \
         (struct NESO_LoadParameters) {                                                             \
                 NULL, 0                                                                            \
         }
 
-#define MAX_RESPONSES 8
-
 static const char *const names[] = { "A", "B", "C" };
 static const char       *backend_directory;
 
 struct place {
-        char                                   root[64];
+        struct model_place                     models;
         struct TRITONSERVER_Server            *server;
         struct TRITONSERVER_ResponseAllocator *allocator;
-        void                                  *output; /* room for it */
-        size_t                                 output_bytes;
-        struct TRITONSERVER_InferenceResponse *responses[MAX_RESPONSES];
-        int32_t                                firsts[MAX_RESPONSES]; /* elements of the output */
-        unsigned                               n_responses;
-        sem_t                                  is_answered, is_released;
 };
 
-static void write_file(const struct place *p, const char *name, const char *text) {
-        char  path[128];
-        FILE *file;
-
-        snprintf(path, sizeof(path), "%s/%s", p->root, name);
-        file = fopen(path, "w");
-        assert_non_null(file);
-        assert_true(fputs(text, file) >= 0);
-        assert_int_equal(fclose(file), 0);
-}
-
-static void make_folder(const struct place *p, const char *name) {
-        char path[128];
-
-        snprintf(path, sizeof(path), "%s/%s", p->root, name);
-        assert_int_equal(mkdir(path, 0755), 0);
-}
-
-static void write_model(const struct place *p, const char *name, const char *text) {
-        char path[64];
-
-        make_folder(p, name);
-        snprintf(path, sizeof(path), "%s/1", name);
-        make_folder(p, path);
-        snprintf(path, sizeof(path), "%s/config.pbtxt", name);
-        write_file(p, path, text);
-}
-
 /* A model that adds to a row of numbers. */
-static void write_adding(const struct place *p, const char *name, int add, const char *more) {
+static void write_adding(struct place *p, const char *name, int add, const char *more) {
         char text[1024];
 
         snprintf(text, sizeof(text),
@@ -87,13 +51,13 @@ static void write_adding(const struct place *p, const char *name, int add, const
                  "parameters { key: \"add\" value { string_value: \"%d\" } }\n"
                  "parameters { key: \"address_log\" value { string_value: \"log\" } }\n%s",
                  name, add, more);
-        write_model(p, name, text);
+        model_place_add_model(&p->models, name, text, NULL);
         snprintf(text, sizeof(text), "%s/labels.txt", name);
-        write_file(p, text, "first\nsecond\n");
+        model_place_add_file(&p->models, text, "first\nsecond\n");
 }
 
 /* An ensemble of two such models. */
-static void write_ensemble(const struct place *p, const char *name, const char *first,
+static void write_ensemble(struct place *p, const char *name, const char *first,
                            const char *second) {
         char text[1024];
 
@@ -109,7 +73,7 @@ static void write_ensemble(const struct place *p, const char *name, const char *
                  "} "
                  "output_map { key: \"%s_OUT\" value: \"OUT\" } } }\n",
                  first, first, second, second);
-        write_model(p, name, text);
+        model_place_add_model(&p->models, name, text, NULL);
 }
 
 /* A adds 1, B adds 10, C adds 100; D answers three times; G stops at a gate. */
@@ -120,10 +84,8 @@ static void make_repository(struct place *p) {
         static const char gated[] =
                 "parameters { key: \"gate_fifo\" value { string_value: \"gate\" } }\n"
                 "parameters { key: \"reached_fifo\" value { string_value: \"reached\" } }\n";
-        char path[128];
 
-        snprintf(p->root, sizeof(p->root), "/tmp/neso_chains_XXXXXX");
-        assert_non_null(mkdtemp(p->root));
+        model_place_open(&p->models);
         write_adding(p, "A", 1, "");
         write_adding(p, "B", 10, "");
         write_adding(p, "C", 100, "");
@@ -132,85 +94,26 @@ static void make_repository(struct place *p) {
         write_ensemble(p, "AB", "A", "B");
         write_ensemble(p, "DB", "D", "B");
         write_ensemble(p, "GB", "G", "B");
-        for (int i = 0; i < 2; i++) {
-                snprintf(path, sizeof(path), "%s/G/%s", p->root, i == 0 ? "gate" : "reached");
-                assert_int_equal(mkfifo(path, 0600), 0);
-        }
-}
-
-static struct TRITONSERVER_Error *allocate(struct TRITONSERVER_ResponseAllocator *a,
-                                           const char *tensor_name, size_t byte_size,
-                                           TRITONSERVER_MemoryType type, int64_t id, void *userp,
-                                           void **buffer, void **buffer_userp,
-                                           TRITONSERVER_MemoryType *actual_type,
-                                           int64_t                 *actual_id) {
-        struct place *p = userp;
-
-        (void)a, (void)tensor_name, (void)type, (void)id;
-        assert_int_equal(byte_size, p->output_bytes);
-        *buffer = p->output;
-        *buffer_userp = NULL;
-        *actual_type = TRITONSERVER_MEMORY_CPU;
-        *actual_id = 0;
-        return NULL;
-}
-
-static struct TRITONSERVER_Error *give_back(struct TRITONSERVER_ResponseAllocator *a, void *buffer,
-                                            void *buffer_userp, size_t byte_size,
-                                            TRITONSERVER_MemoryType type, int64_t id) {
-        (void)a, (void)buffer, (void)buffer_userp, (void)byte_size, (void)type, (void)id;
-        return NULL;
-}
-
-static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
-                        void *userp) {
-        struct place *p = userp;
-
-        if (response != NULL) {
-                assert_true(p->n_responses < MAX_RESPONSES);
-                memcpy(&p->firsts[p->n_responses], p->output, sizeof(int32_t));
-                p->responses[p->n_responses++] = response;
-        }
-        if ((flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0)
-                sem_post(&p->is_answered);
-}
-
-static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
-                       void *userp) {
-        struct place *p = userp;
-
-        (void)request, (void)flags;
-        sem_post(&p->is_released);
+        model_place_add_fifo(&p->models, "G/gate");
+        model_place_add_fifo(&p->models, "G/reached");
 }
 
 static void begin(struct place *p) {
         struct TRITONSERVER_ServerOptions *options;
 
         make_repository(p);
-        assert_int_equal(sem_init(&p->is_answered, 0, 0), 0);
-        assert_int_equal(sem_init(&p->is_released, 0, 0), 0);
-        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, p->root));
-        assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
+        options = embedded_options(p->models.root, backend_directory);
         assert_ok(
                 TRITONSERVER_ServerOptionsSetModelControlMode(options,
                                                               TRITONSERVER_MODEL_CONTROL_EXPLICIT));
-        assert_ok(TRITONSERVER_ServerNew(&p->server, options));
-        assert_ok(TRITONSERVER_ServerOptionsDelete(options));
-        assert_ok(TRITONSERVER_ResponseAllocatorNew(&p->allocator, allocate, give_back, NULL));
-}
-
-static int remove_one(const char *path, const struct stat *native, int kind, struct FTW *at) {
-        (void)native, (void)kind, (void)at;
-        return remove(path);
+        p->server = embedded_start(options);
+        p->allocator = heap_allocator_new();
 }
 
 static void end(struct place *p) {
         assert_ok(TRITONSERVER_ResponseAllocatorDelete(p->allocator));
         assert_ok(TRITONSERVER_ServerDelete(p->server));
-        sem_destroy(&p->is_answered);
-        sem_destroy(&p->is_released);
-        assert_int_equal(nftw(p->root, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+        model_place_close_with_more(&p->models);
 }
 
 static bool is_ready(const struct place *p, const char *model) {
@@ -220,62 +123,21 @@ static bool is_ready(const struct place *p, const char *model) {
         return ready;
 }
 
-static struct TRITONSERVER_InferenceRequest *make(struct place *p, const char *model,
-                                                  const int32_t *numbers, int64_t n, int32_t *ret) {
-        struct TRITONSERVER_InferenceRequest *request;
-
-        p->output = ret;
-        p->output_bytes = (size_t)n * sizeof(*ret);
-        p->n_responses = 0;
-        assert_ok(TRITONSERVER_InferenceRequestNew(&request, p->server, model, -1));
-        assert_ok(TRITONSERVER_InferenceRequestAddInput(request, "IN", TRITONSERVER_TYPE_INT32, &n,
-                                                        1));
-        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(request, "IN", numbers,
-                                                               p->output_bytes,
-                                                               TRITONSERVER_MEMORY_CPU, 0));
-        assert_ok(TRITONSERVER_InferenceRequestSetResponseCallback(request, p->allocator, p,
-                                                                   on_response, p));
-        assert_ok(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, p));
-        return request;
-}
-
-static struct TRITONSERVER_InferenceRequest *send(struct place *p, const char *model,
-                                                  const int32_t *numbers, int64_t n, int32_t *ret) {
-        struct TRITONSERVER_InferenceRequest *request = make(p, model, numbers, n, ret);
-
-        assert_ok(TRITONSERVER_ServerInferAsync(p->server, request, NULL));
-        return request;
-}
-
-/* Its FINAL comes once; the responses are deleted by drop_responses(). */
-static void await(struct place *p, struct TRITONSERVER_InferenceRequest *request) {
-        sem_wait(&p->is_answered);
-        sem_wait(&p->is_released);
-        assert_int_equal(sem_trywait(&p->is_answered), -1);
-        assert_ok(TRITONSERVER_InferenceRequestDelete(request));
-}
-
-static void drop_responses(struct place *p) {
-        for (unsigned i = 0; i < p->n_responses; i++)
-                assert_ok(TRITONSERVER_InferenceResponseDelete(p->responses[i]));
-        p->n_responses = 0;
-}
-
-/* One answer, which is no error. */
-static void infer_all(struct place *p, const char *model, const int32_t *numbers, int64_t n,
-                      int32_t *ret) {
-        await(p, send(p, model, numbers, n, ret));
-        assert_int_equal(p->n_responses, 1);
-        assert_ok(TRITONSERVER_InferenceResponseError(p->responses[0]));
-        drop_responses(p);
+static void make(struct inference *in, const struct place *p, const char *model,
+                 const int32_t *number) {
+        inference_open(in, p->server, model, p->allocator, NULL);
+        inference_add_input(in, "IN", TRITONSERVER_TYPE_INT32, 1, number);
 }
 
 /* What the model makes of a number. */
-static int32_t infer(struct place *p, const char *model, int32_t number) {
-        int32_t ret;
+static int32_t infer(const struct place *p, const char *model, int32_t number) {
+        struct inference in;
+        int32_t          got;
 
-        infer_all(p, model, &number, 1, &ret);
-        return ret;
+        make(&in, p, model, &number);
+        got = inference_int32(inference_run(&in));
+        inference_close(&in);
+        return got;
 }
 
 /* ---- 28: loading ----------------------------------------------------------------------------- */
@@ -416,7 +278,7 @@ static void read_addresses(const struct place *p, const char *model, void **ret_
         char  path[128], line[128];
         FILE *file;
 
-        snprintf(path, sizeof(path), "%s/%s/log", p->root, model);
+        snprintf(path, sizeof(path), "%s/%s/log", p->models.root, model);
         file = fopen(path, "r");
         assert_non_null(file);
         assert_non_null(fgets(line, sizeof(line), file));
@@ -432,27 +294,33 @@ static void test_29_each_stage_reads_where_the_one_before_wrote(void **state) {
         const char                *loaded[3];
         struct NESO_LoadParameters none[3] = { NONE, NONE, NONE };
         int32_t                   *sent = malloc((size_t)N_LARGE * sizeof(*sent));
-        int32_t                   *got = malloc((size_t)N_LARGE * sizeof(*got));
-        void                      *in[3], *out[3];
+        struct inference           in;
+        struct inference_output    out;
+        const int32_t             *got;
+        void                      *read_at[3], *written_at[3];
 
         (void)state;
-        assert_true(sent != NULL && got != NULL);
+        assert_non_null(sent);
         for (int64_t i = 0; i < N_LARGE; i++)
                 sent[i] = (int32_t)i;
         begin(&p);
         assert_ok(NESO_ServerLoadChain(p.server, names, 3, none, 3, loaded));
-        infer_all(&p, "A", sent, N_LARGE, got);
+        inference_open(&in, p.server, "A", p.allocator, NULL);
+        inference_add_input(&in, "IN", TRITONSERVER_TYPE_INT32, N_LARGE, sent);
+        out = inference_output(inference_run(&in), 0);
+        assert_int_equal(out.n_bytes, (size_t)N_LARGE * sizeof(*sent));
+        got = out.base;
         for (int64_t i = 0; i < N_LARGE; i++)
                 if (got[i] != i + 111)
                         fail_msg("element %ld is %d", (long)i, got[i]);
         for (int i = 0; i < 3; i++)
-                read_addresses(&p, names[i], &in[i], &out[i]);
-        assert_ptr_equal(in[0], sent);
-        assert_ptr_equal(in[1], out[0]);
-        assert_ptr_equal(in[2], out[1]);
-        assert_ptr_equal(out[2], got);
+                read_addresses(&p, names[i], &read_at[i], &written_at[i]);
+        assert_ptr_equal(read_at[0], sent);
+        assert_ptr_equal(read_at[1], written_at[0]);
+        assert_ptr_equal(read_at[2], written_at[1]);
+        assert_ptr_equal(written_at[2], got);
+        inference_close(&in);
         end(&p);
-        free(got);
         free(sent);
 }
 
@@ -463,20 +331,22 @@ static void test_decoupled(void **state) {
         struct place               p;
         const char                *loaded[2];
         struct NESO_LoadParameters none[2] = { NONE, NONE };
-        int32_t                    sent = 5, got = 0;
+        const int32_t              sent = 5;
 
         (void)state;
         begin(&p);
         assert_ok(NESO_ServerLoadChain(p.server, (const char *[]){ "A", "D" }, 2, none, 2, loaded));
         assert_ok(TRITONSERVER_ServerLoadModel(p.server, "DB"));
         for (int i = 0; i < 2; i++) {
-                await(&p, send(&p, i == 0 ? "A" : "DB", &sent, 1, &got));
-                assert_int_equal(p.n_responses, 3);
-                for (unsigned k = 0; k < 3; k++) {
-                        assert_ok(TRITONSERVER_InferenceResponseError(p.responses[k]));
-                        assert_int_equal(p.firsts[k], i == 0 ? 1006 : 1015);
-                }
-                drop_responses(&p);
+                struct inference in;
+
+                make(&in, &p, i == 0 ? "A" : "DB", &sent);
+                inference_start(&in);
+                inference_wait(&in, 3, INFERENCE_ENDS);
+                assert_int_equal(in.n_responses, 3);
+                for (unsigned k = 0; k < 3; k++)
+                        assert_int_equal(inference_int32(in.responses[k]), i == 0 ? 1006 : 1015);
+                inference_close(&in);
         }
         /* Elsewhere than at a chain's end. */
         assert_error(
@@ -505,39 +375,36 @@ static void test_requests_that_run_alone(void **state) {
         begin(&p);
         assert_ok(NESO_ServerLoadChain(p.server, names, 3, none, 3, loaded));
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                struct TRITONSERVER_InferenceRequest *request;
-                int32_t                               sent = 5, got = 0;
+                const int32_t    sent = 5;
+                struct inference in;
 
-                request = make(&p, "A", &sent, 1, &got);
-                assert_ok(NESO_InferenceRequestSetRunsAlone(request, rows[i].alone));
+                make(&in, &p, "A", &sent);
+                assert_ok(NESO_InferenceRequestSetRunsAlone(in.request, rows[i].alone));
                 if (rows[i].has_parameter)
-                        assert_ok(TRITONSERVER_InferenceRequestSetBoolParameter(request, "chain",
+                        assert_ok(TRITONSERVER_InferenceRequestSetBoolParameter(in.request, "chain",
                                                                                 rows[i].parameter));
-                assert_ok(TRITONSERVER_ServerInferAsync(p.server, request, NULL));
-                await(&p, request);
-                assert_int_equal(p.n_responses, 1);
-                assert_ok(TRITONSERVER_InferenceResponseError(p.responses[0]));
-                assert_int_equal(got, rows[i].output);
-                drop_responses(&p);
+                assert_int_equal(inference_int32(inference_run(&in)), rows[i].output);
+                inference_close(&in);
         }
         end(&p);
 }
 
 /* An ensemble has the labels of the step's output that it is. */
 static void test_labels(void **state) {
-        struct place p;
-        int32_t      sent = 5, got = 0;
-        const char  *label;
+        const int32_t    sent = 5;
+        struct place     p;
+        struct inference in;
+        const char      *label;
 
         (void)state;
         begin(&p);
         assert_ok(TRITONSERVER_ServerLoadModel(p.server, "AB"));
-        await(&p, send(&p, "AB", &sent, 1, &got));
-        assert_int_equal(got, 16);
-        assert_ok(TRITONSERVER_InferenceResponseOutputClassificationLabel(p.responses[0], 0, 1,
+        make(&in, &p, "AB", &sent);
+        assert_int_equal(inference_int32(inference_run(&in)), 16);
+        assert_ok(TRITONSERVER_InferenceResponseOutputClassificationLabel(in.responses[0], 0, 1,
                                                                           &label));
         assert_string_equal(label, "second");
-        drop_responses(&p);
+        inference_close(&in);
         end(&p);
 }
 
@@ -545,7 +412,7 @@ static int open_fifo(const struct place *p, const char *name) {
         char path[128];
         int  opened;
 
-        snprintf(path, sizeof(path), "%s/G/%s", p->root, name);
+        snprintf(path, sizeof(path), "%s/G/%s", p->models.root, name);
         opened = open(path, O_RDWR);
         assert_true(opened >= 0);
         return opened;
@@ -554,9 +421,10 @@ static int open_fifo(const struct place *p, const char *name) {
 /* A cancelled request ends with the step that is under way; one that is inside ends with the models that
  * it was admitted with. */
 static void test_while_a_step_runs(void **state) {
+        const int32_t                         sent = 5;
         struct place                          p;
-        struct TRITONSERVER_InferenceRequest *request;
-        int32_t                               sent = 5, got = 0;
+        struct inference                      in;
+        struct TRITONSERVER_InferenceRequest *refused;
         char                                  byte;
 
         (void)state;
@@ -565,26 +433,26 @@ static void test_while_a_step_runs(void **state) {
         for (int cancels = 0; cancels < 2; cancels++) {
                 int gate = open_fifo(&p, "gate"), reached = open_fifo(&p, "reached");
 
-                request = send(&p, "GB", &sent, 1, &got);
+                make(&in, &p, "GB", &sent);
+                inference_start(&in);
                 assert_int_equal(read(reached, &byte, 1), 1);
                 if (cancels)
-                        assert_ok(TRITONSERVER_InferenceRequestCancel(request));
+                        assert_ok(TRITONSERVER_InferenceRequestCancel(in.request));
                 else
                         assert_ok(TRITONSERVER_ServerUnloadModel(p.server, "B"));
                 assert_int_equal(write(gate, "g", 1), 1);
-                await(&p, request);
+                inference_wait(&in, 1, INFERENCE_ENDS);
                 if (cancels) {
-                        assert_error(TRITONSERVER_InferenceResponseError(p.responses[0]),
+                        assert_error(TRITONSERVER_InferenceResponseError(in.responses[0]),
                                      TRITONSERVER_ERROR_CANCELLED, "in ensemble 'GB', ");
                 } else {
-                        assert_ok(TRITONSERVER_InferenceResponseError(p.responses[0]));
-                        assert_int_equal(got, 15);
-                        assert_error(TRITONSERVER_InferenceRequestNew(&request, p.server, "GB", -1),
+                        assert_int_equal(inference_int32(in.responses[0]), 15);
+                        assert_error(TRITONSERVER_InferenceRequestNew(&refused, p.server, "GB", -1),
                                      TRITONSERVER_ERROR_NOT_FOUND,
                                      "Request for unknown model: 'GB' has no available versions");
                         assert_ok(TRITONSERVER_ServerLoadModel(p.server, "B"));
                 }
-                drop_responses(&p);
+                inference_close(&in);
                 assert_int_equal(close(gate), 0);
                 assert_int_equal(close(reached), 0);
         }

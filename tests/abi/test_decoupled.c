@@ -12,23 +12,21 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "triton/core/neso.h"
 
 #include "api_assert.h"
+#include "embedded.h"
+#include "heap_allocator.h"
 #include "model_place.h"
 
-static const char config_text[] =
-        "name: \"square\"\n"
-        "backend: \"square\"\n"
-        "model_transaction_policy { decoupled: true }\n"
-        "input { name: \"IN\" data_type: TYPE_INT32 dims: 1 }\n"
-        "output { name: \"OUT\" data_type: TYPE_INT32 dims: 1 }\n";
+static const char config_text[] = "name: \"square\"\n"
+                                  "backend: \"square\"\n"
+                                  "model_transaction_policy { decoupled: true }\n"
+                                  "input { name: \"IN\" data_type: TYPE_INT32 dims: 1 }\n"
+                                  "output { name: \"OUT\" data_type: TYPE_INT32 dims: 1 }\n";
 
 static const char *backend_directory;
 
@@ -36,106 +34,12 @@ static struct model_place                     place;
 static struct TRITONSERVER_Server            *server;
 static struct TRITONSERVER_ResponseAllocator *allocator;
 
-/* One request and what its callbacks saw; guarded by the lock. */
-struct reader {
-        struct TRITONSERVER_InferenceRequest  *request;
-        int32_t                                number;
-        bool                                   keeps; /* responses, in `kept` */
-        pthread_mutex_t                        lock;
-        pthread_cond_t                         changed;
-        unsigned                               n_responses, n_failed, n_finals, n_releases;
-        struct TRITONSERVER_InferenceResponse *kept[16];
-};
-
-static struct TRITONSERVER_Error *allocate(struct TRITONSERVER_ResponseAllocator *a,
-                                           const char *tensor, size_t byte_size,
-                                           TRITONSERVER_MemoryType type, int64_t id, void *userp,
-                                           void **buffer, void **buffer_userp,
-                                           TRITONSERVER_MemoryType *actual_type,
-                                           int64_t                 *actual_id) {
-        (void)a, (void)tensor, (void)type, (void)id, (void)userp;
-        *buffer = malloc(byte_size);
-        *buffer_userp = NULL;
-        *actual_type = TRITONSERVER_MEMORY_CPU;
-        *actual_id = 0;
-        return NULL;
-}
-
-static struct TRITONSERVER_Error *give_back(struct TRITONSERVER_ResponseAllocator *a, void *buffer,
-                                            void *buffer_userp, size_t byte_size,
-                                            TRITONSERVER_MemoryType type, int64_t id) {
-        (void)a, (void)buffer_userp, (void)byte_size, (void)type, (void)id;
-        free(buffer);
-        return NULL;
-}
-
-/* Whether it says the number that was asked for. */
-static bool is_right(struct TRITONSERVER_InferenceResponse *response, int32_t number) {
-        const char                *name;
-        TRITONSERVER_DataType      type;
-        const int64_t             *shape;
-        uint64_t                   n_dims;
-        const void                *base;
-        size_t                     byte_size;
-        TRITONSERVER_MemoryType    memory_type;
-        int64_t                    memory_id;
-        void                      *userp;
-        struct TRITONSERVER_Error *err = TRITONSERVER_InferenceResponseError(response);
-
-        if (!err)
-                err = TRITONSERVER_InferenceResponseOutput(response, 0, &name, &type, &shape,
-                                                           &n_dims, &base, &byte_size,
-                                                           &memory_type, &memory_id, &userp);
-        if (err) {
-                TRITONSERVER_ErrorDelete(err);
-                return false;
-        }
-        return strcmp(name, "OUT") == 0 && byte_size == sizeof(number) &&
-               memcmp(base, &number, sizeof(number)) == 0;
-}
-
-static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
-                        void *userp) {
-        struct reader *r = userp;
-
-        pthread_mutex_lock(&r->lock);
-        if (response) {
-                r->n_failed += !is_right(response, r->number);
-                if (r->keeps && r->n_responses < 16)
-                        r->kept[r->n_responses] = response;
-                else
-                        TRITONSERVER_InferenceResponseDelete(response);
-                r->n_responses++;
-        }
-        r->n_finals += (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
-        pthread_cond_signal(&r->changed);
-        pthread_mutex_unlock(&r->lock);
-}
-
-static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
-                       void *userp) {
-        struct reader *r = userp;
-
-        (void)request, (void)flags;
-        pthread_mutex_lock(&r->lock);
-        r->n_releases++;
-        pthread_cond_signal(&r->changed);
-        pthread_mutex_unlock(&r->lock);
-}
-
 static int start_server(void **state) {
-        struct TRITONSERVER_ServerOptions *options;
-
         (void)state;
         model_place_open(&place);
         model_place_add_model(&place, "square", config_text, NULL);
-        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, place.root));
-        assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
-        assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
-        assert_ok(TRITONSERVER_ServerNew(&server, options));
-        assert_ok(TRITONSERVER_ServerOptionsDelete(options));
-        assert_ok(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
+        server = embedded_start(embedded_options(place.root, backend_directory));
+        allocator = heap_allocator_new();
         return 0;
 }
 
@@ -147,114 +51,82 @@ static int stop_server(void **state) {
         return 0;
 }
 
-static void set_callbacks(struct reader *r) {
-        assert_ok(TRITONSERVER_InferenceRequestSetReleaseCallback(r->request, on_release, r));
-        assert_ok(TRITONSERVER_InferenceRequestSetResponseCallback(r->request, allocator, NULL,
-                                                                   on_response, r));
+static void open_inference(struct inference *in, const int32_t *number) {
+        inference_open(in, server, "square", allocator, NULL);
+        inference_add_input(in, "IN", TRITONSERVER_TYPE_INT32, 1, number);
 }
 
-static void open_reader(struct reader *r, int32_t number) {
-        const int64_t one = 1;
-
-        *r = (struct reader){ .number = number };
-        pthread_mutex_init(&r->lock, NULL);
-        pthread_cond_init(&r->changed, NULL);
-        assert_ok(TRITONSERVER_InferenceRequestNew(&r->request, server, "square", -1));
-        assert_ok(TRITONSERVER_InferenceRequestAddInput(r->request, "IN", TRITONSERVER_TYPE_INT32,
-                                                        &one, 1));
-        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(r->request, "IN", &r->number,
-                                                               sizeof(r->number),
-                                                               TRITONSERVER_MEMORY_CPU, 0));
-        set_callbacks(r);
-}
-
-static void start(struct reader *r) {
-        assert_ok(TRITONSERVER_ServerInferAsync(server, r->request, NULL));
-}
-
-/* Until so much of it has come. The test's own time limit ends what never comes. */
-static void await(struct reader *r, unsigned n_responses, unsigned n_finals) {
-        pthread_mutex_lock(&r->lock);
-        while (r->n_responses < n_responses || r->n_finals < n_finals || r->n_releases < n_finals)
-                pthread_cond_wait(&r->changed, &r->lock);
-        pthread_mutex_unlock(&r->lock);
-}
-
-static void close_reader(struct reader *r) {
-        assert_int_equal(r->n_failed, 0);
-        assert_int_equal(r->n_finals, r->n_releases);
-        assert_ok(TRITONSERVER_InferenceRequestDelete(r->request));
-        pthread_cond_destroy(&r->changed);
-        pthread_mutex_destroy(&r->lock);
+/* Each response says the number that was asked for. */
+static void assert_all(const struct inference *in, unsigned n, int32_t number) {
+        assert_int_equal(in->n_responses, n);
+        for (unsigned i = 0; i < n; i++)
+                if (in->responses[i] != NULL)
+                        assert_int_equal(inference_int32(in->responses[i]), number);
 }
 
 static void test_any_number(void **state) {
         static const int32_t numbers[] = { 0, 1, 3, 1000 };
-        struct reader        readers[4];
+        struct inference     all[4];
 
         (void)state;
         for (int i = 0; i < 4; i++) /* over each other */
-                open_reader(&readers[i], numbers[i]);
+                open_inference(&all[i], &numbers[i]);
         for (int i = 0; i < 4; i++)
-                start(&readers[i]);
+                inference_start(&all[i]);
         for (int i = 0; i < 4; i++) {
-                await(&readers[i], 0, 1);
-                assert_int_equal(readers[i].n_responses, numbers[i]);
-                close_reader(&readers[i]);
+                inference_wait(&all[i], 0, INFERENCE_ENDS);
+                assert_all(&all[i], (unsigned)numbers[i], numbers[i]);
+                inference_close(&all[i]);
         }
 }
 
 static void test_request_used_again(void **state) {
-        struct reader r;
+        const int32_t    number = 5;
+        struct inference in;
 
         (void)state;
-        open_reader(&r, 5);
-        for (unsigned n = 1; n <= 3; n++) {
-                start(&r);
-                await(&r, 5 * n, n);
+        open_inference(&in, &number);
+        for (int i = 0; i < 3; i++) {
+                inference_start(&in);
+                inference_wait(&in, 5, INFERENCE_ENDS);
+                assert_all(&in, 5, number);
         }
-        assert_int_equal(r.n_responses, 15);
-        close_reader(&r);
+        inference_close(&in);
 }
 
 /* The backend makes three, and the next one when one of them is deleted. */
 static void test_limit(void **state) {
-        struct reader r;
+        const int32_t    number = 10;
+        struct inference in;
 
         (void)state;
-        open_reader(&r, 10);
-        r.keeps = true;
-        assert_ok(NESO_InferenceRequestLimitResponses(r.request, 3, UINT64_MAX));
-        start(&r);
+        open_inference(&in, &number);
+        assert_ok(NESO_InferenceRequestLimitResponses(in.request, 3, UINT64_MAX));
+        inference_start(&in);
         for (unsigned n = 3; n < 10; n++) {
-                await(&r, n, 0);
-                pthread_mutex_lock(&r.lock);
-                assert_int_equal(r.n_responses, n);
-                pthread_mutex_unlock(&r.lock);
-                assert_ok(TRITONSERVER_InferenceResponseDelete(r.kept[n - 3]));
+                inference_wait(&in, n, INFERENCE_GOES_ON);
+                assert_int_equal(inference_count(&in), n);
+                inference_drop(&in, n - 3);
         }
-        await(&r, 10, 1);
-        for (unsigned n = 7; n < 10; n++)
-                assert_ok(TRITONSERVER_InferenceResponseDelete(r.kept[n]));
-        close_reader(&r);
+        inference_wait(&in, 10, INFERENCE_ENDS);
+        assert_all(&in, 10, number);
+        inference_close(&in);
 }
 
 /* The backend waits for room; a cancellation after the release ends that, and the responses. */
 static void test_cancel(void **state) {
-        struct reader r;
+        const int32_t    number = INT32_MAX;
+        struct inference in;
 
         (void)state;
-        open_reader(&r, INT32_MAX);
-        r.keeps = true;
-        assert_ok(NESO_InferenceRequestLimitResponses(r.request, UINT32_MAX, 1));
-        start(&r);
-        await(&r, 1, 0);
-        assert_ok(TRITONSERVER_InferenceRequestCancel(r.request));
-        await(&r, 1, 1);
-        assert_in_range(r.n_responses, 1, 2); /* the one it was about to make */
-        for (unsigned n = 0; n < r.n_responses; n++)
-                assert_ok(TRITONSERVER_InferenceResponseDelete(r.kept[n]));
-        close_reader(&r);
+        open_inference(&in, &number);
+        assert_ok(NESO_InferenceRequestLimitResponses(in.request, UINT32_MAX, 1));
+        inference_start(&in);
+        inference_wait(&in, 1, INFERENCE_GOES_ON);
+        assert_ok(TRITONSERVER_InferenceRequestCancel(in.request));
+        inference_wait(&in, 1, INFERENCE_ENDS);
+        assert_in_range(in.n_responses, 1, 2); /* the one it was about to make */
+        inference_close(&in);
 }
 
 int main(int argc, char **argv) {

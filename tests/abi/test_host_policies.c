@@ -19,11 +19,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "triton/core/tritonbackend.h"
 
 #include "api_assert.h"
+#include "embedded.h"
 #include "model_place.h"
 
 #define CONFIG                                                                                     \
@@ -69,8 +69,8 @@ static TRITONSERVER_Error *execute(TRITONBACKEND_ModelInstance *instance,
                 TRITONSERVER_Error     *err = TRITONBACKEND_ResponseNew(&response, requests[i]);
 
                 if (err == NULL)
-                        err = TRITONBACKEND_ResponseSend(
-                                response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, why);
+                        err = TRITONBACKEND_ResponseSend(response,
+                                                         TRITONSERVER_RESPONSE_COMPLETE_FINAL, why);
                 if (err == NULL)
                         err = TRITONBACKEND_RequestRelease(requests[i],
                                                            TRITONSERVER_REQUEST_RELEASE_ALL);
@@ -123,9 +123,7 @@ static struct TRITONSERVER_Error *start(const char *cores, struct TRITONSERVER_S
         struct TRITONSERVER_ServerOptions *options;
         struct TRITONSERVER_Error         *err;
 
-        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, place.root));
-        assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
+        options = embedded_options(place.root, NULL);
         assert_ok(TRITONSERVER_ServerOptionsSetHostPolicy(options, "mine", "cpu-cores", cores));
         err = TRITONSERVER_ServerNew(ret, options);
         assert_ok(TRITONSERVER_ServerOptionsDelete(options));

@@ -21,6 +21,7 @@
 #include "triton/core/neso.h"
 
 #include "api_assert.h"
+#include "embedded.h"
 #include "model_place.h"
 
 #define TIMEOUT_S 60
@@ -134,14 +135,10 @@ static int start_server(void **state) {
         (void)state;
         model_place_open(&place);
         model_place_add_model(&place, "twin", config_text, NULL);
-        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
+        options = embedded_options(place.root, backend_directory);
         assert_ok(TRITONSERVER_ServerOptionsSetServerId(options, "in-process"));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, place.root));
-        assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
         assert_ok(TRITONSERVER_ServerOptionsSetExitTimeout(options, 10));
-        assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
-        assert_ok(TRITONSERVER_ServerNew(&server, options));
-        assert_ok(TRITONSERVER_ServerOptionsDelete(options));
+        server = embedded_start(options);
         assert_ok(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, start));
         return 0;
 }

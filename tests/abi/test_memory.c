@@ -13,26 +13,23 @@
 #include <cmocka.h>
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "triton/core/tritonbackend.h"
 
 #include "api_assert.h"
+#include "embedded.h"
 #include "model_place.h"
 
-#define TIMEOUT_S 60
 #define MAX_BUFFERS 4
 
-static const char  config_text[] = "backend: \"probe\"\nruntime: \"libtriton_probe.so\"\n"
-                                   "input { name: \"INPUT0\" data_type: TYPE_FP32 dims: -1 }\n"
-                                   "output { name: \"OUTPUT0\" data_type: TYPE_FP32 dims: -1 }\n"
-                                   "instance_group { count: 1 kind: KIND_CPU }\n";
-static char *library;
+static const char config_text[] = "backend: \"probe\"\nruntime: \"libtriton_probe.so\"\n"
+                                  "input { name: \"INPUT0\" data_type: TYPE_FP32 dims: -1 }\n"
+                                  "output { name: \"OUTPUT0\" data_type: TYPE_FP32 dims: -1 }\n"
+                                  "instance_group { count: 1 kind: KIND_CPU }\n";
+static char      *library;
 
 static struct model_place          place;
 static struct TRITONSERVER_Server *server;
@@ -187,80 +184,36 @@ static struct TRITONSERVER_Error *tell(struct TRITONSERVER_ResponseAllocator *a,
 
 /* ---- inferences ---------------------------------------------------------------------------------- */
 
-struct inference {
-        pthread_mutex_t                        lock;
-        pthread_cond_t                         changed;
-        struct TRITONSERVER_InferenceRequest  *request;
+/* One request, and an allocator that it alone has. */
+struct call {
+        struct inference                       in;
         struct TRITONSERVER_ResponseAllocator *allocator;
-        struct TRITONSERVER_InferenceResponse *response;
-        bool                                   is_released;
 };
 
-static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
-                        void *userp) {
-        struct inference *in = userp;
-
-        (void)flags;
-        pthread_mutex_lock(&in->lock);
-        in->response = response;
-        pthread_cond_signal(&in->changed);
-        pthread_mutex_unlock(&in->lock);
-}
-
-static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
-                       void *userp) {
-        struct inference *in = userp;
-
-        (void)request, (void)flags;
-        pthread_mutex_lock(&in->lock);
-        in->is_released = true;
-        pthread_cond_signal(&in->changed);
-        pthread_mutex_unlock(&in->lock);
-}
-
 /* A request without inputs. */
-static void begin(struct inference *in) {
-        *in = (struct inference){ .lock = PTHREAD_MUTEX_INITIALIZER,
-                                   .changed = PTHREAD_COND_INITIALIZER };
-        assert_ok(TRITONSERVER_ResponseAllocatorNew(&in->allocator, give, take_back, NULL));
-        assert_ok(TRITONSERVER_InferenceRequestNew(&in->request, server, "m", -1));
-        assert_ok(TRITONSERVER_InferenceRequestSetReleaseCallback(in->request, on_release, in));
-        assert_ok(TRITONSERVER_InferenceRequestSetResponseCallback(in->request, in->allocator,
-                                                                   &asked, on_response, in));
+static void begin(struct call *c) {
+        assert_ok(TRITONSERVER_ResponseAllocatorNew(&c->allocator, give, take_back, NULL));
+        inference_open(&c->in, server, "m", c->allocator, &asked);
 }
 
-static void add_input(struct inference *in, int64_t n) {
-        assert_ok(TRITONSERVER_InferenceRequestAddInput(in->request, "INPUT0",
+static void add_input(struct call *c, int64_t n) {
+        assert_ok(TRITONSERVER_InferenceRequestAddInput(c->in.request, "INPUT0",
                                                         TRITONSERVER_TYPE_FP32, &n, 1));
 }
 
-static void append(struct inference *in, const float *values, size_t n) {
-        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(in->request, "INPUT0", values,
+static void append(struct call *c, const float *values, size_t n) {
+        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(c->in.request, "INPUT0", values,
                                                                n * sizeof(*values),
                                                                TRITONSERVER_MEMORY_CPU, 0));
 }
 
-static void run(struct inference *in) {
-        struct timespec deadline;
-        int             rc = 0;
-
-        in->response = NULL;
-        in->is_released = false;
-        assert_ok(TRITONSERVER_ServerInferAsync(server, in->request, NULL));
-        clock_gettime(CLOCK_REALTIME, &deadline);
-        deadline.tv_sec += TIMEOUT_S;
-        pthread_mutex_lock(&in->lock);
-        while (rc == 0 && (in->response == NULL || !in->is_released))
-                rc = pthread_cond_timedwait(&in->changed, &in->lock, &deadline);
-        pthread_mutex_unlock(&in->lock);
-        assert_int_equal(rc, 0);
-        assert_ok(TRITONSERVER_InferenceResponseError(in->response));
-        assert_ok(TRITONSERVER_InferenceResponseDelete(in->response));
+static void run(struct call *c) {
+        assert_ok(TRITONSERVER_InferenceResponseError(inference_run(&c->in)));
 }
 
-static void end(struct inference *in) {
-        assert_ok(TRITONSERVER_InferenceRequestDelete(in->request));
-        assert_ok(TRITONSERVER_ResponseAllocatorDelete(in->allocator));
+static void end(struct call *c) {
+        inference_close(&c->in);
+        assert_ok(TRITONSERVER_ResponseAllocatorDelete(c->allocator));
 }
 
 /* ---- tests --------------------------------------------------------------------------------------- */
@@ -268,19 +221,19 @@ static void end(struct inference *in) {
 static const float values[6] = { 1, 2, 3, 4, 5, 6 };
 
 static void test_query(void **state) {
-        struct inference in;
+        struct call c;
 
         (void)state;
-        begin(&in);
-        add_input(&in, 1);
-        append(&in, values, 1);
-        run(&in);
+        begin(&c);
+        add_input(&c, 1);
+        append(&c, values, 1);
+        run(&c);
         assert_error(seen.err, TRITONSERVER_ERROR_UNAVAILABLE,
                      "[request id: <id_unknown>] Output properties are not available");
 
-        assert_ok(TRITONSERVER_ResponseAllocatorSetQueryFunction(in.allocator, query));
+        assert_ok(TRITONSERVER_ResponseAllocatorSetQueryFunction(c.allocator, query));
         seen.asks_size = true;
-        run(&in);
+        run(&c);
         assert_ok(seen.err);
         assert_string_equal(asked.output, "OUTPUT0");
         assert_ptr_equal(asked.userp, &asked);
@@ -289,35 +242,35 @@ static void test_query(void **state) {
         assert_int_equal(seen.id, GIVEN_ID);
 
         seen.asks_size = false; /* nobody knows it yet */
-        run(&in);
+        run(&c);
         assert_ok(seen.err);
         assert_null(asked.n_bytes);
 
         asked.fails = "no idea";
-        run(&in);
+        run(&c);
         assert_error(seen.err, TRITONSERVER_ERROR_NOT_FOUND, "no idea");
         asked.fails = NULL;
-        end(&in);
+        end(&c);
 }
 
 static void test_output_attributes(void **state) {
-        struct inference in;
+        struct call c;
 
         (void)state;
-        begin(&in);
-        add_input(&in, 1);
-        append(&in, values, 1);
-        run(&in);
+        begin(&c);
+        add_input(&c, 1);
+        append(&c, values, 1);
+        run(&c);
         assert_int_equal(seen.out_type, TRITONSERVER_MEMORY_CPU);
         assert_int_equal(seen.out_id, GIVEN_ID);
         assert_int_equal(seen.out_bytes, 8);
         TRITONSERVER_ErrorDelete(seen.err);
-        assert_ok(TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(in.allocator, tell));
-        run(&in);
+        assert_ok(TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(c.allocator, tell));
+        run(&c);
         assert_int_equal(seen.out_id, SAID_ID);
         assert_int_equal(seen.out_bytes, 8);
         TRITONSERVER_ErrorDelete(seen.err);
-        end(&in);
+        end(&c);
 }
 
 static void assert_buffer(uint32_t i, const void *base, size_t n, TRITONSERVER_MemoryType type,
@@ -331,23 +284,23 @@ static void assert_buffer(uint32_t i, const void *base, size_t n, TRITONSERVER_M
 /* In their order, not copied; what is empty does not count. */
 static void test_several_buffers(void **state) {
         struct TRITONSERVER_BufferAttributes *attributes;
-        struct inference                      in;
+        struct call                           c;
 
         (void)state;
-        begin(&in);
-        add_input(&in, 6);
-        append(&in, values, 1);
-        append(&in, values, 0);
-        append(&in, &values[1], 2);
+        begin(&c);
+        add_input(&c, 6);
+        append(&c, values, 1);
+        append(&c, values, 0);
+        append(&c, &values[1], 2);
         assert_ok(TRITONSERVER_BufferAttributesNew(&attributes));
         assert_ok(TRITONSERVER_BufferAttributesSetMemoryType(attributes,
                                                              TRITONSERVER_MEMORY_CPU_PINNED));
         assert_ok(TRITONSERVER_BufferAttributesSetMemoryTypeId(attributes, 3));
         assert_ok(TRITONSERVER_BufferAttributesSetByteSize(attributes, 3 * sizeof(float)));
         assert_ok(TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
-                in.request, "INPUT0", &values[3], attributes));
+                c.in.request, "INPUT0", &values[3], attributes));
         assert_ok(TRITONSERVER_BufferAttributesDelete(attributes)); /* was copied */
-        run(&in);
+        run(&c);
         assert_int_equal(seen.n_buffers, 3);
         assert_int_equal(seen.n_input_bytes, sizeof(values));
         assert_buffer(0, values, 1, TRITONSERVER_MEMORY_CPU, 0);
@@ -356,73 +309,69 @@ static void test_several_buffers(void **state) {
         TRITONSERVER_ErrorDelete(seen.err);
 
         /* The request is used again, with other bytes. */
-        assert_ok(TRITONSERVER_InferenceRequestRemoveAllInputData(in.request, "INPUT0"));
-        append(&in, values, 6);
-        run(&in);
+        assert_ok(TRITONSERVER_InferenceRequestRemoveAllInputData(c.in.request, "INPUT0"));
+        append(&c, values, 6);
+        run(&c);
         assert_int_equal(seen.n_buffers, 1);
         assert_buffer(0, values, 6, TRITONSERVER_MEMORY_CPU, 0);
         TRITONSERVER_ErrorDelete(seen.err);
-        end(&in);
+        end(&c);
 }
 
 static void test_host_policies(void **state) {
         static const float nearer[2] = { 8, 9 };
-        struct inference   in;
+        struct call        c;
 
         (void)state;
-        begin(&in);
-        add_input(&in, 2);
-        append(&in, values, 2);
+        begin(&c);
+        add_input(&c, 2);
+        append(&c, values, 2);
         assert_ok(TRITONSERVER_InferenceRequestAppendInputDataWithHostPolicy(
-                in.request, "INPUT0", nearer, sizeof(nearer), TRITONSERVER_MEMORY_CPU, 0, "near"));
+                c.in.request, "INPUT0", nearer, sizeof(nearer), TRITONSERVER_MEMORY_CPU, 0,
+                "near"));
         seen.policy = "near";
-        run(&in);
+        run(&c);
         assert_int_equal(seen.n_buffers, 1);
         assert_buffer(0, nearer, 2, TRITONSERVER_MEMORY_CPU, 0);
         TRITONSERVER_ErrorDelete(seen.err);
         seen.policy = "far"; /* has none of its own */
-        run(&in);
+        run(&c);
         assert_int_equal(seen.n_buffers, 1);
         assert_buffer(0, values, 2, TRITONSERVER_MEMORY_CPU, 0);
         TRITONSERVER_ErrorDelete(seen.err);
         seen.policy = NULL;
-        run(&in);
+        run(&c);
         assert_int_equal(seen.n_buffers, 1);
         assert_buffer(0, values, 2, TRITONSERVER_MEMORY_CPU, 0);
         TRITONSERVER_ErrorDelete(seen.err);
-        end(&in);
+        end(&c);
 }
 
 /* Bytes alone: the model's one input, its shape by the number of bytes. */
 static void test_raw_input(void **state) {
-        struct inference in;
+        struct call c;
 
         (void)state;
-        begin(&in);
-        assert_ok(TRITONSERVER_InferenceRequestAddRawInput(in.request, "INPUT0"));
-        append(&in, values, 5);
-        run(&in);
+        begin(&c);
+        assert_ok(TRITONSERVER_InferenceRequestAddRawInput(c.in.request, "INPUT0"));
+        append(&c, values, 5);
+        run(&c);
         assert_int_equal(seen.n_input_bytes, 5 * sizeof(float));
         TRITONSERVER_ErrorDelete(seen.err);
-        end(&in);
+        end(&c);
 }
 
 /* ---- the server ---------------------------------------------------------------------------------- */
 
 static int open_server(void **state) {
-        struct TRITONSERVER_ServerOptions *options;
-        void                              *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+        void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
 
         (void)state;
         model_place_open(&place);
         model_place_add_model(&place, "m", config_text, library);
         assert_non_null(handle);
         *(void **)dlsym(handle, "probe_execute") = (void *)execute;
-        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, place.root));
-        assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
-        assert_ok(TRITONSERVER_ServerNew(&server, options));
-        assert_ok(TRITONSERVER_ServerOptionsDelete(options));
+        server = embedded_start(embedded_options(place.root, NULL));
         return 0;
 }
 

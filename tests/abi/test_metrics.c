@@ -17,6 +17,7 @@
 #include "triton/core/tritonserver.h"
 
 #include "api_assert.h"
+#include "embedded.h"
 
 static char                        root[64];
 static struct TRITONSERVER_Server *server;
@@ -235,16 +236,10 @@ static void test_families(void **state) {
 }
 
 static int open_server(void **state) {
-        struct TRITONSERVER_ServerOptions *options;
-
         (void)state;
         snprintf(root, sizeof(root), "/tmp/neso_metrics_XXXXXX");
         assert_non_null(mkdtemp(root));
-        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, root));
-        assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
-        assert_ok(TRITONSERVER_ServerNew(&server, options));
-        assert_ok(TRITONSERVER_ServerOptionsDelete(options));
+        server = embedded_start(embedded_options(root, NULL));
         return 0;
 }
 

@@ -9,17 +9,15 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include <ftw.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "triton/core/neso.h"
 
 #include "api_assert.h"
+#include "embedded.h"
+#include "model_place.h"
 
 #define IO                                                                                         \
         "input [ { name: \"INPUT0\" data_type: TYPE_FP32 dims: [ -1 ] } ]\n"                       \
@@ -28,52 +26,23 @@
         "\"input\":[{\"name\":\"INPUT0\",\"data_type\":\"TYPE_FP32\",\"dims\":[-1]}],"             \
         "\"output\":[{\"name\":\"OUTPUT0\",\"data_type\":\"TYPE_FP32\",\"dims\":[-1]}]"
 
-static const char config_text[] = "backend: \"identity\"\n" IO;
-static const char sent_config[] = "{\"backend\":\"identity\"," JSON_IO "}";
+static const char  config_text[] = "backend: \"identity\"\n" IO;
+static const char  sent_config[] = "{\"backend\":\"identity\"," JSON_IO "}";
 static const char  ambiguous[] = "There are 2 identifiers of model 'm' in global map, model "
                                  "namespace must be provided to resolve ambiguity.";
 static const char *backend_directory;
 
 struct place {
-        char                        root[64];
+        struct model_place          models;
         struct TRITONSERVER_Server *server;
 };
 
-static void make_folder(const struct place *p, const char *name) {
-        char path[256];
-
-        snprintf(path, sizeof(path), "%s/%s", p->root, name);
-        assert_int_equal(mkdir(path, 0755), 0);
-}
-
-static void write_file(const struct place *p, const char *name, const char *text) {
-        char  path[256];
-        FILE *file;
-
-        snprintf(path, sizeof(path), "%s/%s", p->root, name);
-        file = fopen(path, "w");
-        assert_non_null(file);
-        assert_true(fputs(text, file) >= 0);
-        assert_int_equal(fclose(file), 0);
-}
-
-static int remove_one(const char *path, const struct stat *native, int kind, struct FTW *at) {
-        (void)native, (void)kind, (void)at;
-        return remove(path);
-}
-
-/* A repository "models" with the model m, one "more" with the directory inside; not registered. */
 static void make_repositories(struct place *p) {
-        snprintf(p->root, sizeof(p->root), "/tmp/neso_control_XXXXXX");
-        assert_non_null(mkdtemp(p->root));
-        make_folder(p, "models");
-        make_folder(p, "models/m");
-        make_folder(p, "models/m/1");
-        write_file(p, "models/m/config.pbtxt", config_text);
-        make_folder(p, "more");
-        make_folder(p, "more/inside");
-        make_folder(p, "more/inside/1");
-        write_file(p, "more/inside/config.pbtxt", config_text);
+        model_place_open(&p->models);
+        model_place_add_folder(&p->models, "models");
+        model_place_add_model(&p->models, "models/m", config_text, NULL);
+        model_place_add_folder(&p->models, "more");
+        model_place_add_model(&p->models, "more/inside", config_text, NULL);
 }
 
 static void begin(struct place *p, TRITONSERVER_ModelControlMode mode, const char *startup) {
@@ -81,15 +50,12 @@ static void begin(struct place *p, TRITONSERVER_ModelControlMode mode, const cha
         char                               path[256];
 
         make_repositories(p);
-        snprintf(path, sizeof(path), "%s/models", p->root);
-        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, path));
-        assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
+        snprintf(path, sizeof(path), "%s/models", p->models.root);
+        options = embedded_options(path, backend_directory);
         assert_ok(TRITONSERVER_ServerOptionsSetModelControlMode(options, mode));
         if (startup != NULL)
                 assert_ok(TRITONSERVER_ServerOptionsSetStartupModel(options, startup));
-        assert_ok(TRITONSERVER_ServerNew(&p->server, options));
-        assert_ok(TRITONSERVER_ServerOptionsDelete(options));
+        p->server = embedded_start(options);
 }
 
 /* A server whose only repository is not there, and which is to go on nevertheless. */
@@ -98,21 +64,19 @@ static void begin_unreadable(struct place *p) {
         char                               path[256];
 
         make_repositories(p);
-        snprintf(path, sizeof(path), "%s/nowhere", p->root);
-        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, path));
-        assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelControlMode(
-                options, TRITONSERVER_MODEL_CONTROL_EXPLICIT));
+        snprintf(path, sizeof(path), "%s/nowhere", p->models.root);
+        options = embedded_options(path, backend_directory);
+        assert_ok(
+                TRITONSERVER_ServerOptionsSetModelControlMode(options,
+                                                              TRITONSERVER_MODEL_CONTROL_EXPLICIT));
         assert_ok(TRITONSERVER_ServerOptionsSetExitOnError(options, false));
-        assert_ok(TRITONSERVER_ServerNew(&p->server, options));
-        assert_ok(TRITONSERVER_ServerOptionsDelete(options));
+        p->server = embedded_start(options);
 }
 
 static void end(struct place *p) {
         assert_ok(TRITONSERVER_ServerStop(p->server));
         assert_ok(TRITONSERVER_ServerDelete(p->server));
-        assert_int_equal(nftw(p->root, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+        model_place_close(&p->models);
 }
 
 static bool is_ready(const struct place *p, const char *model, int64_t version) {
@@ -165,8 +129,8 @@ static void test_explicit(void **state) {
  * no repository has. Unloading what is not there succeeds, whatever it is called. */
 static void test_names(void **state) {
         static const char *const blank[] = { "", " ", "  ", "\t" };
-        static const char *const leading_out[] = { ".", "..", " ..", ".. ", "../etc", "a/b",
-                                                   "a\\b", "a\nb" };
+        static const char *const leading_out[] = { ".",      "..",  " ..",  ".. ",
+                                                   "../etc", "a/b", "a\\b", "a\nb" };
         static const char *const unknown[] = { "...", "..m", " m", "nobody" };
         struct place             p;
 
@@ -211,7 +175,10 @@ static void test_sent_files(void **state) {
         config = TRITONSERVER_ParameterNew("config", TRITONSERVER_PARAMETER_STRING, sent_config);
         file = TRITONSERVER_ParameterBytesNew("file:7/model", "bytes", 5);
         bad = TRITONSERVER_ParameterBytesNew("file:../7/model", "bytes", 5);
-        code = TRITONSERVER_ParameterBytesNew("file:7/model", "\x7f" "ELF", 4);
+        code = TRITONSERVER_ParameterBytesNew("file:7/model",
+                                              "\x7f"
+                                              "ELF",
+                                              4);
         odd = TRITONSERVER_ParameterNew("file:7/model", TRITONSERVER_PARAMETER_STRING, "text");
         both[0] = config;
         both[1] = file;
@@ -258,7 +225,7 @@ static void test_repositories(void **state) {
 
         (void)state;
         begin(&p, TRITONSERVER_MODEL_CONTROL_EXPLICIT, NULL);
-        snprintf(more, sizeof(more), "%s/more", p.root);
+        snprintf(more, sizeof(more), "%s/more", p.models.root);
         name = TRITONSERVER_ParameterNew("inside", TRITONSERVER_PARAMETER_STRING, "outside");
         mapping[0] = name;
         assert_ok(TRITONSERVER_ServerRegisterModelRepository(p.server, more, mapping, 1));
@@ -303,9 +270,9 @@ static void test_unreadable(void **state) {
                      not_ready);
         assert_error(TRITONSERVER_ServerUnloadModel(p.server, "m"), TRITONSERVER_ERROR_UNAVAILABLE,
                      not_ready);
-        assert_error(TRITONSERVER_ServerRegisterModelRepository(p.server, p.root, NULL, 0),
+        assert_error(TRITONSERVER_ServerRegisterModelRepository(p.server, p.models.root, NULL, 0),
                      TRITONSERVER_ERROR_UNAVAILABLE, not_ready);
-        assert_error(TRITONSERVER_ServerUnregisterModelRepository(p.server, p.root),
+        assert_error(TRITONSERVER_ServerUnregisterModelRepository(p.server, p.models.root),
                      TRITONSERVER_ERROR_UNAVAILABLE, not_ready);
         end(&p);
 }
@@ -316,10 +283,8 @@ static void test_poll(void **state) {
         (void)state;
         begin(&p, TRITONSERVER_MODEL_CONTROL_POLL, NULL);
         assert_true(is_ready(&p, "m", 1));
-        make_folder(&p, "models/new");
-        make_folder(&p, "models/new/1");
-        write_file(&p, "models/new/config.pbtxt", config_text);
-        make_folder(&p, "models/m/2");
+        model_place_add_model(&p.models, "models/new", config_text, NULL);
+        model_place_add_folder(&p.models, "models/m/2");
         assert_ok(TRITONSERVER_ServerPollModelRepository(p.server));
         assert_index(&p, TRITONSERVER_INDEX_FLAG_READY,
                      "[{\"name\":\"m\",\"version\":\"1\",\"state\":\"READY\"}]");
@@ -329,8 +294,7 @@ static void test_poll(void **state) {
                      "{\"name\":\"new\",\"version\":\"1\",\"state\":\"READY\"}]");
         assert_error(TRITONSERVER_ServerLoadModel(p.server, "m"), TRITONSERVER_ERROR_UNAVAILABLE,
                      "explicit model load / unload is not allowed if polling is enabled");
-        assert_error(TRITONSERVER_ServerUnloadModel(p.server, "m"),
-                     TRITONSERVER_ERROR_UNAVAILABLE,
+        assert_error(TRITONSERVER_ServerUnloadModel(p.server, "m"), TRITONSERVER_ERROR_UNAVAILABLE,
                      "explicit model load / unload is not allowed if polling is enabled");
         assert_error(TRITONSERVER_ServerRegisterModelRepository(p.server, "/tmp", NULL, 0),
                      TRITONSERVER_ERROR_UNSUPPORTED,
@@ -354,27 +318,20 @@ static void assert_infers(const struct place *p, const char *model, const char *
 
 /* Each repository is a namespace: both models m are loaded, and the name alone means neither. */
 static void test_namespaces(void **state) {
-        static const char *const           folders[] = { "models", "more" };
         struct TRITONSERVER_ServerOptions *options;
         struct TRITONSERVER_Message       *message;
         struct place                       p;
+        char                               path[256];
 
         (void)state;
         make_repositories(&p);
-        make_folder(&p, "more/m");
-        make_folder(&p, "more/m/1");
-        write_file(&p, "more/m/config.pbtxt", config_text);
-        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
-        for (int i = 0; i < 2; i++) {
-                char path[256];
-
-                snprintf(path, sizeof(path), "%s/%s", p.root, folders[i]);
-                assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, path));
-        }
-        assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
+        model_place_add_model(&p.models, "more/m", config_text, NULL);
+        snprintf(path, sizeof(path), "%s/models", p.models.root);
+        options = embedded_options(path, backend_directory);
+        snprintf(path, sizeof(path), "%s/more", p.models.root);
+        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, path));
         assert_ok(TRITONSERVER_ServerOptionsSetModelNamespacing(options, true));
-        assert_ok(TRITONSERVER_ServerNew(&p.server, options));
-        assert_ok(TRITONSERVER_ServerOptionsDelete(options));
+        p.server = embedded_start(options);
         assert_index(&p, 0,
                      "[{\"name\":\"inside\",\"version\":\"1\",\"state\":\"READY\"},"
                      "{\"name\":\"m\",\"version\":\"1\",\"state\":\"READY\"},"
@@ -399,8 +356,7 @@ static void test_none(void **state) {
         (void)state;
         begin(&p, TRITONSERVER_MODEL_CONTROL_NONE, NULL);
         assert_true(is_ready(&p, "m", 1));
-        assert_error(TRITONSERVER_ServerUnloadModel(p.server, "m"),
-                     TRITONSERVER_ERROR_UNAVAILABLE,
+        assert_error(TRITONSERVER_ServerUnloadModel(p.server, "m"), TRITONSERVER_ERROR_UNAVAILABLE,
                      "explicit model load / unload is not allowed if polling is enabled");
         assert_error(TRITONSERVER_ServerPollModelRepository(p.server),
                      TRITONSERVER_ERROR_UNAVAILABLE, "polling is disabled");
@@ -409,11 +365,10 @@ static void test_none(void **state) {
 
 int main(int argc, char **argv) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_explicit), cmocka_unit_test(test_names),
+                cmocka_unit_test(test_explicit),   cmocka_unit_test(test_names),
                 cmocka_unit_test(test_sent_files), cmocka_unit_test(test_repositories),
-                cmocka_unit_test(test_poll),
-                cmocka_unit_test(test_none), cmocka_unit_test(test_namespaces),
-                cmocka_unit_test(test_unreadable),
+                cmocka_unit_test(test_poll),       cmocka_unit_test(test_none),
+                cmocka_unit_test(test_namespaces), cmocka_unit_test(test_unreadable),
         };
 
         if (argc != 2) {

@@ -21,15 +21,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "triton/core/tritonbackend.h"
 
 #include "api_assert.h"
+#include "embedded.h"
+#include "heap_allocator.h"
 #include "model_place.h"
-
-#define TIMEOUT_S 60
 
 #define INT32 " data_type: TYPE_INT32 dims: 1 "
 #define CONTROL(name, kind, values)                                                                \
@@ -67,7 +65,6 @@ static struct TRITONSERVER_Server *server;
 /* ---- what is noted ------------------------------------------------------------------------------- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t  changed = PTHREAD_COND_INITIALIZER;
 static char            wrong[256]; /* guarded by the lock, as the others: the first that was */
 static unsigned        n_nulls;    /* requests of slots with nothing to run */
 static unsigned        n_executed; /* requests */
@@ -285,116 +282,36 @@ static TRITONSERVER_Error *execute(TRITONBACKEND_ModelInstance *instance,
 
 /* ---- the program that infers ---------------------------------------------------------------------- */
 
-struct inference {
-        struct TRITONSERVER_InferenceRequest *request;
-        int32_t                               value;
-        int32_t                               found; /* guarded by the lock, as those below */
-        bool                                  has_ended, is_released;
+/* One request, of the one value. */
+struct call {
+        struct inference in;
+        int32_t          value;
 };
 
 static struct TRITONSERVER_ResponseAllocator *allocator;
 
-static struct TRITONSERVER_Error *give(struct TRITONSERVER_ResponseAllocator *a, const char *name,
-                                       size_t n_bytes, TRITONSERVER_MemoryType type, int64_t id,
-                                       void *userp, void **buffer, void **buffer_userp,
-                                       TRITONSERVER_MemoryType *ret_type, int64_t *ret_id) {
-        (void)a, (void)name, (void)type, (void)id, (void)userp;
-        *buffer = malloc(n_bytes + 1);
-        *buffer_userp = NULL;
-        *ret_type = TRITONSERVER_MEMORY_CPU;
-        *ret_id = 0;
-        return NULL;
-}
-
-static struct TRITONSERVER_Error *take_back(struct TRITONSERVER_ResponseAllocator *a, void *buffer,
-                                            void *buffer_userp, size_t n_bytes,
-                                            TRITONSERVER_MemoryType type, int64_t id) {
-        (void)a, (void)buffer_userp, (void)n_bytes, (void)type, (void)id;
-        free(buffer);
-        return NULL;
-}
-
-static int32_t read_output(struct TRITONSERVER_InferenceResponse *response) {
-        const char             *name;
-        TRITONSERVER_DataType   type;
-        TRITONSERVER_MemoryType memory;
-        const int64_t          *shape;
-        uint64_t                n_dims;
-        const void             *base = NULL;
-        size_t                  n_bytes = 0;
-        int64_t                 id;
-        void                   *userp;
-        int32_t                 value = -99;
-
-        OK(TRITONSERVER_InferenceResponseError(response));
-        OK(TRITONSERVER_InferenceResponseOutput(response, 0, &name, &type, &shape, &n_dims, &base,
-                                                &n_bytes, &memory, &id, &userp));
-        if (n_bytes == sizeof(value))
-                memcpy(&value, base, sizeof(value));
-        return value;
-}
-
-static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
-                        void *userp) {
-        struct inference *in = userp;
-        int32_t           found = response != NULL ? read_output(response) : -98;
-
-        if (response != NULL)
-                OK(TRITONSERVER_InferenceResponseDelete(response));
-        pthread_mutex_lock(&lock);
-        in->found = found;
-        in->has_ended = (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
-        pthread_cond_signal(&changed);
-        pthread_mutex_unlock(&lock);
-}
-
-static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
-                       void *userp) {
-        struct inference *in = userp;
-
-        (void)request, (void)flags;
-        pthread_mutex_lock(&lock);
-        in->is_released = true;
-        pthread_cond_signal(&changed);
-        pthread_mutex_unlock(&lock);
-}
-
-static void begin(struct inference *in, const char *model, int32_t value, uint64_t id,
-                  uint32_t flags) {
+static void begin(struct call *c, const char *model, int32_t value, uint64_t id, uint32_t flags) {
         static const int64_t shape[] = { 1, 1 };
         bool has_batch = strcmp(model, "direct") == 0 || strcmp(model, "oldest") == 0;
 
-        *in = (struct inference){ .value = value };
-        assert_ok(TRITONSERVER_InferenceRequestNew(&in->request, server, model, -1));
-        assert_ok(TRITONSERVER_InferenceRequestSetCorrelationId(in->request, id));
-        assert_ok(TRITONSERVER_InferenceRequestSetFlags(in->request, flags));
-        assert_ok(TRITONSERVER_InferenceRequestAddInput(in->request, "INPUT",
+        c->value = value;
+        inference_open(&c->in, server, model, allocator, NULL);
+        assert_ok(TRITONSERVER_InferenceRequestSetCorrelationId(c->in.request, id));
+        assert_ok(TRITONSERVER_InferenceRequestSetFlags(c->in.request, flags));
+        assert_ok(TRITONSERVER_InferenceRequestAddInput(c->in.request, "INPUT",
                                                         TRITONSERVER_TYPE_INT32, shape,
                                                         has_batch ? 2 : 1));
-        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(in->request, "INPUT", &in->value,
-                                                               sizeof(in->value),
+        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(c->in.request, "INPUT", &c->value,
+                                                               sizeof(c->value),
                                                                TRITONSERVER_MEMORY_CPU, 0));
-        assert_ok(TRITONSERVER_InferenceRequestSetReleaseCallback(in->request, on_release, in));
-        assert_ok(TRITONSERVER_InferenceRequestSetResponseCallback(in->request, allocator, NULL,
-                                                                   on_response, in));
-        assert_ok(TRITONSERVER_ServerInferAsync(server, in->request, NULL));
+        inference_start(&c->in);
 }
 
-static void end(struct inference *in, int32_t expected) {
-        struct timespec deadline;
-        int32_t         found;
-        int             rc = 0;
-
-        clock_gettime(CLOCK_REALTIME, &deadline);
-        deadline.tv_sec += TIMEOUT_S;
-        pthread_mutex_lock(&lock);
-        while (rc == 0 && !(in->has_ended && in->is_released))
-                rc = pthread_cond_timedwait(&changed, &lock, &deadline);
-        found = in->found;
-        pthread_mutex_unlock(&lock);
-        assert_int_equal(rc, 0);
-        assert_int_equal(found, expected);
-        assert_ok(TRITONSERVER_InferenceRequestDelete(in->request));
+static void end(struct call *c, int32_t expected) {
+        inference_wait(&c->in, 1, INFERENCE_ENDS);
+        assert_int_equal(c->in.n_responses, 1);
+        assert_int_equal(inference_int32(c->in.responses[0]), expected);
+        inference_close(&c->in);
 }
 
 static void assert_nothing_wrong(void) {
@@ -412,7 +329,7 @@ static void assert_nothing_wrong(void) {
 
 /* All requests of three sequences at once: each reads what the one before it has left. */
 static void run_sequences(const char *model) {
-        struct inference in[3][5];
+        struct call in[3][5];
 
         for (int i = 0; i < 5; i++)
                 for (int k = 0; k < 3; k++)
@@ -440,7 +357,7 @@ static unsigned take(unsigned *counter) {
 }
 
 static void test_direct(void **state) {
-        struct inference first, second;
+        struct call first, second;
 
         (void)state;
         take(&n_nulls);
@@ -470,7 +387,7 @@ static void test_later(void **state) {
 }
 
 static void test_again(void **state) {
-        struct inference in[4];
+        struct call in[4];
 
         (void)state;
         take(&n_executed);
@@ -483,7 +400,7 @@ static void test_again(void **state) {
 }
 
 static void test_model_without_states(void **state) {
-        struct inference in;
+        struct call in;
 
         (void)state;
         begin(&in, "plain", 5, 0, 0);
@@ -494,8 +411,7 @@ static void test_model_without_states(void **state) {
 /* ---- the server ---------------------------------------------------------------------------------- */
 
 static int open_server(void **state) {
-        struct TRITONSERVER_ServerOptions *options;
-        void                              *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+        void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
 
         (void)state;
         model_place_open(&place);
@@ -503,12 +419,8 @@ static int open_server(void **state) {
                 model_place_add_model(&place, models[i].name, models[i].config, library);
         assert_non_null(handle);
         *(void **)dlsym(handle, "probe_execute") = (void *)execute;
-        assert_ok(TRITONSERVER_ResponseAllocatorNew(&allocator, give, take_back, NULL));
-        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, place.root));
-        assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
-        assert_ok(TRITONSERVER_ServerNew(&server, options));
-        assert_ok(TRITONSERVER_ServerOptionsDelete(options));
+        allocator = heap_allocator_new();
+        server = embedded_start(embedded_options(place.root, NULL));
         return 0;
 }
 

@@ -11,15 +11,14 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "triton/core/neso.h"
 
 #include "api_assert.h"
+#include "embedded.h"
+#include "heap_allocator.h"
 #include "model_place.h"
 
 #define START TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
@@ -47,142 +46,29 @@ static struct model_place                     place;
 static struct TRITONSERVER_Server            *server;
 static struct TRITONSERVER_ResponseAllocator *allocator;
 
-/* One request and what its callbacks saw; guarded by the lock. */
+/* One request, of the one value. */
 struct call {
-        struct TRITONSERVER_InferenceRequest *request;
-        int32_t                               value;
-        pthread_mutex_t                       lock;
-        pthread_cond_t                        changed;
-        int32_t                               sum;
-        char                                  error[256];
-        unsigned                              n_finals, n_releases;
+        struct inference in;
+        int32_t          value;
 };
 
-static struct TRITONSERVER_Error *allocate(struct TRITONSERVER_ResponseAllocator *a,
-                                           const char *tensor, size_t byte_size,
-                                           TRITONSERVER_MemoryType type, int64_t id, void *userp,
-                                           void **buffer, void **buffer_userp,
-                                           TRITONSERVER_MemoryType *actual_type,
-                                           int64_t                 *actual_id) {
-        (void)a, (void)tensor, (void)type, (void)id, (void)userp;
-        *buffer = malloc(byte_size);
-        *buffer_userp = NULL;
-        *actual_type = TRITONSERVER_MEMORY_CPU;
-        *actual_id = 0;
-        return NULL;
-}
-
-static struct TRITONSERVER_Error *give_back(struct TRITONSERVER_ResponseAllocator *a, void *buffer,
-                                            void *buffer_userp, size_t byte_size,
-                                            TRITONSERVER_MemoryType type, int64_t id) {
-        (void)a, (void)buffer_userp, (void)byte_size, (void)type, (void)id;
-        free(buffer);
-        return NULL;
-}
-
-/* The call's lock is held. */
-static void read_response(struct call *c, struct TRITONSERVER_InferenceResponse *response) {
-        const char                *name;
-        TRITONSERVER_DataType      type;
-        const int64_t             *shape;
-        uint64_t                   n_dims;
-        const void                *base;
-        size_t                     byte_size;
-        TRITONSERVER_MemoryType    memory_type;
-        int64_t                    memory_id;
-        void                      *userp;
-        struct TRITONSERVER_Error *err = TRITONSERVER_InferenceResponseError(response);
-
-        if (!err)
-                err = TRITONSERVER_InferenceResponseOutput(response, 0, &name, &type, &shape,
-                                                           &n_dims, &base, &byte_size, &memory_type,
-                                                           &memory_id, &userp);
-        if (err) {
-                snprintf(c->error, sizeof(c->error), "%s: %s", TRITONSERVER_ErrorCodeString(err),
-                         TRITONSERVER_ErrorMessage(err));
-                TRITONSERVER_ErrorDelete(err);
-        } else {
-                memcpy(&c->sum, base, sizeof(c->sum));
-        }
-        TRITONSERVER_InferenceResponseDelete(response);
-}
-
-static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
-                        void *userp) {
-        struct call *c = userp;
-
-        pthread_mutex_lock(&c->lock);
-        if (response)
-                read_response(c, response);
-        c->n_finals += (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
-        pthread_cond_signal(&c->changed);
-        pthread_mutex_unlock(&c->lock);
-}
-
-static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
-                       void *userp) {
-        struct call *c = userp;
-
-        (void)request, (void)flags;
-        pthread_mutex_lock(&c->lock);
-        c->n_releases++;
-        pthread_cond_signal(&c->changed);
-        pthread_mutex_unlock(&c->lock);
-}
-
 static void call_init(struct call *c, int32_t value) {
-        static const int64_t shape[] = { 1 };
-
-        *c = (struct call){ .value = value };
-        pthread_mutex_init(&c->lock, NULL);
-        pthread_cond_init(&c->changed, NULL);
-        assert_ok(TRITONSERVER_InferenceRequestNew(&c->request, server, "sum", -1));
-        assert_ok(TRITONSERVER_InferenceRequestAddInput(c->request, "INPUT0",
-                                                        TRITONSERVER_TYPE_INT32, shape, 1));
-        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(c->request, "INPUT0", &c->value,
-                                                               sizeof(c->value),
-                                                               TRITONSERVER_MEMORY_CPU, 0));
-        assert_ok(TRITONSERVER_InferenceRequestSetReleaseCallback(c->request, on_release, c));
-        assert_ok(TRITONSERVER_InferenceRequestSetResponseCallback(c->request, allocator, NULL,
-                                                                   on_response, c));
-}
-
-static void call_end(struct call *c) {
-        assert_ok(TRITONSERVER_InferenceRequestDelete(c->request));
-        pthread_cond_destroy(&c->changed);
-        pthread_mutex_destroy(&c->lock);
+        c->value = value;
+        inference_open(&c->in, server, "sum", allocator, NULL);
+        inference_add_input(&c->in, "INPUT0", TRITONSERVER_TYPE_INT32, 1, &c->value);
 }
 
 /* `text` NULL: the number. */
 static void set_sequence(struct call *c, uint64_t number, const char *text, uint32_t flags) {
         if (text != NULL)
-                assert_ok(TRITONSERVER_InferenceRequestSetCorrelationIdString(c->request, text));
+                assert_ok(TRITONSERVER_InferenceRequestSetCorrelationIdString(c->in.request, text));
         else
-                assert_ok(TRITONSERVER_InferenceRequestSetCorrelationId(c->request, number));
-        assert_ok(TRITONSERVER_InferenceRequestSetFlags(c->request, flags));
-}
-
-static void submit(struct call *c) {
-        c->n_finals = c->n_releases = 0;
-        c->error[0] = '\0';
-        assert_ok(TRITONSERVER_ServerInferAsync(server, c->request, NULL));
-}
-
-static int32_t wait_for(struct call *c) {
-        int32_t sum;
-
-        pthread_mutex_lock(&c->lock);
-        while (c->n_finals == 0 || c->n_releases == 0)
-                pthread_cond_wait(&c->changed, &c->lock);
-        sum = c->sum;
-        pthread_mutex_unlock(&c->lock);
-        assert_string_equal(c->error, "");
-        return sum;
+                assert_ok(TRITONSERVER_InferenceRequestSetCorrelationId(c->in.request, number));
+        assert_ok(TRITONSERVER_InferenceRequestSetFlags(c->in.request, flags));
 }
 
 static int32_t run(struct call *c) {
-        submit(c);
-        return wait_for(c);
+        return inference_int32(inference_run(&c->in));
 }
 
 static int32_t ask(uint64_t number, const char *text, uint32_t flags, int32_t value) {
@@ -192,7 +78,7 @@ static int32_t ask(uint64_t number, const char *text, uint32_t flags, int32_t va
         call_init(&c, value);
         set_sequence(&c, number, text, flags);
         sum = run(&c);
-        call_end(&c);
+        inference_close(&c.in);
         return sum;
 }
 
@@ -201,9 +87,9 @@ static void assert_refused(uint64_t number, const char *text, uint32_t flags, co
 
         call_init(&c, 1);
         set_sequence(&c, number, text, flags);
-        assert_error(TRITONSERVER_ServerInferAsync(server, c.request, NULL),
+        assert_error(TRITONSERVER_ServerInferAsync(server, c.in.request, NULL),
                      TRITONSERVER_ERROR_INVALID_ARG, why);
-        call_end(&c);
+        inference_close(&c.in);
 }
 
 static void reload(void) {
@@ -220,18 +106,14 @@ static int start_server(void **state) {
         (void)state;
         model_place_open(&place);
         model_place_add_model(&place, "sum", config_text, NULL);
-        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, place.root));
-        assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
+        options = embedded_options(place.root, backend_directory);
         assert_ok(
                 TRITONSERVER_ServerOptionsSetModelControlMode(options,
                                                               TRITONSERVER_MODEL_CONTROL_EXPLICIT));
         assert_ok(TRITONSERVER_ServerOptionsSetStartupModel(options, "sum"));
-        assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
         assert_ok(TRITONSERVER_ServerOptionsSetLogWarn(options, false));
-        assert_ok(TRITONSERVER_ServerNew(&server, options));
-        assert_ok(TRITONSERVER_ServerOptionsDelete(options));
-        assert_ok(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
+        server = embedded_start(options);
+        allocator = heap_allocator_new();
         return 0;
 }
 
@@ -290,19 +172,19 @@ static void test_properties(void **state) {
         call_init(&c, 1);
         set_sequence(&c, 11, NULL, START | END);
         for (int i = 0; i < 2; i++) {
-                assert_ok(TRITONSERVER_InferenceRequestCorrelationId(c.request, &number));
+                assert_ok(TRITONSERVER_InferenceRequestCorrelationId(c.in.request, &number));
                 assert_int_equal(number, 11);
-                assert_ok(TRITONSERVER_InferenceRequestFlags(c.request, &flags));
+                assert_ok(TRITONSERVER_InferenceRequestFlags(c.in.request, &flags));
                 assert_int_equal(flags, START | END);
-                assert_error(TRITONSERVER_InferenceRequestCorrelationIdString(c.request, &text),
+                assert_error(TRITONSERVER_InferenceRequestCorrelationIdString(c.in.request, &text),
                              TRITONSERVER_ERROR_INVALID_ARG, NULL);
                 assert_int_equal(run(&c), 1);
         }
         set_sequence(&c, 0, "eleven", START | END);
-        assert_ok(TRITONSERVER_InferenceRequestCorrelationIdString(c.request, &text));
+        assert_ok(TRITONSERVER_InferenceRequestCorrelationIdString(c.in.request, &text));
         assert_string_equal(text, "eleven");
         assert_int_equal(run(&c), 1);
-        call_end(&c);
+        inference_close(&c.in);
 }
 
 /* Without waiting for each: in the order in which they were submitted. */
@@ -315,12 +197,13 @@ static void test_many_at_once(void **state) {
                 call_init(&calls[i], i);
                 set_sequence(&calls[i], 12, NULL,
                              (i == 0 ? (uint32_t)START : 0) | (i == 19 ? (uint32_t)END : 0));
-                submit(&calls[i]);
+                inference_start(&calls[i].in);
         }
         for (int i = 0; i < 20; i++) {
                 total += i;
-                assert_int_equal(wait_for(&calls[i]), total);
-                call_end(&calls[i]);
+                inference_wait(&calls[i].in, 1, INFERENCE_ENDS);
+                assert_int_equal(inference_int32(calls[i].in.responses[0]), total);
+                inference_close(&calls[i].in);
         }
 }
 
@@ -349,7 +232,7 @@ static void test_one_object_through_a_reload(void **state) {
         set_sequence(&c, 13, NULL, START); /* on the new load now */
         assert_int_equal(run(&c), 1);
         assert_int_equal(ask(13, NULL, END, 5), 6);
-        call_end(&c);
+        inference_close(&c.in);
 }
 
 int main(int argc, char **argv) {

@@ -17,14 +17,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "triton/core/neso.h"
 
 #include "api_assert.h"
+#include "embedded.h"
 #include "model_place.h"
 
-#define TIMEOUT_S 60
 #define MAX_REQUESTS 8
 
 static const char *backend_directory;
@@ -42,7 +41,8 @@ struct place {
         "instance_group { count: 1 kind: KIND_CPU }\n"
 
 static void place_open(struct place *p, const char *id, const char *delay_ms) {
-        char config[1024];
+        struct TRITONSERVER_ServerOptions *options;
+        char                               config[1024];
 
         model_place_open(&p->models);
         snprintf(config, sizeof(config),
@@ -52,16 +52,10 @@ static void place_open(struct place *p, const char *id, const char *delay_ms) {
         model_place_add_model(&p->models, "m", config, NULL);
         model_place_add_model(&p->models, "id", "backend: \"identity\"\n" TENSORS, NULL);
 
-        struct TRITONSERVER_ServerOptions *options;
-
-        assert_ok(TRITONSERVER_ServerOptionsNew(&options));
+        options = embedded_options(p->models.root, backend_directory);
         assert_ok(TRITONSERVER_ServerOptionsSetServerId(options, id));
-        assert_ok(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, p->models.root));
-        assert_ok(TRITONSERVER_ServerOptionsSetBackendDirectory(options, backend_directory));
         assert_ok(TRITONSERVER_ServerOptionsSetExitTimeout(options, 30));
-        assert_ok(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
-        assert_ok(TRITONSERVER_ServerNew(&p->server, options));
-        assert_ok(TRITONSERVER_ServerOptionsDelete(options));
+        p->server = embedded_start(options);
 }
 
 static void place_close(struct place *p) {
@@ -71,14 +65,8 @@ static void place_close(struct place *p) {
 
 /* ---- inferences ------------------------------------------------------------------------------- */
 
-struct inference {
-        struct TRITONSERVER_InferenceRequest  *request;
-        struct TRITONSERVER_InferenceResponse *response;
-        int                                    is_released;
-};
-
+/* Guards what the allocator counts. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t  changed = PTHREAD_COND_INITIALIZER;
 
 /* What an allocator does, and saw. */
 struct memory {
@@ -139,9 +127,10 @@ static struct TRITONSERVER_Error *take_back(struct TRITONSERVER_ResponseAllocato
         return NULL;
 }
 
-static struct TRITONSERVER_Error *tell_attributes(
-        struct TRITONSERVER_ResponseAllocator *a, const char *name,
-        struct TRITONSERVER_BufferAttributes *attributes, void *userp, void *buffer_userp) {
+static struct TRITONSERVER_Error *tell_attributes(struct TRITONSERVER_ResponseAllocator *a,
+                                                  const char                            *name,
+                                                  struct TRITONSERVER_BufferAttributes  *attributes,
+                                                  void *userp, void *buffer_userp) {
         struct memory *m = userp;
         size_t         byte_size = 99;
 
@@ -154,92 +143,37 @@ static struct TRITONSERVER_Error *tell_attributes(
         return NULL;
 }
 
-static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
-                        void *userp) {
-        (void)flags;
-        pthread_mutex_lock(&lock);
-        ((struct inference *)userp)->response = response;
-        pthread_cond_broadcast(&changed);
-        pthread_mutex_unlock(&lock);
-}
-
-static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
-                       void *userp) {
-        (void)request, (void)flags;
-        pthread_mutex_lock(&lock);
-        ((struct inference *)userp)->is_released = 1;
-        pthread_cond_broadcast(&changed);
-        pthread_mutex_unlock(&lock);
-}
-
 static const float numbers[4] = { 1, -2.5f, 3e9f, 0 };
 
-static struct TRITONSERVER_Error *submit(struct TRITONSERVER_Server *server, const char *model,
-                                         int64_t n, struct inference *ret) {
-        *ret = (struct inference){ 0 };
-        assert_ok(TRITONSERVER_InferenceRequestNew(&ret->request, server, model, -1));
-        assert_ok(TRITONSERVER_InferenceRequestSetReleaseCallback(ret->request, on_release, ret));
-        assert_ok(TRITONSERVER_InferenceRequestSetResponseCallback(
-                ret->request, memory.allocator, &memory, on_response, ret));
-        assert_ok(TRITONSERVER_InferenceRequestAddInput(ret->request, "INPUT0",
-                                                        TRITONSERVER_TYPE_FP32, &n, 1));
-        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(
-                ret->request, "INPUT0", numbers, (size_t)n * sizeof(float), TRITONSERVER_MEMORY_CPU,
-                0));
-        return TRITONSERVER_ServerInferAsync(server, ret->request, NULL);
-}
-
-static void wait_for(struct inference *in) {
-        struct timespec deadline;
-        int             rc = 0;
-
-        clock_gettime(CLOCK_REALTIME, &deadline);
-        deadline.tv_sec += TIMEOUT_S;
-        pthread_mutex_lock(&lock);
-        while (rc == 0 && (in->response == NULL || !in->is_released))
-                rc = pthread_cond_timedwait(&changed, &lock, &deadline);
-        pthread_mutex_unlock(&lock);
-        assert_int_equal(rc, 0);
-}
-
-static void end(struct inference *in) {
-        assert_ok(TRITONSERVER_InferenceResponseDelete(in->response));
-        assert_ok(TRITONSERVER_InferenceRequestDelete(in->request));
+static void submit(struct TRITONSERVER_Server *server, const char *model, int64_t n,
+                   struct inference *ret) {
+        inference_open(ret, server, model, memory.allocator, &memory);
+        inference_add_input(ret, "INPUT0", TRITONSERVER_TYPE_FP32, n, numbers);
+        inference_start(ret);
 }
 
 /* The first n numbers, in the memory that the allocator gave. */
-static void assert_answer(const struct inference *in, int64_t n) {
-        const char             *name;
-        const int64_t          *shape;
-        const void             *base;
-        void                   *userp;
-        uint64_t                n_dims;
-        size_t                  byte_size;
-        int64_t                 id;
-        TRITONSERVER_DataType   type;
-        TRITONSERVER_MemoryType where;
+static void assert_answer(struct inference *in, int64_t n) {
+        struct inference_output out;
 
-        assert_ok(TRITONSERVER_InferenceResponseError(in->response));
-        assert_ok(TRITONSERVER_InferenceResponseOutput(in->response, 0, &name, &type, &shape,
-                                                       &n_dims, &base, &byte_size, &where, &id,
-                                                       &userp));
-        assert_int_equal(n_dims, 1);
-        assert_int_equal(shape[0], n);
-        assert_int_equal(byte_size, (size_t)n * sizeof(float));
+        inference_wait(in, 1, INFERENCE_ENDS);
+        out = inference_output(in->responses[0], 0);
+        assert_int_equal(out.n_dims, 1);
+        assert_int_equal(out.shape[0], n);
+        assert_int_equal(out.n_bytes, (size_t)n * sizeof(float));
         if (n > 0)
-                assert_memory_equal(base, numbers, byte_size);
-        assert_int_equal(where, memory.type);
-        assert_int_equal(id, memory.id);
-        assert_ptr_equal(userp, &memory);
+                assert_memory_equal(out.base, numbers, out.n_bytes);
+        assert_int_equal(out.memory_type, memory.type);
+        assert_int_equal(out.memory_id, memory.id);
+        assert_ptr_equal(out.userp, &memory);
 }
 
 static void infer(struct TRITONSERVER_Server *server, const char *model, int64_t n) {
         struct inference in;
 
-        assert_ok(submit(server, model, n, &in));
-        wait_for(&in);
+        submit(server, model, n, &in);
         assert_answer(&in, n);
-        end(&in);
+        inference_close(&in);
 }
 
 static int make_memory(void **state) {
@@ -284,7 +218,8 @@ static bool measures(struct TRITONSERVER_Server *server, const char *line) {
         bool                         found;
 
         assert_ok(TRITONSERVER_ServerMetrics(server, &metrics));
-        assert_ok(TRITONSERVER_MetricsFormatted(metrics, TRITONSERVER_METRIC_PROMETHEUS, &base, &n));
+        assert_ok(
+                TRITONSERVER_MetricsFormatted(metrics, TRITONSERVER_METRIC_PROMETHEUS, &base, &n));
         found = memmem(base, n, line, strlen(line)) != NULL;
         assert_ok(TRITONSERVER_MetricsDelete(metrics));
         return found;
@@ -353,7 +288,7 @@ static void test_stop_in_flight(void **state) {
         (void)state;
         place_open(&p, "stops", "20");
         for (int i = 0; i < MAX_REQUESTS; i++)
-                assert_ok(submit(p.server, "m", 2, &all[i]));
+                submit(p.server, "m", 2, &all[i]);
         assert_ok(TRITONSERVER_ServerSetExitTimeout(p.server, 0));
         assert_error(TRITONSERVER_ServerStop(p.server), TRITONSERVER_ERROR_INTERNAL,
                      "Exit timeout expired. Exiting immediately.");
@@ -365,9 +300,8 @@ static void test_stop_in_flight(void **state) {
         assert_error(TRITONSERVER_ServerDelete(p.server), TRITONSERVER_ERROR_INTERNAL,
                      "Exit timeout expired. Exiting immediately.");
         for (int i = 0; i < MAX_REQUESTS; i++) {
-                wait_for(&all[i]); /* what was accepted is answered */
-                assert_answer(&all[i], 2);
-                end(&all[i]);
+                assert_answer(&all[i], 2); /* what was accepted is answered */
+                inference_close(&all[i]);
         }
         assert_ok(TRITONSERVER_ServerSetExitTimeout(p.server, 30));
         assert_ok(TRITONSERVER_ServerStop(p.server));
@@ -394,12 +328,11 @@ static void test_stop_waits(void **state) {
         (void)state;
         place_open(&p, "waits", "20");
         for (int i = 0; i < MAX_REQUESTS; i++)
-                assert_ok(submit(p.server, "m", 1, &all[i]));
+                submit(p.server, "m", 1, &all[i]);
         assert_int_equal(pthread_create(&s.thread, NULL, stop_on_thread, &s), 0);
         for (int i = 0; i < MAX_REQUESTS; i++) {
-                wait_for(&all[i]);
                 assert_answer(&all[i], 1);
-                end(&all[i]);
+                inference_close(&all[i]);
         }
         assert_int_equal(pthread_join(s.thread, &err), 0);
         assert_ok(err);
@@ -442,13 +375,13 @@ static void assert_fails(struct TRITONSERVER_Server *server, const char *model, 
         struct inference           in;
         struct TRITONSERVER_Error *err;
 
-        assert_ok(submit(server, model, 2, &in));
-        wait_for(&in);
-        err = TRITONSERVER_InferenceResponseError(in.response);
+        submit(server, model, 2, &in);
+        inference_wait(&in, 1, INFERENCE_ENDS);
+        err = TRITONSERVER_InferenceResponseError(in.responses[0]);
         assert_non_null(err);
         assert_non_null(strstr(TRITONSERVER_ErrorMessage(err), text));
         TRITONSERVER_ErrorDelete(err);
-        end(&in);
+        inference_close(&in);
 }
 
 static void test_allocator_fails(void **state) {

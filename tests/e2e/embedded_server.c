@@ -15,6 +15,7 @@
  * first line, without an order, says that the models are loaded. At the end of the input the
  * server is stopped.
  */
+#include "heap_allocator.h"
 #include "triton/core/tritonserver.h"
 
 #include <pthread.h>
@@ -167,26 +168,6 @@ struct inference {
         struct TRITONSERVER_InferenceResponse *response;
         bool                                   is_released;
 };
-
-static struct TRITONSERVER_Error *give(struct TRITONSERVER_ResponseAllocator *a, const char *name,
-                                       size_t n_bytes, TRITONSERVER_MemoryType type, int64_t id,
-                                       void *userp, void **buffer, void **buffer_userp,
-                                       TRITONSERVER_MemoryType *ret_type, int64_t *ret_id) {
-        (void)a, (void)name, (void)type, (void)id, (void)userp;
-        *buffer = malloc(n_bytes + 1);
-        *buffer_userp = NULL;
-        *ret_type = TRITONSERVER_MEMORY_CPU;
-        *ret_id = 0;
-        return NULL;
-}
-
-static struct TRITONSERVER_Error *take_back(struct TRITONSERVER_ResponseAllocator *a, void *buffer,
-                                            void *buffer_userp, size_t n_bytes,
-                                            TRITONSERVER_MemoryType type, int64_t id) {
-        (void)a, (void)buffer_userp, (void)n_bytes, (void)type, (void)id;
-        free(buffer);
-        return NULL;
-}
 
 static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
                         void *userp) {
@@ -363,7 +344,7 @@ int main(int argc, char **argv) {
         }
         must(TRITONSERVER_ServerNew(&server, options));
         must(TRITONSERVER_ServerOptionsDelete(options));
-        must(TRITONSERVER_ResponseAllocatorNew(&allocator, give, take_back, NULL));
+        allocator = heap_allocator_new();
         answer("0", NO_ERROR, "{}", 2);
         while (getline(&line, &capacity, stdin) > 0)
                 begin(line);
