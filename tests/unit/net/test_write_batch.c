@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Writes of answers that came to a loop together: conn_write_soon(). */
+/* What the far ends of connections read, and what the owners are notified of, when several answers are
+ * written in one round of a loop: conn_write_soon(). Each row is a story.
+ */
 #include "net/conn.h"
 
 #include "suite.h"
@@ -10,37 +12,104 @@
 #include "net/loop.h"
 #include "net/mailbox.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MAX_PEERS 4
+#define N_PEERS ((size_t)64)  /* whose copied writes are more than a batch has room for */
+#define N_ROLES ((size_t)4)   /* peers 0, 1 and 2; 3 are all others */
 #define BIG ((size_t)8 << 20) /* more than a socket takes */
-#define N_ROW ((size_t)64)    /* peers whose small writes are more than a loop has room for */
+#define MAX_STEPS 6
+
+/* A step is a list of a verb and a peer, where 3 means each of the other ones. Those of one step reach the
+ * loop together:
+ *
+ *     w p c b  write (`writes`)              s  shuts the connection down
+ *     f        fills the socket until it     x  closes it
+ *              takes nothing more            o  opens it
+ *
+ * Capital letters are the far ends, one after the other:
+ *
+ *     H  hangs up     D  reads what filled the socket     N  asserts that the owner was notified of nothing
+ *
+ * "=2" waits until the owners were notified of two things: ends of writes or closed connections.
+ *
+ * The ends are, for each peer, what conn_write_soon() said of the last write: P pending, D done, F failed, - there
+ * was none; the notification: w written, f failed, - none; and what the far end has to read: the verbs of writes,
+ * and $ for the end. NULL is "--".
+ */
+struct row {
+        const char *name;
+        const char *steps[MAX_STEPS];
+        const char *ends[N_ROLES];
+        bool        is_together; /* all bytes have arrived when the first owner is notified */
+};
+
+static const struct row rows[] = {
+        { "all are sent before one owner is notified",
+          { "w0w1w2" },
+          { "Pww", "Pww", "Pww" },
+          true },
+        { "more than a batch has room for", { "c0c1c2c3" }, { "Pwc", "Pwc", "Pwc", "Pwc" }, true },
+        { "a lone answer is written at once", { "w0" }, { "D-w" }, false },
+        { "many parts are written at once", { "p0w1" }, { "D-p", "Pww" }, false },
+        { "what the socket does not take", { "b0w1", "=1", "N0" }, { "Pwb", "Pww" }, false },
+        { "closed before it is sent", { "w0w1x0" }, { "Pf$", "Pww" }, false },
+        /* The last one was sent, but its owner is not there to go on. */
+        { "closed, and another one when the batch is full",
+          { "c0x0c2c3x2" },
+          { "Pf$", NULL, "Pfc$", "Pwc" },
+          false },
+        { "shut down after the bytes", { "w0s0" }, { "Pww$" }, false },
+        { "nothing is written after the end", { "s0w0w1" }, { "F-$", "Pww" }, false },
+        { "the far end has hung up", { "H0", "w0w1" }, { "Pf", "Pww" }, false },
+        { "a small write waits for room, in a batch and alone, while another one is written",
+          { "f0c0c1", "=1", "f2", "c2", "N0N2c1", "D0D2" },
+          { "Pwc", "Dwcc", "Pwc" },
+          false },
+        { "closed while a small write waits", { "f0", "c0", "x0" }, { "Pf" }, false },
+};
+
+static const struct write {
+        char   letter;
+        size_t n_parts, bytes;
+} writes[] = {
+        { 'w', 2, 6 },
+        { 'p', 8, 8 }, /* more parts than a batch takes */
+        { 'c', 2, CONN_SMALL_WRITE },
+        { 'b', 2, BIG }, /* the connection borrows it, and copies the others */
+};
+
+static const struct write *find_write(char letter) {
+        for (size_t i = 0; i < ARRAY_LEN(writes); i++)
+                if (writes[i].letter == letter)
+                        return &writes[i];
+        return NULL;
+}
 
 struct fixture;
 
 struct peer {
         struct fixture  *fixture;
         struct conn     *conn;
-        int              far; /* the test's end of the socket */
+        int              far;  /* the test's end of the socket; -1 after it hung up */
         int              near; /* the connection's */
-        size_t           n_filled; /* by fill() */
-        enum conn_write  rc;  /* of conn_write_soon() */
+        size_t           n_filled;
+        enum conn_write  rc; /* of conn_write_soon() */
+        bool             has_written, is_closed;
         _Atomic unsigned n_written, n_failed; /* the test looks while the loop goes on */
-        unsigned         n_sent_before; /* peers whose bytes had arrived when this one was told */
-        bool             is_closed;
+        unsigned         n_sent_before; /* peers whose bytes had arrived at the notification */
         char             byte;
 };
 
-typedef void (*act_fn)(struct peer *p);
-
-/* One thing to be done on the loop. */
+/* One verb, on the loop. */
 struct act {
         struct mail  mail;
         struct peer *peer;
-        act_fn       run;
+        char         verb;
 };
 
 struct fixture {
@@ -49,8 +118,7 @@ struct fixture {
         struct cond        changed;
         size_t             n_acts; /* that have run */
         size_t             n_ends; /* on_written() and on_closed() */
-        size_t             n_peers;
-        struct peer        peers[N_ROW];
+        struct peer        peers[N_PEERS];
         char              *big;
 };
 
@@ -100,7 +168,7 @@ static void on_written(struct conn *c, bool is_ok) {
                 p->n_written++;
         else
                 p->n_failed++;
-        for (size_t i = 0; i < f->n_peers; i++)
+        for (size_t i = 0; i < N_PEERS; i++)
                 if (f->peers[i].far >= 0 && has_arrived(&f->peers[i]))
                         p->n_sent_before++;
         count(f, &f->n_ends);
@@ -122,14 +190,6 @@ static const struct conn_ops ops = { .on_room = on_room,
 
 /* ---- what is done on the loop ---- */
 
-static void on_act(struct mail *m) {
-        struct act     *a = CONTAINER_OF(m, struct act, mail);
-        struct fixture *f = a->peer->fixture;
-
-        a->run(a->peer);
-        count(f, &f->n_acts); /* the act may be gone now */
-}
-
 static void open_peer(struct peer *p) {
         struct fixture *f = p->fixture;
         int             fds[2];
@@ -140,47 +200,30 @@ static void open_peer(struct peer *p) {
         assert_null(conn_open(loop_group_get(f->loops, 0), fds[0], &ops, p, &p->conn));
 }
 
-static void write_parts(struct peer *p, size_t n_parts, char *bytes, size_t len) {
+static char letter_of(const struct peer *p) {
+        return (char)('a' + (p - p->fixture->peers) % 26);
+}
+
+/* A small write is gone from the memory when the call returns. */
+static void write_soon(struct peer *p, const struct write *w) {
         struct iovec parts[8];
+        char         small[CONN_SMALL_WRITE];
+        char        *bytes = w->bytes <= sizeof(small) ? small : p->fixture->big;
 
-        for (size_t i = 0; i < n_parts; i++)
-                parts[i] = (struct iovec){ bytes + i * (len / n_parts), len / n_parts };
-        p->rc = conn_write_soon(p->conn, parts, n_parts);
+        memset(bytes, letter_of(p), w->bytes);
+        for (size_t i = 0; i < w->n_parts; i++)
+                parts[i] = (struct iovec){ bytes + i * (w->bytes / w->n_parts),
+                                           w->bytes / w->n_parts };
+        p->has_written = true;
+        p->rc = conn_write_soon(p->conn, parts, w->n_parts);
+        memset(small, '-', sizeof(small));
         assert_int_equal(conn_is_writing(p->conn), p->rc == CONN_WRITE_PENDING);
+        if (p->rc != CONN_WRITE_PENDING)
+                return;
+        assert_int_equal(conn_unwritten_bytes(p->conn), w->bytes);
+        assert_int_equal(has_arrived(p), p->n_filled > 0);
 }
 
-static void write_small(struct peer *p) {
-        static char text[] = "answer";
-
-        write_parts(p, 2, text, 6);
-        if (p->rc == CONN_WRITE_PENDING) {
-                assert_int_equal(conn_unwritten_bytes(p->conn), 6);
-                assert_false(has_arrived(p));
-        }
-}
-
-static void write_big(struct peer *p) {
-        write_parts(p, 2, p->fixture->big, BIG);
-}
-
-static void write_many_parts(struct peer *p) {
-        static char text[] = "answers!";
-
-        write_parts(p, 8, text, 8);
-}
-
-/* As much as a small write may have; gone from its memory when the call is over. */
-static void write_copied(struct peer *p) {
-        char bytes[CONN_SMALL_WRITE];
-
-        memset(bytes, 'a' + (int)(p - p->fixture->peers) % 26, sizeof(bytes));
-        write_parts(p, 2, bytes, sizeof(bytes));
-        if (p->rc == CONN_WRITE_PENDING)
-                assert_int_equal(conn_unwritten_bytes(p->conn), sizeof(bytes));
-        memset(bytes, '-', sizeof(bytes));
-}
-
-/* Until the socket takes nothing more. */
 static void fill(struct peer *p) {
         ssize_t n;
 
@@ -194,11 +237,18 @@ static void close_peer(struct peer *p) {
                 conn_close(p->conn);
 }
 
-static void shut_down(struct peer *p) {
-        conn_shutdown(p->conn);
-}
+static void on_act(struct mail *m) {
+        struct act     *a = CONTAINER_OF(m, struct act, mail);
+        struct fixture *f = a->peer->fixture;
 
-static void do_nothing(struct peer *p UNUSED) {
+        switch (a->verb) {
+        case 'o': open_peer(a->peer); break;
+        case 'f': fill(a->peer); break;
+        case 's': conn_shutdown(a->peer->conn); break;
+        case 'x': close_peer(a->peer); break;
+        default: write_soon(a->peer, find_write(a->verb)); break;
+        }
+        count(f, &f->n_acts); /* the act may be gone now */
 }
 
 /* All in one delivery; returns when each has run. */
@@ -207,296 +257,165 @@ static void run_together(struct fixture *f, struct act *acts, size_t n) {
         size_t          before = f->n_acts;
         bool            must_wake = false;
 
-        for (size_t i = 0; i < n; i++) {
-                acts[i].mail = (struct mail){ .deliver = on_act };
+        for (size_t i = 0; i < n; i++)
                 must_wake = mailbox_post_without_wake(box, &acts[i].mail) || must_wake;
-        }
         assert_true(must_wake);
         mailbox_wake(box);
         wait_for(f, &f->n_acts, before + n);
 }
 
-static void run_alone(struct fixture *f, struct peer *p, act_fn run) {
-        struct act act = { .peer = p, .run = run };
+/* ---- the far ends ---- */
 
-        run_together(f, &act, 1);
+static void assert_reads(struct peer *p, size_t n, char letter) {
+        char *got = mem_alloc(n);
+
+        assert_int_equal(recv(p->far, got, n, MSG_WAITALL), n);
+        for (size_t i = 0; i < n; i++)
+                if (got[i] != letter)
+                        fail_msg("byte %zu is '%c' instead of '%c'", i, got[i], letter);
+        free(got);
 }
 
-static void set_up_peers(void **state, size_t n) {
+static void assert_reads_end(struct peer *p) {
+        char byte;
+
+        assert_int_equal(recv(p->far, &byte, 1, 0), 0);
+}
+
+static void run_far(struct peer *p, char verb) {
+        switch (verb) {
+        case 'H':
+                close(p->far);
+                p->far = -1;
+                break;
+        case 'D': assert_reads(p, p->n_filled, '\0'); break;
+        default: assert_int_equal(p->n_written + p->n_failed, 0); break;
+        }
+}
+
+/* ---- stories ---- */
+
+static size_t first_of(char role) {
+        return (size_t)(role - '0');
+}
+
+static size_t after(char role) {
+        return role == '3' ? N_PEERS : first_of(role) + 1;
+}
+
+static void run_step(struct fixture *f, const char *step) {
+        struct act acts[N_PEERS + MAX_STEPS];
+        size_t     n = 0;
+
+        for (; *step != '\0'; step += 2)
+                for (size_t i = first_of(step[1]); i < after(step[1]); i++)
+                        if (isupper((unsigned char)*step)) {
+                                run_far(&f->peers[i], *step);
+                        } else {
+                                assert_true(n < ARRAY_LEN(acts));
+                                acts[n++] = (struct act){ .mail.deliver = on_act,
+                                                          .peer = &f->peers[i],
+                                                          .verb = *step };
+                        }
+        if (n > 0)
+                run_together(f, acts, n);
+}
+
+static struct fixture *open_fixture(void) {
         struct fixture *f = mem_zalloc(sizeof(*f));
 
         mutex_init(&f->lock, LOCK_MAILBOX);
         cond_init(&f->changed);
         f->big = mem_zalloc(BIG);
-        f->n_peers = n;
         assert_null(loop_group_new("test", 1, &f->loops));
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < N_PEERS; i++)
                 f->peers[i].fixture = f;
-                run_alone(f, &f->peers[i], open_peer);
-        }
-        *state = f;
+        run_step(f, "o0o1o2o3");
+        return f;
 }
 
-static int set_up(void **state) {
-        set_up_peers(state, MAX_PEERS);
-        return 0;
-}
-
-static int set_up_row(void **state) {
-        set_up_peers(state, N_ROW);
-        return 0;
-}
-
-static int tear_down(void **state) {
-        struct fixture *f = *state;
-
-        for (size_t i = 0; i < f->n_peers; i++) {
-                run_alone(f, &f->peers[i], close_peer);
+static void close_fixture(struct fixture *f) {
+        run_step(f, "x0x1x2x3");
+        loop_group_free(f->loops);
+        for (size_t i = 0; i < N_PEERS; i++) {
+                assert_true(f->peers[i].is_closed);
                 if (f->peers[i].far >= 0)
                         close(f->peers[i].far);
         }
-        loop_group_free(f->loops);
-        for (size_t i = 0; i < f->n_peers; i++)
-                assert_true(f->peers[i].is_closed);
         free(f->big);
         cond_done(&f->changed);
         mutex_done(&f->lock);
         free(f);
-        return 0;
 }
 
-static void assert_received(struct peer *p, const char *want) {
-        char   got[16];
-        size_t len = strlen(want);
+static void assert_written(const struct peer *p, char rc, char told) {
+        static const char letters[] = {
+                [CONN_WRITE_DONE] = 'D', [CONN_WRITE_PENDING] = 'P', [CONN_WRITE_FAILED] = 'F'
+        };
 
-        assert_int_equal(recv(p->far, got, len, MSG_WAITALL), len);
-        assert_memory_equal(got, want, len);
+        assert_int_equal(p->has_written ? letters[p->rc] : '-', rc);
+        assert_int_equal(p->n_written, told == 'w');
+        assert_int_equal(p->n_failed, told == 'f');
 }
 
-/* What write_copied() wrote, whole. */
-static void assert_received_copy(struct peer *p) {
-        char got[CONN_SMALL_WRITE], want[CONN_SMALL_WRITE];
+static const char *end_of(const struct row *row, size_t peer) {
+        const char *end = row->ends[peer < N_ROLES ? peer : N_ROLES - 1];
 
-        memset(want, 'a' + (int)(p - p->fixture->peers) % 26, sizeof(want));
-        assert_int_equal(recv(p->far, got, sizeof(got), MSG_WAITALL), sizeof(got));
-        assert_memory_equal(got, want, sizeof(got));
+        return end != NULL ? end : "--";
 }
 
-/* ---- tests ---- */
+static size_t count_notifications(const struct row *row) {
+        size_t n = 0;
 
-static void test_all_are_sent_before_one_is_told(void **state) {
-        struct fixture *f = *state;
-        struct act      acts[MAX_PEERS];
+        for (size_t i = 0; i < N_PEERS; i++)
+                n += end_of(row, i)[1] != '-';
+        for (size_t i = 0; i < MAX_STEPS && row->steps[i] != NULL; i++)
+                for (const char *at = row->steps[i]; *at != '\0'; at++)
+                        n += *at == 'x';
+        return n;
+}
 
-        for (size_t i = 0; i < MAX_PEERS; i++)
-                acts[i] = (struct act){ .peer = &f->peers[i], .run = write_small };
-        run_together(f, acts, MAX_PEERS);
-        wait_for(f, &f->n_ends, MAX_PEERS);
-        for (size_t i = 0; i < MAX_PEERS; i++) {
-                struct peer *p = &f->peers[i];
+static void assert_end(struct fixture *f, const struct row *row) {
+        size_t n = count_notifications(row);
 
-                assert_int_equal(p->rc, CONN_WRITE_PENDING);
-                assert_int_equal(p->n_written, 1);
-                assert_int_equal(p->n_failed, 0);
-                assert_int_equal(p->n_sent_before, MAX_PEERS);
+        if (row->is_together) /* before anything is read, since the notifications look at it */
+                wait_for(f, &f->n_ends, n);
+        for (size_t i = 0; i < N_PEERS; i++)
+                for (const char *what = end_of(row, i) + 2; *what != '\0'; what++)
+                        if (*what == '$')
+                                assert_reads_end(&f->peers[i]);
+                        else
+                                assert_reads(&f->peers[i], find_write(*what)->bytes,
+                                             letter_of(&f->peers[i]));
+        wait_for(f, &f->n_ends, n);
+        assert_int_equal(f->n_ends, n);
+        for (size_t i = 0; i < N_PEERS; i++) {
+                const char *end = end_of(row, i);
+
+                assert_written(&f->peers[i], end[0], end[1]);
+                if (row->is_together && end[1] == 'w')
+                        assert_int_equal(f->peers[i].n_sent_before, n);
         }
-        for (size_t i = 0; i < MAX_PEERS; i++)
-                assert_received(&f->peers[i], "answer");
 }
 
-static void test_a_lone_answer_is_written_at_once(void **state) {
-        struct fixture *f = *state;
+static void test_stories(void **state UNUSED) {
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct fixture *f = open_fixture();
 
-        run_alone(f, &f->peers[0], write_small);
-        assert_int_equal(f->peers[0].rc, CONN_WRITE_DONE);
-        assert_received(&f->peers[0], "answer");
-        assert_int_equal(f->n_ends, 0);
-}
-
-static void test_many_parts_are_written_at_once(void **state) {
-        struct fixture *f = *state;
-        struct act      acts[] = { { .peer = &f->peers[0], .run = write_many_parts },
-                                   { .peer = &f->peers[1], .run = write_small } };
-
-        run_together(f, acts, ARRAY_LEN(acts));
-        wait_for(f, &f->n_ends, 1);
-        assert_int_equal(f->peers[0].rc, CONN_WRITE_DONE);
-        assert_received(&f->peers[0], "answers!");
-        assert_received(&f->peers[1], "answer");
-}
-
-static void test_what_the_socket_does_not_take(void **state) {
-        struct fixture *f = *state;
-        struct act      acts[] = { { .peer = &f->peers[0], .run = write_big },
-                                   { .peer = &f->peers[1], .run = write_small } };
-        char           *got = mem_alloc(BIG);
-
-        run_together(f, acts, ARRAY_LEN(acts));
-        wait_for(f, &f->n_ends, 1);
-        assert_int_equal(f->peers[0].n_written, 0);
-        assert_int_equal(f->peers[1].n_written, 1);
-        assert_int_equal(recv(f->peers[0].far, got, BIG, MSG_WAITALL), BIG);
-        wait_for(f, &f->n_ends, 2);
-        assert_int_equal(f->peers[0].n_written, 1);
-        free(got);
-}
-
-static void test_closed_before_it_is_sent(void **state) {
-        struct fixture *f = *state;
-        struct act      acts[] = { { .peer = &f->peers[0], .run = write_small },
-                                   { .peer = &f->peers[1], .run = write_small },
-                                   { .peer = &f->peers[0], .run = close_peer } };
-        char            byte;
-
-        run_together(f, acts, ARRAY_LEN(acts));
-        wait_for(f, &f->n_ends, 3);
-        assert_int_equal(f->peers[0].n_written, 0);
-        assert_int_equal(f->peers[0].n_failed, 1);
-        assert_true(f->peers[0].is_closed);
-        assert_int_equal(recv(f->peers[0].far, &byte, 1, 0), 0);
-        assert_received(&f->peers[1], "answer");
-}
-
-static void test_shut_down_behind_the_bytes(void **state) {
-        struct fixture *f = *state;
-        struct act      acts[] = { { .peer = &f->peers[0], .run = write_small },
-                                   { .peer = &f->peers[0], .run = shut_down } };
-        char            byte;
-
-        run_together(f, acts, ARRAY_LEN(acts));
-        wait_for(f, &f->n_ends, 1);
-        assert_int_equal(f->peers[0].n_written, 1);
-        assert_received(&f->peers[0], "answer");
-        assert_int_equal(recv(f->peers[0].far, &byte, 1, 0), 0);
-}
-
-static void test_nothing_behind_the_end(void **state) {
-        struct fixture *f = *state;
-        struct act      acts[] = { { .peer = &f->peers[0], .run = shut_down },
-                                   { .peer = &f->peers[0], .run = write_small },
-                                   { .peer = &f->peers[1], .run = write_small } };
-        char            byte;
-
-        run_together(f, acts, ARRAY_LEN(acts));
-        wait_for(f, &f->n_ends, 1);
-        assert_int_equal(f->peers[0].rc, CONN_WRITE_FAILED);
-        assert_int_equal(recv(f->peers[0].far, &byte, 1, 0), 0);
-        assert_received(&f->peers[1], "answer");
-}
-
-/* Nobody is at the other end any more; the others get theirs. */
-static void test_a_failure_is_told(void **state) {
-        struct fixture *f = *state;
-        struct act      acts[] = { { .peer = &f->peers[0], .run = write_small },
-                                   { .peer = &f->peers[1], .run = write_small },
-                                   { .peer = &f->peers[2], .run = do_nothing } };
-
-        close(f->peers[0].far);
-        f->peers[0].far = -1;
-        run_together(f, acts, ARRAY_LEN(acts));
-        wait_for(f, &f->n_ends, 2);
-        assert_int_equal(f->peers[0].n_failed, 1);
-        assert_int_equal(f->peers[1].n_written, 1);
-        assert_received(&f->peers[1], "answer");
-}
-
-static void test_a_row_longer_than_the_room(void **state) {
-        struct fixture *f = *state;
-        struct act      acts[N_ROW];
-
-        for (size_t i = 0; i < N_ROW; i++)
-                acts[i] = (struct act){ .peer = &f->peers[i], .run = write_copied };
-        run_together(f, acts, N_ROW);
-        wait_for(f, &f->n_ends, N_ROW);
-        for (size_t i = 0; i < N_ROW; i++) {
-                assert_int_equal(f->peers[i].rc, CONN_WRITE_PENDING);
-                assert_int_equal(f->peers[i].n_written, 1);
-                assert_int_equal(f->peers[i].n_sent_before, N_ROW);
+                print_message("%s\n", rows[i].name);
+                for (size_t k = 0; k < MAX_STEPS && rows[i].steps[k] != NULL; k++)
+                        if (rows[i].steps[k][0] == '=')
+                                wait_for(f, &f->n_ends, strtoul(rows[i].steps[k] + 1, NULL, 10));
+                        else
+                                run_step(f, rows[i].steps[k]);
+                assert_end(f, &rows[i]);
+                close_fixture(f);
         }
-        for (size_t i = 0; i < N_ROW; i++)
-                assert_received_copy(&f->peers[i]);
 }
-
-/* Several parts of a row that is sent in two goes, of which the first is closed before. */
-static void test_closed_when_the_room_is_full(void **state) {
-        struct fixture *f = *state;
-        struct act      acts[N_ROW];
-        char            byte;
-
-        for (size_t i = 0; i < N_ROW; i++)
-                acts[i] = (struct act){ .peer = &f->peers[i], .run = write_copied };
-        acts[1] = (struct act){ .peer = &f->peers[0], .run = close_peer };
-        acts[N_ROW - 1] = (struct act){ .peer = &f->peers[2], .run = close_peer };
-        run_together(f, acts, N_ROW);
-        wait_for(f, &f->n_ends, N_ROW); /* two writes less, and two ends of connections */
-        assert_int_equal(f->peers[0].n_failed, 1);
-        assert_int_equal(recv(f->peers[0].far, &byte, 1, 0), 0);
-        assert_int_equal(f->peers[2].n_failed, 1); /* it was sent: but nobody is there to go on */
-        assert_received_copy(&f->peers[2]);
-        for (size_t i = 3; i < N_ROW - 1; i++)
-                assert_received_copy(&f->peers[i]);
-}
-
-static void drain(struct peer *p) {
-        char  *got = mem_alloc(p->n_filled);
-
-        assert_int_equal(recv(p->far, got, p->n_filled, MSG_WAITALL), p->n_filled);
-        free(got);
-}
-
-/* In a row and alone: the bytes are copied before the call that wrote them returns. */
-static void test_a_small_write_that_has_to_wait(void **state) {
-        struct fixture *f = *state;
-        struct act      acts[] = { { .peer = &f->peers[0], .run = fill },
-                                   { .peer = &f->peers[0], .run = write_copied },
-                                   { .peer = &f->peers[1], .run = write_copied } };
-
-        run_together(f, acts, ARRAY_LEN(acts));
-        wait_for(f, &f->n_ends, 1);
-        run_alone(f, &f->peers[2], fill);
-        run_alone(f, &f->peers[2], write_copied);
-        assert_int_equal(f->peers[0].n_written, 0);
-        assert_int_equal(f->peers[2].rc, CONN_WRITE_PENDING);
-        run_together(f, &acts[2], 1); /* another copy into the same room */
-        drain(&f->peers[0]);
-        drain(&f->peers[2]);
-        assert_received_copy(&f->peers[0]);
-        assert_received_copy(&f->peers[2]);
-        wait_for(f, &f->n_ends, 3);
-        assert_int_equal(f->peers[0].n_written, 1);
-        assert_int_equal(f->peers[2].n_written, 1);
-}
-
-static void test_closed_while_a_small_write_waits(void **state) {
-        struct fixture *f = *state;
-
-        run_alone(f, &f->peers[0], fill);
-        run_alone(f, &f->peers[0], write_copied);
-        assert_int_equal(f->peers[0].rc, CONN_WRITE_PENDING);
-        run_alone(f, &f->peers[0], close_peer);
-        wait_for(f, &f->n_ends, 2);
-        assert_int_equal(f->peers[0].n_failed, 1);
-        assert_true(f->peers[0].is_closed);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 SUITE(write_batch) {
         const struct CMUnitTest tests[] = {
-                TEST(test_all_are_sent_before_one_is_told),
-                TEST(test_a_lone_answer_is_written_at_once),
-                TEST(test_many_parts_are_written_at_once),
-                TEST(test_what_the_socket_does_not_take),
-                TEST(test_closed_before_it_is_sent),
-                TEST(test_shut_down_behind_the_bytes),
-                TEST(test_nothing_behind_the_end),
-                TEST(test_a_failure_is_told),
-                cmocka_unit_test_setup_teardown(test_a_row_longer_than_the_room, set_up_row,
-                                                tear_down),
-                cmocka_unit_test_setup_teardown(test_closed_when_the_room_is_full, set_up_row,
-                                                tear_down),
-                TEST(test_a_small_write_that_has_to_wait),
-                TEST(test_closed_while_a_small_write_waits),
+                cmocka_unit_test(test_stories),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
