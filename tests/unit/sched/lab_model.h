@@ -43,6 +43,13 @@ static inline void lab_open(void) {
                         fail_msg("did not happen: %s", #condition);                                \
         } while (0)
 
+static inline void lab_spin(uint64_t spin_ns) {
+        uint64_t until_ns = clock_now_ns() + spin_ns;
+
+        while (clock_now_ns() < until_ns)
+                continue;
+}
+
 /* ---- models ---------------------------------------------------------------------------------- */
 
 /* What the last request of a model was. */
@@ -61,6 +68,7 @@ struct lab_seen {
         const void           *input;  /* where its bytes were */
         const void           *output; /* where the first output's were to go */
         pthread_t             thread;
+        const void           *frame; /* where the stack was */
 };
 
 struct lab_model {
@@ -80,6 +88,7 @@ struct lab_model {
         bool                    sequence_start, sequence_end;
         const struct parameter *says; /* one more parameter of its responses; NULL: none */
         bool                    may_lack_memory; /* a response that cannot be made is not sent */
+        uint64_t                spin_ns;         /* an execution takes as long as that at least */
 
         /* Guarded by lab_lock. */
         bool            is_held;                       /* requests wait before they are answered */
@@ -88,7 +97,7 @@ struct lab_model {
         struct lab_seen seen;
 };
 
-static inline void lab_note(struct lab_model *m, const struct request *req) {
+static inline void lab_note(struct lab_model *m, const struct request *req, const void *frame) {
         const struct request_input *in = req->first_input;
         struct lab_seen            *s = &m->seen;
 
@@ -107,6 +116,7 @@ static inline void lab_note(struct lab_model *m, const struct request *req) {
                 s->dims[i] = in->shape[i];
         s->input = in->only_chunk.base;
         s->thread = pthread_self();
+        s->frame = frame;
 }
 
 static inline void lab_add_parameters(const struct lab_model *m, struct response *r) {
@@ -246,13 +256,14 @@ static inline void lab_execute(struct executor *e, struct request **requests, ui
         m->n_running += n;
         m->n_executed += n;
         m->n_most = MAX(m->n_most, m->n_running);
-        lab_note(m, requests[0]);
+        lab_note(m, requests[0], __builtin_frame_address(0));
         cond_broadcast(&lab_changed);
         while (m->is_held)
                 cond_wait(&lab_changed, &lab_lock);
         for (uint32_t i = 0; i < n; i++)
                 m->n_cancelled += request_is_cancelled(requests[i]);
         mutex_unlock(&lab_lock);
+        lab_spin(m->spin_ns);
         for (uint32_t i = 0; i < n; i++) {
                 lab_report(m, requests[i]);
                 lab_answer(m, requests[i]);
@@ -277,21 +288,30 @@ static inline struct fake_model *lab_fake_new(const char *name, const char *conf
         return f;
 }
 
-/* `timers` NULL: one of its own. The configuration is read as of a file. */
-static inline void lab_model_open(struct lab_model *m, const char *name, const char *config,
-                                  struct timer_thread *timers) {
+/* `timers` NULL: one of its own. With a `limiter`, as the first instance group says. The configuration is read
+ * as of a file. */
+static inline void lab_model_open_limited(struct lab_model *m, const char *name, const char *config,
+                                          struct timer_thread *timers,
+                                          struct rate_limiter *limiter) {
         static const struct executor_ops ops = { .execute = lab_execute, .is_ready = lab_is_ready };
         struct executor                 *executors[] = { &m->executor };
-        struct sched_setup               setup = { .executors = executors, .n_executors = 1 };
+        struct sched_setup setup = { .executors = executors, .n_executors = 1, .limiter = limiter };
 
         *m = (struct lab_model){ .n_responses = 1,
                                  .executor = { .ops = &ops, .name = "i", .may_inline = true } };
         m->fake = lab_fake_new(name, config);
+        if (limiter != NULL)
+                m->executor.limits = m->fake->model.config->pb->instance_group[0]->rate_limiter;
         if (timers == NULL)
                 assert_ok(timer_thread_new(&m->timers), "timers");
         setup.model = &m->fake->model;
         setup.timers = timers != NULL ? timers : m->timers;
         assert_ok(sched_new(&setup, &m->fake->model.scheduler), "scheduler");
+}
+
+static inline void lab_model_open(struct lab_model *m, const char *name, const char *config,
+                                  struct timer_thread *timers) {
+        lab_model_open_limited(m, name, config, timers, NULL);
 }
 
 /* Its threads end; the model stays. */

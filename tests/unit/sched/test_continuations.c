@@ -1,26 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Steps that a completion starts: a made-up scheduler that passes each request through a line of
- * inner requests to real engines with made-up executors.
+ * inner requests to models of lab_model.h.
  */
 #include "base/buf.h"
-#include "base/clock.h"
-#include "base/lock.h"
 #include "base/thread.h"
-#include "base/timer.h"
-#include "infer/fake_model.h"
 #include "infer/inner_request.h"
 #include "infer/model_submit.h"
-#include "infer/response.h"
 #include "infer/submitter.h"
+#include "sched/lab_model.h"
 #include "sched/rate_limiter.h"
-#include "sched/sched_setup.h"
 #include "suite.h"
 
-#include <pthread.h>
-
 #define IN_AND_OUT                                                                                 \
-        "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "                                        \
-        "output { name: 'Y' data_type: TYPE_FP32 dims: 1 } "
+        "input { name: 'X' data_type: TYPE_UINT32 dims: 1 } "                                      \
+        "output { name: 'Y' data_type: TYPE_UINT32 dims: 1 } "
 #define MODEL "name: 'm' " IN_AND_OUT
 #define INLINE(choice)                                                                             \
         "parameters { key: 'inline_execution' value { string_value: '" choice "' } } "
@@ -28,135 +21,16 @@
 #define LIMIT_US(us) "parameters { key: 'inline_limit_us' value { string_value: '" us "' } } "
 
 #define MAX_STEPS 64
-#define PATIENCE_NS (60 * NS_PER_S)
-
-/* One lock for all that the tests look at; rank LOCK_SERVER. */
-static struct mutex lock;
-static struct cond  changed;
-
-#define WAIT_FOR(condition)                                                                        \
-        do {                                                                                       \
-                uint64_t give_up_ns_ = clock_now_ns() + PATIENCE_NS;                               \
-                bool     is_met_;                                                                  \
-                mutex_lock(&lock);                                                                 \
-                while (!(condition) && clock_now_ns() < give_up_ns_)                               \
-                        cond_wait_until(&changed, &lock, give_up_ns_);                             \
-                is_met_ = (condition);                                                             \
-                mutex_unlock(&lock);                                                               \
-                if (!is_met_)                                                                      \
-                        fail_msg("did not happen: %s", #condition);                                \
-        } while (0)
-
-/* ---- models with an engine ------------------------------------------------------------------- */
-
-struct step_model {
-        struct fake_model   *fake;
-        struct timer_thread *timers;
-        struct executor      executor; /* adds 1 to X */
-        uint64_t             spin_ns;
-        bool                 is_held;   /* guarded by `lock`: batches wait before they are answered */
-        unsigned             n_running; /* as above */
-        unsigned             n_started; /* as above */
-        pthread_t            thread;    /* of the last execution, as above */
-        const void          *frame;     /* as above: where its stack was */
-};
-
-static void answer(struct request *req) {
-        const float            *x = req->first_input->only_chunk.base;
-        enum memory_type        type = MEMORY_CPU;
-        int64_t                 id = 0;
-        struct response        *r;
-        struct response_output *y;
-        void                   *bytes;
-
-        error_free(response_new(req, &r));
-        error_free(response_add_output(r, "Y", DATA_TYPE_FP32, (int64_t[]){ 1 }, 1, &y));
-        error_free(response_output_buffer(y, sizeof(float), &type, &id, &bytes));
-        *(float *)bytes = *x + 1;
-        error_free(response_send(r, RESPONSE_FINAL, NULL));
-        request_release(req, REQUEST_RELEASE_ALL);
-}
-
-static void spin(uint64_t spin_ns) {
-        uint64_t until_ns = clock_now_ns() + spin_ns;
-
-        while (clock_now_ns() < until_ns)
-                continue;
-}
-
-static void execute(struct executor *e, struct request **requests, uint32_t n) {
-        struct step_model *m = CONTAINER_OF(e, struct step_model, executor);
-
-        mutex_lock(&lock);
-        m->n_running++;
-        m->n_started++;
-        m->thread = pthread_self();
-        m->frame = __builtin_frame_address(0);
-        cond_broadcast(&changed);
-        while (m->is_held)
-                cond_wait(&changed, &lock);
-        mutex_unlock(&lock);
-        spin(m->spin_ns);
-        for (uint32_t i = 0; i < n; i++)
-                answer(requests[i]);
-        mutex_lock(&lock);
-        m->n_running--;
-        mutex_unlock(&lock);
-}
-
-static bool is_ready(struct executor *e) {
-        (void)e;
-        return true;
-}
-
-/* `limiter` may be NULL. */
-static void step_model_open_limited(struct step_model *m, const char *config,
-                                    struct rate_limiter *limiter) {
-        static const struct executor_ops ops = { .execute = execute, .is_ready = is_ready };
-        struct executor                 *executors[] = { &m->executor };
-        struct sched_setup               setup = { .executors = executors,
-                                                   .n_executors = 1,
-                                                   .limiter = limiter };
-
-        *m = (struct step_model){ .executor = { .ops = &ops, .name = "i", .may_inline = true } };
-        m->fake = fake_model_new(config);
-        if (limiter != NULL)
-                m->executor.limits = m->fake->model.config->pb->instance_group[0]->rate_limiter;
-        assert_ok(timer_thread_new(&m->timers), "timers");
-        setup.model = &m->fake->model;
-        setup.timers = m->timers;
-        assert_ok(sched_new(&setup, &m->fake->model.scheduler), "scheduler");
-}
-
-static void step_model_open(struct step_model *m, const char *config) {
-        step_model_open_limited(m, config, NULL);
-}
-
-static void hold(struct step_model *m, bool is_held) {
-        mutex_lock(&lock);
-        m->is_held = is_held;
-        cond_broadcast(&changed);
-        mutex_unlock(&lock);
-}
-
-static void step_model_close(struct step_model *m) {
-        struct scheduler *s = m->fake->model.scheduler;
-
-        assert_int_equal(atomic_load(&m->fake->model.n_in_flight), 0);
-        s->ops->free(s);
-        timer_thread_free(m->timers);
-        fake_model_free(m->fake);
-}
 
 /* ---- a line of steps ------------------------------------------------------------------------- */
 
 struct step {
         struct continuation   base;
         struct line          *line;
-        struct step_model    *model;
+        struct lab_model     *model;
         struct inner_request *request;
-        struct buf           *output;  /* ref */
-        pthread_t             thread;  /* that it was executed on */
+        struct buf           *output; /* ref */
+        pthread_t             thread; /* that it was executed on */
         const void           *frame;
         bool                  was_deferred;
 };
@@ -165,11 +39,11 @@ struct line {
         struct step steps[MAX_STEPS];
         unsigned    n;
         unsigned    at;
-        float       x;
-        float       y;       /* of the last step */
+        uint32_t    x;
+        uint32_t    y;            /* of the last step */
         void (*before_end)(void); /* in the last completion; may be NULL */
-        bool        is_of_client; /* its requests pass for those of clients */
-        bool        has_ended; /* guarded by `lock` */
+        bool is_of_client;        /* its requests pass for those of clients */
+        bool has_ended;           /* guarded by lab_lock */
 };
 
 static void begin_step(struct step *s);
@@ -181,8 +55,8 @@ static void on_response(struct inner_request *r, struct response *response, uint
         s->output = inner_output_buf(response->first_output);
         buf_ref(s->output);
         response_free(response);
-        s->frame = s->model->frame;
-        s->thread = s->model->thread;
+        s->frame = s->model->seen.frame;
+        s->thread = s->model->seen.thread;
 }
 
 static void on_end(struct inner_request *r) {
@@ -200,10 +74,10 @@ static void on_end(struct inner_request *r) {
         if (l->before_end != NULL)
                 l->before_end();
         memcpy(&l->y, s->output->bytes, sizeof(l->y));
-        mutex_lock(&lock);
+        mutex_lock(&lab_lock);
         l->has_ended = true;
-        cond_broadcast(&changed);
-        mutex_unlock(&lock);
+        cond_broadcast(&lab_changed);
+        mutex_unlock(&lab_lock);
 }
 
 /* The output of the step before is its input, where it lies. */
@@ -212,12 +86,12 @@ static void begin_step(struct step *s) {
                                                       .on_end = on_end };
         struct line                          *l = s->line;
         unsigned                              at = (unsigned)(s - l->steps);
-        const void                           *x = at == 0 ? (const void *)&l->x
-                                                          : l->steps[at - 1].output->bytes;
+        const void *x = at == 0 ? (const void *)&l->x : l->steps[at - 1].output->bytes;
 
         s->request = inner_request_new(&s->model->fake->model, &ops, s);
-        error_free(request_add_input(s->request->request, "X", DATA_TYPE_FP32, (int64_t[]){ 1 }, 1));
-        append_bytes(s->request->request, "X", x, sizeof(float));
+        error_free(
+                request_add_input(s->request->request, "X", DATA_TYPE_UINT32, (int64_t[]){ 1 }, 1));
+        append_bytes(s->request->request, "X", x, sizeof(l->x));
         s->request->request->is_inner = !l->is_of_client;
         error_free(inner_request_submit(s->request));
 }
@@ -226,7 +100,7 @@ static void on_continue(struct continuation *c) {
         begin_step(CONTAINER_OF(c, struct step, base));
 }
 
-static void line_init(struct line *l, struct step_model *const *models, unsigned n) {
+static void line_init(struct line *l, struct lab_model *const *models, unsigned n) {
         *l = (struct line){ .n = n, .x = 10 };
         for (unsigned i = 0; i < n; i++)
                 l->steps[i] = (struct step){ .base = { .run = on_continue },
@@ -234,14 +108,18 @@ static void line_init(struct line *l, struct step_model *const *models, unsigned
                                              .model = models[i] };
 }
 
-static void line_begin(struct line *l, struct step_model *const *models, unsigned n) {
+static void line_begin(struct line *l, struct lab_model *const *models, unsigned n) {
         line_init(l, models, n);
         begin_step(&l->steps[0]);
 }
 
 static void line_end(struct line *l) {
-        WAIT_FOR(l->has_ended);
-        assert_true(l->y == l->x + (float)l->n);
+        uint32_t expected = l->x;
+
+        LAB_WAIT_FOR(l->has_ended);
+        for (unsigned i = 0; i < l->n; i++)
+                expected = 3 * expected + l->steps[i].model->add;
+        assert_int_equal(l->y, expected);
         for (unsigned i = 0; i < l->n; i++) {
                 inner_request_free(l->steps[i].request);
                 buf_unref(l->steps[i].output);
@@ -256,38 +134,48 @@ static unsigned count_on(const struct line *l, pthread_t thread) {
         return n;
 }
 
+/* Runs the line until all its steps are executed on this thread: an instance's own thread may be awake now
+ * and then, and take one. The caller, unless it is that thread, never executes one. */
+static void run_until_all_are_on(struct line *l, struct lab_model *const *models, unsigned n,
+                                 const pthread_t *thread) {
+        unsigned n_there = 0;
+
+        for (unsigned i = 0; i < 200 && n_there < n; i++) {
+                line_begin(l, models, n);
+                line_end(l);
+                n_there = count_on(l, *thread);
+                if (!pthread_equal(*thread, pthread_self()))
+                        assert_int_equal(count_on(l, pthread_self()), 0);
+        }
+        assert_int_equal(n_there, n);
+}
+
 /* ---- the tests ------------------------------------------------------------------------------- */
 
 /* All steps are of one model with one instance: each finds it given back. */
 static void test_steps_run_on_the_submitting_thread(void **state) {
-        struct step_model  m;
-        struct step_model *models[MAX_STEPS];
-        struct line       *l = malloc(sizeof(*l));
-        unsigned           n_here = 0;
+        struct lab_model  m;
+        struct lab_model *models[MAX_STEPS];
+        struct line      *l = malloc(sizeof(*l));
+        pthread_t         here = pthread_self();
 
         (void)state;
         assert_non_null(l);
-        step_model_open(&m, MODEL INLINE("always"));
+        lab_model_open(&m, "m", MODEL INLINE("always"), NULL);
         for (unsigned i = 0; i < MAX_STEPS; i++)
                 models[i] = &m;
-        /* The instance's own thread may be awake now and then, and take a step. */
-        for (unsigned i = 0; i < 200 && n_here < MAX_STEPS; i++) {
-                line_begin(l, models, MAX_STEPS);
-                line_end(l);
-                n_here = count_on(l, pthread_self());
-        }
-        assert_int_equal(n_here, MAX_STEPS);
+        run_until_all_are_on(l, models, MAX_STEPS, &here);
         for (unsigned i = 1; i < MAX_STEPS; i++)
                 assert_true(l->steps[i].was_deferred);
         /* The stack is flat: every step after the first is called from one loop. */
         for (unsigned i = 2; i < MAX_STEPS; i++)
                 assert_ptr_equal(l->steps[i].frame, l->steps[1].frame);
-        step_model_close(&m);
+        lab_model_close(&m);
         free(l);
 }
 
 /* Until the average is known, and its thread waits. */
-static void settle(struct step_model *m) {
+static void settle(struct lab_model *m) {
         struct line l;
 
         for (unsigned i = 0; i < 3; i++) {
@@ -299,89 +187,82 @@ static void settle(struct step_model *m) {
 /* A thread that does not run batches itself leaves the first step to its instance, whose thread
  * goes on with the others: no hop between them. */
 static void test_steps_run_on_the_instance_thread(void **state) {
-        struct step_model  first, others;
-        struct step_model *models[] = { &first, &others, &others, &others };
-        struct line        l;
-        unsigned           n_there = 0;
+        struct lab_model  first, others;
+        struct lab_model *models[] = { &first, &others, &others, &others };
+        struct line       l;
 
         (void)state;
-        step_model_open(&first, MODEL INLINE("never"));
-        step_model_open(&others, MODEL INLINE("auto") LIMIT_US("1000000"));
+        lab_model_open(&first, "m", MODEL INLINE("never"), NULL);
+        lab_model_open(&others, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
         settle(&others);
-        for (unsigned i = 0; i < 200 && n_there < 4; i++) {
-                line_begin(&l, models, 4);
-                line_end(&l);
-                assert_int_equal(count_on(&l, pthread_self()), 0);
-                n_there = count_on(&l, first.thread);
-        }
-        assert_int_equal(n_there, 4);
-        step_model_close(&first);
-        step_model_close(&others);
+        run_until_all_are_on(&l, models, 4, &first.seen.thread);
+        lab_model_close(&first);
+        lab_model_close(&others);
 }
 
 /* What such a thread has not agreed to: its continuations may reach the code of clients, who submit
  * with a lock of their own that they take in their callbacks. */
 static void test_requests_of_clients_do_not_run_on_the_instance_thread(void **state) {
-        struct step_model  first, others;
-        struct step_model *models[] = { &first, &others, &others, &others };
-        struct line        l;
+        struct lab_model  first, others;
+        struct lab_model *models[] = { &first, &others, &others, &others };
+        struct line       l;
 
         (void)state;
-        step_model_open(&first, MODEL INLINE("never"));
-        step_model_open(&others, MODEL INLINE("auto") LIMIT_US("1000000"));
+        lab_model_open(&first, "m", MODEL INLINE("never"), NULL);
+        lab_model_open(&others, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
         settle(&others);
         for (unsigned i = 0; i < 50; i++) {
                 line_init(&l, models, 4);
                 l.is_of_client = true;
                 begin_step(&l.steps[0]);
                 line_end(&l);
-                assert_int_equal(count_on(&l, first.thread), 1);
+                assert_int_equal(count_on(&l, first.seen.thread), 1);
         }
-        step_model_close(&first);
-        step_model_close(&others);
+        lab_model_close(&first);
+        lab_model_close(&others);
 }
 
 /* Batches that wait come before the steps of others. */
 static void test_steps_do_not_hold_up_the_queue(void **state) {
-        struct step_model  first, next;
-        struct step_model *models[] = { &first, &next };
-        struct line        l[3];
+        struct lab_model  first, next;
+        struct lab_model *models[] = { &first, &next };
+        struct line       l[3];
 
         (void)state;
-        step_model_open(&first, MODEL INLINE("never"));
-        step_model_open(&next, MODEL INLINE("auto") LIMIT_US("1000000"));
+        lab_model_open(&first, "m", MODEL INLINE("never"), NULL);
+        lab_model_open(&next, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
         settle(&next);
-        mutex_lock(&lock);
+        mutex_lock(&lab_lock);
         first.is_held = true;
-        first.n_started = 0;
-        mutex_unlock(&lock);
+        first.n_executed = 0;
+        mutex_unlock(&lab_lock);
         line_begin(&l[0], models, 2);
-        WAIT_FOR(first.n_started == 1);
+        LAB_WAIT_FOR(first.n_executed == 1);
         line_begin(&l[1], models, 2);
         line_begin(&l[2], models, 2);
-        mutex_lock(&lock);
+        mutex_lock(&lab_lock);
         first.is_held = false;
-        cond_broadcast(&changed);
-        mutex_unlock(&lock);
+        cond_broadcast(&lab_changed);
+        mutex_unlock(&lab_lock);
         for (unsigned i = 0; i < 3; i++)
                 line_end(&l[i]);
         /* Two requests waited when the first one ended, one when the second did. */
-        assert_false(pthread_equal(l[0].steps[1].thread, first.thread));
-        assert_false(pthread_equal(l[1].steps[1].thread, first.thread));
-        step_model_close(&first);
-        step_model_close(&next);
+        assert_false(pthread_equal(l[0].steps[1].thread, first.seen.thread));
+        assert_false(pthread_equal(l[1].steps[1].thread, first.seen.thread));
+        lab_model_close(&first);
+        lab_model_close(&next);
 }
 
 /* 80 ms each, 200 ms for one event: the third step is not run here, whatever the machine does. */
 static void test_steps_share_the_limit_of_one_event(void **state) {
-        struct step_model  m;
-        struct step_model *models[4];
-        struct line        l;
-        uint64_t           give_up_ns = clock_now_ns() + PATIENCE_NS;
-        unsigned           n_here = 0;
+        struct lab_model  m;
+        struct lab_model *models[4];
+        struct line       l;
+        uint64_t          give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;
+        unsigned          n_here = 0;
 
         (void)state;
-        step_model_open(&m, MODEL INLINE("auto") LIMIT_US("200000"));
+        lab_model_open(&m, "m", MODEL INLINE("auto") LIMIT_US("200000"), NULL);
         m.spin_ns = 80 * NS_PER_MS;
         for (unsigned i = 0; i < 4; i++)
                 models[i] = &m;
@@ -395,15 +276,15 @@ static void test_steps_share_the_limit_of_one_event(void **state) {
         }
         assert_in_range(n_here, 1, 2);
         submitter_allow_inline(false);
-        step_model_close(&m);
+        lab_model_close(&m);
 }
 
 /* ---- instances that leave, or share a resource ----------------------------------------------- */
 
 struct removal {
-        struct thread      thread;
-        struct step_model *model;
-        bool               has_ended; /* guarded by `lock` */
+        struct thread     thread;
+        struct lab_model *model;
+        bool              has_ended; /* guarded by lab_lock */
 };
 
 static void removal_main(void *arg) {
@@ -411,77 +292,77 @@ static void removal_main(void *arg) {
         struct scheduler *s = r->model->fake->model.scheduler;
 
         s->ops->remove_executor(s, &r->model->executor);
-        mutex_lock(&lock);
+        mutex_lock(&lab_lock);
         r->has_ended = true;
-        cond_broadcast(&changed);
-        mutex_unlock(&lock);
+        cond_broadcast(&lab_changed);
+        mutex_unlock(&lab_lock);
 }
 
 /* An instance that goes does not take the next step of its last batch, either. */
 static void test_a_leaving_instance_takes_no_step(void **state) {
-        struct step_model  m;
-        struct step_model *models[] = { &m, &m };
-        struct scheduler  *s;
-        struct line        l;
-        unsigned           n_before_it_left = 0;
+        struct lab_model  m;
+        struct lab_model *models[] = { &m, &m };
+        struct scheduler *s;
+        struct line       l;
+        unsigned          n_before_it_left = 0;
 
         (void)state;
-        step_model_open(&m, MODEL INLINE("auto") LIMIT_US("1000000"));
+        lab_model_open(&m, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
         s = m.fake->model.scheduler;
         settle(&m);
         for (unsigned i = 1; i <= 100 && n_before_it_left != 1; i++) {
                 struct removal removal = { .model = &m };
 
-                hold(&m, true);
-                m.n_started = 0;
+                lab_hold(&m, true);
+                m.n_executed = 0;
                 line_begin(&l, models, 2);
-                WAIT_FOR(m.n_started == 1);
+                LAB_WAIT_FOR(m.n_executed == 1);
                 assert_ok(thread_start(&removal.thread, "removal", removal_main, &removal),
                           "thread");
-                spin(i * NS_PER_MS); /* the instance is to leave by now, most likely */
-                hold(&m, false);
-                WAIT_FOR(removal.has_ended);
+                lab_spin(i * NS_PER_MS); /* the instance is to leave by now, most likely */
+                lab_hold(&m, false);
+                LAB_WAIT_FOR(removal.has_ended);
                 thread_join(&removal.thread);
-                n_before_it_left = m.n_started;
+                n_before_it_left = m.n_executed;
                 assert_ok(s->ops->add_executor(s, &m.executor), "add");
                 line_end(&l);
         }
         assert_int_equal(n_before_it_left, 1);
-        step_model_close(&m);
+        lab_model_close(&m);
 }
 
-static struct step_model *second;
+static struct lab_model *second;
 
 static void free_second(void) {
-        hold(second, false);
-        spin(5 * NS_PER_MS); /* it is idle by now, most likely */
+        lab_hold(second, false);
+        lab_spin(5 * NS_PER_MS); /* it is idle by now, most likely */
 }
 
 /* An instance whose thread is away with a step is borrowed and given back, while another one becomes
  * idle: the next request is for the one whose thread waits. */
 static void test_an_instance_with_its_thread_away_is_woken_last(void **state) {
-        struct step_model  m, y, other;
-        struct step_model *only_m[] = { &m }, *m_then_other[] = { &m, &other };
-        struct line        busy[2], away, borrower, last;
+        struct lab_model  m, y, other;
+        struct lab_model *only_m[] = { &m }, *m_then_other[] = { &m, &other };
+        struct line       busy[2], away, borrower, last;
 
         (void)state;
-        step_model_open(&m, MODEL INLINE("auto") LIMIT_US("1000000"));
-        step_model_open(&y, MODEL);
-        step_model_open(&other, MODEL INLINE("auto") LIMIT_US("1000000"));
+        lab_model_open(&m, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
+        lab_model_open(&y, "m", MODEL, NULL);
+        lab_model_open(&other, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
         settle(&m);
         settle(&other);
         assert_ok(m.fake->model.scheduler->ops->add_executor(m.fake->model.scheduler, &y.executor),
                   "add");
-        m.n_started = other.n_started = 0;
-        hold(&m, true);
-        hold(&y, true);
-        hold(&other, true);
+        m.n_executed = other.n_executed = 0;
+        lab_hold(&m, true);
+        lab_hold(&y, true);
+        lab_hold(&other, true);
         line_begin(&busy[0], only_m, 1);
         line_begin(&busy[1], only_m, 1);
-        WAIT_FOR(m.n_started == 1 && y.n_started == 1);
+        LAB_WAIT_FOR(m.n_executed == 1 && y.n_executed == 1);
         line_begin(&away, m_then_other, 2);
-        hold(&m, false);
-        WAIT_FOR(other.n_started == 1);
+        lab_hold(&m, false);
+        LAB_WAIT_FOR(other.n_executed == 1);
         line_init(&borrower, only_m, 1);
         borrower.before_end = free_second;
         second = &y;
@@ -491,35 +372,30 @@ static void test_an_instance_with_its_thread_away_is_woken_last(void **state) {
         line_end(&borrower);
         line_begin(&last, only_m, 1);
         line_end(&last);
-        hold(&other, false);
+        lab_hold(&other, false);
         line_end(&busy[0]);
         line_end(&busy[1]);
         line_end(&away);
-        step_model_close(&m);
-        step_model_close(&y);
-        step_model_close(&other);
+        lab_model_close(&m);
+        lab_model_close(&y);
+        lab_model_close(&other);
 }
 
 /* A turn ends before the next step asks for one: a resource that both need is free by then. */
 static void test_steps_give_back_their_turn_first(void **state) {
         struct rate_limiter *limiter = rate_limiter_new(NULL, 0);
-        struct step_model    first, next;
-        struct step_model   *models[] = { &first, &next };
+        struct lab_model     first, next;
+        struct lab_model    *models[] = { &first, &next };
         struct line          l;
-        unsigned             n_there = 0;
 
         (void)state;
-        step_model_open_limited(&first, MODEL INLINE("never") LIMITED, limiter);
-        step_model_open_limited(&next, MODEL INLINE("auto") LIMIT_US("1000000") LIMITED, limiter);
+        lab_model_open_limited(&first, "m", MODEL INLINE("never") LIMITED, NULL, limiter);
+        lab_model_open_limited(&next, "m", MODEL INLINE("auto") LIMIT_US("1000000") LIMITED, NULL,
+                               limiter);
         settle(&next);
-        for (unsigned i = 0; i < 200 && n_there < 2; i++) {
-                line_begin(&l, models, 2);
-                line_end(&l);
-                n_there = count_on(&l, first.thread);
-        }
-        assert_int_equal(n_there, 2);
-        step_model_close(&first);
-        step_model_close(&next);
+        run_until_all_are_on(&l, models, 2, &first.seen.thread);
+        lab_model_close(&first);
+        lab_model_close(&next);
         rate_limiter_free(limiter);
 }
 
@@ -602,37 +478,23 @@ static void test_what_may_run_here(void **state) {
 
 /* Inner requests go on while the scheduler drains; those of clients are refused. */
 static void test_inner_requests_pass_a_drain(void **state) {
-        struct step_model  m;
-        struct step_model *models[] = { &m, &m };
-        struct line        l;
-        struct request    *outer;
+        struct lab_model  m;
+        struct lab_model *models[] = { &m, &m };
+        struct line       l;
+        struct request   *outer;
 
         (void)state;
-        step_model_open(&m, MODEL);
+        lab_model_open(&m, "m", MODEL, NULL);
         m.fake->model.scheduler->ops->drain(m.fake->model.scheduler);
         outer = fake_request(m.fake);
-        add_input(outer, "X", DATA_TYPE_FP32, 1);
+        add_input(outer, "X", DATA_TYPE_UINT32, 1);
         assert_error(model_submit(outer), ERR_UNAVAILABLE,
                      "[request id: <id_unknown>] Server is stopping, scheduler for model has "
                      "stopped accepting new inference requests");
         request_free(outer);
         line_begin(&l, models, 2);
         line_end(&l);
-        step_model_close(&m);
-}
-
-static int open_all(void **state) {
-        (void)state;
-        mutex_init(&lock, LOCK_SERVER);
-        cond_init(&changed);
-        return 0;
-}
-
-static int close_all(void **state) {
-        (void)state;
-        cond_done(&changed);
-        mutex_done(&lock);
-        return 0;
+        lab_model_close(&m);
 }
 
 SUITE(continuations) {
@@ -651,5 +513,6 @@ SUITE(continuations) {
                 cmocka_unit_test(test_inner_requests_pass_a_drain),
         };
 
-        return cmocka_run_group_tests(tests, open_all, close_all);
+        lab_open();
+        return cmocka_run_group_tests(tests, NULL, NULL);
 }
