@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/strbuf.h"
 #include "codec/json_writer.h"
-#include "http/http_server.h"
+#include "control/service.h"
 #include "triton/core/neso.h"
 
 #include <stdio.h>
@@ -21,8 +21,7 @@ static void put_time(struct json_writer *w) {
 
         gmtime_r(&seconds, &parts);
         strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &parts);
-        snprintf(text, sizeof(text), "%s.%06uZ", date,
-                 (unsigned)(now_ns % NS_PER_S / NS_PER_US));
+        snprintf(text, sizeof(text), "%s.%06uZ", date, (unsigned)(now_ns % NS_PER_S / NS_PER_US));
         json_key(w, "ts");
         json_put_string(w, text);
 }
@@ -37,7 +36,7 @@ static void put_number(struct json_writer *w, const char *key, uint64_t number) 
         json_put_u64(w, number);
 }
 
-void access_log_write(void *owner, const struct http_access *a) {
+void access_log_write(void *owner, const struct access_entry *a) {
         AUTO_STRBUF        line = { 0 };
         struct json_writer w;
 

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-struct http_access;
+struct access_entry;
 
-/* http_server_options.on_access. */
-void access_log_write(void *owner, const struct http_access *access);
+/* For on_access() of struct service. */
+void access_log_write(void *owner, const struct access_entry *entry);

@@ -102,8 +102,6 @@ static void set_limits(const struct cli_options *o, struct http_limits *l) {
         l->header_bytes = (size_t)o->http_max_header_bytes;
         l->header_fields = (size_t)o->http_max_header_fields;
         l->input_bytes = (size_t)o->http_max_input_bytes;
-        l->connections = (size_t)o->http_max_connections;
-        l->connections_per_address = (size_t)o->http_max_connections_per_address;
         l->header_time_ns = (uint64_t)o->http_header_timeout_ms * NS_PER_MS;
         l->idle_time_ns = (uint64_t)o->http_idle_timeout_ms * NS_PER_MS;
         l->body_window_bytes =
@@ -119,9 +117,12 @@ static struct admission *get_admission(struct serve *s) {
 
 /* What all servers of the program share. */
 static struct net_server_options shared_net_options(struct serve *s) {
-        return (struct net_server_options){ .budget = &s->budget,
-                                            .on_rejected = on_rejected,
-                                            .rejected_owner = s };
+        struct net_server_options net = { .budget = &s->budget,
+                                          .on_rejected = on_rejected,
+                                          .rejected_owner = s };
+
+        net_limits_init(&net.limits);
+        return net;
 }
 
 static struct service shared_service(struct serve *s) {
@@ -129,6 +130,15 @@ static struct service shared_service(struct serve *s) {
                                  .policy = &s->policy,
                                  .shared_memory = s->shared_memory,
                                  .tracer = s->tracer };
+}
+
+/* The service of a server whose requests the access log lists. */
+static struct service logged_service(struct serve *s) {
+        struct service service = shared_service(s);
+
+        if (s->logs_access)
+                service.on_access = access_log_write;
+        return service;
 }
 
 static struct error *start_http(struct serve *s) {
@@ -149,12 +159,16 @@ static struct error *start_http(struct serve *s) {
         options.net.reuse_port = o->reuse_http_port;
         options.net.tls = s->tls.http;
         options.net.n_threads = (size_t)o->http_threads;
+        options.net.limits = (struct net_limits){
+                .connections = (size_t)o->http_max_connections,
+                .connections_per_address = (size_t)o->http_max_connections_per_address,
+                .handshake_time_ns = (uint64_t)o->http_header_timeout_ms * NS_PER_MS,
+        };
         set_limits(o, &options.limits);
         options.routes = http_api_routes();
-        options.service = shared_service(s);
+        options.service = logged_service(s);
         options.service.infer = &s->infer;
         options.service.max_input_bytes = (size_t)o->http_max_input_bytes;
-        options.on_access = s->logs_access ? access_log_write : NULL;
         TRY(http_server_new(&options, &s->http));
         net_server_start(http_server_net(s->http));
         log_info("Started HTTPService at %s:%u", o->http_address,
@@ -164,9 +178,9 @@ static struct error *start_http(struct serve *s) {
 
 static struct error *start_grpc(struct serve *s) {
         const struct net_server_options net = shared_net_options(s);
-        const struct service            service = shared_service(s);
+        const struct service            service = logged_service(s);
 
-        return serve_grpc_start(&s->grpc, &service, &net, get_admission(s), s->logs_access);
+        return serve_grpc_start(&s->grpc, &service, &net, get_admission(s));
 }
 
 static const char *metrics_address(const struct cli_options *o) {

@@ -3,11 +3,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cli/access_log.h"
 #include "cli/cli_options.h"
 #include "grpc/grpc_server.h"
 #include "grpc/rpc_table.h"
-#include "http/http_server.h"
 
 void serve_grpc_init(struct serve_grpc *g) {
         *g = (struct serve_grpc){ 0 };
@@ -40,8 +38,6 @@ static void set_limits(const struct cli_options *o, struct grpc_limits *l) {
         l->header_fields = (size_t)o->grpc_max_header_fields;
         l->message_bytes = (size_t)o->grpc_max_message_bytes;
         l->decompressed_bytes = (size_t)o->grpc_max_decompressed_bytes;
-        l->connections = (size_t)o->grpc_max_connections;
-        l->connections_per_address = (size_t)o->grpc_max_connections_per_address;
         l->streams = (uint32_t)o->grpc_max_streams;
         l->calls = 4 * l->streams;
         l->header_time_ns = ns_of(o->grpc_header_timeout_ms);
@@ -61,27 +57,8 @@ static void set_limits(const struct cli_options *o, struct grpc_limits *l) {
                 l->max_connection_age_grace_ns = ns_of(o->grpc_max_age_grace_ms);
 }
 
-/* On the wire every call is a POST that is answered with 200; what the line tells is the call's own
- * status. */
-static void on_access(void *owner, const struct grpc_access *a) {
-        const struct http_access line = {
-                .peer = a->peer,
-                .method = STR_LIT("GRPC"),
-                .path = a->path,
-                .key = a->key,
-                .status = a->code,
-                .bytes_in = a->bytes_in,
-                .bytes_out = a->bytes_out,
-                .duration_ns = a->duration_ns,
-                .is_aborted = a->is_aborted,
-        };
-
-        access_log_write(owner, &line);
-}
-
 struct error *serve_grpc_start(struct serve_grpc *g, const struct service *service,
-                               const struct net_server_options *net, struct admission *admission,
-                               bool logs_access) {
+                               const struct net_server_options *net, struct admission *admission) {
         const struct cli_options  *o = g->options;
         struct grpc_server_options options;
 
@@ -99,6 +76,11 @@ struct error *serve_grpc_start(struct serve_grpc *g, const struct service *servi
         options.net.reuse_port = o->reuse_grpc_port;
         options.net.tls = g->tls;
         options.net.n_threads = (size_t)o->grpc_threads;
+        options.net.limits = (struct net_limits){
+                .connections = (size_t)o->grpc_max_connections,
+                .connections_per_address = (size_t)o->grpc_max_connections_per_address,
+                .handshake_time_ns = ns_of(o->grpc_header_timeout_ms),
+        };
         set_limits(o, &options.limits);
         options.compression = g->compression;
         options.methods = rpc_table();
@@ -106,7 +88,6 @@ struct error *serve_grpc_start(struct serve_grpc *g, const struct service *servi
         options.service.policy = &g->policy;
         options.service.infer = &g->infer;
         options.service.max_responses = (uint32_t)o->grpc_max_responses;
-        options.on_access = logs_access ? on_access : NULL;
         TRY(grpc_server_new(&options, &g->server));
         net_server_start(grpc_server_net(g->server));
         log_info("Started GRPCInferenceService at %s:%u", o->grpc_address,

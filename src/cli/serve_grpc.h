@@ -38,6 +38,6 @@ struct error *serve_grpc_prepare(struct serve_grpc *g, const struct cli_options 
                                  struct tls_context *tls) NODISCARD;
 /* `service` and `net` have what all servers of the program share; `admission` may be NULL. */
 struct error *serve_grpc_start(struct serve_grpc *g, const struct service *service,
-                               const struct net_server_options *net, struct admission *admission,
-                               bool logs_access) NODISCARD;
-void          serve_grpc_done(struct serve_grpc *g); /* closes the port if it is open */
+                               const struct net_server_options *net, struct admission *admission)
+        NODISCARD;
+void serve_grpc_done(struct serve_grpc *g); /* closes the port if it is open */

@@ -8,6 +8,9 @@
  */
 #pragma once
 
+#include "base/str.h"
+
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +21,20 @@ struct memory_metrics;
 struct shared_memory;
 struct tracer;
 
+/* One finished request or call, for the access log. Ranges and texts hold during the callback. */
+struct access_entry {
+        const char *peer;
+        struct str  method; /* gRPC: "GRPC", since each call is a POST */
+        struct str  path;
+        struct str  model;     /* from the path; empty when it names none */
+        struct str  key;       /* name of the API key; ptr NULL when there was none */
+        unsigned    status;    /* gRPC: status code of the call */
+        uint64_t    bytes_in;  /* HTTP: head and body; gRPC: messages; as received */
+        uint64_t    bytes_out; /* the same, as sent */
+        uint64_t    duration_ns;
+        bool        is_aborted; /* the client was gone */
+};
+
 struct service {
         struct TRITONSERVER_Server   *core;            /* borrowed */
         const struct endpoint_policy *policy;          /* borrowed; NULL = nothing restricted */
@@ -27,4 +44,8 @@ struct service {
         struct memory_metrics        *memory_metrics;  /* borrowed; NULL = not on this page */
         size_t                        max_input_bytes; /* HTTP: --http-max-input-size */
         uint32_t max_responses; /* gRPC: --grpc-max-response-pool-size; 0 = any number */
+
+        /* Called on any loop; must not block. NULL = requests are not logged. */
+        void (*on_access)(void *owner, const struct access_entry *entry);
+        void *access_owner; /* borrowed: argument of on_access() */
 };

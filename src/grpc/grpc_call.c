@@ -132,22 +132,23 @@ static void on_deadline(struct loop_timer *t);
 /* ---- the end of a call ---- */
 
 static void log_access(const struct grpc_stream *st) {
-        const struct grpc_server_options *o = st->h2.conn->home->options;
-        struct grpc_access                access;
+        const struct service *service = &st->h2.conn->home->options->service;
+        struct access_entry   entry;
 
-        if (!o->on_access)
+        if (!service->on_access)
                 return;
-        access = (struct grpc_access){
+        entry = (struct access_entry){
                 .peer = grpc_call_peer(&st->call),
+                .method = STR_LIT("GRPC"),
                 .path = st->call.path,
                 .key = access_key_name(&st->call.access),
-                .code = st->code,
+                .status = st->code,
                 .bytes_in = st->bytes_in,
                 .bytes_out = st->bytes_out,
                 .duration_ns = clock_now_ns() - st->call.recv_start_ns,
                 .is_aborted = st->call.abort_reason == GRPC_ABORT_CANCELLED,
         };
-        o->on_access(o->owner, &access);
+        service->on_access(service->access_owner, &entry);
 }
 
 /* Neither the connection nor a handler has it any more. */

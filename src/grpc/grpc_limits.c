@@ -14,7 +14,6 @@ void grpc_limits_init(struct grpc_limits *l) {
                 .header_fields = 100,
                 .message_bytes = KIB * MIB,
                 .decompressed_bytes = 64 * MIB,
-                .connections = 16384,
                 .streams = 256,
                 .calls = 1024,
                 .unsent_bytes = 64 * MIB,

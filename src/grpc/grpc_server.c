@@ -14,6 +14,7 @@ struct grpc_server {
 
 void grpc_server_options_init(struct grpc_server_options *o) {
         *o = (struct grpc_server_options){ .net.name = "grpc" };
+        net_limits_init(&o->net.limits);
         grpc_limits_init(&o->limits);
 }
 
@@ -78,19 +79,17 @@ static void measure_paths(struct grpc_server *s) {
 static struct error *check_methods(const struct grpc_method_table *table) {
         for (size_t i = 0; i < table->n_rows; i++)
                 if (!endpoint_group_is_valid(table->rows[i].group))
-                        return error_new(ERR_INTERNAL, "the method '%s' is in no group of endpoints",
+                        return error_new(ERR_INTERNAL,
+                                         "the method '%s' is in no group of endpoints",
                                          table->rows[i].path);
         return NULL;
 }
 
 struct error *grpc_server_new(const struct grpc_server_options *o, struct grpc_server **ret) {
-        struct grpc_server      *s = mem_zalloc(sizeof(*s));
+        struct grpc_server       *s = mem_zalloc(sizeof(*s));
         struct net_server_options net = o->net;
         struct error             *err;
 
-        net.max_connections = o->limits.connections;
-        net.max_connections_per_address = o->limits.connections_per_address;
-        net.handshake_time_ns = o->limits.header_time_ns;
         net.owner = s;
         s->options = *o;
         s->options.net.address = NULL;

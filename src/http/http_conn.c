@@ -174,13 +174,13 @@ static struct iovec input_room(struct http_conn *c) {
 /* ---- the end of a call ---- */
 
 static void log_access(struct http_conn *c) {
-        const struct http_server_options *o = &c->server->options;
-        const struct http_call           *call = &c->call;
-        struct http_access                access;
+        const struct service   *service = &c->server->options.service;
+        const struct http_call *call = &c->call;
+        struct access_entry     entry;
 
-        if (!o->on_access)
+        if (!service->on_access)
                 return;
-        access = (struct http_access){
+        entry = (struct access_entry){
                 .peer = c->peer,
                 .method = call->head ? str_of(c->message->method_text) : (struct str){ 0 },
                 .path = call->path,
@@ -192,7 +192,7 @@ static void log_access(struct http_conn *c) {
                 .duration_ns = clock_now_ns() - call->recv_start_ns,
                 .is_aborted = call->is_aborted,
         };
-        o->on_access(o->owner, &access);
+        service->on_access(service->access_owner, &entry);
 }
 
 /* Fields that only some requests set. */
@@ -1261,7 +1261,7 @@ void http_conn_open(struct http_loop *home, int fd) {
         c->intake.run = on_intake;
         c->server = home->server;
         c->home = home;
-        if (c->server->options.on_access)
+        if (c->server->options.service.on_access)
                 c->peer = mem_strdup(conn_peer(c->net));
         list_append(&home->net.conns, &c->node);
         list_init(&c->out.chunks);

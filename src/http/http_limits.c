@@ -15,7 +15,6 @@ void http_limits_init(struct http_limits *l) {
                 .input_slack_bytes = KIB * KIB,
                 .chunks = 65536,
                 .chunk_extension_bytes = 256,
-                .connections = 16384,
                 .unsent_bytes = 64 * KIB * KIB,
                 .header_time_ns = 10 * NS_PER_S,
                 .idle_time_ns = 75 * NS_PER_S,

@@ -29,23 +29,21 @@ enum http_limit {
 };
 
 struct http_limits {
-        size_t   header_bytes;            /* request line and fields; 32 KiB */
-        size_t   header_fields;           /* 100 */
-        size_t   input_bytes;             /* body, as --http-max-input-size; 64 MiB */
-        size_t   input_slack_bytes;       /* above that, for the JSON around tensors; 1 MiB */
-        size_t   chunks;                  /* non-empty ones of a chunked upload; 65536 */
-        size_t   chunk_extension_bytes;   /* of one chunk; 256 */
-        size_t   connections_per_address; /* 0 = any number, as it is unless it is set */
-        size_t   connections;             /* of the server; 16384 */
-        size_t   unsent_bytes;            /* of an answer in chunks; 64 MiB */
-        uint64_t header_time_ns;          /* from the first byte to the blank line; 10 s */
-        uint64_t idle_time_ns;            /* between requests, and a write without progress; 75 s */
-        uint64_t body_window_ns;          /* 10 s */
-        size_t   body_window_bytes;  /* that must come in each window; 1 KiB per second of it */
-        size_t   write_window_bytes; /* of an answer, that the peer must take in idle_time_ns;
+        size_t   header_bytes;          /* request line and fields; 32 KiB */
+        size_t   header_fields;         /* 100 */
+        size_t   input_bytes;           /* body, as --http-max-input-size; 64 MiB */
+        size_t   input_slack_bytes;     /* above that, for the JSON around tensors; 1 MiB */
+        size_t   chunks;                /* non-empty ones of a chunked upload; 65536 */
+        size_t   chunk_extension_bytes; /* of one chunk; 256 */
+        size_t   unsent_bytes;          /* of an answer in chunks; 64 MiB */
+        uint64_t header_time_ns;        /* from the first byte to the blank line; 10 s */
+        uint64_t idle_time_ns;          /* between requests, and a write without progress; 75 s */
+        uint64_t body_window_ns;        /* 10 s */
+        size_t   body_window_bytes;     /* that must come in each window; 1 KiB per second of it */
+        size_t   write_window_bytes;    /* of an answer, that the peer must take in idle_time_ns;
                                          * 1 KiB per second of it */
-        uint64_t linger_ns;          /* reading on after a refusal so that it arrives; 2 s */
-        uint64_t leave_ns;           /* of a server that stops: for requests on their way; 0.1 s */
+        uint64_t linger_ns;             /* reading on after a refusal so that it arrives; 2 s */
+        uint64_t leave_ns; /* of a server that stops: for requests on their way; 0.1 s */
 };
 
 void        http_limits_init(struct http_limits *l); /* the defaults above */

@@ -11,6 +11,7 @@
 
 void http_server_options_init(struct http_server_options *o) {
         *o = (struct http_server_options){ .net.name = "http" };
+        net_limits_init(&o->net.limits);
         http_limits_init(&o->limits);
 }
 
@@ -82,13 +83,10 @@ static const struct net_server_ops server_ops = {
 };
 
 struct error *http_server_new(const struct http_server_options *o, struct http_server **ret) {
-        struct http_server      *s = mem_zalloc(sizeof(*s));
+        struct http_server       *s = mem_zalloc(sizeof(*s));
         struct net_server_options net = o->net;
         struct error             *err;
 
-        net.max_connections = o->limits.connections;
-        net.max_connections_per_address = o->limits.connections_per_address;
-        net.handshake_time_ns = o->limits.header_time_ns;
         net.owner = s;
         s->options = *o;
         s->options.net.address = NULL;

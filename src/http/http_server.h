@@ -27,27 +27,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One finished request, for the access log. Ranges hold during the call. */
-struct http_access {
-        const char *peer;
-        struct str  method, path, model;
-        struct str  key; /* the name of the API key; ptr NULL when there was none */
-        unsigned    status;
-        uint64_t    bytes_in;  /* head and body as received */
-        uint64_t    bytes_out; /* head and body as written */
-        uint64_t    duration_ns;
-        bool        is_aborted; /* the client had gone */
-};
-
 struct http_server_options {
-        struct net_server_options net; /* but what follows from `limits`, and its owner */
-        struct http_limits      limits;
-        struct http_route_table routes;  /* rows borrowed: static */
-        struct service     service;
-
-        /* NULL = requests are not logged. Must not block. */
-        void (*on_access)(void *owner, const struct http_access *access);
-        void *owner; /* borrowed: of on_access() */
+        struct net_server_options net; /* the server sets its `owner` */
+        struct http_limits        limits;
+        struct http_route_table   routes; /* rows borrowed: static */
+        struct service            service;
 };
 
 struct http_server;
@@ -56,9 +40,9 @@ struct http_server;
 void http_server_options_init(struct http_server_options *o);
 
 /* Binds and listens, so that the port is known; accepts nothing yet. */
-struct error *http_server_new(const struct http_server_options *o,
-                              struct http_server **ret) NODISCARD;
-void          http_server_free(struct http_server *s); /* NULL is fine; stops when needed */
+struct error *http_server_new(const struct http_server_options *o, struct http_server **ret)
+        NODISCARD;
+void http_server_free(struct http_server *s); /* NULL is fine; stops when needed */
 
 /* Starts, stops and asks the server: borrowed. NULL for NULL. */
 struct net_server *http_server_net(struct http_server *s);

@@ -24,9 +24,13 @@ struct net_server {
 
         struct mutex lock; /* rank LOCK_MAILBOX; guards the fields below */
         struct cond  changed;
-        size_t       n_conns; /* open connections, including those on their way to a loop */
+        size_t       n_conns;      /* open connections, including those on their way to a loop */
         size_t       n_homes_busy; /* loops that have not yet handled the current mail */
 };
+
+void net_limits_init(struct net_limits *l) {
+        *l = (struct net_limits){ .connections = 16384, .handshake_time_ns = 10 * NS_PER_S };
+}
 
 static struct net_home *home_at(const struct net_server *s, size_t i) {
         return (struct net_home *)(void *)(s->homes + i * s->ops->home_bytes);
@@ -48,7 +52,7 @@ static bool can_accept(void *owner) {
         if (!is_room)
                 limit = "memory";
         mutex_lock(&s->lock);
-        is_room = is_room && s->n_conns < s->options.max_connections;
+        is_room = is_room && s->n_conns < s->options.limits.connections;
         if (is_room)
                 s->n_conns++;
         mutex_unlock(&s->lock);
@@ -154,12 +158,12 @@ struct error *net_server_new(const struct net_server_options *o, const struct ne
         s->ops = ops;
         s->security = (struct conn_security){
                 .context = o->tls,
-                .handshake_time_ns = o->handshake_time_ns,
+                .handshake_time_ns = o->limits.handshake_time_ns,
                 .on_rejected = o->on_rejected,
                 .owner = o->rejected_owner,
         };
-        if (o->max_connections_per_address > 0)
-                s->peers = peer_table_new(o->max_connections_per_address);
+        if (o->limits.connections_per_address > 0)
+                s->peers = peer_table_new(o->limits.connections_per_address);
         mutex_init(&s->lock, LOCK_MAILBOX);
         cond_init(&s->changed);
         err = loop_group_new(o->name, n_threads, &s->loops);

@@ -54,23 +54,30 @@ struct net_server_ops {
         void (*on_kill)(struct net_home *home);  /* close all connections now */
 };
 
+/* Limits of a server's connections, whatever the protocol. */
+struct net_limits {
+        size_t   connections;             /* further connections are closed at once; 16384 */
+        size_t   connections_per_address; /* as above; 0 = no limit, the default */
+        uint64_t handshake_time_ns;       /* of a TLS handshake; 10 s */
+};
+
 struct net_server_options {
-        const char *name;            /* prefix of thread names; static */
-        const char *address;         /* NULL = 0.0.0.0; borrowed for the call */
-        uint16_t    port;            /* 0 = any free port */
-        bool        reuse_port;
-        size_t      n_threads;       /* 0 = one per core */
-        size_t      max_connections; /* further connections are closed at once */
-        size_t      max_connections_per_address; /* as above; 0 = no limit */
-        void       *owner;           /* borrowed: argument of on_home() */
-        struct tls_context *tls;     /* borrowed; NULL = no TLS */
-        uint64_t    handshake_time_ns; /* limit of the duration of a TLS handshake */
-        struct byte_budget *budget;  /* borrowed; NULL = memory is not counted */
+        const char         *name;    /* prefix of thread names; static */
+        const char         *address; /* NULL = 0.0.0.0; borrowed for the call */
+        uint16_t            port;    /* 0 = any free port */
+        bool                reuse_port;
+        size_t              n_threads; /* 0 = one per core */
+        struct net_limits   limits;
+        void               *owner;  /* borrowed: argument of on_home() */
+        struct tls_context *tls;    /* borrowed; NULL = no TLS */
+        struct byte_budget *budget; /* borrowed; NULL = memory is not counted */
 
         /* NULL = rejections are not counted. Must not block. */
         void (*on_rejected)(void *owner, const char *limit);
-        void  *rejected_owner; /* borrowed */
+        void *rejected_owner; /* borrowed */
 };
+
+void net_limits_init(struct net_limits *l); /* the defaults above */
 
 /* Binds and listens, so the port is known; does not accept yet. `ops` is static. */
 struct error *net_server_new(const struct net_server_options *o, const struct net_server_ops *ops,
@@ -78,8 +85,8 @@ struct error *net_server_new(const struct net_server_options *o, const struct ne
 void          net_server_start(struct net_server *s);
 void          net_server_stop(struct net_server *s);
 /* Returns the number of connections left; 0 = all were gone before the deadline (monotonic ns). */
-size_t        net_server_wait(struct net_server *s, uint64_t deadline_ns);
-void          net_server_free(struct net_server *s); /* NULL is fine; stops first when necessary */
+size_t net_server_wait(struct net_server *s, uint64_t deadline_ns);
+void   net_server_free(struct net_server *s); /* NULL is fine; stops first when necessary */
 
 uint16_t net_server_port(const struct net_server *s);
 size_t   net_server_n_connections(struct net_server *s);
@@ -88,4 +95,4 @@ size_t   net_server_n_connections(struct net_server *s);
 struct error *net_home_open(struct net_home *home, int fd, const struct conn_ops *ops, void *owner,
                             struct conn **ret) NODISCARD;
 /* An accepted connection is gone. */
-void          net_home_conn_gone(struct net_home *home);
+void net_home_conn_gone(struct net_home *home);

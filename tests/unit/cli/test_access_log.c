@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/access_log.h"
-#include "http/http_server.h"
+#include "control/service.h"
 #include "suite.h"
 
 #include <ctype.h>
@@ -14,7 +14,7 @@
 #define TIME_SHAPE "0000-00-00T00:00:00.000000Z"
 
 /* The log's text after this access; owned by the caller. */
-static char *logged(const struct http_access *access) {
+static char *logged(const struct access_entry *access) {
         struct temp_tree tree = temp_tree_make();
         AUTO_CHARS       path = temp_tree_path(&tree, "log");
         struct strbuf    text = { 0 };
@@ -42,7 +42,7 @@ static void assert_line(const char *line, const char *expected) {
 }
 
 static void test_an_inference(void **state) {
-        AUTO_CHARS line = logged(&(struct http_access){ .peer = "127.0.0.1:4711",
+        AUTO_CHARS line = logged(&(struct access_entry){ .peer = "127.0.0.1:4711",
                                                         .method = STR_LIT("POST"),
                                                         .path = STR_LIT("/v2/models/m/infer"),
                                                         .model = STR_LIT("m"),
@@ -58,7 +58,7 @@ static void test_an_inference(void **state) {
 }
 
 static void test_without_a_model(void **state) {
-        AUTO_CHARS line = logged(&(struct http_access){ .peer = "[::1]:1",
+        AUTO_CHARS line = logged(&(struct access_entry){ .peer = "[::1]:1",
                                                         .method = STR_LIT("GET"),
                                                         .path = STR_LIT("/v2"),
                                                         .status = 404,
@@ -73,7 +73,7 @@ static void test_without_a_model(void **state) {
 
 /* What a client sends cannot make a line of its own. */
 static void test_what_clients_send_is_quoted(void **state) {
-        AUTO_CHARS line = logged(&(struct http_access){ .peer = "p",
+        AUTO_CHARS line = logged(&(struct access_entry){ .peer = "p",
                                                         .method = STR_LIT("GET"),
                                                         .path = STR_LIT("/\"}\n{\"\\\t\x01"),
                                                         .status = 400 });
@@ -90,7 +90,7 @@ static void test_a_line_beyond_the_limit_is_left_out(void **state) {
 
         (void)state;
         memset(path, 'x', 70000);
-        line = logged(&(struct http_access){ .peer = "p",
+        line = logged(&(struct access_entry){ .peer = "p",
                                              .method = STR_LIT("GET"),
                                              .path = str_range(path, 70000),
                                              .status = 414 });

@@ -163,9 +163,9 @@ static const struct grpc_method rows[] = {
 
 /* ---- the server ---- */
 
-static void on_access(void *owner, const struct grpc_access *a) {
+static void on_access(void *owner, const struct access_entry *a) {
         seen_access(owner, "%.*s %s in %llu out %llu%s\n", STR_ARG(a->path),
-                      grpc_code_name(a->code), (unsigned long long)a->bytes_in,
+                      grpc_code_name((enum grpc_code)a->status), (unsigned long long)a->bytes_in,
                       (unsigned long long)a->bytes_out, a->is_aborted ? " aborted" : "");
 }
 
@@ -180,8 +180,8 @@ void fixture_init(struct fixture *f) {
         f->options.service.policy = &f->policy;
         f->options.net.on_rejected = seen_rejected;
         f->options.net.rejected_owner = &f->seen;
-        f->options.on_access = on_access;
-        f->options.owner = &f->seen;
+        f->options.service.on_access = on_access;
+        f->options.service.access_owner = &f->seen;
         current = f;
 }
 

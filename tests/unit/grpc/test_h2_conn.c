@@ -660,7 +660,7 @@ static void test_connections_limit(void **state UNUSED) {
         char           byte;
 
         fixture_init(&f);
-        f.options.limits.connections = 1;
+        f.options.net.limits.connections = 1;
         fixture_start(&f);
         client_open(&c, &f, true);
         client_open(&other, &f, false);

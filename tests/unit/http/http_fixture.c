@@ -208,7 +208,7 @@ static const struct http_route rows[] = {
         { "/both", HTTP_METHOD_POST, ENDPOINT_TRACE, HTTP_JSON, echo },
 };
 
-static void on_access(void *owner, const struct http_access *a) {
+static void on_access(void *owner, const struct access_entry *a) {
         seen_access(owner, "%.*s %.*s %.*s %u in %llu out %llu%s\n", STR_ARG(a->method),
                       STR_ARG(a->path), STR_ARG(a->model), a->status,
                       (unsigned long long)a->bytes_in, (unsigned long long)a->bytes_out,
@@ -227,8 +227,8 @@ void fixture_init(struct fixture *f) {
         f->options.service.max_input_bytes = f->options.limits.input_bytes;
         f->options.net.on_rejected = seen_rejected;
         f->options.net.rejected_owner = &f->seen;
-        f->options.on_access = on_access;
-        f->options.owner = &f->seen;
+        f->options.service.on_access = on_access;
+        f->options.service.access_owner = &f->seen;
         current = f;
 }
 

@@ -256,7 +256,7 @@ static void test_too_many_connections(void **state UNUSED) {
         char           c;
 
         fixture_init(&f);
-        f.options.limits.connections = 2;
+        f.options.net.limits.connections = 2;
         fixture_start(&f);
         for (int i = 0; i < 2; i++) {
                 fds[i] = client_open(&f);

@@ -128,7 +128,6 @@ static void test_defaults_and_names(void **state UNUSED) {
         assert_int_equal(l.header_bytes, 32768);
         assert_int_equal(l.header_fields, 100);
         assert_int_equal(l.input_bytes, 67108864);
-        assert_int_equal(l.connections, 16384);
         assert_int_equal(l.chunk_extension_bytes, 256);
         assert_string_equal(http_limit_name(HTTP_LIMIT_BODY_BYTES), "body_bytes");
         for (int i = 0; i < N_HTTP_LIMITS; i++)
