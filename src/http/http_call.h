@@ -75,7 +75,7 @@ struct http_call {
         struct str       model;      /* from the route's pattern, decoded; empty when it has none */
         struct str       version;    /* digits only; empty = not given */
 
-        struct str  body;     /* range in body_buf; changed by http_body_decode() */
+        struct str  body;     /* range in body_buf; changed by http_call_decode_body() */
         struct buf *body_buf; /* ref: the call's; NULL when there is no body */
 
         const struct http_route    *route;   /* borrowed: static table; NULL when none matched */
@@ -205,14 +205,12 @@ void http_call_compute(struct http_call *call, struct loop_work *work);
 /* The pool of the call's loop, for buffers of the answer. */
 struct buf_pool *http_call_buf_pool(const struct http_call *call);
 
-/* Content-Encoding of the request ("KServe over HTTP, compression"): gzip and deflate are replaced
- * by the plain bytes in a new body_buf; identity and empty change nothing; others: UNSUPPORTED
- * "Unsupported compression type". An UNSUPPORTED error must be answered with
- * http_call_reply_encoding_error(). Bounded by max_input_bytes. */
-struct error *http_body_decode(struct http_call *call) NODISCARD;
-/* The same for what becomes at most max_bytes: of more than that nothing is changed, and *ret_is_more
- * is set. */
-struct error *http_body_try_decode(struct http_call *call, size_t max_bytes, bool *ret_is_more)
+/* Replaces a compressed body (Content-Encoding gzip or deflate; "KServe over HTTP, compression") by
+ * its plain bytes in a new body_buf. Does nothing when the encoding is identity or absent. Any other
+ * encoding is UNSUPPORTED "Unsupported compression type"; an UNSUPPORTED error must be answered with
+ * http_call_reply_encoding_error(). The plain bytes are limited to max_input_bytes. When the body, as
+ * received or plain, has more than max_bytes, nothing changes and *ret_is_more is set. */
+struct error *http_call_decode_body(struct http_call *call, size_t max_bytes, bool *ret_is_more)
         NODISCARD;
 /* 501 with the header "Accept-Encoding: gzip, deflate" for UNSUPPORTED, else as reply_error. */
 void http_call_reply_encoding_error(struct http_call *call, struct error *err,

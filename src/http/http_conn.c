@@ -6,13 +6,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/reserve.h"
-#include "http/http_encoding.h"
 #include "http/http_head.h"
 #include "http/http_message.h"
-#include "http/http_model_name.h"
 #include "http/http_reply.h"
-#include "http/http_server_private.h"
-#include "http/http_status.h"
+#include "http/http_route.h"
 #include "net/loop.h"
 
 #include <stdio.h>
@@ -829,7 +826,7 @@ static bool check_route(struct http_conn *c) {
         call->model = found.model;
         call->version = found.version;
         call->region = found.region;
-        fault = http_model_name_read(found.model, &call->arena, &call->model);
+        fault = http_route_read_model(found.model, &call->arena, &call->model);
         if (!may_use(c, row->group, row->refusal_type))
                 return false;
         if (verdict == HTTP_ROUTE_WRONG_METHOD) {

@@ -40,6 +40,7 @@
 #include "base/list.h"
 #include "http/http_call.h"
 #include "http/http_limits.h"
+#include "http/http_server.h"
 #include "net/conn.h"
 #include "net/loop.h"
 #include "net/loop_timer.h"
@@ -50,7 +51,6 @@
 #include <stdint.h>
 
 struct http_message;
-struct http_server;
 struct loop;
 
 /* An idle connection keeps nothing; a loop keeps this many read buffers at hand. */
@@ -63,6 +63,12 @@ struct loop;
 /* Headers and what handlers put beside them. What they decode of a body is bounded by its size on
  * top of that (infer_arena_limit()). */
 #define HTTP_MAX_ARENA_BYTES ((size_t)1 << 30)
+
+/* State of the server that its connections share. */
+struct http_server {
+        struct http_server_options options;
+        struct net_server         *net; /* owned */
+};
 
 /* What one server has on one loop. */
 struct http_loop {

@@ -8,10 +8,9 @@
 #include "control/service.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
-#include "http/http_generate_decode.h"
-#include "http/http_generate_print.h"
+#include "http/http_generate_json.h"
 #include "http/http_infer.h"
-#include "http/http_status.h"
+#include "http/http_reply.h"
 #include "http/http_trace.h"
 #include "net/loop.h"
 #include "triton/core/neso.h"
@@ -38,11 +37,11 @@ struct pending_generate {
         struct infer_request request;
         struct infer_call    call;
         /* A long body is read, and a long answer made, by another thread. */
-        struct loop_work     work;
-        bool                 is_reading; /* it has the request, to read it */
-        struct error        *err;        /* owned; what came of it */
-        struct http_part     answer;     /* the same */
-        unsigned             status;
+        struct loop_work work;
+        bool             is_reading; /* it has the request, to read it */
+        struct error    *err;        /* owned; what came of it */
+        struct http_part answer;     /* the same */
+        unsigned         status;
         /* Responses whose text is not with the socket, oldest first. */
         struct infer_call_response *first_kept; /* owned */
         struct infer_call_response *last_kept;
@@ -323,8 +322,7 @@ static void run_reading(struct loop_work *work) {
 
         p->err = read_request(p);
         if (!p->err)
-                p->err = infer_call_submit(&p->call,
-                                           http_trace_start(http, http_call_model(http)));
+                p->err = infer_call_submit(&p->call, http_trace_start(http, http_call_model(http)));
 }
 
 static void on_reading(struct loop_work *work) {

@@ -9,6 +9,7 @@
 #include "http/http_call.h"
 
 struct model_query;
+struct shm_place;
 
 /* http_health.c */
 void http_health_live(struct http_call *call);
@@ -39,6 +40,15 @@ void http_shm_system_register(struct http_call *call);
 void http_shm_cuda_register(struct http_call *call);
 void http_shm_system_unregister(struct http_call *call);
 void http_shm_cuda_unregister(struct http_call *call);
+/* Reads the body of a request that registers a region of system shared memory:
+ *
+ *     {"key":"/name","offset":0,"byte_size":64}
+ *
+ * The offset is optional. The first of several equal members counts; unknown members are ignored.
+ * Sets all fields of *ret but the name; the key is in the arena. INVALID_ARG reports the first fault
+ * in the order above. */
+struct error *http_shm_decode(struct str body, struct arena *arena, struct shm_place *ret)
+        NODISCARD;
 
 /* http_logging.c */
 void http_logging_get(struct http_call *call);

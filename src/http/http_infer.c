@@ -22,8 +22,8 @@
 /* How much of a request is read: what comes next. A fault is answered by where it was found. */
 enum stage {
         STAGE_MODEL,
-        STAGE_BODY,    /* decompression */
-        STAGE_LENGTH,  /* of the JSON part */
+        STAGE_BODY,   /* decompression */
+        STAGE_LENGTH, /* of the JSON part */
         STAGE_JSON,
         STAGE_TENSORS, /* regions, and what the core looks at */
         STAGE_READ,
@@ -67,10 +67,9 @@ static struct str print_size(char *text, size_t room, size_t n) {
 
 void http_infer_reply_error(struct http_call *http, struct error *err, const char *content_type) {
         static const struct http_header retry = { STR_LIT("Retry-After"), STR_LIT("1") };
-        const struct http_reply         reply = { .status = 503,
-                                                  .content_type = content_type,
-                                                  .headers = &retry,
-                                                  .n_headers = 1 };
+        const struct http_reply         reply = {
+                        .status = 503, .content_type = content_type, .headers = &retry, .n_headers = 1
+        };
 
         if (err->code != ERR_UNAVAILABLE) {
                 http_call_reply_error(http, err, content_type);
@@ -118,11 +117,10 @@ static struct error *make_answer(struct pending_infer *p, struct arena *scratch,
                                  struct http_infer_body *ret, bool *ret_is_more) {
         struct TRITONSERVER_InferenceResponse *core_response;
         struct http_call                      *http = p->http;
-        const struct http_infer_room           room = { &http->arena, scratch,
-                                                        http_call_buf_pool(http) };
-        struct infer_classes                   classes;
-        struct infer_response                  response;
-        struct error                          *err;
+        const struct http_infer_room room = { &http->arena, scratch, http_call_buf_pool(http) };
+        struct infer_classes         classes;
+        struct infer_response        response;
+        struct error                *err;
 
         TRY(infer_call_get_response(&p->call, &core_response));
         TRY(infer_call_check_regions(&p->call));
@@ -262,7 +260,7 @@ static struct error *read_request(struct pending_infer *p, size_t max_work) {
         bool is_more;
 
         if (p->stage == STAGE_BODY) {
-                TRY(http_body_try_decode(p->http, max_work, &is_more));
+                TRY(http_call_decode_body(p->http, max_work, &is_more));
                 if (is_more)
                         return NULL;
                 p->call.options.message_bytes = p->http->body.len; /* decompressed */

@@ -2,7 +2,7 @@
 #include "http/http_infer_decode.h"
 
 #include "core_api/datatype.h"
-#include "http/http_infer_reading.h"
+#include "http/http_infer_values.h"
 
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #define MAX_SEQUENCE_NAME_BYTES 128
 
 /* A number, or else a name: the reference server says of any other number that it is no string. */
-static struct error *read_sequence_number(struct http_infer_reading *d) {
+static struct error *read_sequence_number(struct http_infer_decoder *d) {
         AUTO_ERROR err = http_infer_read_u64(d, "sequence_id", &d->request->sequence_id);
 
         return err ? error_new(ERR_INVALID_ARG, "Unable to parse 'sequence_id': attempt to access "
@@ -20,7 +20,7 @@ static struct error *read_sequence_number(struct http_infer_reading *d) {
                    : NULL;
 }
 
-static struct error *read_sequence_id(struct http_infer_reading *d) {
+static struct error *read_sequence_id(struct http_infer_decoder *d) {
         struct infer_request *q = d->request;
 
         if (json_peek(&d->json) == JSON_NUMBER)
@@ -33,7 +33,7 @@ static struct error *read_sequence_id(struct http_infer_reading *d) {
         return NULL;
 }
 
-static struct error *read_flag(struct http_infer_reading *d, const char *key, uint32_t flag) {
+static struct error *read_flag(struct http_infer_decoder *d, const char *key, uint32_t flag) {
         bool is_set = false;
 
         TRY(http_infer_read_bool(d, key, &is_set));
@@ -55,7 +55,7 @@ static void store_number(struct json_number n, struct infer_parameter *p) {
         p->value.integer = (int64_t)(n.is_negative ? 0 - n.magnitude : n.magnitude);
 }
 
-struct error *http_infer_read_free_parameter(struct http_infer_reading *d, struct str key) {
+struct error *http_infer_read_free_parameter(struct http_infer_decoder *d, struct str key) {
         struct infer_parameter  p = { 0 };
         struct infer_parameter *slot;
         struct error           *err = http_infer_copy_text(d, "parameters", key, &p.name);
@@ -86,7 +86,7 @@ struct error *http_infer_read_free_parameter(struct http_infer_reading *d, struc
         return NULL;
 }
 
-static struct error *read_parameter(struct http_infer_reading *d, struct str key) {
+static struct error *read_parameter(struct http_infer_decoder *d, struct str key) {
         if (STR_IS(key, "sequence_id"))
                 return read_sequence_id(d);
         if (STR_IS(key, "sequence_start"))
@@ -110,7 +110,7 @@ static struct error *read_parameter(struct http_infer_reading *d, struct str key
         return http_infer_read_free_parameter(d, key);
 }
 
-static struct error *read_parameters(struct http_infer_reading *d) {
+static struct error *read_parameters(struct http_infer_decoder *d) {
         struct error *first = NULL;
         struct str    key;
 
@@ -156,13 +156,13 @@ struct input_scan {
         struct error *name_error, *datatype_error, *shape_error, *parameters_error, *data_error;
 };
 
-static struct error *read_name(struct http_infer_reading *d, struct input_scan *s) {
+static struct error *read_name(struct http_infer_decoder *d, struct input_scan *s) {
         TRY(http_infer_read_text(d, "name", &s->in->name));
         s->has_name = true;
         return NULL;
 }
 
-static struct error *read_datatype(struct http_infer_reading *d, struct input_scan *s) {
+static struct error *read_datatype(struct http_infer_decoder *d, struct input_scan *s) {
         struct str name;
 
         TRY(http_infer_read_str(d, "datatype", &name));
@@ -173,7 +173,7 @@ static struct error *read_datatype(struct http_infer_reading *d, struct input_sc
 }
 
 /* `dims` has room for INFER_MAX_DIMS. */
-static struct error *read_dims(struct http_infer_reading *d, int64_t *dims, uint32_t *ret_n) {
+static struct error *read_dims(struct http_infer_decoder *d, int64_t *dims, uint32_t *ret_n) {
         struct error *first = NULL;
         uint32_t      n = 0;
 
@@ -197,7 +197,7 @@ static struct error *read_dims(struct http_infer_reading *d, int64_t *dims, uint
 }
 
 /* The dimensions are kept once their number is known. */
-static struct error *read_shape(struct http_infer_reading *d, struct input_scan *s) {
+static struct error *read_shape(struct http_infer_decoder *d, struct input_scan *s) {
         int64_t  dims[INFER_MAX_DIMS], *kept;
         uint32_t n;
 
@@ -214,7 +214,7 @@ static struct error *read_shape(struct http_infer_reading *d, struct input_scan 
         return NULL;
 }
 
-static struct error *read_input_parameter(struct http_infer_reading *d, struct input_scan *s,
+static struct error *read_input_parameter(struct http_infer_decoder *d, struct input_scan *s,
                                           struct str key) {
         if (STR_IS(key, "binary_data_size") && !s->has_binary) {
                 s->has_binary = true;
@@ -225,7 +225,7 @@ static struct error *read_input_parameter(struct http_infer_reading *d, struct i
         return http_infer_read_place(d, key, &s->place, &s->in->shared_memory);
 }
 
-static struct error *read_input_parameters(struct http_infer_reading *d, struct input_scan *s) {
+static struct error *read_input_parameters(struct http_infer_decoder *d, struct input_scan *s) {
         struct error *first = NULL;
         struct str    key;
 
@@ -235,7 +235,7 @@ static struct error *read_input_parameters(struct http_infer_reading *d, struct 
         return first;
 }
 
-static struct error *read_data(struct http_infer_reading *d, struct input_scan *s) {
+static struct error *read_data(struct http_infer_decoder *d, struct input_scan *s) {
         s->has_data = true;
         if (s->has_name && s->has_datatype && s->has_shape && !s->has_binary && !s->has_region) {
                 s->is_data_read = true;
@@ -258,7 +258,7 @@ static enum input_member find_member(struct str key) {
 }
 
 /* Of equal keys the first counts, as in the reference; what follows costs no memory. */
-static void read_input_member(struct http_infer_reading *d, struct input_scan *s, struct str key) {
+static void read_input_member(struct http_infer_decoder *d, struct input_scan *s, struct str key) {
         enum input_member member = find_member(key);
 
         if (member == MEMBER_OTHER || (s->seen & member) != 0) {
@@ -289,7 +289,7 @@ static struct error *check_one_source(const struct input_scan *s) {
                          s->has_region ? " 'shared_memory_region'" : "");
 }
 
-static struct error *take_binary(struct http_infer_reading *d, struct input_scan *s) {
+static struct error *take_binary(struct http_infer_decoder *d, struct input_scan *s) {
         if (s->binary_bytes > d->binary.len)
                 return error_new(ERR_INVALID_ARG,
                                  "unexpected size for input '%s', expecting %llu additional bytes "
@@ -303,7 +303,7 @@ static struct error *take_binary(struct http_infer_reading *d, struct input_scan
 }
 
 /* The first fault of an input; errors move out of the scan. */
-static struct error *finish_input(struct http_infer_reading *d, struct input_scan *s) {
+static struct error *finish_input(struct http_infer_decoder *d, struct input_scan *s) {
         TRY(check_one_source(s));
         if (s->name_error)
                 return STEAL(s->name_error);
@@ -342,7 +342,7 @@ static COLD void free_errors(struct input_scan *s) {
         error_free(s->data_error);
 }
 
-static struct error *read_input(struct http_infer_reading *d) {
+static struct error *read_input(struct http_infer_decoder *d) {
         struct input_scan s = { 0 };
         struct error     *err = infer_request_add_input(d->request, d->source->arena, &s.in);
         struct str        key;
@@ -361,7 +361,7 @@ static struct error *read_input(struct http_infer_reading *d) {
         return err;
 }
 
-static struct error *read_inputs(struct http_infer_reading *d) {
+static struct error *read_inputs(struct http_infer_decoder *d) {
         return http_infer_read_list(d, "inputs", read_input);
 }
 
@@ -377,7 +377,7 @@ struct output_scan {
 };
 
 /* The reference says "set" where it says "parse" of all others. */
-static struct error *read_classification(struct http_infer_reading     *d,
+static struct error *read_classification(struct http_infer_decoder     *d,
                                          struct infer_requested_output *out) {
         uint64_t      n = 0;
         struct error *err = http_infer_read_u64(d, "classification", &n);
@@ -393,7 +393,7 @@ static struct error *read_classification(struct http_infer_reading     *d,
 }
 
 /* Of equal keys the first counts, as in the reference. */
-static struct error *read_output_parameter(struct http_infer_reading *d, struct output_scan *s,
+static struct error *read_output_parameter(struct http_infer_decoder *d, struct output_scan *s,
                                            struct str key) {
         if (STR_IS(key, "binary_data") && !s->has_binary) {
                 s->has_binary = true;
@@ -406,7 +406,7 @@ static struct error *read_output_parameter(struct http_infer_reading *d, struct 
         return http_infer_read_place(d, key, &s->place, &s->out->shared_memory);
 }
 
-static struct error *read_output_parameters(struct http_infer_reading *d, struct output_scan *s) {
+static struct error *read_output_parameters(struct http_infer_decoder *d, struct output_scan *s) {
         struct error *first = NULL;
         struct str    key;
 
@@ -416,7 +416,7 @@ static struct error *read_output_parameters(struct http_infer_reading *d, struct
         return first;
 }
 
-static void read_output_member(struct http_infer_reading *d, struct output_scan *s,
+static void read_output_member(struct http_infer_decoder *d, struct output_scan *s,
                                struct str key) {
         if (STR_IS(key, "name") && !s->has_name) {
                 s->has_name = true;
@@ -447,7 +447,7 @@ static struct error *finish_output(struct output_scan *s) {
         return NULL;
 }
 
-static struct error *read_output(struct http_infer_reading *d) {
+static struct error *read_output(struct http_infer_decoder *d) {
         struct output_scan s = { 0 };
         struct error      *err = infer_request_add_output(d->request, d->source->arena, &s.out);
         struct str         key;
@@ -468,7 +468,7 @@ static struct error *read_output(struct http_infer_reading *d) {
         return err;
 }
 
-static struct error *read_outputs(struct http_infer_reading *d) {
+static struct error *read_outputs(struct http_infer_decoder *d) {
         return http_infer_read_list(d, "outputs", read_output);
 }
 
@@ -531,7 +531,7 @@ enum part {
         N_PARTS,
 };
 
-static struct error *read_part(struct http_infer_reading *d, enum part part) {
+static struct error *read_part(struct http_infer_decoder *d, enum part part) {
         switch (part) {
         case PART_ID: return http_infer_read_text(d, "id", &d->request->id);
         case PART_PARAMETERS: return read_parameters(d);
@@ -554,7 +554,7 @@ static enum part find_part(struct str key) {
 }
 
 /* Of equal keys the first counts. */
-static void read_document(struct http_infer_reading *d, struct error **errors, bool *is_seen) {
+static void read_document(struct http_infer_decoder *d, struct error **errors, bool *is_seen) {
         struct str key;
 
         if (!json_try_enter(&d->json, JSON_OBJECT)) {
@@ -587,7 +587,7 @@ static struct error *take_first(struct error **errors) {
 static struct error *decode_json(const struct http_infer_source *s, struct infer_request *q) {
         struct error             *errors[N_PARTS] = { 0 };
         bool                      is_seen[N_PARTS] = { false };
-        struct http_infer_reading d = {
+        struct http_infer_decoder d = {
                 .source = s,
                 .request = q,
                 .binary = str_range(s->body.ptr + s->json_bytes, s->body.len - s->json_bytes),

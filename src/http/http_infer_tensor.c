@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "core_api/datatype.h"
-#include "http/http_infer_reading.h"
+#include "http/http_infer_values.h"
 
 #include <string.h>
 
@@ -56,7 +56,7 @@ static struct error *refuse_size(const struct infer_input *in, size_t bytes, siz
 }
 
 /* Memory that lives as long as the request. */
-static struct error *get_room(struct http_infer_reading *d, struct infer_input *in, size_t bytes,
+static struct error *get_room(struct http_infer_decoder *d, struct infer_input *in, size_t bytes,
                               char **ret) {
         if (bytes <= MAX_BYTES_IN_ARENA) {
                 *ret = arena_try_alloc(d->source->arena, bytes);
@@ -99,7 +99,7 @@ static struct error *explain(enum json_tensor_status status, enum json_element e
         return NULL;
 }
 
-static struct error *read_numbers(struct http_infer_reading *d, struct json_reader *json,
+static struct error *read_numbers(struct http_infer_decoder *d, struct json_reader *json,
                                   struct infer_input *in, size_t n) {
         size_t                  element_bytes = datatype_bytes(in->datatype);
         size_t                  bytes, n_possible, room_bytes;
@@ -189,7 +189,7 @@ static struct error *put_strings(struct string_writer *w, struct json_reader *js
         return w->n_left > 0 && !json_failed(json) ? too_few() : NULL;
 }
 
-static struct error *read_strings(struct http_infer_reading *d, struct json_reader *json,
+static struct error *read_strings(struct http_infer_decoder *d, struct json_reader *json,
                                   struct infer_input *in, size_t n) {
         struct json_reader   measure = *json;
         struct string_writer w = { 0 };
@@ -220,7 +220,7 @@ static struct error *read_strings(struct http_infer_reading *d, struct json_read
         return err;
 }
 
-static struct error *read_elements(struct http_infer_reading *d, struct json_reader *json,
+static struct error *read_elements(struct http_infer_decoder *d, struct json_reader *json,
                                    struct infer_input *in) {
         size_t n;
 
@@ -238,7 +238,7 @@ static struct error *read_elements(struct http_infer_reading *d, struct json_rea
         return read_numbers(d, json, in, n);
 }
 
-struct error *http_infer_read_tensor(struct http_infer_reading *d, struct json_reader *json,
+struct error *http_infer_read_tensor(struct http_infer_decoder *d, struct json_reader *json,
                                      struct infer_input *in) {
         struct json_reader before = *json;
         struct error      *err = read_elements(d, json, in);

@@ -58,10 +58,7 @@ static struct error *read_level(struct json_reader *r, unsigned *ret) {
 static struct error *read_format(struct json_reader *r, struct arena *arena, enum log_format *ret) {
         struct str name;
 
-        if (json_peek(r) != JSON_STRING)
-                return error_new_text(ERR_INVALID_ARG,
-                                      "attempt to access JSON non-string as string");
-        name = json_read_string(r, arena);
+        TRY(http_members_read_text(r, arena, &name));
         if (log_control_find_format(name, ret))
                 return NULL;
         return error_new(ERR_UNAVAILABLE, "invalid argument for --log_format, got: %.*s",

@@ -45,3 +45,11 @@ struct error *http_members_read(struct str body, struct arena *arena, http_membe
         json_reader_init(&r, body);
         return http_members_read_nested(&r, arena, read, owner);
 }
+
+struct error *http_members_read_text(struct json_reader *r, struct arena *arena, struct str *ret) {
+        if (json_peek(r) != JSON_STRING)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "attempt to access JSON non-string as string");
+        *ret = json_read_string(r, arena);
+        return NULL;
+}

@@ -21,6 +21,9 @@ struct error *http_members_read(struct str body, struct arena *arena, http_membe
 /* The same; any other JSON counts as an object without members. */
 struct error *http_members_read_lenient(struct str body, struct arena *arena, http_member_fn read,
                                         void *owner) NODISCARD;
+/* A member that must be a string; its text is in the arena or in the body. */
+struct error *http_members_read_text(struct json_reader *r, struct arena *arena, struct str *ret)
+        NODISCARD;
 /* The same for an object that is a value in another. */
 struct error *http_members_read_nested(struct json_reader *r, struct arena *arena,
                                        http_member_fn read, void *owner) NODISCARD;

@@ -2,10 +2,10 @@
 #include "http/http_reply.h"
 
 #include "base/buf.h"
+#include "base/compiler.h"
 #include "base/strbuf.h"
 #include "codec/gzip.h"
 #include "codec/json_writer.h"
-#include "http/http_status.h"
 
 #include <string.h>
 
@@ -47,13 +47,34 @@ static char *put_value(char *at, struct str value) {
         return at;
 }
 
+/* 405 is "Not Allowed", as in the reference. */
+static const char *status_phrase(unsigned status) {
+        switch (status) {
+        case 200: return "OK";
+        case 400: return "Bad Request";
+        case 401: return "Unauthorized";
+        case 403: return "Forbidden";
+        case 404: return "Not Found";
+        case 405: return "Not Allowed";
+        case 408: return "Request Timeout";
+        case 413: return "Content Too Large";
+        case 417: return "Expectation Failed";
+        case 431: return "Request Header Fields Too Large";
+        case 500: return "Internal Server Error";
+        case 501: return "Not Implemented";
+        case 503: return "Service Unavailable";
+        case 505: return "HTTP Version Not Supported";
+        default: return "Unknown";
+        }
+}
+
 static char *put_status(char *at, unsigned status) {
         if (LIKELY(status == 200))
                 return PUT_LIT(at, "HTTP/1.1 200 OK\r\n");
         at = PUT_LIT(at, "HTTP/1.1 ");
         at = put_u64(at, status);
         *at++ = ' ';
-        at = put_text(at, http_status_phrase(status));
+        at = put_text(at, status_phrase(status));
         return PUT_LIT(at, "\r\n");
 }
 
@@ -181,4 +202,84 @@ bool http_reply_gather(const struct http_reply *reply, struct buf_pool *pool,
         }
         ret->holder = b;
         return true;
+}
+
+unsigned http_status_of_code(enum error_code code) {
+        switch (code) {
+        case ERR_INTERNAL: return 500;
+        case ERR_NOT_FOUND: return 404;
+        case ERR_UNAVAILABLE: return 503;
+        case ERR_UNSUPPORTED: return 501;
+        case ERR_UNKNOWN:
+        case ERR_INVALID_ARG:
+        case ERR_ALREADY_EXISTS:
+        case ERR_CANCELLED: break;
+        }
+        return 400;
+}
+
+/* ---- Accept-Encoding ---- */
+
+#define Q_ONE 1000 /* weights have three decimals: RFC 9110, 12.4.2 */
+
+static const char *const encoding_names[] = {
+        [HTTP_ENCODING_IDENTITY] = "identity",
+        [HTTP_ENCODING_GZIP] = "gzip",
+        [HTTP_ENCODING_DEFLATE] = "deflate",
+};
+
+const char *http_encoding_name(enum http_encoding encoding) {
+        return encoding_names[encoding];
+}
+
+/* "0.5" is 500, "1" is 1000; 0 when it is no weight. */
+static unsigned read_weight(struct str s) {
+        unsigned weight = 0, digit = Q_ONE;
+
+        if (s.len == 0 || s.ptr[0] < '0' || s.ptr[0] > '1')
+                return 0;
+        for (size_t i = 0; i < s.len && i < sizeof("0.123") - 1; i++) {
+                if (i == 1 && s.ptr[i] != '.')
+                        return 0;
+                if (i == 1)
+                        continue;
+                if (s.ptr[i] < '0' || s.ptr[i] > '9')
+                        return 0;
+                weight += (unsigned)(s.ptr[i] - '0') * digit;
+                digit /= 10;
+        }
+        return MIN(weight, (unsigned)Q_ONE);
+}
+
+/* Of the parameters behind a name: the "q", else 1. */
+static unsigned find_weight(struct str parameters) {
+        struct str one;
+
+        while (parameters.ptr) {
+                parameters = str_split(parameters, ';', &one);
+                one = str_trim(one);
+                if (one.len >= 2 && (one.ptr[0] | 0x20) == 'q' && one.ptr[1] == '=')
+                        return read_weight(str_range(one.ptr + 2, one.len - 2));
+        }
+        return Q_ONE;
+}
+
+void http_encoding_consider(struct http_encoding_choice *choice, struct str accept) {
+        struct str one, name;
+
+        while (accept.ptr) {
+                struct str parameters;
+                unsigned   weight;
+
+                accept = str_split(accept, ',', &one);
+                parameters = str_split(one, ';', &name);
+                weight = find_weight(parameters);
+                for (size_t i = 0; i < ARRAY_LEN(encoding_names); i++) {
+                        if (weight <= choice->weight ||
+                            !str_equal_nocase(str_trim(name), str_of(encoding_names[i])))
+                                continue;
+                        choice->best = (enum http_encoding)i;
+                        choice->weight = weight;
+                }
+        }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The bytes of an answer: its head, its compressed body, the JSON of an error. Sans I/O; the
+/* The bytes of an answer: its status, its head, its compressed body, the JSON of an error. Sans I/O; the
  * connection (http_conn.c) decides what is sent and when.
  *
  * Ownership.  Results are in the arena, or in a buf whose reference the caller gets.
@@ -8,12 +8,30 @@
 #pragma once
 
 #include "base/arena.h"
+#include "base/error.h"
+#include "base/str.h"
 #include "http/http_call.h"
-#include "http/http_encoding.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+enum http_encoding {
+        HTTP_ENCODING_IDENTITY,
+        HTTP_ENCODING_GZIP,
+        HTTP_ENCODING_DEFLATE,
+};
+
+/* { 0 } before the first field is considered. */
+struct http_encoding_choice {
+        enum http_encoding best;
+        unsigned           weight; /* thousandths */
+};
+
+/* The next Accept-Encoding field; several count as one list. The encoding with the highest weight is
+ * chosen, the first of equals. Absent, unknown or weightless names count for nothing. */
+void        http_encoding_consider(struct http_encoding_choice *choice, struct str accept);
+const char *http_encoding_name(enum http_encoding encoding);
 
 struct http_framing {
         struct str content_type;
@@ -23,15 +41,19 @@ struct http_framing {
         bool       closes;    /* the connection ends after this answer */
 };
 
+/* The status that stands for an error's code (KServe v2, as the reference maps it): INTERNAL 500,
+ * NOT_FOUND 404, UNAVAILABLE 503, UNSUPPORTED 501, the rest 400. */
+unsigned http_status_of_code(enum error_code code);
+
 /* At least the bytes that http_reply_print_head() writes. */
 size_t http_reply_measure_head(const struct http_reply *reply, struct str content_type);
 /* Status line, fields and blank line; returns their end. */
-char  *http_reply_print_head(const struct http_reply *reply, const struct http_framing *f, char *at);
+char *http_reply_print_head(const struct http_reply *reply, const struct http_framing *f, char *at);
 
 /* The parts as one compressed buffer; false when memory is short, and then nothing has changed. */
-bool http_reply_compress(const struct http_part *parts, size_t n_parts,
-                         enum http_encoding encoding, struct arena *arena, struct buf_pool *pool,
-                         struct http_part *ret) NODISCARD;
+bool http_reply_compress(const struct http_part *parts, size_t n_parts, enum http_encoding encoding,
+                         struct arena *arena, struct buf_pool *pool, struct http_part *ret)
+        NODISCARD;
 
 /* {"error":"<message>"} */
 struct str http_reply_error_text(struct arena *arena, const char *message);

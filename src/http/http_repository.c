@@ -140,11 +140,8 @@ static struct error *read_load_parameter(void *owner, struct json_reader *r, str
 
         if (json_peek(r) == JSON_BOOL && load_parameter_kind(key) == LOAD_PARAMETER_TEXT_OR_BOOL)
                 value = str_of(json_read_bool(r) ? "true" : "false");
-        else if (json_peek(r) == JSON_STRING)
-                value = json_read_string(r, &o->call->arena);
         else
-                return error_new_text(ERR_INVALID_ARG,
-                                      "attempt to access JSON non-string as string");
+                TRY(http_members_read_text(r, &o->call->arena, &value));
         return json_failed(r) ? NULL : add_parameter(o, key, value);
 }
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_route.h"
 
+#include "base/compiler.h"
+#include "codec/url.h"
+
 #include <stdbool.h>
 #include <string.h>
 
@@ -14,17 +17,10 @@ static bool is_digits(struct str s) {
 /* `kind` is the letter between the braces. */
 static bool capture(char kind, struct str segment, struct http_captures *c) {
         switch (kind) {
-        case 'm':
-                c->model = segment;
-                break;
-        case 'r':
-                c->region = segment;
-                break;
-        case 'v':
-                c->version = segment;
-                return is_digits(segment);
-        default:
-                break;
+        case 'm': c->model = segment; break;
+        case 'r': c->region = segment; break;
+        case 'v': c->version = segment; return is_digits(segment);
+        default: break;
         }
         return segment.len > 0;
 }
@@ -64,7 +60,7 @@ bool http_route_matches(const char *pattern, struct str path, struct http_captur
 enum http_route_verdict http_route_find(const struct http_route_table *table,
                                         enum http_method method, struct str path,
                                         const struct http_route **ret_row,
-                                        struct http_captures *ret_captures) {
+                                        struct http_captures     *ret_captures) {
         const struct http_route *other = NULL; /* right path, wrong method */
         struct http_captures     captures;
 
@@ -132,4 +128,51 @@ struct str http_route_allowed(const struct http_route_table *table, const struct
         if (post)
                 return get ? STR_LIT("GET, POST") : STR_LIT("POST");
         return STR_LIT("GET");
+}
+
+/* ---- the model's name ---- */
+
+static bool is_hex(char c) {
+        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+/* An escape of a byte that is not ASCII: its first digit is 8 to f. */
+static bool has_high_escape(struct str s) {
+        for (size_t i = 0; i + 2 < s.len; i++)
+                if (s.ptr[i] == '%' && is_hex(s.ptr[i + 1]) && s.ptr[i + 1] >= '8' &&
+                    is_hex(s.ptr[i + 2]))
+                        return true;
+        return false;
+}
+
+static struct error *decode(struct str segment, struct arena *arena, struct str *ret) {
+        AUTO_STRBUF name = { 0 };
+        char       *kept;
+
+        strbuf_init(&name, 0);
+        if (!url_decode(segment, &name))
+                return error_new(ERR_INVALID_ARG,
+                                 "the model name '%.*s' has a percent escape that is not two "
+                                 "hexadecimal digits",
+                                 STR_ARG(segment));
+        if (!str_is_utf8(strbuf_str(&name)))
+                return error_new(ERR_INVALID_ARG,
+                                 "the model name '%.*s' is not percent-encoded UTF-8",
+                                 STR_ARG(segment));
+        if (memchr(name.ptr, '/', name.len) || memchr(name.ptr, '\0', name.len))
+                return error_new(ERR_INVALID_ARG,
+                                 "the model name '%.*s' contains a slash or a NUL character",
+                                 STR_ARG(segment));
+        kept = arena_try_str(arena, strbuf_str(&name));
+        if (!kept)
+                return error_new(ERR_UNAVAILABLE, "out of memory for the model name");
+        *ret = str_range(kept, name.len);
+        return NULL;
+}
+
+struct error *http_route_read_model(struct str segment, struct arena *arena, struct str *ret) {
+        if (UNLIKELY(has_high_escape(segment)))
+                return decode(segment, arena, ret);
+        *ret = segment;
+        return NULL;
 }

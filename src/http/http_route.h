@@ -3,7 +3,7 @@
  *
  * A pattern is literal text with captures that each match one path segment: "{m}" a model, "{v}" a
  * version (digits only, else the pattern does not match), "{r}" a shared memory region, "{*}"
- * anything. The whole path must match; nothing is percent-decoded here (http_model_name.h). The
+ * anything. The whole path must match; nothing is percent-decoded here (see http_route_read_model()). The
  * first row wins whose pattern matches and whose method is the request's, so rows are in the order
  * of evaluation, with the hottest in front where that changes nothing.
  *
@@ -23,16 +23,16 @@ struct http_route {
         enum http_method    method;
         enum endpoint_group group;
         /* Content type of a 403 or 405 of this row; NULL = text/plain. */
-        const char         *refusal_type;
-        http_call_fn        handler;
+        const char  *refusal_type;
+        http_call_fn handler;
 };
 
 struct http_route_table {
         const struct http_route *rows;
         size_t                   n_rows;
         /* What an unknown path gets; NULL = 404 {"error":"Not Found"}. */
-        http_call_fn             fallback;
-        enum endpoint_group      fallback_group; /* when there is a fallback */
+        http_call_fn        fallback;
+        enum endpoint_group fallback_group; /* when there is a fallback */
 };
 
 struct http_captures {
@@ -49,7 +49,7 @@ enum http_route_verdict {
 enum http_route_verdict http_route_find(const struct http_route_table *table,
                                         enum http_method method, struct str path,
                                         const struct http_route **ret_row,
-                                        struct http_captures *ret_captures);
+                                        struct http_captures     *ret_captures);
 
 /* The path of a request target, without its query. "http://host/path" is as good as "/path"
  * (RFC 9112, 3.2.2). */
@@ -61,3 +61,13 @@ struct str http_route_allowed(const struct http_route_table *table, const struct
 struct error *http_route_check(const struct http_route_table *table) NODISCARD;
 
 bool http_route_matches(const char *pattern, struct str path, struct http_captures *ret);
+
+/* The model's name from its path segment: the segment itself, or its decoded copy in the arena.
+ *
+ * The reference server does not decode percent escapes: "a%5Fb" does not name the model "a_b", and a
+ * name may contain '%'. A client cannot send a name with characters beyond ASCII that way. So a
+ * segment with an escape of a byte of 0x80 or above is percent-decoded as a whole, and any other
+ * segment is the name as it stands. INVALID_ARG when the escapes are malformed or yield invalid UTF-8,
+ * a slash or a NUL. */
+struct error *http_route_read_model(struct str segment, struct arena *arena, struct str *ret)
+        NODISCARD;

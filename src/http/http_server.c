@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "http/http_conn.h"
-#include "http/http_server_private.h"
 #include "net/net_server.h"
 
 void http_server_options_init(struct http_server_options *o) {

@@ -102,14 +102,6 @@ void http_trace_get(struct http_call *call) {
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-static struct error *read_text(struct json_reader *r, struct arena *arena, struct str *ret) {
-        if (json_peek(r) != JSON_STRING)
-                return error_new_text(ERR_INVALID_ARG,
-                                      "attempt to access JSON non-string as string");
-        *ret = json_read_string(r, arena);
-        return NULL;
-}
-
 /* How many elements come in the array at r, which stays where it is. */
 static size_t count_elements(struct json_reader r) {
         size_t n = 0;
@@ -125,13 +117,12 @@ static struct error *read_level(struct json_reader *r, struct arena *arena, uint
         size_t     n;
 
         if (json_peek(r) != JSON_ARRAY)
-                return error_new_text(ERR_INVALID_ARG,
-                                      "attempt to access JSON non-array as array");
+                return error_new_text(ERR_INVALID_ARG, "attempt to access JSON non-array as array");
         n = count_elements(*r);
         *ret = TRITONSERVER_TRACE_LEVEL_DISABLED;
         json_enter_array(r);
         while (json_next_element(r)) {
-                TRY(read_text(r, arena, &name));
+                TRY(http_members_read_text(r, arena, &name));
                 TRY(trace_level_read(name, n, ret));
         }
         return NULL;
@@ -163,7 +154,7 @@ static struct error *read_setting(void *owner, struct json_reader *r, struct str
         change->wish[setting] = TRACE_SET;
         if (setting == TRACE_SETTING_LEVEL)
                 return read_level(r, reading->arena, &change->values.level);
-        TRY(read_text(r, reading->arena, &text));
+        TRY(http_members_read_text(r, reading->arena, &text));
         return trace_number_read(setting, text, "", &change->values);
 }
 

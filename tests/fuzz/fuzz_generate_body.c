@@ -5,7 +5,7 @@
  */
 #include "base/compiler.h"
 #include "core_api/datatype.h"
-#include "http/http_generate_decode.h"
+#include "http/http_generate_json.h"
 
 #include <assert.h>
 #include <stdint.h>

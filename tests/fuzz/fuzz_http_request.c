@@ -5,8 +5,8 @@
  */
 #include "base/buf.h"
 #include "base/mem.h"
-#include "http/http_encoding.h"
 #include "http/http_message.h"
+#include "http/http_reply.h"
 
 #include <stdlib.h>
 #include <string.h>

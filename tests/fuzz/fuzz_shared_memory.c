@@ -8,8 +8,9 @@
  */
 #include "base/mem.h"
 #include "call/infer_call.h"
-#include "http/http_shm_decode.h"
+#include "http/http_handlers.h"
 #include "shm/shared_memory.h"
+#include "shm/shm_region.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -30,7 +30,8 @@ static void echo(struct http_call *call) {
                                           .parts = &part,
                                           .n_parts = 1,
                                           .is_compressible = true };
-        struct error           *err = http_body_decode(call);
+        bool                    is_more;
+        struct error           *err = http_call_decode_body(call, SIZE_MAX, &is_more);
 
         if (err) {
                 http_call_reply_encoding_error(call, err, HTTP_JSON);

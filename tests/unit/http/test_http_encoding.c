@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "http/http_encoding.h"
+#include "http/http_reply.h"
 
 #include "suite.h"
 

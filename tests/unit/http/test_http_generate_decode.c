@@ -4,7 +4,7 @@
  */
 #include "base/compiler.h"
 #include "base/strbuf.h"
-#include "http/http_generate_decode.h"
+#include "http/http_generate_json.h"
 #include "suite.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A response of the generate endpoints, byte by byte. */
 #include "base/compiler.h"
-#include "http/http_generate_print.h"
+#include "http/http_generate_json.h"
 #include "suite.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "suite.h"
 
 #include "base/compiler.h"
-#include "http/http_model_name.h"
+#include "http/http_route.h"
 
 static void test_names(void **state UNUSED) {
         static const struct {
@@ -54,7 +54,7 @@ static void test_names(void **state UNUSED) {
                 struct error *err;
 
                 arena_init(&arena, NULL, 0, 0);
-                err = http_model_name_read(str_of(rows[i].segment), &arena, &name);
+                err = http_route_read_model(str_of(rows[i].segment), &arena, &name);
                 if (err) {
                         assert_int_equal(err->code, ERR_INVALID_ARG);
                         assert_string_equal(err->message, rows[i].fault);

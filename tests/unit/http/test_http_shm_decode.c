@@ -3,7 +3,8 @@
 
 #include "base/compiler.h"
 #include "base/mem.h"
-#include "http/http_shm_decode.h"
+#include "http/http_handlers.h"
+#include "shm/shm_region.h"
 
 static void test_bodies(void **state) {
         static const struct row {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The body of a generate request ("Triton, generate extension"): one JSON object whose members are
- * inputs and parameters by name.
+/* The JSON of the generate endpoints: the body of a request, and the object of a response.
+ *
+ * Request ("Triton, generate extension"): one object whose members are inputs and parameters by
+ * name.
  *
  *     {"id":"1","text_input":"Hello","stop":["a","b"],"parameters":{"max_tokens":20}}
  *
@@ -15,12 +17,19 @@
  * As in an infer request, a fault of syntax is told before any other; of others the first one is.
  * All are the client's: INVALID_ARG.
  *
+ * Response: one flat object, whose keys are in the order of their bytes. An output of one element is a
+ * scalar, any other a flat array. When several members have the same key, the first one is printed; the
+ * order is id, model name, model version, parameters, outputs.
+ *
+ *     {"OUTPUT0":[1,2],"id":"7","model_name":"m","model_version":"1","parameter":true,"text":"a"}
+ *
  * Ownership.  The decoded request borrows from the body and the arena; infer_request_done() gives
  * back the buffers of converted tensors. On an error nothing is left to give back.
  * Threads.  One owner at a time.
  */
 #pragma once
 
+#include "base/strbuf.h"
 #include "call/infer_message.h"
 
 /* What the model says of an input. */
@@ -44,4 +53,12 @@ struct http_generate_source {
 };
 
 struct error *http_generate_decode(const struct http_generate_source *source,
-                                   struct infer_request *ret) NODISCARD;
+                                   struct infer_request              *ret) NODISCARD;
+
+/* INVALID_ARG for an output whose type JSON cannot carry. The caller checks `out` for overflow. Borrows
+ * from the response; temporary memory comes from `scratch`. */
+struct error *http_generate_print(const struct infer_response *r, struct arena *scratch,
+                                  struct strbuf *out) NODISCARD;
+
+/* {"error":"<message>"} */
+void http_generate_print_error(const char *message, struct strbuf *out);

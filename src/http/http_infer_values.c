@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "http/http_infer_reading.h"
+#include "http/http_infer_values.h"
 
 #include <string.h>
 
@@ -15,7 +15,7 @@ struct error *http_infer_missing(const char *member) {
 #define SHORT_TEXT_BYTES 16
 
 /* `text` is a range of the JSON, or was made of one that had escapes. */
-static ALWAYS_INLINE struct error *copy_text(struct http_infer_reading *d, struct str text,
+static ALWAYS_INLINE struct error *copy_text(struct http_infer_decoder *d, struct str text,
                                              const char **ret) {
         size_t left = (size_t)((uintptr_t)d->json.end - (uintptr_t)text.ptr);
         char  *copy;
@@ -36,7 +36,7 @@ static ALWAYS_INLINE struct error *copy_text(struct http_infer_reading *d, struc
         return NULL;
 }
 
-struct error *http_infer_copy_text(struct http_infer_reading *d, const char *what, struct str text,
+struct error *http_infer_copy_text(struct http_infer_decoder *d, const char *what, struct str text,
                                    const char **ret) {
         if (text.len > 0 && memchr(text.ptr, '\0', text.len))
                 return error_new(ERR_INVALID_ARG,
@@ -44,7 +44,7 @@ struct error *http_infer_copy_text(struct http_infer_reading *d, const char *wha
         return copy_text(d, text, ret);
 }
 
-static struct error *refuse_type(struct http_infer_reading *d, const char *what,
+static struct error *refuse_type(struct http_infer_decoder *d, const char *what,
                                  const char *expected) {
         json_skip(&d->json);
         return error_new(ERR_INVALID_ARG,
@@ -52,7 +52,7 @@ static struct error *refuse_type(struct http_infer_reading *d, const char *what,
                          expected, expected);
 }
 
-struct error *http_infer_read_str(struct http_infer_reading *d, const char *what, struct str *ret) {
+struct error *http_infer_read_str(struct http_infer_decoder *d, const char *what, struct str *ret) {
         struct str text;
 
         if (LIKELY(json_try_string(&d->json, &text))) {
@@ -66,7 +66,7 @@ struct error *http_infer_read_str(struct http_infer_reading *d, const char *what
         return http_infer_copy_text(d, what, text, &ret->ptr);
 }
 
-struct error *http_infer_read_text(struct http_infer_reading *d, const char *what,
+struct error *http_infer_read_text(struct http_infer_decoder *d, const char *what,
                                    const char **ret) {
         struct str text;
 
@@ -75,14 +75,14 @@ struct error *http_infer_read_text(struct http_infer_reading *d, const char *wha
         return NULL;
 }
 
-struct error *http_infer_read_bool(struct http_infer_reading *d, const char *what, bool *ret) {
+struct error *http_infer_read_bool(struct http_infer_decoder *d, const char *what, bool *ret) {
         if (json_peek(&d->json) != JSON_BOOL)
                 return refuse_type(d, what, "boolean");
         *ret = json_read_bool(&d->json);
         return NULL;
 }
 
-struct error *http_infer_read_u64(struct http_infer_reading *d, const char *what, uint64_t *ret) {
+struct error *http_infer_read_u64(struct http_infer_decoder *d, const char *what, uint64_t *ret) {
         struct json_reader before;
         struct json_number n;
 
@@ -102,14 +102,14 @@ struct error *http_infer_read_u64(struct http_infer_reading *d, const char *what
 
 /* ---- what has members or elements ---- */
 
-struct error *http_infer_enter(struct http_infer_reading *d, const char *what,
+struct error *http_infer_enter(struct http_infer_decoder *d, const char *what,
                                enum json_type expected) {
         if (LIKELY(json_try_enter(&d->json, expected)))
                 return NULL;
         return refuse_type(d, what, expected == JSON_ARRAY ? "array" : "object");
 }
 
-struct error *http_infer_read_list(struct http_infer_reading *d, const char *what,
+struct error *http_infer_read_list(struct http_infer_decoder *d, const char *what,
                                    http_infer_read_fn read_one) {
         struct error *first = NULL;
 
@@ -131,8 +131,8 @@ static bool is_first(bool *seen) {
         return !was_seen;
 }
 
-struct error *http_infer_read_place(struct http_infer_reading *d, struct str key,
-                                    struct http_infer_place *seen,
+struct error *http_infer_read_place(struct http_infer_decoder *d, struct str key,
+                                    struct http_infer_place    *seen,
                                     struct infer_shared_memory *ret) {
         if (STR_IS(key, "shared_memory_region") && is_first(&seen->has_region))
                 return http_infer_read_text(d, "shared_memory_region", &ret->region);

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "http/http_generate_decode.h"
+#include "http/http_generate_json.h"
 
 #include "base/mem.h"
 #include "core_api/datatype.h"
-#include "http/http_infer_reading.h"
+#include "http/http_infer_encode.h"
+#include "http/http_infer_values.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-struct generate_reading {
-        struct http_infer_reading          infer; /* the state of the functions we share */
+struct generate_decoder {
+        struct http_infer_decoder          infer; /* the state of the functions we share */
         const struct http_generate_source *source;
         size_t                             tensor_bytes; /* of all inputs so far */
         bool                               has_id;
@@ -42,7 +45,7 @@ static struct error *divide(const struct infer_input *in, int64_t *shape, size_t
         return left == 1 ? NULL : refuse_shape(in);
 }
 
-static struct error *make_shape(struct generate_reading *g, const struct http_generate_input *model,
+static struct error *make_shape(struct generate_decoder *g, const struct http_generate_input *model,
                                 struct infer_input *in, size_t n_elements) {
         size_t   n_dims = (size_t)model->n_dims + model->is_batched;
         int64_t *shape = arena_try_alloc(g->source->arena, (n_dims + 1) * sizeof(*shape));
@@ -60,7 +63,7 @@ static struct error *make_shape(struct generate_reading *g, const struct http_ge
 /* ---- tensors ---- */
 
 /* A value as an array: `text` itself, or a scalar in brackets. */
-static struct error *open_array(struct generate_reading *g, struct str text,
+static struct error *open_array(struct generate_decoder *g, struct str text,
                                 struct json_reader *ret) {
         char *copy;
 
@@ -89,7 +92,7 @@ static size_t count_elements(struct json_reader r) {
         return n;
 }
 
-static struct error *check_size(const struct generate_reading *g, const struct infer_input *in,
+static struct error *check_size(const struct generate_decoder *g, const struct infer_input *in,
                                 size_t bytes) {
         size_t max = g->source->max_input_bytes;
         size_t sum;
@@ -103,7 +106,7 @@ static struct error *check_size(const struct generate_reading *g, const struct i
                          g->tensor_bytes + bytes, in->name, bytes, max);
 }
 
-static struct error *read_elements(struct generate_reading *g,
+static struct error *read_elements(struct generate_decoder          *g,
                                    const struct http_generate_input *model, struct str text,
                                    struct infer_input *in) {
         struct json_reader json;
@@ -120,9 +123,9 @@ static struct error *read_elements(struct generate_reading *g,
         return NULL;
 }
 
-static struct error *read_tensor(struct generate_reading *g, const char *name,
+static struct error *read_tensor(struct generate_decoder *g, const char *name,
                                  const struct http_generate_input *model) {
-        struct http_infer_reading *d = &g->infer;
+        struct http_infer_decoder *d = &g->infer;
         struct str                 text = json_skip(&d->json);
         struct infer_input        *in;
         enum json_element          element;
@@ -142,8 +145,8 @@ static struct error *read_tensor(struct generate_reading *g, const char *name,
 
 /* ---- members ---- */
 
-static struct error *read_named(struct generate_reading *g, struct str key) {
-        struct http_infer_reading *d = &g->infer;
+static struct error *read_named(struct generate_decoder *g, struct str key) {
+        struct http_infer_decoder *d = &g->infer;
         struct http_generate_input model;
         const char                *name;
         struct error              *err = http_infer_copy_text(d, "parameters", key, &name);
@@ -160,8 +163,8 @@ static struct error *read_named(struct generate_reading *g, struct str key) {
 }
 
 /* The id of the request; what it is beside that is decided as for any other member. */
-static struct error *read_id(struct generate_reading *g) {
-        struct http_infer_reading *d = &g->infer;
+static struct error *read_id(struct generate_decoder *g) {
+        struct http_infer_decoder *d = &g->infer;
         struct http_generate_input model;
         struct json_reader         before = d->json;
 
@@ -176,8 +179,8 @@ static struct error *read_id(struct generate_reading *g) {
         return read_named(g, STR_LIT("id"));
 }
 
-static struct error *read_nested(struct generate_reading *g) {
-        struct http_infer_reading *d = &g->infer;
+static struct error *read_nested(struct generate_decoder *g) {
+        struct http_infer_decoder *d = &g->infer;
         struct http_generate_input model;
         struct error              *first = NULL;
         struct str                 key;
@@ -204,7 +207,7 @@ static struct error *read_nested(struct generate_reading *g) {
         return error_wrap(first, "Converting keyword: 'parameters'");
 }
 
-static struct error *read_member(struct generate_reading *g, struct str key) {
+static struct error *read_member(struct generate_decoder *g, struct str key) {
         if (STR_IS(key, "id"))
                 return read_id(g);
         if (STR_IS(key, "parameters"))
@@ -212,7 +215,7 @@ static struct error *read_member(struct generate_reading *g, struct str key) {
         return read_named(g, key);
 }
 
-static struct error *read_document(struct generate_reading *g) {
+static struct error *read_document(struct generate_decoder *g) {
         struct json_reader *json = &g->infer.json;
         struct error       *first = NULL;
         struct str          key;
@@ -233,7 +236,7 @@ static struct error *read_document(struct generate_reading *g) {
 }
 
 struct error *http_generate_decode(const struct http_generate_source *source,
-                                   struct infer_request *ret) {
+                                   struct infer_request              *ret) {
         /* The size of a tensor is judged here, not where it is read. */
         const struct http_infer_source shared = {
                 .body = source->body,
@@ -242,7 +245,7 @@ struct error *http_generate_decode(const struct http_generate_source *source,
                 .arena = source->arena,
                 .pool = source->pool,
         };
-        struct generate_reading g = { .infer = { .source = &shared, .request = ret },
+        struct generate_decoder g = { .infer = { .source = &shared, .request = ret },
                                       .source = source };
         struct error           *err;
         size_t                  max;
@@ -265,4 +268,122 @@ struct error *http_generate_decode(const struct http_generate_source *source,
         if (err)
                 infer_request_done(ret);
         return err;
+}
+
+/* ---- printing a response ---- */
+
+/* One key; exactly one of the three is set. */
+struct member {
+        const char                   *key;
+        const char                   *text;
+        const struct infer_parameter *parameter;
+        const struct infer_output    *output;
+        size_t                        place; /* of equal keys the lowest counts */
+};
+
+struct member_list {
+        struct member *members; /* in arena */
+        size_t         n;
+};
+
+static int compare(const void *a, const void *b) {
+        const struct member *x = a, *y = b;
+        int                  order = strcmp(x->key, y->key);
+
+        if (order != 0)
+                return order;
+        return x->place < y->place ? -1 : 1;
+}
+
+static struct member *add(struct member_list *l, const char *key) {
+        struct member *m = &l->members[l->n];
+
+        *m = (struct member){ .key = key, .place = l->n };
+        l->n++;
+        return m;
+}
+
+static void list_members(const struct infer_response *r, const char *version,
+                         struct member_list *l) {
+        if (r->id[0] != '\0')
+                add(l, "id")->text = r->id;
+        add(l, "model_name")->text = r->model_name;
+        add(l, "model_version")->text = version;
+        for (uint32_t i = 0; i < r->n_parameters; i++)
+                add(l, r->parameters[i].name)->parameter = &r->parameters[i];
+        for (uint32_t i = 0; i < r->n_outputs; i++)
+                add(l, r->outputs[i].name)->output = &r->outputs[i];
+        qsort(l->members, l->n, sizeof(*l->members), compare);
+}
+
+static bool has_one_element(const struct infer_output *output) {
+        struct str bytes = output->bytes;
+        uint32_t   len;
+
+        if (output->datatype != TRITONSERVER_TYPE_BYTES)
+                return bytes.len == datatype_bytes(output->datatype);
+        if (bytes.len < sizeof(len))
+                return false;
+        memcpy(&len, bytes.ptr, sizeof(len));
+        return bytes.len - sizeof(len) == len;
+}
+
+static struct error *put_output(struct json_writer *w, const struct infer_output *output) {
+        struct strbuf *out = w->out;
+        size_t         begin;
+
+        json_key(w, output->name);
+        begin = out->len;
+        TRY(http_infer_put_elements(out, output));
+        w->needs_comma = true; /* it did not see the value */
+        if (!has_one_element(output) || out->overflowed)
+                return NULL;
+        out->len -= 2; /* the brackets */
+        memmove(out->ptr + begin, out->ptr + begin + 1, out->len - begin);
+        out->ptr[out->len] = '\0';
+        return NULL;
+}
+
+static struct error *put_member(struct json_writer *w, const struct member *m) {
+        if (m->output)
+                return put_output(w, m->output);
+        if (m->parameter) {
+                http_infer_put_parameter(w, m->parameter);
+                return NULL;
+        }
+        json_key(w, m->key);
+        json_put_string(w, m->text);
+        return NULL;
+}
+
+struct error *http_generate_print(const struct infer_response *r, struct arena *scratch,
+                                  struct strbuf *out) {
+        size_t             max = 3 + (size_t)r->n_parameters + r->n_outputs;
+        struct member_list l = { .members = arena_try_alloc(scratch, max * sizeof(*l.members)) };
+        struct json_writer w;
+        char               version[24]; /* the digits and sign of an int64_t */
+
+        if (!l.members)
+                return error_new(ERR_UNAVAILABLE, "out of memory for the response");
+        snprintf(version, sizeof(version), "%lld", (long long)r->model_version);
+        list_members(r, version, &l);
+        json_writer_init(&w, out);
+        json_begin_object(&w);
+        for (size_t i = 0; i < l.n; i++) {
+                if (i > 0 && strcmp(l.members[i].key, l.members[i - 1].key) == 0)
+                        continue;
+                TRY(put_member(&w, &l.members[i]));
+        }
+        json_end_object(&w);
+        return NULL;
+}
+
+void http_generate_print_error(const char *message, struct strbuf *out) {
+        struct json_writer w;
+
+        json_writer_init(&w, out);
+        json_begin_object(&w);
+        json_key(&w, "error");
+        json_put_string(&w, message);
+        json_end_object(&w);
 }
