@@ -104,7 +104,7 @@ struct grpc_call {
         /* For traces: called on the loop once the end is written or given up; the call may be
          * looked at, nothing else. NULL at the start of each call. */
         grpc_call_fn         on_sent;
-        struct trace_record *trace; /* ref, on_sent's; see grpc_trace.h; NULL = not traced */
+        struct trace_record *trace; /* ref, on_sent's; see rpc_inference.h; NULL = not traced */
         enum grpc_abort      abort_reason;
 
         struct access access; /* checked before a handler sees the call */

@@ -2,11 +2,15 @@
 #include "grpc/grpc_limits.h"
 
 #include "base/clock.h"
+#include "base/compiler.h"
 
 #include <assert.h>
 
 #define KIB ((size_t)1024)
 #define MIB (KIB * KIB)
+
+/* Without calls a client has no reason to ask often. */
+#define IDLE_PING_INTERVAL_NS (7200 * NS_PER_S)
 
 void grpc_limits_init(struct grpc_limits *l) {
         *l = (struct grpc_limits){
@@ -60,4 +64,74 @@ const char *grpc_limit_name(enum grpc_limit limit) {
 
         assert(limit < N_GRPC_LIMITS);
         return names[limit];
+}
+
+/* ---- rates ---- */
+
+bool grpc_token_bucket_take(struct grpc_token_bucket *a, uint32_t at_once, uint32_t per_s,
+                            uint64_t now_ns) {
+        uint64_t one_ns = per_s > 0 ? NS_PER_S / per_s : 365 * 86400 * NS_PER_S / at_once;
+        uint64_t full_ns = one_ns * at_once;
+
+        if (a->at_ns == 0)
+                a->left_ns = full_ns;
+        else
+                a->left_ns = MIN(full_ns, a->left_ns + (now_ns - a->at_ns));
+        a->at_ns = now_ns;
+        if (a->left_ns < one_ns)
+                return false;
+        a->left_ns -= one_ns;
+        return true;
+}
+
+void grpc_token_bucket_refill(struct grpc_token_bucket *a) {
+        a->at_ns = 0;
+}
+
+void grpc_pings_init(struct grpc_pings *p, uint64_t now_ns) {
+        *p = (struct grpc_pings){ .last_read_ns = now_ns };
+}
+
+void grpc_pings_on_read(struct grpc_pings *p, uint64_t now_ns) {
+        p->last_read_ns = now_ns;
+}
+
+void grpc_pings_on_ack(struct grpc_pings *p) {
+        p->sent_ns = 0;
+}
+
+void grpc_pings_on_payload_sent(struct grpc_pings *p) {
+        p->n_without_payload = 0;
+        p->last_received_ns = 0;
+        p->n_strikes = 0;
+}
+
+bool grpc_pings_on_ping(struct grpc_pings *p, const struct grpc_limits *l, bool has_calls,
+                        uint64_t now_ns) {
+        uint64_t interval_ns = l->min_recv_ping_interval_without_data_ns;
+        uint64_t last_ns = p->last_received_ns;
+
+        if (!has_calls && !l->keepalive_permit_without_calls)
+                interval_ns = MAX(interval_ns, IDLE_PING_INTERVAL_NS);
+        p->last_received_ns = now_ns;
+        if (last_ns == 0 || now_ns - last_ns >= interval_ns)
+                return true;
+        p->n_strikes++;
+        return l->max_ping_strikes == 0 || p->n_strikes <= l->max_ping_strikes;
+}
+
+enum grpc_pings_verdict grpc_pings_check(struct grpc_pings *p, const struct grpc_limits *l,
+                                         bool has_calls, uint64_t now_ns) {
+        if (p->sent_ns > 0 && p->last_read_ns < p->sent_ns)
+                return now_ns - p->sent_ns >= l->keepalive_timeout_ns ? GRPC_PINGS_DEAD
+                                                                      : GRPC_PINGS_QUIET;
+        if (now_ns - p->last_read_ns < l->keepalive_time_ns)
+                return GRPC_PINGS_QUIET;
+        if (!has_calls && !l->keepalive_permit_without_calls)
+                return GRPC_PINGS_QUIET;
+        if (l->max_pings_without_data > 0 && p->n_without_payload >= l->max_pings_without_data)
+                return GRPC_PINGS_QUIET;
+        p->sent_ns = now_ns;
+        p->n_without_payload++;
+        return GRPC_PINGS_SEND;
 }

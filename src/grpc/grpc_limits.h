@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a gRPC client may cost: sizes, counts, how slow it may be, and how often it may ping. Each
- * refusal has a name, under which it is counted (metric neso_rejected_total, label "limit").
+/* Limits of what a gRPC client may cost: sizes, counts, how slow it may be, and how often it may do
+ * something. Each refusal is counted under the name of its limit (metric neso_rejected_total, label
+ * "limit"). Nothing here knows a clock or a socket.
+ *
+ * Pings.  A client gets a strike for each ping that comes within `min_recv_ping_interval_without_data`
+ * of the one before while the server sends it nothing but control frames. Beyond `max_ping_strikes` the
+ * server closes the connection. Without calls the interval is two hours, unless keepalive without calls
+ * is permitted. Any other frame sent to the client clears its strikes (gRPC, "Server-side connection
+ * management", as its C core does it).
  */
 #pragma once
 
@@ -66,3 +73,37 @@ struct grpc_limits {
 
 void        grpc_limits_init(struct grpc_limits *l); /* the defaults above */
 const char *grpc_limit_name(enum grpc_limit limit);  /* "header_bytes"; "none" for NONE */
+
+struct grpc_token_bucket {
+        uint64_t left_ns; /* what is left, in time to refill it */
+        uint64_t at_ns;   /* when that was so; 0 = full */
+};
+
+/* One of them; false when there is none left. `per_s` 0 = they never come back. */
+bool grpc_token_bucket_take(struct grpc_token_bucket *a, uint32_t at_once, uint32_t per_s,
+                            uint64_t now_ns);
+void grpc_token_bucket_refill(struct grpc_token_bucket *a);
+
+struct grpc_pings {
+        uint64_t last_read_ns;
+        uint64_t sent_ns;           /* our ping that is not acknowledged; 0 = none */
+        uint32_t n_without_payload; /* ours since we sent anything else */
+        uint64_t last_received_ns;  /* 0 = none since we sent anything else */
+        uint32_t n_strikes;
+};
+
+enum grpc_pings_verdict {
+        GRPC_PINGS_QUIET,
+        GRPC_PINGS_SEND, /* now; it counts as sent */
+        GRPC_PINGS_DEAD, /* the last one was not answered in time */
+};
+
+void grpc_pings_init(struct grpc_pings *p, uint64_t now_ns);
+void grpc_pings_on_read(struct grpc_pings *p, uint64_t now_ns); /* any bytes */
+void grpc_pings_on_ack(struct grpc_pings *p);
+void grpc_pings_on_payload_sent(struct grpc_pings *p);
+/* A ping of the peer; false when it was one too many. */
+bool grpc_pings_on_ping(struct grpc_pings *p, const struct grpc_limits *l, bool has_calls,
+                        uint64_t now_ns);
+enum grpc_pings_verdict grpc_pings_check(struct grpc_pings *p, const struct grpc_limits *l,
+                                         bool has_calls, uint64_t now_ns);

@@ -14,20 +14,31 @@
 #pragma once
 
 #include "base/error.h"
-#include "grpc/grpc_options.h"
+#include "control/service.h"
+#include "grpc/grpc_call.h"
+#include "grpc/grpc_compress.h"
+#include "grpc/grpc_limits.h"
+#include "net/net_server.h"
 
 struct grpc_server;
+struct h2_loop;
+struct str;
+
+struct grpc_server_options {
+        struct net_server_options   net; /* the server sets its `owner` */
+        struct grpc_limits          limits;
+        enum grpc_compression_level compression; /* of answers of compressible methods */
+        struct grpc_method_table    methods;     /* rows borrowed: static */
+        struct service              service;
+};
 
 /* Limits at their defaults, everything else zero. */
 void grpc_server_options_init(struct grpc_server_options *o);
 
-struct h2_loop;
-struct str;
-
 /* Binds and listens, so that the port is known; accepts nothing yet. */
-struct error *grpc_server_new(const struct grpc_server_options *o,
-                              struct grpc_server **ret) NODISCARD;
-void          grpc_server_free(struct grpc_server *s); /* NULL is fine; stops when needed */
+struct error *grpc_server_new(const struct grpc_server_options *o, struct grpc_server **ret)
+        NODISCARD;
+void grpc_server_free(struct grpc_server *s); /* NULL is fine; stops when needed */
 
 /* Starts, stops and asks the server: borrowed. NULL for NULL. */
 struct net_server *grpc_server_net(struct grpc_server *s);

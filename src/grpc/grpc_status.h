@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The status a call ends with: a code, and a message that is percent-encoded on the wire.
+/* Values of gRPC's header fields: the status that a call ends with (a code, and a message that is
+ * percent-encoded on the wire), and the timeout that a client sets.
  */
 #pragma once
 
@@ -7,6 +8,9 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 /* Numbers of the gRPC protocol. */
 enum grpc_code {
@@ -35,7 +39,7 @@ enum grpc_code {
 #define GRPC_MAX_MESSAGE_TEXT 7000
 
 /* "OK", "INVALID_ARGUMENT", ...; "<invalid code>" for anything else. */
-const char    *grpc_code_name(enum grpc_code code);
+const char *grpc_code_name(enum grpc_code code);
 /* "0" .. "16". */
 struct str     grpc_code_digits(enum grpc_code code);
 enum grpc_code grpc_code_of_error(enum error_code code);
@@ -45,3 +49,7 @@ enum grpc_code grpc_code_of_access(enum access_verdict verdict);
  * for "%" stand for themselves. Cut, between characters, where it would become too long. Returns
  * `text` itself when nothing had to change. */
 struct str grpc_message_encode(struct arena *a, struct str text);
+
+/* The value of grpc-timeout, "100m" or "5S": at most eight digits and a unit of H M S m u n
+ * ("PROTOCOL-HTTP2, Timeout"). False when the text is anything else. */
+bool grpc_timeout_decode(struct str text, uint64_t *ret_ns);

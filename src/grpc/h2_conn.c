@@ -196,8 +196,8 @@ static void calm(struct h2_conn *c, enum grpc_limit limit, const char *text) {
 static bool count_control_frame(struct h2_conn *c) {
         const struct grpc_limits *l = h2_conn_limits(c);
 
-        if (h2_allowance_take(&c->control_frames, l->control_frames_at_once,
-                              l->control_frames_per_s, c->now_ns))
+        if (grpc_token_bucket_take(&c->control_frames, l->control_frames_at_once,
+                                   l->control_frames_per_s, c->now_ns))
                 return true;
         calm(c, GRPC_LIMIT_CONTROL_FRAMES, "too_many_control_frames");
         return false;
@@ -206,22 +206,22 @@ static bool count_control_frame(struct h2_conn *c) {
 static bool count_reset(struct h2_conn *c) {
         const struct grpc_limits *l = h2_conn_limits(c);
 
-        if (h2_allowance_take(&c->resets, l->resets_at_once, l->resets_per_s, c->now_ns))
+        if (grpc_token_bucket_take(&c->resets, l->resets_at_once, l->resets_per_s, c->now_ns))
                 return true;
         calm(c, GRPC_LIMIT_RESETS, "too_many_resets");
         return false;
 }
 
 static bool count_ping(struct h2_conn *c) {
-        if (h2_pings_on_ping(&c->pings, h2_conn_limits(c), c->n_open > 0, c->now_ns))
+        if (grpc_pings_on_ping(&c->pings, h2_conn_limits(c), c->n_open > 0, c->now_ns))
                 return true;
         calm(c, GRPC_LIMIT_PINGS, "too_many_pings");
         return false;
 }
 
 static void on_payload_sent(struct h2_conn *c) {
-        h2_pings_on_payload_sent(&c->pings);
-        h2_allowance_refill(&c->control_frames);
+        grpc_pings_on_payload_sent(&c->pings);
+        grpc_token_bucket_refill(&c->control_frames);
 }
 
 /* ---- good-bye ---- */
@@ -243,11 +243,10 @@ static void leave(struct h2_conn *c) {
 }
 
 static void on_ping_ack(struct h2_conn *c, const char opaque[8]) {
-        if (memcmp(opaque, goaway_ping, sizeof(goaway_ping)) == 0 &&
-            c->leaving != H2_STAYING)
+        if (memcmp(opaque, goaway_ping, sizeof(goaway_ping)) == 0 && c->leaving != H2_STAYING)
                 say_final(c);
         else if (memcmp(opaque, keepalive_ping, sizeof(keepalive_ping)) == 0)
-                h2_pings_on_ack(&c->pings);
+                grpc_pings_on_ack(&c->pings);
 }
 
 /* ---- frames that arrive ---- */
@@ -929,7 +928,7 @@ static void on_read(struct conn *net, size_t n_bytes) {
         struct h2_loop *home = c->home;
 
         c->now_ns = clock_now_ns();
-        h2_pings_on_read(&c->pings, c->now_ns);
+        grpc_pings_on_read(&c->pings, c->now_ns);
         if (!c->is_direct)
                 home->in_len += n_bytes;
         h2_conn_feed(c, str_range(c->read_at, n_bytes), c->is_direct ? NULL : home->in);
@@ -1026,10 +1025,10 @@ static struct h2_stream *find_stalled(struct h2_conn *c, enum grpc_limit *ret_li
 }
 
 static void check_pings(struct h2_conn *c) {
-        switch (h2_pings_check(&c->pings, h2_conn_limits(c), c->n_open > 0, c->now_ns)) {
-        case H2_PINGS_QUIET: break;
-        case H2_PINGS_SEND: session_ping(c, keepalive_ping); break;
-        case H2_PINGS_DEAD: h2_conn_kill(c); break;
+        switch (grpc_pings_check(&c->pings, h2_conn_limits(c), c->n_open > 0, c->now_ns)) {
+        case GRPC_PINGS_QUIET: break;
+        case GRPC_PINGS_SEND: session_ping(c, keepalive_ping); break;
+        case GRPC_PINGS_DEAD: h2_conn_kill(c); break;
         }
 }
 
@@ -1140,7 +1139,7 @@ struct h2_conn *h2_conn_new(struct h2_loop *home, uint64_t now_ns) {
         c->now_ns = c->opened_ns = c->pace_ns = now_ns;
         c->age_ns = age_end(c);
         c->grace_end_ns = CLOCK_NEVER;
-        h2_pings_init(&c->pings, now_ns);
+        grpc_pings_init(&c->pings, now_ns);
         list_init(&c->streams);
         if (!session_open(c)) {
                 session_close(c);

@@ -32,7 +32,6 @@
 #include "grpc/grpc_limits.h"
 #include "grpc/h2_blocks.h"
 #include "grpc/h2_fields.h"
-#include "grpc/h2_rate_limit.h"
 #include "net/conn.h"
 #include "net/loop.h"
 #include "net/mailbox.h"
@@ -210,18 +209,18 @@ struct h2_conn {
         char *read_at;   /* borrowed: where the next bytes are read to */
         bool  is_direct; /* that is the message they belong to */
 
-        struct h2_pings     pings;
-        struct h2_allowance resets, control_frames;
-        size_t              stashed_bytes;  /* of paused streams */
-        size_t              given_bytes;    /* of unary calls that are with their handlers */
-        size_t              unsent_bytes;   /* of all calls, not yet with the socket */
-        size_t              withheld_bytes; /* of the connection's window, because of those */
-        uint64_t            pace_ns;        /* start of the window of `pace_bytes` */
-        uint64_t            pace_bytes;     /* of messages, in this window */
-        struct h2_out      *writing;        /* owned: of a pending write */
-        uint64_t            written_bytes;  /* given to the socket, ever */
-        uint64_t            write_ns;       /* start of the window of `write_bytes`; 0 = none */
-        uint64_t            write_bytes;    /* that the client had taken then */
+        struct grpc_pings        pings;
+        struct grpc_token_bucket resets, control_frames;
+        size_t                   stashed_bytes;  /* of paused streams */
+        size_t                   given_bytes;    /* of unary calls that are with their handlers */
+        size_t                   unsent_bytes;   /* of all calls, not yet with the socket */
+        size_t                   withheld_bytes; /* of the connection's window, because of those */
+        uint64_t                 pace_ns;        /* start of the window of `pace_bytes` */
+        uint64_t                 pace_bytes;     /* of messages, in this window */
+        struct h2_out           *writing;        /* owned: of a pending write */
+        uint64_t                 written_bytes;  /* given to the socket, ever */
+        uint64_t                 write_ns;    /* start of the window of `write_bytes`; 0 = none */
+        uint64_t                 write_bytes; /* that the client had taken then */
 };
 
 /* In zeroed memory whose `net` may be set up already. */

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Health, KServe's and the one that gRPC clients and orchestrators know by convention. The latter
- * is about the server whatever service it names. */
-#include "grpc/rpc_health.h"
-
+/* Health methods: those of KServe, and grpc.health.v1.Health, which is about the server whatever service
+ * it names.
+ *
+ * Health/Watch sends the server's state at once, and again whenever it has changed.
+ *
+ * The core calls when its state or a model's changes, and the watch asks what it is now. What a
+ * backend says of its instances (TRITONBACKEND_ModelInstanceReady) nobody announces, so a watch
+ * also asks now and then. It ends with UNAVAILABLE when the server exits.
+ *
+ * Ownership.  A watch lives in the arena of its call.
+ * Threads.  The call's loop; the core's callback, on any thread, posts to it.
+ */
 #include "base/clock.h"
 #include "codec/pb_build.h"
 #include "control/ready_query.h"
 #include "control/service.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
-#include "grpc/rpc_control.h"
 #include "grpc/rpc_map.h"
+#include "grpc/rpc_methods.h"
 #include "grpc_service.pb-c.h"
 #include "health.pb-c.h"
 #include "net/loop_timer.h"

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "grpc/rpc_infer.h"
-
-#include "grpc/grpc_trace.h"
+/* ModelInfer: one request, one response.
+ *
+ *     rpc_infer                message -> struct infer_request, checked in the reference's order
+ *       infer_call_*           through the C API; the loop is free meanwhile
+ *     on_done                  struct infer_response -> parts; grpc_call_reply
+ *
+ * Ownership.  Everything of one request lives in the arena of its call.
+ * Threads.  Handlers run on the call's loop.
+ */
 #include "grpc/rpc_inference.h"
+#include "grpc/rpc_methods.h"
 #include "net/loop.h"
 
 /* What would hold the loop for too long is done by another thread, which has the inference meanwhile;
@@ -21,7 +28,7 @@ struct long_work {
 /* One call; in its arena. */
 struct rpc_infer {
         struct rpc_inference inference;
-        struct long_work    *memory; /* NULL = everything is in the call's arena */
+        struct long_work    *memory;  /* NULL = everything is in the call's arena */
         bool                 is_away; /* the other thread has it */
 };
 
@@ -135,15 +142,15 @@ static void refuse_access(struct grpc_call *grpc, enum access_verdict verdict, s
         grpc_call_finish(grpc, grpc_code_of_access(verdict), gone->message);
 }
 
-static struct grpc_trace_read trace_read(const struct rpc_inference *i) {
-        return (struct grpc_trace_read){ i->wire.model_name, i->grpc->recv_start_ns,
-                                         i->grpc->recv_end_ns };
+static struct rpc_inference_read_times trace_read(const struct rpc_inference *i) {
+        return (struct rpc_inference_read_times){ i->wire.model_name, i->grpc->recv_start_ns,
+                                                  i->grpc->recv_end_ns };
 }
 
 static struct trace_record *start_trace(const struct rpc_inference *i) {
-        struct grpc_trace_read read = trace_read(i);
+        struct rpc_inference_read_times read = trace_read(i);
 
-        return grpc_trace_start(i->grpc, &read);
+        return rpc_inference_start_trace(i->grpc, &read);
 }
 
 /* A request that was not started; takes the error. */
@@ -163,14 +170,14 @@ static void refuse(struct rpc_infer *r, struct error *err) {
 }
 
 static struct error *submit(struct long_work *w) {
-        struct rpc_inference  *i = &w->r->inference;
-        struct grpc_trace_read read;
+        struct rpc_inference           *i = &w->r->inference;
+        struct rpc_inference_read_times read;
 
         if (w->message.len > 0)
                 TRY(read_message(i, w->message, w->owner));
         TRY(rpc_inference_fill(i));
         read = trace_read(i);
-        w->trace = grpc_trace_begin(i->grpc, &read);
+        w->trace = rpc_inference_create_trace(i->grpc, &read);
         return infer_call_submit(&i->call, w->trace);
 }
 
@@ -187,7 +194,7 @@ static void on_reading(struct loop_work *work) {
 
         r->is_away = false;
         buf_unref(STEAL(w->owner));
-        grpc_trace_attach(r->inference.grpc, w->trace);
+        rpc_inference_attach_trace(r->inference.grpc, w->trace);
         err = infer_call_take_back(&r->inference.call, work, w->err,
                                    grpc_call_is_aborted(r->inference.grpc));
         if (err)

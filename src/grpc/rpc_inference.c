@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc/rpc_inference.h"
 
+#include "base/clock.h"
 #include "call/infer_response.h"
 #include "control/service.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
 #include "net/loop.h"
+#include "trace/tracer.h"
 
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
@@ -69,8 +71,8 @@ static struct error *tell_exit(const struct rpc_inference *i, struct error *err)
 static struct error *check_access(struct rpc_inference *i) {
         const char *text;
 
-        i->verdict = access_check_model(&i->grpc->access, str_of(i->wire.model_name), i->arena,
-                                        &text);
+        i->verdict =
+                access_check_model(&i->grpc->access, str_of(i->wire.model_name), i->arena, &text);
         return LIKELY(i->verdict == ACCESS_GRANTED) ? NULL : error_new_text(ERR_UNAVAILABLE, text);
 }
 
@@ -193,8 +195,7 @@ struct error *rpc_inference_encode(const struct rpc_inference            *i,
 struct error *rpc_inference_encode_long(const struct rpc_inference            *i,
                                         struct TRITONSERVER_InferenceResponse *response,
                                         const struct rpc_inference_framing    *framing,
-                                        struct arena                          *arena,
-                                        struct infer_answer_parts             *ret) {
+                                        struct arena *arena, struct infer_answer_parts *ret) {
         struct infer_response r;
         struct grpc_part      packed;
 
@@ -215,4 +216,57 @@ bool rpc_inference_is_long(struct str message) {
 
 bool rpc_inference_has_long_tensors(const struct rpc_inference *i) {
         return infer_request_work(&i->wire.request) > LOOP_MAX_WORK_BYTES;
+}
+
+/* ---- traces ---- */
+
+static void on_sent(struct grpc_call *call) {
+        struct trace_record *r = STEAL(call->trace);
+
+        trace_record_point(r, TRACE_POINT_GRPC_SEND_START, call->send_start_ns);
+        trace_record_point(r, TRACE_POINT_GRPC_SEND_END, clock_now_ns());
+        trace_record_unref(r);
+}
+
+void rpc_inference_attach_trace(struct grpc_call *call, struct trace_record *r) {
+        char text[TRACEPARENT_CHARS + 1];
+
+        if (!r)
+                return;
+        call->trace = r;
+        call->on_sent = on_sent;
+        if (tracer_answer_header(r, text))
+                grpc_call_add_initial(call, STR_LIT("traceparent"), str_of(text));
+}
+
+/* Apart, so that a request that is not traced does not pay for its frame. */
+static NOINLINE struct trace_record *start(const struct grpc_call                *call,
+                                           const struct rpc_inference_read_times *read) {
+        struct trace_record *r;
+
+        r = tracer_start(call->service->tracer,
+                         &(struct trace_request){
+                                 .model = read->model,
+                                 .traceparent = grpc_call_metadata(call, "traceparent"),
+                                 .tracestate = grpc_call_metadata(call, "tracestate"),
+                         });
+        if (!r)
+                return NULL;
+        trace_record_point(r, TRACE_POINT_GRPC_WAITREAD_START, read->start_ns);
+        trace_record_point(r, TRACE_POINT_GRPC_WAITREAD_END, read->end_ns);
+        return r;
+}
+
+struct trace_record *rpc_inference_create_trace(const struct grpc_call                *call,
+                                                const struct rpc_inference_read_times *read) {
+        return UNLIKELY(tracer_is_on(call->service->tracer)) ? start(call, read) : NULL;
+}
+
+struct trace_record *rpc_inference_start_trace(struct grpc_call                      *call,
+                                               const struct rpc_inference_read_times *read) {
+        struct trace_record *r = rpc_inference_create_trace(call, read);
+
+        if (UNLIKELY(r != NULL) && !call->method->is_client_stream)
+                rpc_inference_attach_trace(call, r);
+        return r;
 }

@@ -16,16 +16,17 @@
 #include "grpc/infer_encode.h"
 
 struct TRITONSERVER_InferenceResponse;
+struct trace_record;
 
 struct rpc_inference {
-        struct grpc_call *grpc;  /* borrowed */
-        struct arena     *arena; /* borrowed */
-        struct buf       *bytes; /* ref: of the message; NULL when it is empty */
-        struct infer_wire wire;
-        int64_t           version;
-        enum access_verdict verdict; /* GRANTED, or why read() failed */
-        bool              is_decoupled; /* the model; known once prepare() has found it */
-        struct infer_call call;
+        struct grpc_call   *grpc;  /* borrowed */
+        struct arena       *arena; /* borrowed */
+        struct buf         *bytes; /* ref: of the message; NULL when it is empty */
+        struct infer_wire   wire;
+        int64_t             version;
+        enum access_verdict verdict;      /* GRANTED, or why read() failed */
+        bool                is_decoupled; /* the model; known once prepare() has found it */
+        struct infer_call   call;
 };
 
 /* The callbacks are infer_call's, `owner` is for them. */
@@ -56,9 +57,25 @@ struct error *rpc_inference_encode(const struct rpc_inference            *i,
 struct error *rpc_inference_encode_long(const struct rpc_inference            *i,
                                         struct TRITONSERVER_InferenceResponse *response,
                                         const struct rpc_inference_framing    *framing,
-                                        struct arena                          *arena,
-                                        struct infer_answer_parts             *ret) NODISCARD;
+                                        struct arena *arena, struct infer_answer_parts *ret)
+        NODISCARD;
 /* Whether reading, or what the core does with it then, takes a loop too long. Before and after
  * rpc_inference_read(). */
 bool rpc_inference_is_long(struct str message);
 bool rpc_inference_has_long_tensors(const struct rpc_inference *i);
+
+/* When a message was waited for and read. */
+struct rpc_inference_read_times {
+        const char *model;
+        uint64_t    start_ns, end_ns;
+};
+
+/* Starts the trace of an inference; NULL when it is not traced. In a unary call the answer gets the
+ * metadata `traceparent`, and the record ends with the call. In a stream the caller owns the record. */
+struct trace_record *rpc_inference_start_trace(struct grpc_call                      *grpc,
+                                               const struct rpc_inference_read_times *read);
+/* The two halves of that function for a unary call. The first creates the record, on any thread; the
+ * second attaches it to the call, on the loop, and does nothing for NULL. */
+struct trace_record *rpc_inference_create_trace(const struct grpc_call                *grpc,
+                                                const struct rpc_inference_read_times *read);
+void                 rpc_inference_attach_trace(struct grpc_call *grpc, struct trace_record *r);

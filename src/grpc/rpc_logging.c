@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The logging extension. */
-#include "grpc/rpc_control.h"
-
 #include "base/log.h"
 #include "codec/pb_build.h"
 #include "control/log_control.h"
+#include "grpc/rpc_methods.h"
 #include "grpc_service.pb-c.h"
 
 #include <string.h>

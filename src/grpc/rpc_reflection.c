@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "grpc/rpc_reflection.h"
-
+/* Server reflection (grpc.reflection.v1 and v1alpha, which are the same on the wire): tools such as
+ * grpcurl ask for services, files and symbols, and get the descriptors embedded at build time.
+ *
+ * Ownership.  The state of a stream is in the arena of its call.
+ * Threads.  The call's loop.
+ */
 #include "codec/pb_build.h"
 #include "codec/pb_reader.h"
 #include "grpc/rpc_descriptors.h"
 #include "grpc/rpc_map.h"
+#include "grpc/rpc_methods.h"
 #include "reflection.pb-c.h"
 
 #include <string.h>

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The model repository extension: reads what is ordered. */
-#include "grpc/rpc_control.h"
-
 #include "codec/pb_build.h"
 #include "control/model_query.h"
 #include "control/repository_order.h"
 #include "grpc/rpc_map.h"
+#include "grpc/rpc_methods.h"
 #include "grpc_service.pb-c.h"
 
 #include <string.h>
@@ -60,7 +59,7 @@ struct error *rpc_repository_index(struct grpc_call *call, const ProtobufCMessag
                                            .only_ready = q->ready };
 
         TRY(refuse_repository(q->repository_name));
-        rpc_control_reply_bulk(call, &query, &inference__repository_index_response__descriptor);
+        rpc_metadata_reply_bulk(call, &query, &inference__repository_index_response__descriptor);
         *ret_answer = NULL;
         return NULL;
 }

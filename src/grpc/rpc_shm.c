@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The shared memory extensions: shm/shared_memory.h. */
-#include "grpc/rpc_control.h"
-
 #include "codec/pb_build.h"
 #include "control/service.h"
+#include "grpc/rpc_methods.h"
 #include "grpc_service.pb-c.h"
 #include "shm/shared_memory.h"
 
@@ -49,8 +48,7 @@ struct error *rpc_system_shm_status(struct grpc_call *call, const ProtobufCMessa
         TRY(pb_message_new(&inference__system_shared_memory_status_response__descriptor,
                            &call->arena, ret_answer));
         answer = (void *)*ret_answer;
-        answer->regions =
-                arena_try_alloc(&call->arena, MAX(n, 1) * sizeof(answer->regions[0]));
+        answer->regions = arena_try_alloc(&call->arena, MAX(n, 1) * sizeof(answer->regions[0]));
         if (!answer->regions)
                 return pb_out_of_memory();
         for (size_t i = 0; i < n; i++)
@@ -110,8 +108,7 @@ struct error *rpc_cuda_shm_register(struct grpc_call *call UNUSED, const Protobu
 
 struct error *rpc_cuda_shm_unregister(struct grpc_call *call, const ProtobufCMessage *request,
                                       ProtobufCMessage **ret_answer) {
-        const char *name =
-                RPC_REQUEST(Inference__CudaSharedMemoryUnregisterRequest, request)->name;
+        const char *name = RPC_REQUEST(Inference__CudaSharedMemoryUnregisterRequest, request)->name;
 
         TRY(shared_memory_drop(call->service->shared_memory, SHARED_MEMORY_CUDA, str_of(name)));
         return pb_message_new(&inference__cuda_shared_memory_unregister_response__descriptor,

@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "base/reserve.h"
 #include "control/service.h"
-#include "grpc/grpc_trace.h"
 #include "grpc/rpc_inference.h"
 #include "net/loop.h"
 #include "trace/tracer.h"
@@ -19,24 +18,24 @@
 #define MAX_IDLE_REQUESTS 2
 
 struct stream {
-        struct grpc_call *call;    /* borrowed: holds this */
-        struct list       active;  /* struct stream_request, all */
-        struct list       ordered; /* those that answer in order, oldest first */
-        struct list       idle;    /* struct stream_request, owned, for reuse */
-        struct stream_request *reading; /* its message is read elsewhere: the next one waits */
-        struct arena      scratch; /* of one response */
+        struct grpc_call           *call;    /* borrowed: holds this */
+        struct list                 active;  /* struct stream_request, all */
+        struct list                 ordered; /* those that answer in order, oldest first */
+        struct list                 idle;    /* struct stream_request, owned, for reuse */
+        struct stream_request      *reading; /* its message is read elsewhere: the next one waits */
+        struct arena                scratch; /* of one response */
         struct infer_call_response *first_kept; /* owned; not yet with the socket, oldest first */
         struct infer_call_response *last_kept;
-        size_t            n_users; /* active requests, callbacks that are running */
-        size_t            n_active;
-        size_t            n_idle;
-        size_t            n_bytes;          /* of the messages of active requests */
-        size_t            n_away;           /* answers that another thread makes */
-        uint64_t          waiting_since_ns; /* for traces: of the next message */
-        bool              ends_with_errors; /* triton_grpc_error */
-        bool              is_half_closed;
-        bool              is_over; /* aborted or failed: nothing more is started or sent */
-        bool              is_paused;
+        size_t                      n_users; /* active requests, callbacks that are running */
+        size_t                      n_active;
+        size_t                      n_idle;
+        size_t                      n_bytes;          /* of the messages of active requests */
+        size_t                      n_away;           /* answers that another thread makes */
+        uint64_t                    waiting_since_ns; /* for traces: of the next message */
+        bool                        ends_with_errors; /* triton_grpc_error */
+        bool                        is_half_closed;
+        bool is_over; /* aborted or failed: nothing more is started or sent */
+        bool is_paused;
 };
 
 #define MAX_AWAY 4 /* answers of a stream made elsewhere: more requests are not read meanwhile */
@@ -45,9 +44,9 @@ struct stream {
  * inference and the arena of the request meanwhile; a decoupled model's responses still come in. */
 struct elsewhere {
         struct loop_work            work;
-        struct str                  message; /* to be read; empty: it has been */
-        struct buf                 *owner;   /* ref: of the message */
-        struct infer_call_limits    limits;  /* should the model be decoupled */
+        struct str                  message;  /* to be read; empty: it has been */
+        struct buf                 *owner;    /* ref: of the message */
+        struct infer_call_limits    limits;   /* should the model be decoupled */
         struct infer_call_response *response; /* owned; decoupled: to be told */
         struct infer_answer_parts   parts;    /* decoupled; in arena */
         struct arena                arena;
@@ -55,24 +54,24 @@ struct elsewhere {
 };
 
 struct stream_request {
-        struct stream            *stream; /* borrowed: outlives it */
-        struct list_node          by_stream;
-        struct list_node          in_order;
-        size_t                    n_bytes;
-        bool                      is_ordered;
-        bool                      is_ready;  /* ordered: `answer` can be sent */
-        bool                      is_done;   /* the model has no more to say */
-        bool                      was_final; /* decoupled: the last response said so */
-        bool                      is_away;   /* `elsewhere` is under way */
-        bool                      has_early; /* ordered: a first response came while it was read */
-        struct elsewhere          elsewhere;
+        struct stream   *stream; /* borrowed: outlives it */
+        struct list_node by_stream;
+        struct list_node in_order;
+        size_t           n_bytes;
+        bool             is_ordered;
+        bool             is_ready;  /* ordered: `answer` can be sent */
+        bool             is_done;   /* the model has no more to say */
+        bool             was_final; /* decoupled: the last response said so */
+        bool             is_away;   /* `elsewhere` is under way */
+        bool             has_early; /* ordered: a first response came while it was read */
+        struct elsewhere elsewhere;
         struct infer_call_response *first_waiting; /* owned; decoupled: came while one was made */
         struct infer_call_response *last_waiting;
-        struct infer_answer_parts answer;    /* ordered; in arena */
-        struct trace_record      *trace;     /* ref; NULL = not traced */
-        struct rpc_inference      inference;
-        struct arena              arena;
-        char                      first[REQUEST_FIRST_BYTES];
+        struct infer_answer_parts   answer; /* ordered; in arena */
+        struct trace_record        *trace;  /* ref; NULL = not traced */
+        struct rpc_inference        inference;
+        struct arena                arena;
+        char                        first[REQUEST_FIRST_BYTES];
 };
 
 /* What all streams of this thread's loop have in flight. */
@@ -407,8 +406,8 @@ static struct infer_call_response *take_waiting(struct stream_request *r) {
 }
 
 static void run_response(struct loop_work *work) {
-        struct elsewhere      *e = CONTAINER_OF(work, struct elsewhere, work);
-        struct stream_request *r = CONTAINER_OF(e, struct stream_request, elsewhere);
+        struct elsewhere            *e = CONTAINER_OF(work, struct elsewhere, work);
+        struct stream_request       *r = CONTAINER_OF(e, struct stream_request, elsewhere);
         struct rpc_inference_framing framing = framing_of(e->response->is_final);
 
         e->err = rpc_inference_encode_long(&r->inference, e->response->response, &framing,
@@ -568,9 +567,9 @@ static void on_early(struct infer_call *c) {
 }
 
 static void run_answer(struct loop_work *work) {
-        struct elsewhere      *e = CONTAINER_OF(work, struct elsewhere, work);
-        struct stream_request *r = CONTAINER_OF(e, struct stream_request, elsewhere);
-        struct rpc_inference_framing           framing = framing_of(true);
+        struct elsewhere            *e = CONTAINER_OF(work, struct elsewhere, work);
+        struct stream_request       *r = CONTAINER_OF(e, struct stream_request, elsewhere);
+        struct rpc_inference_framing framing = framing_of(true);
         struct TRITONSERVER_InferenceResponse *response;
 
         e->err = infer_call_get_response(&r->inference.call, &response);
@@ -598,8 +597,8 @@ static void end_ordered(struct stream_request *r) {
         bool          is_long = false;
 
         if (!err)
-                err = rpc_inference_encode(&r->inference, response, &framing, &r->arena,
-                                           &r->answer, &is_long);
+                err = rpc_inference_encode(&r->inference, response, &framing, &r->arena, &r->answer,
+                                           &is_long);
         if (UNLIKELY(is_long))
                 send_away(r, run_answer, on_answer);
         else
@@ -669,9 +668,9 @@ static struct trace_record *start_trace(struct stream_request *r) {
         if (LIKELY(!tracer_is_on(s->call->service->tracer)))
                 return NULL;
         s->waiting_since_ns = clock_now_ns();
-        r->trace = grpc_trace_start(s->call,
-                                    &(struct grpc_trace_read){ r->inference.wire.model_name,
-                                                               since_ns, s->waiting_since_ns });
+        r->trace = rpc_inference_start_trace(s->call, &(struct rpc_inference_read_times){
+                                                              r->inference.wire.model_name,
+                                                              since_ns, s->waiting_since_ns });
         return r->trace;
 }
 

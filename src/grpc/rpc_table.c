@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc/rpc_table.h"
 
-#include "grpc/rpc_control.h"
-#include "grpc/rpc_health.h"
-#include "grpc/rpc_infer.h"
 #include "grpc/rpc_map.h"
-#include "grpc/rpc_reflection.h"
+#include "grpc/rpc_methods.h"
 #include "grpc/rpc_stream.h"
 #include "grpc_service.pb-c.h"
 #include "health.pb-c.h"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The trace extension: settings, global or of one model. */
-#include "grpc/rpc_control.h"
-
 #include "codec/pb_build.h"
 #include "control/service.h"
+#include "grpc/rpc_methods.h"
 #include "grpc_service.pb-c.h"
 #include "trace/tracer.h"
 
@@ -45,7 +44,7 @@ static struct error *read_setting(const char *key, const SETTING_IN *value,
         return trace_number_read(setting, str_of(value->value[0]), " ", &change->values);
 }
 
-static struct error *change_settings(struct grpc_call                      *call,
+static struct error *change_settings(struct grpc_call                     *call,
                                      const Inference__TraceSettingRequest *q, const char *model) {
         struct trace_change change = { 0 };
 
@@ -79,7 +78,7 @@ static struct error *add(struct grpc_call *call, Inference__TraceSettingResponse
 static struct error *fill_answer(struct grpc_call *call, const char *model,
                                  Inference__TraceSettingResponse *answer) {
         struct trace_report_row rows[TRACE_REPORT_MAX_ROWS];
-        size_t n = tracer_report(call->service->tracer, model, &call->arena, rows);
+        size_t                  n = tracer_report(call->service->tracer, model, &call->arena, rows);
 
         answer->settings = arena_alloc(&call->arena, n * sizeof(answer->settings[0]));
         for (size_t i = 0; i < n; i++)

@@ -4,9 +4,7 @@
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "grpc/grpc_compress.h"
-#include "grpc/grpc_limits.h"
 #include "grpc/grpc_status.h"
-#include "grpc/grpc_timeout.h"
 #include "suite.h"
 
 #include <string.h>
@@ -169,27 +167,11 @@ static void test_compress(void **state UNUSED) {
         assert_false(grpc_compress(GRPC_ENCODING_IDENTITY, parts + 1, 1, NULL, &packed));
 }
 
-static void test_limits(void **state UNUSED) {
-        struct grpc_limits l;
-
-        grpc_limits_init(&l);
-        assert_int_equal(l.header_bytes, 32768);
-        assert_int_equal(l.header_fields, 100);
-        assert_int_equal(l.message_bytes, 1 << 30);
-        assert_int_equal(l.streams, 256);
-        assert_int_equal(l.keepalive_time_ns, 7200 * NS_PER_S);
-        assert_int_equal(l.max_connection_age_ns, CLOCK_NEVER);
-        for (int i = 0; i < N_GRPC_LIMITS; i++)
-                assert_non_null(grpc_limit_name((enum grpc_limit)i));
-        assert_string_equal(grpc_limit_name(GRPC_LIMIT_RESETS), "resets");
-}
-
 SUITE(grpc_status) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_codes),        cmocka_unit_test(test_message),
                 cmocka_unit_test(test_long_message), cmocka_unit_test(test_timeout),
                 cmocka_unit_test(test_encodings),    cmocka_unit_test(test_compress),
-                cmocka_unit_test(test_limits),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,7 @@
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "grpc/fake_call.h"
-#include "grpc/rpc_health.h"
+#include "grpc/rpc_methods.h"
 #include "health.pb-c.h"
 #include "http/fake_control.h"
 #include "suite.h"

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "call/fake_core.h"
 #include "grpc/fake_call.h"
-#include "grpc/rpc_infer.h"
+#include "grpc/rpc_methods.h"
 #include "grpc_service.pb-c.h"
 #include "http/fake_control.h"
 #include "suite.h"

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Metadata, configurations, statistics: what the C API says, as a message. */
-#include "grpc/rpc_control.h"
-
 #include "control/model_query.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
 #include "grpc/rpc_map.h"
+#include "grpc/rpc_methods.h"
 #include "grpc_service.pb-c.h"
 
 #include "triton/core/tritonserver.h"
@@ -90,8 +89,8 @@ static void on_done(struct loop_work *w) {
         arena_done(&scratch);
 }
 
-void rpc_control_reply_bulk(struct grpc_call *call, const struct model_query *query,
-                            const ProtobufCMessageDescriptor *type) {
+void rpc_metadata_reply_bulk(struct grpc_call *call, const struct model_query *query,
+                             const ProtobufCMessageDescriptor *type) {
         struct bulk *b = ARENA_NEW(&call->arena, struct bulk);
 
         bulk_query_init(&b->query, call->core, query, encode, on_done);
@@ -112,7 +111,7 @@ struct error *rpc_model_statistics(struct grpc_call *call, const ProtobufCMessag
         if (q->name[0] != '\0')
                 return answer_about_model(call, &query, q->version, type, ret_answer);
         TRY(model_version_read(str_of(q->version), &query.version));
-        rpc_control_reply_bulk(call, &query, type);
+        rpc_metadata_reply_bulk(call, &query, type);
         *ret_answer = NULL;
         return NULL;
 }

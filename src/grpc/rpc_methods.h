@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The methods that do not infer: each makes an answer from a request, both protobuf-c structs.
+/* The methods of the method table (rpc_table.c), except ModelStreamInfer (rpc_stream.h).
  *
- * A method answers at once by *ret_answer; or it leaves that NULL, returns NULL, and ends the call
- * later (rpc_map_reply, grpc_call_fail). An error ends the call with its code and text.
+ * Most methods are an rpc_answer_fn: they make an answer from a request, both protobuf-c structs.
+ * Such a method answers at once through *ret_answer; or it sets *ret_answer to NULL, returns NULL, and
+ * ends the call later (rpc_map_reply(), grpc_call_fail()). An error ends the call with its code and
+ * text. The others read their messages themselves.
  *
- * Ownership.  Requests and answers are in the call's arena.
+ * Ownership.  Requests and answers are in the call's arena; so is the state of the other methods.
  * Threads.  The call's loop; what blocks goes through grpc_call_start_work_thread().
  */
 #pragma once
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "codec/pb_field.h"
 #include "grpc/grpc_call.h"
@@ -28,7 +31,13 @@ struct error *rpc_model_ready(struct grpc_call *call, const ProtobufCMessage *re
 struct error *rpc_health_check(struct grpc_call *call, const ProtobufCMessage *request,
                                ProtobufCMessage **ret_answer);
 
-/* rpc_control.c */
+/* Period at which grpc.health.v1.Health/Watch queries the state; orchestrators that poll ask every few
+ * seconds. */
+#define RPC_HEALTH_LOOK_NS (5 * NS_PER_S)
+void rpc_health_watch(struct grpc_call *call, struct str message, struct buf *owner);
+void rpc_health_end_watch(struct grpc_call *call); /* on_abort */
+
+/* rpc_metadata.c */
 struct error *rpc_server_metadata(struct grpc_call *call, const ProtobufCMessage *request,
                                   ProtobufCMessage **ret_answer);
 struct error *rpc_model_metadata(struct grpc_call *call, const ProtobufCMessage *request,
@@ -39,8 +48,8 @@ struct error *rpc_model_statistics(struct grpc_call *call, const ProtobufCMessag
                                    ProtobufCMessage **ret_answer);
 
 /* Ends the call, later, with the core's answer to a question about all models. */
-void rpc_control_reply_bulk(struct grpc_call *call, const struct model_query *query,
-                            const ProtobufCMessageDescriptor *type);
+void rpc_metadata_reply_bulk(struct grpc_call *call, const struct model_query *query,
+                             const ProtobufCMessageDescriptor *type);
 
 /* rpc_repository.c */
 struct error *rpc_repository_index(struct grpc_call *call, const ProtobufCMessage *request,
@@ -71,6 +80,16 @@ struct error *rpc_trace_setting(struct grpc_call *call, const ProtobufCMessage *
 /* rpc_logging.c */
 struct error *rpc_log_settings(struct grpc_call *call, const ProtobufCMessage *request,
                                ProtobufCMessage **ret_answer);
+
+/* rpc_reflection.c */
+void rpc_reflection_open(struct grpc_call *call);
+void rpc_reflection_read(struct grpc_call *call, struct str message, struct buf *owner);
+void rpc_reflection_half_close(struct grpc_call *call);
+void rpc_reflection_abort(struct grpc_call *call);
+
+/* rpc_infer.c: ModelInfer */
+void rpc_infer(struct grpc_call *call, struct str message, struct buf *owner);
+void rpc_infer_cancel(struct grpc_call *call); /* on_abort */
 
 /* The request as its own type; it is one, since the method table says of what type it is read. */
 #define RPC_REQUEST(type, message) ((const type *)(const void *)(message))
