@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every path of the API, in one table. */
+/* The routes of the API in one table. */
 #include "http/http_generate.h"
 #include "http/http_handlers.h"
 #include "http/http_infer.h"
@@ -13,7 +13,7 @@
 #define GET HTTP_METHOD_GET
 #define POST HTTP_METHOD_POST
 
-/* The literal paths stand before the patterns that would match them, too. */
+/* Literal paths come before the patterns that match them as well. */
 static const struct http_route rows[] = {
         { MODEL "/infer", POST, ENDPOINT_INFERENCE, NULL, http_infer_post },
         { VERSION "/infer", POST, ENDPOINT_INFERENCE, NULL, http_infer_post },

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* A larger text of an answer has a buffer of its own. */
+/* A response text up to this size is copied into the arena, a larger one into a buffer. */
 #define MAX_TEXT_IN_ARENA ((size_t)4 << 10)
 
 struct str http_call_find(const struct http_call *call, enum http_name name) {
@@ -52,7 +52,8 @@ const char *http_call_model(struct http_call *call) {
         return arena_str(&call->arena, call->model);
 }
 
-/* Large texts have a buffer, which is counted and can be refused. False without memory. */
+/* Copies a text that must last until the response is written. A large one gets a buffer, which the
+ * byte budget counts and may refuse. False when memory is short. */
 static bool keep_text(struct http_call *call, struct str text, struct http_part *ret) {
         struct buf *holder;
 
@@ -158,7 +159,7 @@ struct error *http_call_decode_body(struct http_call *call, size_t max_bytes, bo
                 return NULL;
         if (!str_is(encoding, "gzip") && !str_is(encoding, "deflate"))
                 return error_new(ERR_UNSUPPORTED, "Unsupported compression type");
-        /* What is long as it came is not tried. */
+        /* Compressed bytes beyond the limit: do not even try. */
         if (call->body.len <= max_bytes)
                 status = gzip_inflate_buf(call->body, MIN(max_bytes, max_input_bytes),
                                           http_call_buf_pool(call), &plain);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One request on one HTTP connection, from the end of its body to the end of its answer.
  *
- * A handler gets a complete request. It answers at once with http_call_reply*(), or later: then
- * it sets `on_abort` (and `pending`, for its own use), returns, and answers exactly once from the
- * call's loop. Work that is finished by another thread comes back with http_call_post().
+ * A handler gets a complete request. It answers at once with http_call_reply*(), or later. To answer
+ * later it sets `on_abort` (and `pending`, for its own use), returns, and answers exactly once, on the
+ * call's loop. Another thread that has finished its work returns to the loop with http_call_post().
  *
- * Names, values, path and body are ranges in counted buffers. They hold until the answer is given;
- * whoever needs body bytes longer takes a reference on `body_buf`.
+ * Names, values, path and body are ranges in counted buffers, valid until the answer is given. A handler
+ * that needs body bytes for longer takes a reference on `body_buf`.
  *
- * Ownership.  The connection owns the call and recycles it: nothing is allocated per request. When
- * the client goes away before the answer, on_abort is called once, on the loop (cancel the work);
- * the call stays valid until it is answered. The end of what a client sends counts as its going
- * away, since the two look alike; should it only have closed its sending side, it gets the answer.
- * Threads.  The loop's thread; http_call_post() and http_call_mailbox() any thread.
+ * Ownership.  The connection owns the call and recycles it: nothing is allocated per request. When the
+ * client closes the connection before the answer, on_abort is called once, on the loop, so that the
+ * handler can cancel its work; the call stays valid until it is answered. A client that closes only its
+ * sending side looks the same: on_abort is called as well, and the client still gets the answer.
+ * Threads.  The loop's thread; http_call_post() and http_call_mailbox(): any thread.
  */
 #pragma once
 
@@ -45,10 +45,10 @@ enum http_method {
 
 struct http_header {
         struct str name;
-        struct str value; /* without blanks around it */
+        struct str value; /* without leading and trailing blanks */
 };
 
-/* Fields that are looked for in every request: found while the head is read. */
+/* Header fields that every request is searched for. The parser of the head records where they are. */
 enum http_name {
         HTTP_NAME_OTHER,
         HTTP_NAME_ACCEPT_ENCODING,
@@ -67,10 +67,10 @@ enum http_name {
 
 typedef void (*http_call_fn)(struct http_call *call);
 
-/* What nearly every request touches is in front: see http_conn.h. */
+/* The fields that nearly every request touches come first; see struct http_conn. */
 struct http_call {
         enum http_method method;
-        bool             is_aborted; /* the client has gone */
+        bool             is_aborted; /* the client closed the connection */
         struct str       path;       /* not percent-decoded, without the query */
         struct str       model;      /* from the route's pattern, decoded; empty when it has none */
         struct str       version;    /* digits only; empty = not given */
@@ -83,38 +83,38 @@ struct http_call {
         struct TRITONSERVER_Server *core;    /* borrowed; NULL in tests without a core */
         struct arena                arena;   /* reset after the answer is written */
 
-        /* Private to http_conn.c. */
+        /* Private to http_conn.c and http_call.c. */
         struct http_conn *conn;
         const char       *head; /* borrowed: first byte of the request; NULL before its end */
 
-        const struct http_header *headers; /* see http_call_headers(); NULL until they are asked */
+        const struct http_header *headers; /* set by the first http_call_headers(); NULL before */
         size_t                    n_headers;
 
         uint64_t recv_start_ns; /* first byte of the request seen (monotonic) */
         uint64_t recv_end_ns;   /* last byte of the body seen */
         uint64_t send_start_ns; /* answer given; 0 before that */
 
-        /* The handler's, while it has not answered. */
+        /* For the handler until it answers. */
         void        *pending;  /* borrowed */
-        http_call_fn on_abort; /* NULL: nobody wants to know */
-        /* An answer in chunks, not yet ended: more of them are with the socket. NULL: as above. */
+        http_call_fn on_abort; /* may be NULL */
+        /* Called when the socket has taken more chunks of an answer that is not ended. May be NULL. */
         http_call_fn on_written;
-        /* For traces: called on the loop once the answer is written or given up (send end); the
-         * call may be looked at, not answered. NULL at the start of each call. */
+        /* For traces: called on the loop after the answer was written or abandoned. May read the call
+         * but not answer it. NULL at the start of each call. */
         http_call_fn         on_sent;
-        struct trace_record *trace; /* ref, on_sent's; see http_trace.h; NULL = not traced */
+        struct trace_record *trace; /* ref of on_sent(), see http_trace.h; NULL = not traced */
 
         struct str    region; /* shared memory region; empty = not given */
         struct access access; /* checked before a handler sees the call */
 
-        struct list_node node; /* the handler's, as above */
-        struct mail      mail; /* private to http_conn.c, as above */
+        struct list_node node; /* for the handler until it answers */
+        struct mail      mail; /* private to http_call.c */
         http_call_fn     posted;
 };
 
-/* A piece of an answer's body. With `buf`, the reply takes the caller's reference and drops it
- * after the write; without, the bytes are static or live in call->arena or in call->body_buf,
- * unless the reply is brief. */
+/* A piece of an answer's body. If `buf` is set, the reply takes the caller's reference and drops it after
+ * the write. If not, the bytes are static, in call->arena or in call->body_buf, unless the reply is
+ * brief. */
 struct http_part {
         const void *ptr;
         size_t      len;
@@ -124,85 +124,85 @@ struct http_part {
 struct http_reply {
         unsigned                  status;       /* 200 */
         const char               *content_type; /* NULL = "text/plain", as the reference does */
-        const struct http_header *headers;      /* further ones, with names of our own; used
-                                                 * during the call only */
+        const struct http_header *headers;      /* additional ones; names are trusted, values are
+                                                 * sanitized; borrowed for the call */
         size_t                    n_headers;
-        const struct http_part   *parts; /* the array is used during the call only */
+        const struct http_part   *parts; /* the array is borrowed for the call */
         size_t                    n_parts;
-        bool                      is_brief; /* parts without `buf` hold during the call only: they
-                                             * are copied when they are not sent by then */
-        bool                      is_compressible; /* Accept-Encoding is honoured */
-        const char               *packed_as;       /* static: the parts are compressed already, by
-                                               * http_call_pack(); NULL = they are not */
-        bool                      is_chunked;      /* a body as one chunk; not when compressed */
-        bool                      close;           /* end the connection after this answer */
+        bool                      is_brief; /* parts without `buf` are valid for the call only:
+                                             * bytes not sent by then are copied */
+        bool                      is_compressible; /* compress as Accept-Encoding asks */
+        const char               *packed_as;       /* static; the encoding that http_call_pack() has
+                                               * applied to the parts; NULL = none */
+        bool is_chunked; /* send the body as one chunk unless it is compressed */
+        bool close;      /* close the connection after this answer */
 };
 
-/* The value of the first field of that name; ptr NULL when absent. */
+/* Returns the value of the first field of that name; ptr NULL when absent. */
 struct str http_call_find(const struct http_call *call, enum http_name name);
-/* All call->n_headers fields, in the order sent and names in the case sent. */
+/* Returns all call->n_headers fields in the order of the request, names in their original case. */
 const struct http_header *http_call_headers(struct http_call *call);
-/* The same as http_call_find() for any name (ASCII case ignored); ptr NULL when absent. */
+/* As http_call_find(), for any name; ignores the case of ASCII letters. */
 struct str http_call_header(struct http_call *call, const char *name);
-/* Same, for the n-th of several (0 = the first). */
+/* As http_call_header(), for the n-th field of that name (0 = the first). */
 struct str http_call_header_nth(struct http_call *call, const char *name, size_t n);
 
-/* The captured model name, NUL-terminated, in the arena. */
+/* Returns a copy of the model name in the arena, NUL-terminated. */
 const char *http_call_model(struct http_call *call);
 
-/* Ends the call: afterwards it belongs to the connection. Takes the `buf` of every part. */
+/* Answers and ends the call; the handler must not touch the call afterwards. Takes the `buf` of every
+ * part. */
 void http_call_reply(struct http_call *call, const struct http_reply *reply);
-/* The bytes are copied into the arena unless they are static: 200, `content_type`. */
+/* Answers 200 with a copy of the text. */
 void http_call_reply_text(struct http_call *call, const char *content_type, struct str text);
-/* An empty body. */
+/* Answers with an empty body. */
 void http_call_reply_empty(struct http_call *call, unsigned status);
-/* {"error":"<message>"} with the status of the error's code; takes the error. `content_type`:
- * NULL or HTTP_JSON (the reference types its early errors as text/plain). */
+/* Answers {"error":"<message>"} with the status of the error's code; takes the error. `content_type` is
+ * HTTP_JSON, or NULL for text/plain, which the reference uses for its early errors. */
 void http_call_reply_error(struct http_call *call, struct error *err, const char *content_type);
-/* {"error":"<message>"} with a status that no error code stands for (403, 404, ...). */
+/* Answers {"error":"<message>"} with a status that no error code maps to (403, 404, ...). */
 void http_call_reply_refusal(struct http_call *call, unsigned status, const char *message,
                              const char *content_type);
-/* 405, with the methods that the path does know (RFC 9110, 15.5.6), a static text. */
+/* Answers 405. `allowed` is static and lists the methods of the path (RFC 9110, 15.5.6). */
 void http_call_reply_wrong_method(struct http_call *call, struct str allowed,
                                   const char *content_type);
-/* Any other answer with {"error":"<message>"}: the rest is as in `reply`, which has no parts. */
+/* Answers {"error":"<message>"} with status and headers of `reply`, which has no parts. */
 void http_call_reply_with_error(struct http_call *call, struct http_reply reply,
                                 const char *message);
 
 #define HTTP_JSON "application/json"
 
-/* For answers that take long to compress: does it now, on any thread that has the call. The parts
- * become one, with a buf of its own; NULL, and nothing has changed, when the client does not ask for
- * it or memory is short. Otherwise the reply's `packed_as`. */
+/* Compresses the parts of an answer ahead of the reply, on any thread that has the call, because it takes
+ * long. Replaces the parts by one with its own buf and returns the value for the reply's `packed_as`.
+ * Returns NULL and changes nothing when the client accepts no compression or memory is short. */
 const char *http_call_pack(struct http_call *call, struct http_part *parts, size_t *n_parts);
 bool        http_call_wants_packing(const struct http_call *call);
 
-/* An answer in pieces (Transfer-Encoding: chunked; for HTTP/1.0 until the connection closes).
- * `begin` sends status and headers with the first part(s), `send` queues one more chunk and takes
- * the part's buf, `end` ends the call as http_call_reply() does. What the client has not yet read
- * is kept, up to `unsent_bytes` of the limits; beyond, or when it reads nothing for `idle_time_ns`,
- * it counts as gone. A part without `buf` is copied. */
+/* An answer in pieces (Transfer-Encoding: chunked; for HTTP/1.0 unframed until the connection closes).
+ * `begin` sends status and headers and the first parts. `send` queues one more chunk; it takes the
+ * part's buf, and copies a part without `buf`. `end` ends the call as http_call_reply() does. Chunks that
+ * the socket has not taken are queued, up to `unsent_bytes` of the limits. The connection is closed
+ * beyond that, and when the client reads nothing for `idle_time_ns`. */
 void http_call_begin_chunks(struct http_call *call, const struct http_reply *reply);
 void http_call_send_chunk(struct http_call *call, const struct http_part *part);
 void http_call_end_chunks(struct http_call *call);
-/* How many chunks were queued, and of these how many are with the socket. */
+/* Number of chunks queued so far, and how many of these the socket has taken. */
 uint64_t http_call_chunks_sent(const struct http_call *call);
 uint64_t http_call_chunks_written(const struct http_call *call);
 
 /* Runs fn(call) on the call's loop. At most one post may be under way per call. */
 void http_call_post(struct http_call *call, http_call_fn fn);
-/* For several under way: mails of the handler's own. */
+/* The loop's mailbox, for a handler that posts several mails of its own. */
 struct mailbox *http_call_mailbox(const struct http_call *call);
-/* The memory of the call's connection that every answer reads and writes. */
+/* The memory of the connection that every answer touches (infer_call_options.cold). */
 struct str http_call_state(const struct http_call *call);
-/* Runs work that blocks (a model load) beside the loop, then `done` on it; the call waits as for
- * any later answer. */
+/* Runs work that blocks (a model load) on a thread of its own, then work->done on the loop. */
 struct loop_work;
 void http_call_start_work_thread(struct http_call *call, struct loop_work *work);
-/* Runs work that computes for long beside the loop, see loop_compute(), then `done` on it. Meanwhile
- * the call and its arena are the work's. */
+/* Runs a long computation on a work thread, see loop_compute(), then work->done on the loop. Until then
+ * the work owns the call and its arena. */
 void http_call_compute(struct http_call *call, struct loop_work *work);
-/* The pool of the call's loop, for buffers of the answer. */
+/* The buffer pool of the call's loop, for the answer. */
 struct buf_pool *http_call_buf_pool(const struct http_call *call);
 
 /* Replaces a compressed body (Content-Encoding gzip or deflate; "KServe over HTTP, compression") by
@@ -212,6 +212,7 @@ struct buf_pool *http_call_buf_pool(const struct http_call *call);
  * received or plain, has more than max_bytes, nothing changes and *ret_is_more is set. */
 struct error *http_call_decode_body(struct http_call *call, size_t max_bytes, bool *ret_is_more)
         NODISCARD;
-/* 501 with the header "Accept-Encoding: gzip, deflate" for UNSUPPORTED, else as reply_error. */
+/* Answers UNSUPPORTED with 501 and the header "Accept-Encoding: gzip, deflate", other errors as
+ * http_call_reply_error(). */
 void http_call_reply_encoding_error(struct http_call *call, struct error *err,
                                     const char *content_type);

@@ -29,12 +29,12 @@ static bool is_token_character(char c) {
                (c != '\0' && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-/* Visible, blank, tab, or above ASCII. */
+/* True for a visible character, blank, tab, or byte above ASCII. */
 static bool is_text(char c) {
         return (unsigned char)c >= ' ' ? c != 0x7f : c == '\t';
 }
 
-/* The characters at the front of *in that are text. */
+/* Takes the text characters at the front of *in. */
 static struct str take_text(struct str *in) {
         struct str text = { in->ptr, 0 };
 
@@ -73,12 +73,11 @@ static enum http_chunk_event take_trailer_character(struct http_chunk_reader *r,
                             "CRLF");
 }
 
-/* One character of the framing. */
+/* Handles one character of the framing. */
 static enum http_chunk_event take_character(struct http_chunk_reader *r, char c) {
         switch (r->state) {
         case HTTP_CHUNK_FIRST_DIGIT:
-        case HTTP_CHUNK_DIGITS:
-                return take_size_character(r, c);
+        case HTTP_CHUNK_DIGITS: return take_size_character(r, c);
         case HTTP_CHUNK_EXTENSION_TEXT:
                 if (c == '\r')
                         return enter(r, HTTP_CHUNK_SIZE_LF, HTTP_CHUNK_MORE);
@@ -97,8 +96,7 @@ static enum http_chunk_event take_character(struct http_chunk_reader *r, char c)
                         return enter(r, HTTP_CHUNK_FIRST_DIGIT, HTTP_CHUNK_MORE);
                 return malformed(r, "chunk must end in CRLF");
         case HTTP_CHUNK_TRAILER_LINE:
-        case HTTP_CHUNK_TRAILER_NAME:
-                return take_trailer_character(r, c);
+        case HTTP_CHUNK_TRAILER_NAME: return take_trailer_character(r, c);
         case HTTP_CHUNK_TRAILER_VALUE:
                 if (c == '\r')
                         return enter(r, HTTP_CHUNK_TRAILER_LF, HTTP_CHUNK_MORE);
@@ -111,8 +109,7 @@ static enum http_chunk_event take_character(struct http_chunk_reader *r, char c)
                 if (c == '\n')
                         return enter(r, HTTP_CHUNK_FIRST_DIGIT, HTTP_CHUNK_END);
                 return malformed(r, "chunked body must end in CRLF");
-        case HTTP_CHUNK_DATA: /* no framing */
-                break;
+        case HTTP_CHUNK_DATA: /* no framing */ break;
         }
         return HTTP_CHUNK_MORE;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The framing of a chunked body (RFC 9112, 7.1), strictly, from any number of pieces. No memory.
+/* Strict reader of the framing of a chunked body (RFC 9112, 7.1), fed in any number of pieces. It
+ * allocates nothing.
  *
- * Two readers that disagree about where a chunked request ends can be played against each other, so
- * no library's leniency counts here: every line ends in CRLF, a size is hexadecimal digits and
- * nothing around them, and a trailer is a name, a colon and a value on one line.
+ * If a proxy and the server disagree about where a chunked request ends, an attacker can smuggle a second
+ * request through (request smuggling). So this reader is stricter than a library: every line ends in
+ * CRLF, a size is only hexadecimal digits, and a trailer is a name, a colon and a value on one line.
  *
  *     SIZE  4;a=b\r\n   -> EXTENSION (each run of them), SIZE
  *           wiki\r\n    -> BYTES (each run of them)
@@ -11,7 +12,7 @@
  *           A: b\r\n    -> TRAILER
  *           \r\n        -> END
  *
- * Ownership.  A plain struct; all zero is the beginning of a body.
+ * Ownership.  A plain struct; all zero is the start of a body.
  * Threads.  One owner at a time.
  */
 #pragma once
@@ -36,7 +37,7 @@ enum http_chunk_state {
 };
 
 enum http_chunk_event {
-        HTTP_CHUNK_MORE,      /* the input is used up */
+        HTTP_CHUNK_MORE,      /* all input is consumed */
         HTTP_CHUNK_SIZE,      /* `left` is the size of the next chunk; 0 = it was the last one */
         HTTP_CHUNK_EXTENSION, /* *ret_bytes: a part of an extension */
         HTTP_CHUNK_BYTES,     /* *ret_bytes: a part of the body */
@@ -51,6 +52,6 @@ struct http_chunk_reader {
         const char           *reason; /* static */
 };
 
-/* Takes from the front of *in what belongs to the next event; *ret_bytes is a range of it. */
+/* Consumes the bytes of the next event from the front of *in; *ret_bytes is a range of them. */
 enum http_chunk_event http_chunk_reader_next(struct http_chunk_reader *r, struct str *in,
                                              struct str *ret_bytes);

@@ -15,16 +15,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What must be free behind a head for chunks to be read into. */
+/* Room that a chunked body needs behind the head. */
 #define MIN_CHUNK_ROOM ((size_t)8 << 10)
-/* Parts of an answer up to this many need no allocation. */
+/* An answer of up to this many parts needs no allocation. */
 #define INLINE_PARTS 15
-/* Pieces of an answer in one write. */
+/* Chunks of an answer in one write. */
 #define MAX_CHUNKS_PER_WRITE 21
-/* Of an arena, or of a body's own buffer, that stays as it is until the client has read the answer. */
+/* An arena, or a body's own buffer, up to this size is kept until the client has read the answer. */
 #define KEPT_BYTES ((size_t)64 << 10)
 
-/* A piece of an answer. */
+/* A queued chunk of an answer. */
 struct http_chunk {
         struct list_node node; /* in out->chunks, later in out->sending */
         const char      *ptr;
@@ -69,7 +69,7 @@ static bool has_unseen(const struct http_conn *c) {
         return list_is_linked(&c->intake.node);
 }
 
-/* The client has gone while the handler works: reports it to the handler, once. */
+/* Reports to the handler, once, that the client closed the connection. */
 static void abort_call(struct http_conn *c) {
         http_call_fn on_abort = c->call.on_abort;
 
@@ -140,7 +140,7 @@ static struct iovec room_in_place(struct http_conn *c) {
         return (struct iovec){ c->in->bytes + c->in_len, c->in->cap - c->in_len };
 }
 
-/* Where the next bytes go. */
+/* Returns the place for the next bytes. */
 static struct iovec input_room(struct http_conn *c) {
         const struct iovec none = { NULL, 0 };
 
@@ -304,7 +304,7 @@ static struct iovec keep_part(struct http_conn *c, const struct http_reply *repl
         return (struct iovec){ bytes, part->len };
 }
 
-/* Into `iov`, after the head. */
+/* Lists the parts in `iov`, after the head. */
 static void list_parts(struct http_conn *c, const struct http_reply *reply, bool is_small,
                        struct iovec *iov) {
         for (size_t i = 0; i < reply->n_parts; i++)
@@ -348,7 +348,7 @@ static enum conn_write write_reply(struct http_conn *c, const struct http_reply 
         return conn_write_soon(c->net, iov, n);
 }
 
-/* The parts are compressed; the head says so. */
+/* Writes parts that are already compressed, with Content-Encoding in the head. */
 static enum conn_write write_packed(struct http_conn *c, const struct http_reply *reply,
                                     const char *encoding) {
         struct http_reply   dressed = *reply;
@@ -382,7 +382,7 @@ static enum conn_write write_compressed(struct http_conn *c, const struct http_r
         return write_packed(c, &dressed, http_encoding_name(encoding));
 }
 
-/* The whole body as one chunk, followed by the last chunk. */
+/* Writes the whole body as one chunk, followed by the last chunk. */
 static enum conn_write write_one_chunk(struct http_conn *c, const struct http_reply *reply) {
         struct arena     *arena = &c->call.arena;
         struct http_reply dressed = *reply;
@@ -531,7 +531,7 @@ void http_call_reply_wrong_method(struct http_call *call, struct str allowed,
 
 /* ---- an answer in chunks ---- */
 
-/* Returns how many there were. */
+/* Returns their number. */
 static size_t free_all(struct list *chunks) {
         size_t n = 0;
 
@@ -566,7 +566,7 @@ static size_t add_iovecs(const struct http_conn *c, struct http_chunk *k, struct
         return n;
 }
 
-/* Moves what fits into one write to out->sending. */
+/* Writes the next chunks and moves them to out->sending. */
 static enum conn_write write_some(struct http_conn *c) {
         struct iovec iov[3 * MAX_CHUNKS_PER_WRITE + 1];
         size_t       n = 0;
@@ -663,10 +663,10 @@ void http_call_begin_chunks(struct http_call *call, const struct http_reply *rep
                 http_call_send_chunk(call, &reply->parts[i]);
 }
 
-/* NULL when memory is short: a piece is as large as a model makes it. */
+/* Returns NULL when memory is short: a chunk is as large as the model makes it. */
 static struct http_chunk *new_chunk(const struct http_part *part) {
         size_t             copied = part->buf ? 0 : part->len;
-        struct http_chunk *k = try_alloc(sizeof(*k) + copied); /* len is within a limit */
+        struct http_chunk *k = try_alloc(sizeof(*k) + copied); /* len is limited */
 
         if (!k)
                 return NULL;
@@ -727,7 +727,7 @@ uint64_t http_call_chunks_written(const struct http_call *call) {
 
 /* ---- refusals and access ---- */
 
-/* A refusal by the connection itself. What was not read of the request never will be. */
+/* Answers a request that the connection refuses itself. The rest of the request is not read. */
 static void refuse_request(struct http_conn *c, unsigned status, enum http_limit limit,
                            const char *text) {
         count_rejected(c, limit);
@@ -749,7 +749,7 @@ static void fill_call(struct http_conn *c) {
         call->path = http_route_path(http_message_target(m, base));
 }
 
-/* A head that is refused for the body it announces: the answer is typed as its route's are. */
+/* Finds the route of a head that is refused because of its body, for the content type of the answer. */
 static void find_refused_route(struct http_conn *c) {
         const struct http_route *row;
         struct http_captures     found;
@@ -783,7 +783,7 @@ static void refuse_access(struct http_call *call, enum access_verdict verdict, c
                                    message);
 }
 
-/* The only access check of HTTP. False: the request has been answered. */
+/* The only access check of HTTP. Returns false after answering a refusal. */
 static bool may_use(struct http_conn *c, enum endpoint_group group, const char *refusal_type) {
         struct http_call            *call = &c->call;
         const struct access_question question = {
@@ -806,7 +806,7 @@ static bool may_use(struct http_conn *c, enum endpoint_group group, const char *
         return false;
 }
 
-/* Finds the route and checks access. False: the request has been answered. */
+/* Finds the route and checks access. Returns false after answering a refusal. */
 static bool check_route(struct http_conn *c) {
         const struct http_route_table *table = &c->server->options.routes;
         struct http_call              *call = &c->call;
@@ -844,7 +844,7 @@ static bool check_route(struct http_conn *c) {
 
 /* ---- a request: head, then body ---- */
 
-/* The request is complete. */
+/* Calls the handler of a complete request. */
 static void hand_out(struct http_conn *c) {
         struct http_call *call = &c->call;
 
@@ -858,7 +858,7 @@ static void hand_out(struct http_conn *c) {
                 c->server->options.routes.fallback(call);
 }
 
-/* The body lies in the read buffer, after its head. */
+/* Takes a body that is in the read buffer, behind its head. */
 static void take_body_in_place(struct http_conn *c, size_t len) {
         c->next_at = c->in_at + c->message->head_bytes + len;
         if (len == 0)
@@ -868,7 +868,8 @@ static void take_body_in_place(struct http_conn *c, size_t len) {
         c->call.body = str_range(c->in->bytes + c->in_at + c->message->head_bytes, len);
 }
 
-/* A buffer for a body that does not fit after its head; the bytes that are here already move there. */
+/* Allocates a buffer for a body that does not fit behind its head, and moves the bytes that have already
+ * arrived. */
 static bool begin_large_body(struct http_conn *c) {
         size_t at = c->in_at + c->message->head_bytes;
         size_t have = c->in_len - at;
@@ -888,7 +889,7 @@ static bool is_body_here(const struct http_conn *c) {
         return !m->is_chunked && c->in_len - c->in_at - m->head_bytes >= m->content_length;
 }
 
-/* Sent only when the body is wanted. An idle socket always has room for these bytes. */
+/* Called only when the body is wanted. An idle socket always has room for these bytes. */
 static bool send_continue(struct http_conn *c) {
         static const char  text[] = "HTTP/1.1 100 Continue\r\n\r\n";
         const struct iovec part = { (void *)text, sizeof(text) - 1 };
@@ -900,7 +901,7 @@ static bool fits_in_place(const struct http_conn *c) {
         return c->message->content_length <= c->in->cap - c->in_at - c->message->head_bytes;
 }
 
-/* The budget has already counted its own refusal: the limit is counted only when the allocator failed. */
+/* The budget has counted its own refusal, so the limit is counted only when the allocator failed. */
 static void refuse_memory(struct http_conn *c, size_t bytes) {
         const struct buf_pool *pool = pool_of(c);
         bool                   fits = byte_budget_fits(buf_pool_budget(pool), bytes);
@@ -1008,8 +1009,8 @@ static bool take_body(struct http_conn *c) {
         return true;
 }
 
-/* Chunks are copied out of the read buffer as they come, so its room behind the head is used
- * again and again; what is left at the end is the next request. */
+/* Chunks are copied out of the read buffer when they arrive, so its room behind the head is reused. Bytes
+ * behind the last chunk belong to the next request. */
 static bool take_chunks(struct http_conn *c) {
         struct http_message *m = c->message;
         size_t               at = c->in_at + m->head_bytes;
@@ -1064,7 +1065,7 @@ static bool step(struct http_conn *c) {
         case HTTP_CONN_BODY: return take_body(c);
         case HTTP_CONN_CHUNKS: return take_chunks(c);
         case HTTP_CONN_LINGER:
-                c->in_at = c->in_len = 0; /* thrown away */
+                c->in_at = c->in_len = 0; /* discard */
                 break;
         case HTTP_CONN_CALL:
         case HTTP_CONN_WRITE: break;
@@ -1091,7 +1092,7 @@ static struct iovec on_room(struct conn *net) {
         return input_room(conn_owner(net));
 }
 
-/* While a request is handled its buffer may be full: reading goes on afterwards. When there is no memory
+/* While a request is handled its buffer may be full; reading continues afterwards. If there is no memory
  * for a head, there is none for an answer either. */
 static void on_no_room(struct conn *net) {
         struct http_conn *c = conn_owner(net);
@@ -1107,7 +1108,7 @@ static bool is_answering(const struct http_conn *c) {
         return c->state == HTTP_CONN_CALL || c->state == HTTP_CONN_WRITE;
 }
 
-/* There is no room to read more before run() has parsed what is here. */
+/* True when run() must parse before more can be read. */
 static bool is_full(const struct http_conn *c) {
         if (c->state == HTTP_CONN_BODY && c->body_buf)
                 return c->body_got == c->message->content_length;
@@ -1137,7 +1138,7 @@ static void on_intake(struct loop_task *task) {
                 run(c);
 }
 
-/* Parses now what a deferred task was to parse. */
+/* Runs the deferred parsing now. */
 static void take_in(struct http_conn *c) {
         if (!has_unseen(c))
                 return;
@@ -1152,7 +1153,7 @@ static void on_end(struct conn *net, bool is_reset) {
         c->has_ended = true;
         if (is_reset || !is_answering(c))
                 http_conn_close(c);
-        /* A peer that only stopped sending may still read, so the answer is tried. */
+        /* A peer that only closed its sending side may still read, so the answer is sent. */
         abort_call(c);
 }
 
@@ -1175,15 +1176,16 @@ static void on_written(struct conn *net, bool is_ok) {
 static void on_closed(struct conn *net) {
         struct http_conn *c = conn_owner(net);
 
-        c->is_running = true; /* an answer given now must not free the connection under us */
+        c->is_running = true; /* an answer given now must not free the connection */
         abort_call(c);
         c->is_running = false;
         c->net = NULL;
         run(c);
 }
 
-/* Bytes that moved in the current phase of the pace. Of an answer only bytes that the peer has
- * acknowledged count, since the socket buffers megabytes for a peer that reads nothing. */
+/* Returns the number of bytes that moved in the current phase of the rate watch. Bytes of an answer count
+ * only when the peer has acknowledged them, because the socket buffers megabytes for a peer that reads
+ * nothing. */
 static uint64_t moved_bytes(const struct http_conn *c) {
         switch (c->pace.phase) {
         case HTTP_PHASE_BODY:
@@ -1249,7 +1251,7 @@ void http_conn_open(struct http_loop *home, int fd) {
 
         memset(c, 0, offsetof(struct http_conn, arena_bytes));
         err = net_home_open(&home->net, fd, &conn_ops, c, &c->net);
-        if (err) { /* out of memory or descriptors: as if it had never been accepted */
+        if (err) { /* out of memory or descriptors: as if the connection had not been accepted */
                 error_free(err);
                 free(c);
                 net_home_conn_gone(&home->net);

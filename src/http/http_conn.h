@@ -1,38 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One HTTP connection: requests in, one at a time, answers out.
+/* One HTTP connection, which reads one request at a time and answers it.
  *
  *     HEAD -> BODY -> CALL -> WRITE -> HEAD ...
  *        \-> CHUNKS -/   \-------> LINGER -> (closed)
  *
  * HEAD    bytes of a head arrive (none yet: the connection is idle)
- * BODY    a body of known length arrives: in place behind its head when the read buffer has room
- *         for it, else straight into a buffer of its own
+ * BODY    a body of known length arrives: directly behind its head if the read buffer has room
+ *         for it, else in a buffer of its own
  * CHUNKS  a chunked body arrives; the message collects it
  * CALL    the handler has the request and has not answered
- * WRITE   the answer waits for the socket
- * LINGER  a refusal, or the last answer, is written; what the peer still sends is discarded for a
- *         moment, because closing a socket with unread bytes resets the connection, and the peer
- *         would lose the answer
+ * WRITE   the write of the answer is pending
+ * LINGER  a refusal, or the last answer, is written; the connection discards what the peer still
+ *         sends for a short time, because closing a socket with unread bytes resets the connection,
+ *         and the peer would lose the answer
  *
- * In each round the loop first reads all readable sockets, then parses, connection by connection:
- * each of the two keeps its code in the cache that way. A full buffer is parsed at once.
+ * In each round the loop first reads all readable sockets and then parses, connection by connection, so
+ * that the code of each phase stays in the cache. A full buffer is parsed at once.
  *
- * The functions of an answer that http_call.h declares (http_call_reply(), the chunks) are in
- * http_conn.c as well: an answer may end the connection, or begin its next request. What needs no
- * connection is elsewhere: parsing in http_message.h, routes in http_route.h, the bytes of an answer
- * in http_reply.h.
+ * http_conn.c also defines those functions of http_call.h that answer (http_call_reply(), the chunks),
+ * because an answer may close the connection or start its next request. Code that needs no connection is
+ * elsewhere: parsing in http_message.h, routes in http_route.h, the bytes of an answer in http_reply.h.
  *
- * A stopping server answers for a moment longer, with "Connection: close", because a keep-alive
- * client may already have sent its next request. Then idle connections are closed, and each busy
- * one is closed after its answer.
+ * A stopping server answers requests for a short time longer, with "Connection: close", because a
+ * keep-alive client may already have sent its next request. After that it closes idle connections, and
+ * each busy one after its answer.
  *
- * While a request is handled the connection reads on, into what room its buffer has, to notice
- * when the peer ends; those bytes are the next request, which waits. An idle connection holds no
- * read buffer.
+ * While a handler works, the connection keeps reading into the free room of its buffer, to notice when the
+ * peer closes. The bytes that it reads belong to the next request, which waits. An idle connection holds
+ * no read buffer.
  *
- * Ownership.  http_conn_open() makes it; it frees itself when its socket is closed and no handler
- * has its call any more.
- * Threads.  All on the connection's loop.
+ * Ownership.  http_conn_open() creates a connection. It frees itself after its socket was closed and the
+ * handler, if one has its call, has answered.
+ * Threads.  The connection's loop only.
  */
 #pragma once
 
@@ -53,15 +52,15 @@
 struct http_message;
 struct loop;
 
-/* An idle connection keeps nothing; a loop keeps this many read buffers at hand. */
+/* An idle connection holds no read buffer; each loop keeps this many for reuse. */
 #define HTTP_SPARE_BUFS 64
-/* Requests that fit are handled where they were read. */
+/* Size of a read buffer. Requests that fit are handled in place. */
 #define HTTP_READ_BYTES ((size_t)16 << 10)
 #define HTTP_HELD_BUFS 11 /* fills a cache line */
-/* Of each connection's arena without an allocation; untouched pages cost nothing. */
+/* First part of each connection's arena, inside the struct; untouched pages cost nothing. */
 #define HTTP_ARENA_BYTES 8192
-/* Headers and what handlers put beside them. What they decode of a body is bounded by its size on
- * top of that (infer_arena_limit()). */
+/* Limit of a call's arena, which holds headers and the handler's data. Data decoded from a body is also
+ * limited by the size of that body (infer_arena_limit()). */
 #define HTTP_MAX_ARENA_BYTES ((size_t)1 << 30)
 
 /* State of the server that its connections share. */
@@ -70,14 +69,14 @@ struct http_server {
         struct net_server         *net; /* owned */
 };
 
-/* What one server has on one loop. */
+/* State of one server on one loop. */
 struct http_loop {
         struct net_home     net;                    /* first; lists struct http_conn */
         struct http_server *server;                 /* borrowed: outlives its loops */
         struct buf         *spare[HTTP_SPARE_BUFS]; /* ref */
         size_t              n_spare;
         struct loop_timer   leave;      /* armed while the server stops */
-        bool                is_leaving; /* idle connections end */
+        bool                is_leaving; /* close idle connections */
 };
 
 enum http_conn_state {
@@ -89,11 +88,11 @@ enum http_conn_state {
         HTTP_CONN_LINGER,
 };
 
-/* The answer under way; what a small one touches is at the end. */
+/* The current answer. The fields that a small one touches come last. */
 struct http_out {
         struct buf  *held[HTTP_HELD_BUFS]; /* ref: until the write ends */
-        struct buf **more_held;            /* in arena; when there are more than that */
-        struct list  chunks;               /* struct http_chunk; waiting for the write before */
+        struct buf **more_held;            /* in arena; those beyond HTTP_HELD_BUFS */
+        struct list  chunks;               /* struct http_chunk; wait for the pending write */
         struct list  sending;              /* struct http_chunk; in the pending write */
         size_t       unsent_bytes;         /* in `chunks` */
         uint64_t     n_chunks_sent;
@@ -102,47 +101,47 @@ struct http_out {
         size_t   n_held;
         uint64_t bytes; /* written or queued so far */
         unsigned status;
-        bool     close;          /* the connection ends after this answer */
-        bool     in_chunks;      /* between begin and end */
-        bool     is_http10;      /* no chunked framing; the answer names keep-alive */
-        bool     is_last_queued; /* the end was asked for */
-        bool     is_last_sent;   /* and is written or pending */
+        bool     close;          /* close the connection after this answer */
+        bool     in_chunks;      /* between http_call_begin_chunks() and _end_chunks() */
+        bool     is_http10;      /* no chunked framing; keep-alive is announced */
+        bool     is_last_queued; /* http_call_end_chunks() was called */
+        bool     is_last_sent;   /* the last chunk is written or pending */
 };
 
-/* A model that runs between two requests of a connection leaves nothing of it in the caches. So what
- * each request needs lies side by side: from the end of `out` over what follows it to the middle
- * of `call`, and the memory of its arena behind that. */
+/* A model that runs between two requests evicts the connection from the CPU's caches. So the fields that
+ * each request touches are adjacent, from the end of `out` to the middle of `call`, followed by the first
+ * memory of the arena. */
 struct http_conn {
-        char            *peer;     /* owned; for the access log, which outlives the socket */
+        char            *peer;     /* owned; the access log needs it after the socket is closed */
         struct list_node node;     /* in home->net.conns */
         struct buf      *body_buf; /* ref: a large body's own; NULL = in place or chunked */
-        size_t           body_got; /* of body_buf */
+        size_t           body_got; /* bytes received of body_buf */
         struct http_out  out;
 
         struct conn         *net;    /* NULL once the socket is closed */
         struct http_server  *server; /* borrowed */
         struct http_loop    *home;   /* borrowed */
         enum http_conn_state state;
-        bool                 is_running;     /* inside run(): no nesting */
+        bool                 is_running;     /* inside run(), which does not nest */
         bool                 has_ended;      /* the peer sends no more */
         bool                 must_linger;    /* a part of the request was not read */
         bool                 was_handed_out; /* the current call reached a handler */
-        uint64_t             now_ns;         /* when the last bytes came */
+        uint64_t             now_ns;         /* time of the last read */
         uint64_t             bytes_in;       /* of the current request: head and body */
 
         struct buf            *in;      /* ref; NULL while idle */
         size_t                 in_at;   /* first byte of the current request */
-        size_t                 in_len;  /* end of what was read */
+        size_t                 in_len;  /* end of the bytes read */
         size_t                 next_at; /* end of the current request, once handed out */
         struct http_message   *message; /* owned */
-        struct loop_task       intake;  /* deferred while bytes that were read are not parsed */
+        struct loop_task       intake;  /* deferred task that parses the bytes read */
         struct http_rate_watch pace;
 
         struct http_call call;
         _Alignas(16) char arena_bytes[HTTP_ARENA_BYTES];
 };
 
-/* From here to there is what each request touches: whole lines. */
+/* Range of the bytes that each request touches, in whole cache lines. */
 #define HTTP_CONN_BUSY_AT offsetof(struct http_conn, out.n_held)
 #define HTTP_CONN_BUSY_END (offsetof(struct http_conn, call.access) + sizeof(void *))
 _Static_assert(HTTP_CONN_BUSY_AT % CACHE_LINE_BYTES == 0, "it begins a line");
@@ -151,9 +150,10 @@ _Static_assert(HTTP_CONN_BUSY_END - HTTP_CONN_BUSY_AT <= 7 * CACHE_LINE_BYTES,
 
 /* Takes the socket. */
 void http_conn_open(struct http_loop *home, int fd);
-/* Ends the socket; a call that a handler has stays until it is answered. */
+/* Closes the socket. A call that a handler has stays valid until it is answered. */
 void http_conn_close(struct http_conn *c);
-/* An idle connection ends, gently: whatever it sent before is answered. Another one goes on. */
+/* Closes an idle connection gracefully, so that a request already sent is answered. Does nothing for a
+ * busy one. */
 void http_conn_leave(struct http_conn *c);
-/* One that left, and whose peer has not closed it. */
+/* Closes a connection that is idle, or that its peer has not closed since http_conn_leave(). */
 void http_conn_give_up(struct http_conn *c);

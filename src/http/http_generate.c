@@ -19,37 +19,37 @@
 
 #define EVENT_STREAM "text/event-stream; charset=utf-8"
 
-/* Up to here a text lives in the arena: a buffer of the pool is a page at least. */
+/* A text up to this size is put into the arena, because a buffer of the pool is at least a page. */
 #define MAX_TEXT_IN_ARENA 4096
 
-/* Of a stream's responses that are not written yet: beyond, the backend waits. As text a response
- * is a few times as large, which stays below the `unsent_bytes` of an answer. */
+/* Limits of a stream's responses that are not written yet; beyond them the backend waits. The text of a
+ * response is a few times as large, which stays below the `unsent_bytes` of an answer. */
 #define MAX_UNWRITTEN_BYTES ((size_t)8 << 20)
 #define MAX_UNWRITTEN 1024
 
-/* One request on its way; in the arena of its http_call. */
+/* One request in progress; in the arena of its http_call. */
 struct pending_generate {
-        struct http_call    *http;    /* borrowed: it holds this */
+        struct http_call    *http;    /* borrowed: holds this */
         struct strbuf        text;    /* of one response */
         struct arena         scratch; /* of one response */
         bool                 is_stream;
-        bool                 has_begun; /* a stream: status and headers are sent */
+        bool                 has_begun; /* stream: status and headers are sent */
         struct infer_request request;
         struct infer_call    call;
-        /* A long body is read, and a long answer made, by another thread. */
+        /* A work thread reads a long body and prints a long answer. */
         struct loop_work work;
-        bool             is_reading; /* it has the request, to read it */
-        struct error    *err;        /* owned; what came of it */
-        struct http_part answer;     /* the same */
+        bool             is_reading; /* the work thread reads the request */
+        struct error    *err;        /* owned; result of the work */
+        struct http_part answer;     /* result of the work */
         unsigned         status;
-        /* Responses whose text is not with the socket, oldest first. */
+        /* Responses whose text the socket has not taken, oldest first. */
         struct infer_call_response *first_kept; /* owned */
         struct infer_call_response *last_kept;
 };
 
 /* ---- responses that are not written yet ---- */
 
-/* In on_response(), after its event was queued. */
+/* Called by on_response() after the event was queued. */
 static void keep_response(struct pending_generate *p, struct infer_call *c) {
         struct infer_call_response *r = infer_call_keep_response(c);
 
@@ -75,7 +75,7 @@ static void on_written(struct http_call *http) {
         drop_kept(http->pending, http_call_chunks_written(http));
 }
 
-/* Ends what the request holds beside its arena. */
+/* Frees what the request holds outside the arena. */
 static void drop(struct pending_generate *p) {
         drop_kept(p, UINT64_MAX);
         infer_call_done(&p->call);
@@ -109,7 +109,7 @@ static struct error *put_response(struct pending_generate               *p,
         return NULL;
 }
 
-/* What the response says, or the failure that it carries or meets; the status for it. */
+/* Prints the response, or the error that it carries or that printing meets. Returns the status. */
 static unsigned put_outcome(struct pending_generate               *p,
                             struct TRITONSERVER_InferenceResponse *response) {
         AUTO_ERROR err = put_response(p, response);
@@ -148,7 +148,7 @@ static void on_stream_done(struct infer_call *c) {
         struct pending_generate *p = c->options.owner;
         struct http_call        *http = p->http;
 
-        if (!p->has_begun) /* a model may have nothing to say */
+        if (!p->has_begun) /* a model may send no response */
                 send_head(p, 200);
         http->on_written = NULL;
         drop(p);
@@ -157,7 +157,7 @@ static void on_stream_done(struct infer_call *c) {
 
 /* ---- generate ---- */
 
-/* The text in memory that lives until the answer is written. */
+/* Copies the text into memory that lives until the answer is written. */
 static struct error *take_text(struct pending_generate *p, struct http_part *ret) {
         struct str  text = strbuf_str(&p->text);
         struct buf *holder = NULL;
@@ -195,7 +195,7 @@ static unsigned put_only_response(struct pending_generate *p) {
         return first ? status_of(first) : 200;
 }
 
-/* Everything is printed. */
+/* True when printing the response takes too long for the loop. */
 static bool is_long(struct pending_generate *p) {
         uint32_t              n;
         struct infer_response r = { 0 };
@@ -238,7 +238,7 @@ static void send_answer(struct loop_work *work) {
                 http_call_reply(http, &reply);
 }
 
-/* An answer that is made elsewhere is made: its client may still read. */
+/* A long answer is printed although the client may be gone: it may still read. */
 static void on_done(struct infer_call *c) {
         struct pending_generate *p = c->options.owner;
 
@@ -355,7 +355,7 @@ static void start(struct pending_generate *p) {
                 err = infer_call_start(&p->call, http_trace_start(http, http_call_model(http)));
         if (err)
                 refuse(p, err);
-        /* Otherwise it may have been answered already. */
+        /* On success `p` may already be gone, because the request was answered. */
 }
 
 static void post(struct http_call *http, bool is_stream) {

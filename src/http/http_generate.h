@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* POST /v2/models/{m}[/versions/{v}]/generate and generate_stream ("Triton, generate extension"):
- * inference without shapes and data types in the text, for models that a client talks with.
+ * inference in JSON without shapes and data types, for language models and the like.
  *
- *     generate           one JSON object, sent when the inference is over
- *     generate_stream    server-sent events, one for each response as it comes:
+ *     generate           one JSON object, sent after the inference has ended
+ *     generate_stream    server-sent events, one for each response when it arrives:
  *                        data: {"model_name":...}\n\n
  *
- * Decoupled models may be asked through both, but of generate exactly one response is expected. The
- * first response decides the status; a fault after it is an event {"error":"..."}, and a final
- * response without contents is none. What is found before the model runs is a plain JSON error.
+ * Both serve decoupled models as well, but generate expects exactly one response. The first response
+ * decides the status. An error after it is sent as an event {"error":"..."}; a final response without
+ * contents yields no event. An error before the model runs is answered as a plain JSON error.
  *
- * A client that leaves cancels its inference. A stream keeps each response until its text is with
- * the socket, and the backend of a decoupled model waits while too many are kept (infer_call.h): it
- * goes at the pace of its reader. One that reads nothing for `idle_time_ns` counts as gone. Of
- * generate only the first response is kept, however many come.
+ * A client that closes the connection cancels its inference. A stream keeps each response until the
+ * socket has taken its text, and the backend of a decoupled model waits while too many are kept
+ * (infer_call.h), so it is no faster than its reader. The connection of a client that reads nothing for
+ * `idle_time_ns` is closed. generate keeps only the first response, however many arrive.
  *
- * Ownership.  Everything of one request lives in the arena of its http_call, but for the text.
+ * Ownership.  Everything of one request lives in the arena of its http_call, except the text.
  * Threads.  The call's loop.
  */
 #pragma once

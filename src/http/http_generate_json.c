@@ -11,9 +11,9 @@
 #include <string.h>
 
 struct generate_decoder {
-        struct http_infer_decoder          infer; /* the state of the functions we share */
+        struct http_infer_decoder infer; /* state of the functions shared with infer requests */
         const struct http_generate_source *source;
-        size_t                             tensor_bytes; /* of all inputs so far */
+        size_t                             tensor_bytes; /* sum of all inputs so far */
         bool                               has_id;
 };
 
@@ -25,7 +25,7 @@ static struct error *refuse_shape(const struct infer_input *in) {
                          in->name);
 }
 
-/* `shape` holds the model's dimensions and gets the tensor's. */
+/* Replaces the model's dimensions in `shape` by those of a tensor with n_elements. */
 static struct error *divide(const struct infer_input *in, int64_t *shape, size_t n_elements) {
         size_t left = n_elements;
 
@@ -62,7 +62,7 @@ static struct error *make_shape(struct generate_decoder *g, const struct http_ge
 
 /* ---- tensors ---- */
 
-/* A value as an array: `text` itself, or a scalar in brackets. */
+/* Opens a value as an array: an array as it stands, a scalar in a copy with brackets. */
 static struct error *open_array(struct generate_decoder *g, struct str text,
                                 struct json_reader *ret) {
         char *copy;
@@ -115,10 +115,10 @@ static struct error *read_elements(struct generate_decoder          *g,
         TRY(open_array(g, text, &json));
         n = count_elements(json);
         TRY(make_shape(g, model, in, n));
-        /* Not too large for the product: each element is a character of the text. */
+        /* The product cannot overflow: each element is at least one character of the text. */
         TRY(check_size(g, in, n * datatype_bytes(in->datatype)));
         TRY(http_infer_read_tensor(&g->infer, &json, in));
-        TRY(check_size(g, in, in->bytes.len)); /* BYTES have no size before */
+        TRY(check_size(g, in, in->bytes.len)); /* the size of BYTES is known only now */
         g->tensor_bytes += in->bytes.len;
         return NULL;
 }
@@ -162,7 +162,7 @@ static struct error *read_named(struct generate_decoder *g, struct str key) {
         return http_infer_read_free_parameter(d, key);
 }
 
-/* The id of the request; what it is beside that is decided as for any other member. */
+/* "id" is the request's id, and is then handled as any other member. */
 static struct error *read_id(struct generate_decoder *g) {
         struct http_infer_decoder *d = &g->infer;
         struct http_generate_input model;
@@ -172,7 +172,7 @@ static struct error *read_id(struct generate_decoder *g) {
                 return read_named(g, STR_LIT("id"));
         g->has_id = true;
         TRY(g->source->find(g->source->owner, "id", &model));
-        /* As a tensor it may be of any type. */
+        /* An input tensor named "id" may have any type; then only a string is an id. */
         if (json_peek(&d->json) == JSON_STRING || model.datatype == TRITONSERVER_TYPE_INVALID)
                 TRY(http_infer_read_text(d, "id", &d->request->id));
         d->json = before;
@@ -237,7 +237,7 @@ static struct error *read_document(struct generate_decoder *g) {
 
 struct error *http_generate_decode(const struct http_generate_source *source,
                                    struct infer_request              *ret) {
-        /* The size of a tensor is judged here, not where it is read. */
+        /* check_size() limits the tensors, so the shared functions need not. */
         const struct http_infer_source shared = {
                 .body = source->body,
                 .json_bytes = source->body.len,
@@ -272,13 +272,13 @@ struct error *http_generate_decode(const struct http_generate_source *source,
 
 /* ---- printing a response ---- */
 
-/* One key; exactly one of the three is set. */
+/* One member of the object; exactly one of text, parameter, output is set. */
 struct member {
         const char                   *key;
         const char                   *text;
         const struct infer_parameter *parameter;
         const struct infer_output    *output;
-        size_t                        place; /* of equal keys the lowest counts */
+        size_t                        place; /* position; of equal keys the lowest is printed */
 };
 
 struct member_list {
@@ -335,7 +335,7 @@ static struct error *put_output(struct json_writer *w, const struct infer_output
         json_key(w, output->name);
         begin = out->len;
         TRY(http_infer_put_elements(out, output));
-        w->needs_comma = true; /* it did not see the value */
+        w->needs_comma = true; /* put_elements() has bypassed the writer */
         if (!has_one_element(output) || out->overflowed)
                 return NULL;
         out->len -= 2; /* the brackets */
@@ -361,7 +361,7 @@ struct error *http_generate_print(const struct infer_response *r, struct arena *
         size_t             max = 3 + (size_t)r->n_parameters + r->n_outputs;
         struct member_list l = { .members = arena_try_alloc(scratch, max * sizeof(*l.members)) };
         struct json_writer w;
-        char               version[24]; /* the digits and sign of an int64_t */
+        char               version[24]; /* fits an int64_t in decimal */
 
         if (!l.members)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the response");

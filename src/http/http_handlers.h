@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The handlers of the route tables, except inference (http_infer.h): each answers one call from
- * what the C API says.
+/* The handlers of the route tables, except those of inference (http_infer.h, http_generate.h). Each
+ * answers one call with results of the C API.
  *
- * Threads.  The call's loop; what blocks goes through http_call_start_work_thread().
+ * Threads.  The call's loop; operations that block run through http_call_start_work_thread().
  */
 #pragma once
 
@@ -23,15 +23,16 @@ void http_metadata_config(struct http_call *call);
 void http_metadata_sequences(struct http_call *call);
 void http_metadata_stacks(struct http_call *call);
 void http_metadata_chain(struct http_call *call);
-void http_metadata_statistics(struct http_call *call); /* of one model, or of all */
-/* Replies, later, to a question about all models. */
+void http_metadata_statistics(struct http_call *call); /* of one model or of all */
+/* Runs a query about all models on a work thread, then answers the call. */
 void http_metadata_reply_bulk(struct http_call *call, const struct model_query *query);
 
 /* http_repository.c */
 void http_repository_index(struct http_call *call);
 void http_repository_load(struct http_call *call);
 void http_repository_unload(struct http_call *call);
-void http_repository_named(struct http_call *call); /* load, unload with a repository: refused */
+void http_repository_named(
+        struct http_call *call); /* refuses load and unload of a named repository */
 
 /* http_shm.c */
 void http_shm_system_status(struct http_call *call);

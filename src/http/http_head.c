@@ -4,7 +4,7 @@
 #include "base/compiler.h"
 
 #include <string.h>
-#ifdef __SSE2__ /* every x86-64; others take the portable way */
+#ifdef __SSE2__ /* on every x86-64; other CPUs use the portable code */
 #include <emmintrin.h>
 #endif
 
@@ -17,13 +17,13 @@ static ALWAYS_INLINE uint64_t load_word(const char *at) {
         return word;
 }
 
-/* `lower` is a name in lower case. A letter may differ in the bit of its case; '-' must be itself.
- * Letters are told from '-' by the bit above that. */
+/* `lower` is a name in lower case. A letter may differ in its case bit (0x20), '-' must be equal. The bit
+ * above the case bit is set in letters only. */
 static ALWAYS_INLINE bool equal_words(uint64_t word, uint64_t lower) {
         return (word | (lower >> 1 & UINT64_C(0x2020202020202020))) == lower;
 }
 
-/* Of equal length, 8 characters at least. With a literal all but the loads is constant. */
+/* Compares names of equal length, at least 8. With a literal, everything but the loads is constant. */
 static ALWAYS_INLINE bool equal_name(const char *name, const char *lower, size_t len) {
         bool   is_equal = equal_words(load_word(name + len - 8), load_word(lower + len - 8));
         size_t at = 0;
@@ -76,12 +76,13 @@ static ALWAYS_INLINE bool is_visible(char c) {
         return c > ' ' && c < 0x7f;
 }
 
-/* Behind the leading characters that are visible or, with `first` ' ', blanks. */
+/* Returns the end of the leading visible characters; `first` ' ' includes blanks, '!' does not. */
 static ALWAYS_INLINE const char *run_end(const char *at, const char *end, char first) {
 #ifdef __SSE2__
         for (; end - at >= 16; at += 16) {
-                __m128i  text = _mm_loadu_si128((const __m128i *)(const void *)at);
-                __m128i  low = _mm_cmplt_epi8(text, _mm_set1_epi8(first)); /* signed: >= 0x80 too */
+                __m128i text = _mm_loadu_si128((const __m128i *)(const void *)at);
+                __m128i low =
+                        _mm_cmplt_epi8(text, _mm_set1_epi8(first)); /* signed, so >= 0x80 as well */
                 __m128i  del = _mm_cmpeq_epi8(text, _mm_set1_epi8(0x7f));
                 unsigned stops = (unsigned)_mm_movemask_epi8(_mm_or_si128(low, del));
 
@@ -94,7 +95,7 @@ static ALWAYS_INLINE const char *run_end(const char *at, const char *end, char f
         return at;
 }
 
-/* The first colon; NULL without one. */
+/* Returns the first colon, NULL if there is none. */
 static ALWAYS_INLINE const char *find_colon(const char *at, const char *end) {
 #ifdef __SSE2__
         for (; end - at >= 16; at += 16) {
@@ -109,9 +110,9 @@ static ALWAYS_INLINE const char *find_colon(const char *at, const char *end) {
         return memchr(at, ':', (size_t)(end - at));
 }
 
-/* Letters, digits, '-' and '_'. Others may stand in a name, but hardly ever do. */
+/* True for letters, digits, '-' and '_' only. Other characters are valid in a name but rare. */
 static bool is_plain_name(struct str name) {
-        /* One bit a character. */
+        /* One bit for each character. */
         static const uint64_t plain[4] = { 0x03ff200000000000, 0x07fffffe87fffffe, 0, 0 };
 
         for (size_t i = 0; i < name.len; i++) {
@@ -160,7 +161,7 @@ static bool take_request_line(struct http_message *m, const char *base, struct c
         return TAKE(c, " HTTP/1.1\r\n");
 }
 
-/* At most 18 digits, and so no overflow. */
+/* Reads at most 18 digits, so it cannot overflow. */
 static bool read_length(struct str digits, uint64_t *ret) {
         uint64_t n = 0;
 
@@ -175,7 +176,8 @@ static bool read_length(struct str digits, uint64_t *ret) {
         return true;
 }
 
-/* What decides about body and connection is plain only once and in its usual form. */
+/* Handles a field; false when it is not plain. Fields about the body and the connection are plain only in
+ * their usual form, and when they occur once. */
 static bool note_field(struct http_message *m, enum http_name name, struct str value) {
         bool is_first = m->known[name] == 0;
 

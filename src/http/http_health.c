@@ -7,7 +7,7 @@
 
 #include "triton/core/tritonserver.h"
 
-/* Health says yes or no by its status alone; an error (the server is exiting) has a text. */
+/* The status alone reports health; only an error (the server is exiting) has a body. */
 static void reply_health(struct http_call *call, struct error *err, bool is_well) {
         if (err)
                 http_call_reply_error(call, err, NULL);

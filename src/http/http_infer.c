@@ -14,47 +14,47 @@
 
 #include "triton/core/neso.h"
 
-/* On the stack while an answer is made: the arrays and the text of a small one. */
+/* Temporary memory on the stack for encoding an answer: its arrays, and the text of a small one. */
 #define SCRATCH_BYTES 1536
-/* Lists of a model's outputs and parameters may be long. */
+/* Limit of all temporary memory; lists of a model's outputs and parameters may be long. */
 #define MAX_SCRATCH_BYTES ((size_t)1 << 30)
 
-/* How much of a request is read: what comes next. A fault is answered by where it was found. */
+/* The next step of reading a request. The content type of an error answer depends on it. */
 enum stage {
         STAGE_MODEL,
         STAGE_BODY,   /* decompression */
-        STAGE_LENGTH, /* of the JSON part */
+        STAGE_LENGTH, /* find the length of the JSON part */
         STAGE_JSON,
-        STAGE_TENSORS, /* regions, and what the core looks at */
+        STAGE_TENSORS, /* find shared memory regions, build the core's request */
         STAGE_READ,
 };
 
 struct long_work;
 
-/* One request on its way; in the arena of its http_call. */
+/* One request in progress; in the arena of its http_call. */
 struct pending_infer {
-        struct http_call    *http; /* borrowed: it holds this */
+        struct http_call    *http; /* borrowed: holds this */
         const char          *model;
         int64_t              version;
         enum stage           stage;
         size_t               json_bytes;
-        struct long_work    *away; /* NULL = no other thread has the request */
+        struct long_work    *away; /* set while a work thread has the request */
         struct infer_request request;
         struct infer_call    call;
 };
 
-/* What would hold the loop for too long is done by another thread, which has the call meanwhile. */
+/* A step that takes too long for the loop. A work thread runs it and owns the call until then. */
 struct long_work {
         struct loop_work       work;
-        struct pending_infer  *p;       /* borrowed: it holds this */
-        struct error          *err;     /* owned; what came of it */
-        struct arena           scratch; /* an answer's */
+        struct pending_infer  *p;       /* borrowed: holds this */
+        struct error          *err;     /* owned; result of the work */
+        struct arena           scratch; /* for encoding an answer */
         struct http_infer_body body;
 };
 
-/* The answer. */
+/* ---- the answer ---- */
 
-/* `text` has room for all the digits there can be. */
+/* Prints into the end of `text`, which has room for the largest number. */
 static struct str print_size(char *text, size_t room, size_t n) {
         char *at = text + room;
 
@@ -112,7 +112,7 @@ static size_t answer_work(const struct http_call *http, const struct infer_respo
         return SIZE_MAX;
 }
 
-/* Nothing is made of what takes more work than that: *ret_is_more. */
+/* If the answer takes more than max_work, sets *ret_is_more and encodes nothing. */
 static struct error *make_answer(struct pending_infer *p, struct arena *scratch, size_t max_work,
                                  struct http_infer_body *ret, bool *ret_is_more) {
         struct TRITONSERVER_InferenceResponse *core_response;
@@ -136,13 +136,13 @@ static struct error *make_answer(struct pending_infer *p, struct arena *scratch,
         return err;
 }
 
-/* Ends what the request holds beside its arena. */
+/* Frees what the request holds outside the arena. */
 static void drop(struct pending_infer *p) {
         infer_call_done(&p->call);
         infer_request_done(&p->request);
 }
 
-/* Ends the call; takes the error. */
+/* Answers the call; takes the error. */
 static void answer(struct pending_infer *p, struct error *err, struct http_infer_body *body) {
         struct http_call *http = p->http;
 
@@ -177,7 +177,7 @@ static void run_answer(struct loop_work *work) {
 
 static void on_answer(struct loop_work *work) {
         struct long_work *w = CONTAINER_OF(work, struct long_work, work);
-        struct arena      scratch = w->scratch; /* the rest may be gone after the answer */
+        struct arena      scratch = w->scratch; /* `w` may be gone after the answer */
 
         w->p->away = NULL;
         answer(w->p, w->err, &w->body);
@@ -193,7 +193,7 @@ static void on_done(struct infer_call *c) {
         bool                           is_more = false;
 
         arena_init(&scratch, memory, sizeof(memory), MAX_SCRATCH_BYTES);
-        /* Also for a client that has closed its half of the connection: it may still read. */
+        /* Also when the client has closed its sending side: it may still read. */
         err = make_answer(p, &scratch, LOOP_MAX_WORK_BYTES, &body, &is_more);
         if (UNLIKELY(is_more))
                 send_away(p, run_answer, on_answer);
@@ -202,7 +202,7 @@ static void on_done(struct infer_call *c) {
         arena_done(&scratch);
 }
 
-/* The request. */
+/* ---- the request ---- */
 
 static struct error *check_model(const struct infer_call *c) {
         bool is_decoupled = false;
@@ -255,7 +255,7 @@ static struct error *read_tensors(struct pending_infer *p) {
         return infer_call_fill(&p->call, &p->request);
 }
 
-/* Goes on from p->stage, up to one that takes more work than that, or to its end. */
+/* Continues at p->stage, to the end or to the first stage that takes more than max_work. */
 static struct error *read_request(struct pending_infer *p, size_t max_work) {
         bool is_more;
 
@@ -301,10 +301,10 @@ static void start(struct pending_infer *p) {
 
         if (err)
                 refuse(p, err);
-        /* Otherwise it may have been answered already. */
+        /* On success `p` may already be gone, because the request was answered. */
 }
 
-/* The core goes over tensors as well: it gets the request from here. */
+/* Submits the request here as well, because the core also reads the tensors. */
 static void run_reading(struct loop_work *work) {
         struct long_work     *w = CONTAINER_OF(work, struct long_work, work);
         struct pending_infer *p = w->p;
@@ -352,7 +352,7 @@ static struct error *find_model(struct pending_infer *p) {
         return check_model(&p->call);
 }
 
-/* An answer that is made elsewhere is made: its client may still read. */
+/* A work thread that encodes an answer is not cancelled: the client may still read. */
 static void on_abort(struct http_call *http) {
         struct pending_infer *p = http->pending;
 

@@ -3,11 +3,11 @@
  *
  *     http_infer_post        version, model, decompression, length of the JSON part
  *       http_infer_decode    body -> struct infer_request
- *       infer_call_*         through the C API; the loop is free meanwhile
+ *       infer_call_*         through the C API; the loop serves other requests meanwhile
  *     answer                 struct infer_response -> JSON and parts; http_call_reply
  *
- * Faults found before the request object exists are answered as text/plain, later ones as
- * application/json, as the reference does.
+ * As in the reference, errors found before the request object exists are answered as text/plain, later
+ * ones as application/json.
  *
  * Ownership.  Everything of one request lives in the arena of its http_call.
  * Threads.  Handlers run on the call's loop.
@@ -23,7 +23,7 @@ struct infer_request;
 void http_infer_post(struct http_call *call);
 
 /* For other handlers that infer. */
-/* http_call_reply_error(); an overloaded server says as well when to come back. */
+/* As http_call_reply_error(), and with Retry-After when the error is UNAVAILABLE. */
 void http_infer_reply_error(struct http_call *http, struct error *err, const char *content_type);
-/* The fields that travel to the backend become parameters (--http-header-forward-pattern). */
+/* Adds the header fields that --http-header-forward-pattern matches as parameters of the request. */
 struct error *http_infer_forward_headers(struct http_call *http, struct infer_request *q) NODISCARD;

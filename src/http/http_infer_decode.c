@@ -8,10 +8,10 @@
 
 /* ---- parameters ---- */
 
-/* The reference's limit for a correlation id that is text. */
+/* The reference's limit of a correlation id that is a string. */
 #define MAX_SEQUENCE_NAME_BYTES 128
 
-/* A number, or else a name: the reference server says of any other number that it is no string. */
+/* For a number that is no uint64_t the reference reports a string error. */
 static struct error *read_sequence_number(struct http_infer_decoder *d) {
         AUTO_ERROR err = http_infer_read_u64(d, "sequence_id", &d->request->sequence_id);
 
@@ -131,7 +131,7 @@ static struct error *read_parameters(struct http_infer_decoder *d) {
 
 /* ---- inputs ---- */
 
-/* Members that mean something; bits of a set. */
+/* Known members of an input, as bits. */
 enum input_member {
         MEMBER_OTHER = 0,
         MEMBER_NAME = 1,
@@ -141,18 +141,18 @@ enum input_member {
         MEMBER_DATA = 16,
 };
 
-/* What was seen of one input. */
+/* State of reading one input. */
 struct input_scan {
         struct infer_input     *in;
-        unsigned                seen; /* of enum input_member */
+        unsigned                seen; /* set of enum input_member */
         struct http_infer_place place;
         bool                    has_data, has_binary, has_region;
-        bool                    has_name, has_datatype, has_shape; /* each without a fault */
+        bool                    has_name, has_datatype, has_shape; /* read without an error */
         bool                    is_data_read;
-        struct str              data; /* text of a "data" that came too early */
+        struct str              data; /* JSON of "data" that came before name, shape and datatype */
         uint64_t                binary_bytes;
 
-        /* First faults, each NULL or to be freed. */
+        /* First error of each part; owned; NULL = none. */
         struct error *name_error, *datatype_error, *shape_error, *parameters_error, *data_error;
 };
 
@@ -172,7 +172,7 @@ static struct error *read_datatype(struct http_infer_decoder *d, struct input_sc
         return NULL;
 }
 
-/* `dims` has room for INFER_MAX_DIMS. */
+/* `dims` has room for INFER_MAX_DIMS numbers. */
 static struct error *read_dims(struct http_infer_decoder *d, int64_t *dims, uint32_t *ret_n) {
         struct error *first = NULL;
         uint32_t      n = 0;
@@ -196,7 +196,7 @@ static struct error *read_dims(struct http_infer_decoder *d, int64_t *dims, uint
         return first;
 }
 
-/* The dimensions are kept once their number is known. */
+/* The dimensions go into the arena once their number is known. */
 static struct error *read_shape(struct http_infer_decoder *d, struct input_scan *s) {
         int64_t  dims[INFER_MAX_DIMS], *kept;
         uint32_t n;
@@ -257,7 +257,7 @@ static enum input_member find_member(struct str key) {
         return STR_IS(key, "data") ? MEMBER_DATA : MEMBER_OTHER;
 }
 
-/* Of equal keys the first counts, as in the reference; what follows costs no memory. */
+/* The first of several equal keys counts, as in the reference; the others cost no memory. */
 static void read_input_member(struct http_infer_decoder *d, struct input_scan *s, struct str key) {
         enum input_member member = find_member(key);
 
@@ -302,7 +302,7 @@ static struct error *take_binary(struct http_infer_decoder *d, struct input_scan
         return NULL;
 }
 
-/* The first fault of an input; errors move out of the scan. */
+/* Returns the first error of an input, which moves out of the scan. */
 static struct error *finish_input(struct http_infer_decoder *d, struct input_scan *s) {
         TRY(check_one_source(s));
         if (s->name_error)
@@ -333,7 +333,7 @@ static struct error *finish_input(struct http_infer_decoder *d, struct input_sca
         return NULL;
 }
 
-/* Those that were not told. Without a fault there are none. */
+/* Frees the errors that are not reported. */
 static COLD void free_errors(struct input_scan *s) {
         error_free(s->name_error);
         error_free(s->datatype_error);
@@ -372,11 +372,11 @@ struct output_scan {
         bool                           has_name, has_parameters, has_binary, has_classification;
         struct http_infer_place        place;
 
-        /* First faults, each NULL or to be freed. */
+        /* First error of each part; owned; NULL = none. */
         struct error *name_error, *parameters_error;
 };
 
-/* The reference says "set" where it says "parse" of all others. */
+/* The reference writes "set" here, and "parse" for all other members. */
 static struct error *read_classification(struct http_infer_decoder     *d,
                                          struct infer_requested_output *out) {
         uint64_t      n = 0;
@@ -392,7 +392,7 @@ static struct error *read_classification(struct http_infer_decoder     *d,
         return NULL;
 }
 
-/* Of equal keys the first counts, as in the reference. */
+/* The first of several equal keys counts, as in the reference. */
 static struct error *read_output_parameter(struct http_infer_decoder *d, struct output_scan *s,
                                            struct str key) {
         if (STR_IS(key, "binary_data") && !s->has_binary) {
@@ -474,7 +474,7 @@ static struct error *read_outputs(struct http_infer_decoder *d) {
 
 /* ---- the document ---- */
 
-/* The reference reads this as a C int. */
+/* Reads the header as a C int, as the reference does. */
 static NOINLINE struct error *read_odd_json_bytes(struct str value, size_t body_bytes,
                                                   size_t *ret) {
         struct str digits = value;
@@ -512,7 +512,7 @@ struct error *http_infer_read_json_bytes(struct str value, size_t body_bytes, si
                 *ret = body_bytes;
                 return NULL;
         }
-        /* 9 digits fit in an int: the plain case. */
+        /* The usual case: up to 9 digits fit into an int. */
         while (i < value.len && i < 9 && value.ptr[i] >= '0' && value.ptr[i] <= '9')
                 n = n * 10 + (size_t)(value.ptr[i++] - '0');
         if (UNLIKELY(i == 0 || i < value.len || n > body_bytes))
@@ -521,7 +521,7 @@ struct error *http_infer_read_json_bytes(struct str value, size_t body_bytes, si
         return NULL;
 }
 
-/* The parts of a request, in the order in which their faults are told. */
+/* The parts of a request, in the order in which their errors are reported. */
 enum part {
         PART_ID,
         PART_PARAMETERS,
@@ -553,7 +553,7 @@ static enum part find_part(struct str key) {
         return STR_IS(key, "parameters") ? PART_PARAMETERS : N_PARTS;
 }
 
-/* Of equal keys the first counts. */
+/* The first of several equal keys counts. */
 static void read_document(struct http_infer_decoder *d, struct error **errors, bool *is_seen) {
         struct str key;
 

@@ -29,7 +29,7 @@ static ALWAYS_INLINE void put_i64(struct strbuf *out, int64_t value) {
 }
 
 static void put_type(struct strbuf *out, struct str name) {
-        if (name.len == 4) /* most: FP32, INT8, BOOL, ... */
+        if (name.len == 4) /* the most frequent: FP32, INT8, BOOL, ... */
                 strbuf_put_few(out, name.ptr, 4);
         else
                 strbuf_put(out, name.ptr, name.len);
@@ -62,7 +62,7 @@ static void put_parameters(struct strbuf *out, const struct infer_response *r) {
         json_end_object(&w);
 }
 
-/* BYTES: each element is a uint32 length and its bytes. */
+/* Prints a BYTES tensor, whose elements are a uint32 length and as many bytes. */
 static struct error *put_strings(struct json_writer *w, const struct infer_output *output) {
         struct str left = output->bytes;
 
@@ -156,30 +156,30 @@ struct error *http_infer_print(const struct infer_response *r, struct strbuf *ou
 
 /* ---- JSON and parts ---- */
 
-/* Binary outputs up to this size are cheaper to copy than to write as a part of their own. */
+/* Binary outputs up to this size are copied, which costs less than a part of their own. */
 #define MAX_COPIED_BYTES 1024
 
-/* Up to here the text lives in scratch memory: the answer is a small write then, head and all. */
+/* A text up to this size goes into scratch memory, because the answer with its head is a small write. */
 #define MAX_BRIEF_TEXT 768
 
-/* Up to here it lives in the arena: a buffer of the pool is a page at least. */
+/* A text up to this size goes into the arena, because a buffer of the pool is at least a page. */
 #define MAX_TEXT_IN_ARENA 4096
 
-/* An answer's text may be no larger; a strbuf has the same bound. */
+/* Limit of an answer's text; a strbuf has the same one. */
 #define MAX_TEXT_BYTES ((size_t)1 << 30)
 
-/* Text in memory of a fixed size, so that it need not be copied to where the answer is written
- * from. What it does not take shows as an overflow. */
+/* Text in memory of a fixed size, from which the answer is written without a copy. A text that does not
+ * fit sets `overflowed`. */
 struct text {
         struct strbuf print;
-        struct buf   *holder; /* ref; NULL = in an arena */
+        struct buf   *holder; /* ref; NULL = the memory is in an arena */
 };
 
 static bool is_copied(const struct infer_output *out) {
         return out->holder == NULL || out->bytes.len <= MAX_COPIED_BYTES;
 }
 
-/* Characters of one element and its comma; rare longer ones make the text overflow once. */
+/* Usual width of an element and its comma. Longer elements are rare and cost a second attempt. */
 static size_t element_width(TRITONSERVER_DataType type) {
         switch (type) {
         case TRITONSERVER_TYPE_FP32: return 16;
@@ -192,7 +192,7 @@ static size_t element_width(TRITONSERVER_DataType type) {
         }
 }
 
-/* A guess that is nearly always enough and not far above. */
+/* Estimates the size of the text: nearly always enough, and not much more. */
 static size_t guess_bytes(const struct infer_response *r) {
         size_t guess = 256 + (r->id[0] != '\0' ? 2 * strlen(r->id) : 0);
 
@@ -238,7 +238,7 @@ static struct error *open_text(struct text *t, size_t bytes, const struct http_i
         return NULL;
 }
 
-/* The JSON, and behind it the outputs that are copied. */
+/* Prints the JSON, followed by the outputs that are copied. */
 static struct error *print_text(const struct infer_response *r, struct text *t,
                                 struct http_infer_body *body) {
         TRY(http_infer_print(r, &t->print));
@@ -279,7 +279,7 @@ static void add_part(struct http_infer_body *body, struct str bytes, struct buf 
         body->parts[body->n_parts++] = (struct http_part){ bytes.ptr, bytes.len, holder };
 }
 
-/* The text is cut where an output is written from its own memory. */
+/* Splits the text where an output is written from its own memory. */
 static void make_parts(const struct infer_response *r, const struct text *t,
                        struct http_infer_body *body) {
         const char *next = t->print.ptr;
@@ -307,7 +307,7 @@ struct error *http_infer_encode(const struct infer_response *r, const struct htt
         struct http_infer_body body = { 0 };
         struct text            t;
 
-        /* At most one part for each output and one of text before it, and the last text. */
+        /* At most one part for each output, one of text before it, and the last text. */
         body.parts = arena_try_alloc(room->scratch,
                                      (2 * (size_t)r->n_outputs + 1) * sizeof(*body.parts));
         if (!body.parts)

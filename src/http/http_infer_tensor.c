@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* "data" of an input: a JSON array, nested in any way, into the bytes of a tensor.
+/* Converts "data" of an input, a JSON array nested in any way, to the bytes of a tensor.
  *
- * The shape says how many elements come, but the shape is the peer's word. So memory is taken for
- * no more elements than the text that is left can hold, and for at most max_input_bytes.
+ * The number of elements follows from the shape, which the peer may invent. So memory is allocated for no
+ * more elements than the remaining text can contain, and for at most max_input_bytes.
  */
 #include "base/mem.h"
 #include "base/strbuf.h"
@@ -11,10 +11,10 @@
 
 #include <string.h>
 
-/* Tensors up to this size live in the arena: a buffer of the pool is a page at least. */
+/* Tensors up to this size go into the arena, because a buffer of the pool is at least a page. */
 #define MAX_BYTES_IN_ARENA 2048
 
-/* Of one escaped string before it is copied into the tensor. */
+/* Memory on the stack for an unescaped string before it is copied into the tensor. */
 #define SCRATCH_BYTES 512
 
 static void print_shape(struct strbuf *out, const struct infer_input *in) {
@@ -55,7 +55,7 @@ static struct error *refuse_size(const struct infer_input *in, size_t bytes, siz
                          in->name, bytes, max);
 }
 
-/* Memory that lives as long as the request. */
+/* Allocates memory that lives as long as the request. */
 static struct error *get_room(struct http_infer_decoder *d, struct infer_input *in, size_t bytes,
                               char **ret) {
         if (bytes <= MAX_BYTES_IN_ARENA) {
@@ -94,7 +94,7 @@ static struct error *explain(enum json_tensor_status status, enum json_element e
                                  json_tensor_type_error(element));
         case JSON_TENSOR_TOO_DEEP: return too_deep();
         case JSON_TENSOR_OK:
-        case JSON_TENSOR_SYNTAX: /* told at the end of the document */ break;
+        case JSON_TENSOR_SYNTAX: /* reported at the end of the document */ break;
         }
         return NULL;
 }
@@ -124,8 +124,9 @@ static struct error *read_numbers(struct http_infer_decoder *d, struct json_read
         if (bytes > d->source->max_input_bytes)
                 return refuse_size(in, bytes, d->source->max_input_bytes);
 
-        /* An element is one byte of text at least, and so is what parts it from the next. When
-         * fewer fit than the shape says, these are read to find a wrong one among them. */
+        /* An element takes at least one byte of text, and its separator another. If the text cannot
+         * contain all elements, those that it can are read, because the error of a wrong element comes
+         * first. */
         n_possible = MIN(n, (size_t)(json->end - json->at) / 2 + 1);
         room_bytes = n_possible * element_bytes;
         TRY(get_room(d, in, room_bytes, &room));
@@ -142,7 +143,7 @@ struct string_writer {
         size_t n_left; /* elements */
 };
 
-/* One string as a uint32 length and its bytes ("KServe v2, binary tensor data extension"). */
+/* Writes a string as a uint32 length and its bytes ("KServe v2, binary tensor data extension"). */
 static struct error *put_string(struct string_writer *w, struct json_reader *json,
                                 struct arena *scratch) {
         struct str text;
@@ -170,7 +171,7 @@ static struct error *put_string(struct string_writer *w, struct json_reader *jso
         return NULL;
 }
 
-/* Walks arrays within arrays without recursion; the reader bounds the depth. */
+/* Walks nested arrays without recursion; the reader limits the depth. */
 static struct error *put_strings(struct string_writer *w, struct json_reader *json,
                                  struct arena *scratch) {
         size_t depth = 1;
@@ -203,7 +204,8 @@ static struct error *read_strings(struct http_infer_decoder *d, struct json_read
                 *json = measure;
                 return NULL;
         }
-        /* A string of n bytes is n + 2 bytes of text at least and a comma, and n + 4 of tensor. */
+        /* A string of n bytes takes at least n + 3 bytes of text with quotes and comma, and n + 4 bytes
+         * of the tensor. */
         w.n_left = MIN(n, text.len);
         TRY(get_room(d, in, text.len + text.len / 3 + 4, &room));
         w.at = room;

@@ -14,7 +14,8 @@ struct error *http_infer_missing(const char *member) {
 /* Names shorter than this are copied as one vector. */
 #define SHORT_TEXT_BYTES 16
 
-/* `text` is a range of the JSON, or was made of one that had escapes. */
+/* Copies a text that is a range of the JSON, or that was unescaped into the arena. The fixed-size copy
+ * reads beyond the text and must stay within the JSON. */
 static ALWAYS_INLINE struct error *copy_text(struct http_infer_decoder *d, struct str text,
                                              const char **ret) {
         size_t left = (size_t)((uintptr_t)d->json.end - (uintptr_t)text.ptr);
@@ -100,7 +101,7 @@ struct error *http_infer_read_u64(struct http_infer_decoder *d, const char *what
         return NULL;
 }
 
-/* ---- what has members or elements ---- */
+/* ---- arrays and objects ---- */
 
 struct error *http_infer_enter(struct http_infer_decoder *d, const char *what,
                                enum json_type expected) {
@@ -123,7 +124,7 @@ struct error *http_infer_read_list(struct http_infer_decoder *d, const char *wha
         return first;
 }
 
-/* True the first time. */
+/* True on the first call. */
 static bool is_first(bool *seen) {
         bool was_seen = *seen;
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Private to the files that decode an infer request: the state they share. (And its scalars, to
- * http_shm.c.)
+/* Readers of JSON values for the decoders of request bodies (infer, generate, shared memory), and the
+ * state that these share. Private to the .c files of these decoders.
  *
- * Every read_* function consumes one JSON value whatever it is, so that the walk can go on after
- * a fault and find a syntax error further on. A fault of syntax is not an error here: it sticks in
- * the reader and is asked for at the end.
+ * Every http_infer_read_*() function consumes one JSON value of any type, so that the decoder can continue
+ * after an error and find a syntax error behind it. A syntax error is not returned here: the JSON reader
+ * keeps it, and the decoder checks for it at the end.
  */
 #pragma once
 
@@ -15,13 +15,13 @@ struct http_infer_decoder {
         const struct http_infer_source *source;  /* borrowed */
         struct infer_request           *request; /* borrowed */
         struct json_reader              json;
-        struct str                      binary; /* what no input has taken yet */
+        struct str                      binary; /* binary bytes that no input has taken yet */
 };
 
-/* Scalars. The error is "Unable to parse '<what>': attempt to access JSON non-... as ...". */
+/* Read a scalar. The error is "Unable to parse '<what>': attempt to access JSON non-... as ...". */
 struct error *http_infer_read_text(struct http_infer_decoder *d, const char *what, const char **ret)
         NODISCARD;
-/* The same, with its length. */
+/* As http_infer_read_text(), with the length. */
 struct error *http_infer_read_str(struct http_infer_decoder *d, const char *what, struct str *ret)
         NODISCARD;
 struct error *http_infer_read_bool(struct http_infer_decoder *d, const char *what, bool *ret)
@@ -29,11 +29,12 @@ struct error *http_infer_read_bool(struct http_infer_decoder *d, const char *wha
 struct error *http_infer_read_u64(struct http_infer_decoder *d, const char *what, uint64_t *ret)
         NODISCARD;
 
-/* A NUL-terminated copy in the arena; refuses text with a NUL inside, which the C API would cut. */
+/* Copies text into the arena and terminates it with NUL. Refuses text that contains a NUL, which the C API
+ * would cut. */
 struct error *http_infer_copy_text(struct http_infer_decoder *d, const char *what, struct str text,
                                    const char **ret) NODISCARD;
 
-/* Remembers the first error, frees later ones. */
+/* Keeps the first error, frees later ones. */
 static inline void http_infer_keep_first(struct error **kept, struct error *err) {
         if (LIKELY(err == NULL))
                 return;
@@ -45,28 +46,28 @@ static inline void http_infer_keep_first(struct error **kept, struct error *err)
 
 struct error *http_infer_missing(const char *member) COLD;
 
-/* Goes into an array or object; the error is that of a scalar of another type. */
+/* Enters an array or object; the error for another type is that of a scalar. */
 struct error *http_infer_enter(struct http_infer_decoder *d, const char *what,
                                enum json_type expected) NODISCARD;
-/* An array: each element by read_one(), the rest unread after the first error. */
+/* Reads an array: calls read_one() for each element, and skips the rest after the first error. */
 typedef struct error *(*http_infer_read_fn)(struct http_infer_decoder *d);
 struct error *http_infer_read_list(struct http_infer_decoder *d, const char *what,
                                    http_infer_read_fn read_one) NODISCARD;
-/* Which of the parameters below were seen: of equal ones the first counts. */
+/* The parameters of http_infer_read_place() seen so far; the first of several equal ones counts. */
 struct http_infer_place {
         bool has_region, has_offset, has_size;
 };
 
-/* One of the parameters that say where in shared memory a tensor is; any other is passed over. */
+/* Reads a parameter that locates a tensor in shared memory; skips any other parameter. */
 struct error *http_infer_read_place(struct http_infer_decoder *d, struct str key,
                                     struct http_infer_place *seen, struct infer_shared_memory *ret)
         NODISCARD;
 
-/* One parameter that travels to the backend, whatever its name. */
+/* Reads a parameter of any name for the backend. */
 struct error *http_infer_read_free_parameter(struct http_infer_decoder *d, struct str key)
         NODISCARD;
 
-/* The elements of "data" under `json`, which is left behind the value, into in->bytes. Name,
- * datatype and shape of the input are known. */
+/* Reads the elements of "data" at `json` into in->bytes and moves `json` behind the value. Name, datatype
+ * and shape of the input are known. */
 struct error *http_infer_read_tensor(struct http_infer_decoder *d, struct json_reader *json,
                                      struct infer_input *in) NODISCARD;

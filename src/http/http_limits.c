@@ -54,7 +54,7 @@ void http_rate_watch_enter(struct http_rate_watch *p, enum http_phase phase, uin
         p->is_based = false;
 }
 
-/* At least `bytes` more than when the window began, once in each window. */
+/* Ends a window; true when at least `bytes` moved in it. */
 static bool is_moving(struct http_rate_watch *p, uint64_t now_ns, uint64_t moved, uint64_t bytes) {
         uint64_t gained = moved - p->bytes;
 
@@ -63,8 +63,8 @@ static bool is_moving(struct http_rate_watch *p, uint64_t now_ns, uint64_t moved
         return gained >= bytes;
 }
 
-/* What is with the socket from earlier answers is taken first, so `moved` begins where it is found.
- * It may go back by a little: records of TLS are larger than what is in them. */
+/* The first check of a phase sets the base of `moved`, because the socket first sends bytes of earlier
+ * answers. `moved` may decrease a little, because TLS records are larger than their contents. */
 static enum http_limit check_write(struct http_rate_watch *p, const struct http_limits *l,
                                    uint64_t now_ns, uint64_t age_ns, uint64_t moved) {
         int64_t gained = (int64_t)(moved - p->bytes);

@@ -70,7 +70,7 @@ struct change {
         struct arena       *arena;
 };
 
-/* null leaves a setting as it is; unknown names are ignored. */
+/* null does not change a setting; unknown names are ignored. */
 static struct error *read_setting(void *owner, struct json_reader *r, struct str key) {
         struct change        *c = owner;
         const struct log_row *row = log_row_find(key);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The JSON object that is the body of a request, member by member.
+/* Reads the JSON object in the body of a control request, member by member.
  *
- * All of the text is looked at before the first member is told: what is no JSON is said to be none,
- * whatever its members are.
+ * The syntax of the whole text is checked before the first member is read, so that a syntax error is
+ * reported before any error of a member.
  */
 #pragma once
 
@@ -12,18 +12,18 @@
 
 struct json_reader;
 
-/* Takes the value at r. Faults of the text itself need no answer. */
+/* Reads the value at `r`. It need not report syntax errors. */
 typedef struct error *(*http_member_fn)(void *owner, struct json_reader *r, struct str key);
 
-/* Ends with the first member that is refused. */
+/* Calls `read` for each member until it returns an error. */
 struct error *http_members_read(struct str body, struct arena *arena, http_member_fn read,
                                 void *owner) NODISCARD;
-/* The same; any other JSON counts as an object without members. */
+/* As http_members_read(); JSON that is no object counts as an object without members. */
 struct error *http_members_read_lenient(struct str body, struct arena *arena, http_member_fn read,
                                         void *owner) NODISCARD;
-/* A member that must be a string; its text is in the arena or in the body. */
+/* Reads a value that must be a string; its text is in the arena or in the body. */
 struct error *http_members_read_text(struct json_reader *r, struct arena *arena, struct str *ret)
         NODISCARD;
-/* The same for an object that is a value in another. */
+/* As http_members_read(), for an object that is a member's value. */
 struct error *http_members_read_nested(struct json_reader *r, struct arena *arena,
                                        http_member_fn read, void *owner) NODISCARD;

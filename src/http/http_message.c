@@ -10,7 +10,7 @@
 #include <llhttp.h>
 #include <string.h>
 
-/* A chunked body starts with this much and doubles. */
+/* First size of the buffer of a chunked body, which then doubles. */
 #define FIRST_BODY_BYTES ((size_t)16 << 10)
 
 struct http_parser {
@@ -22,7 +22,7 @@ static struct http_message *message_of(llhttp_t *native) {
         return CONTAINER_OF(native, struct http_parser, native)->message;
 }
 
-/* Returns -1, which makes the parser stop. The first refusal counts. */
+/* Records the first refusal. Returns -1, which stops the parser. */
 static int refuse(struct http_message *m, unsigned status, enum http_limit limit, char *text) {
         if (m->refusal.status) {
                 free(text);
@@ -60,7 +60,7 @@ static int refuse_fields(struct http_message *m) {
                                  m->limits->header_fields));
 }
 
-/* A name may come in several pieces; a new field begins after the last one's name was complete. */
+/* A name may come in several pieces; a new field starts after the name before it is complete. */
 static int on_field_name(llhttp_t *native, const char *at, size_t len) {
         struct http_message *m = message_of(native);
         struct http_field   *f;
@@ -79,7 +79,7 @@ static int on_field_name(llhttp_t *native, const char *at, size_t len) {
 static int on_field_name_complete(llhttp_t *native) {
         struct http_message *m = message_of(native);
 
-        /* The parser lets an empty name pass, and then there was no piece of it. */
+        /* The parser accepts an empty name, for which it calls no on_header_field. */
         if (m->n_fields == 0 || m->name_is_complete || m->fields[m->n_fields - 1].name_len == 0)
                 return refuse_syntax(m, "empty header name");
         m->name_is_complete = true;
@@ -90,14 +90,14 @@ static int on_field_value(llhttp_t *native, const char *at, size_t len) {
         struct http_message *m = message_of(native);
         struct http_field   *f;
 
-        f = &m->fields[m->n_fields - 1]; /* a name came before */
+        f = &m->fields[m->n_fields - 1]; /* there is one: its name came before */
         if (f->value_at == 0)
                 f->value_at = offset_of(m, at);
         f->value_len = offset_of(m, at + len) - f->value_at;
         return 0;
 }
 
-/* The owner decides about the body, so the parser rests here. */
+/* Pauses the parser: the caller decides how the body is read. */
 static int on_headers_complete(llhttp_t *native UNUSED) {
         return HPE_PAUSED;
 }
@@ -119,7 +119,7 @@ static size_t room_for_body(const struct http_message *m) {
         return max_body_bytes(m->limits) - (m->body ? m->body->len : 0);
 }
 
-/* The size is known before the bytes come. */
+/* Checks the size of a chunk before its bytes arrive. */
 static int on_chunk_size(struct http_message *m, uint64_t size) {
         m->extension_bytes = 0;
         m->framing_bytes = 0;
@@ -142,7 +142,7 @@ static int on_chunk_extension(struct http_message *m, size_t len) {
         return 0;
 }
 
-/* Room for `len` more bytes: the buffer doubles, within the limit. */
+/* Makes room for `len` more bytes; the buffer doubles, up to the limit. */
 static int grow_body(struct http_message *m, size_t len) {
         size_t      max = max_body_bytes(m->limits);
         size_t      used = m->body ? m->body->len : 0;
@@ -155,7 +155,7 @@ static int grow_body(struct http_message *m, size_t len) {
                 return 0;
         cap = MAX(MAX(used * 2, used + len), FIRST_BODY_BYTES); /* used + len <= max */
         larger = buf_new(m->pool, MIN(cap, MAX(max, FIRST_BODY_BYTES)));
-        if (!larger) /* the budget counts what it refuses itself */
+        if (!larger) /* the byte budget has counted its own refusal */
                 return refuse(m, 503,
                               byte_budget_fits(buf_pool_budget(m->pool), cap) ? HTTP_LIMIT_MEMORY
                                                                               : HTTP_LIMIT_NONE,
@@ -177,7 +177,7 @@ static int on_chunk_bytes(struct http_message *m, struct str bytes) {
         return 0;
 }
 
-/* Counted, not kept. */
+/* Trailers are counted, not kept. */
 static int on_trailer(struct http_message *m) {
         return ++m->n_trailers > m->limits->header_fields ? refuse_fields(m) : 0;
 }
@@ -191,8 +191,9 @@ static const llhttp_settings_t callbacks = {
 };
 
 struct http_message *http_message_new(const struct http_limits *limits, struct buf_pool *pool) {
-        size_t bytes = sizeof(struct http_message) +
-                       limits->header_fields * sizeof(struct http_field); /* an option of ours */
+        size_t bytes =
+                sizeof(struct http_message) +
+                limits->header_fields * sizeof(struct http_field); /* from the command line */
         struct http_message *m = mem_aligned_alloc(CACHE_LINE_BYTES, bytes);
 
         memset(m, 0, sizeof(*m));
@@ -247,8 +248,8 @@ struct http_header http_message_header(const struct http_message *m, const char 
         };
 }
 
-/* Each line ends in CRLF and is one line: the parser takes folded ones for one field, and a
- * parser built without its strict mode takes a bare LF for an end of line. */
+/* True when each line ends in CRLF and no field is folded. llhttp accepts folded fields, and a bare LF when
+ * it was built without its strict mode. */
 static bool lines_are_strict(const struct http_message *m) {
         size_t line = m->target_at;
         size_t blank = m->head_bytes - 2;
@@ -264,7 +265,7 @@ static bool lines_are_strict(const struct http_message *m) {
         return m->base[blank] == '\r';
 }
 
-/* One blank on each side of the target, and nothing behind the version. */
+/* True when there is one blank on each side of the target, and nothing behind the version. */
 static bool request_line_is_strict(const struct http_message *m) {
         size_t method_len = strlen(m->method_text);
         size_t end = m->target_at + m->target_len;
@@ -284,7 +285,7 @@ static void check_transfer_encoding(struct http_message *m, struct str value, bo
         *seen = true;
 }
 
-/* It says where the tensors begin, so two readers must not differ about it. */
+/* This length decides where the tensors begin, so two readers must agree about it. */
 static void check_json_length(struct http_message *m, struct str value) {
         uint32_t first = m->known[HTTP_NAME_INFER_JSON_LENGTH];
 
@@ -292,7 +293,7 @@ static void check_json_length(struct http_message *m, struct str value) {
                 refuse_syntax(m, "two Inference-Header-Content-Length that differ");
 }
 
-/* The fields that decide where the request ends and how it is answered. */
+/* Checks the fields that decide where the request ends and how it is answered. */
 static void check_fields(struct http_message *m) {
         bool has_coding = false;
 
@@ -328,20 +329,15 @@ static void check_length(struct http_message *m) {
                        mem_printf("request body of %llu bytes exceeds the maximum allowed input "
                                   "size of %zu bytes. Use --http-max-input-size to increase the "
                                   "limit.",
-                                  (unsigned long long)m->content_length,
-                                  m->limits->input_bytes));
+                                  (unsigned long long)m->content_length, m->limits->input_bytes));
 }
 
 static enum http_method method_of(unsigned native) {
         switch (native) {
-        case HTTP_GET:
-                return HTTP_METHOD_GET;
-        case HTTP_POST:
-                return HTTP_METHOD_POST;
-        case HTTP_HEAD:
-                return HTTP_METHOD_HEAD;
-        default:
-                return HTTP_METHOD_OTHER;
+        case HTTP_GET: return HTTP_METHOD_GET;
+        case HTTP_POST: return HTTP_METHOD_POST;
+        case HTTP_HEAD: return HTTP_METHOD_HEAD;
+        default: return HTTP_METHOD_OTHER;
         }
 }
 
@@ -354,7 +350,7 @@ static void complete_head(struct http_message *m, const char *end) {
         m->is_http10 = native->http_major == 1 && native->http_minor == 0;
         m->is_chunked = (native->flags & F_CHUNKED) != 0;
         m->content_length = native->flags & F_CONTENT_LENGTH ? native->content_length : 0;
-        /* What follows a CONNECT would be no HTTP. */
+        /* The bytes after a CONNECT are not HTTP. */
         m->keep_alive = llhttp_should_keep_alive(native) && native->method != HTTP_CONNECT;
         if (native->http_major != 1 || native->http_minor > 1)
                 refuse_version(m);
@@ -380,7 +376,7 @@ static enum http_parse check_head_bytes(struct http_message *m, size_t bytes,
         return HTTP_PARSE_REFUSED;
 }
 
-/* Feeds the parser; DONE when it paused itself, with *ret_end behind the last byte it took. */
+/* Feeds the parser. Returns DONE when it paused, with *ret_end behind the last byte that it consumed. */
 static enum http_parse feed(struct http_message *m, const char *bytes, size_t len,
                             const char **ret_end) {
         llhttp_t      *native = &m->parser->native;
@@ -393,7 +389,7 @@ static enum http_parse feed(struct http_message *m, const char *bytes, size_t le
                 llhttp_resume(native);
                 return HTTP_PARSE_DONE;
         }
-        if (rc == HPE_PAUSED_H2_UPGRADE) /* a client of gRPC that has the wrong port */
+        if (rc == HPE_PAUSED_H2_UPGRADE) /* for example a gRPC client with the wrong port */
                 refuse_version(m);
         else
                 refuse_syntax(m, llhttp_get_error_reason(native));
@@ -422,32 +418,20 @@ enum http_parse http_message_parse_head(struct http_message *m, struct str bytes
         return m->refusal.status ? HTTP_PARSE_REFUSED : verdict;
 }
 
-/* DONE at the end of the body, with *in what follows it. */
+/* Returns DONE at the end of the body; *in is the rest. */
 static enum http_parse read_chunks(struct http_message *m, struct str *in) {
         struct str bytes;
         int        rc = 0;
 
         while (rc == 0) {
                 switch (http_chunk_reader_next(&m->chunks, in, &bytes)) {
-                case HTTP_CHUNK_MORE:
-                        return HTTP_PARSE_MORE;
-                case HTTP_CHUNK_SIZE:
-                        rc = on_chunk_size(m, m->chunks.left);
-                        break;
-                case HTTP_CHUNK_EXTENSION:
-                        rc = on_chunk_extension(m, bytes.len);
-                        break;
-                case HTTP_CHUNK_BYTES:
-                        rc = on_chunk_bytes(m, bytes);
-                        break;
-                case HTTP_CHUNK_TRAILER:
-                        rc = on_trailer(m);
-                        break;
-                case HTTP_CHUNK_END:
-                        return HTTP_PARSE_DONE;
-                case HTTP_CHUNK_MALFORMED:
-                        rc = refuse_syntax(m, m->chunks.reason);
-                        break;
+                case HTTP_CHUNK_MORE: return HTTP_PARSE_MORE;
+                case HTTP_CHUNK_SIZE: rc = on_chunk_size(m, m->chunks.left); break;
+                case HTTP_CHUNK_EXTENSION: rc = on_chunk_extension(m, bytes.len); break;
+                case HTTP_CHUNK_BYTES: rc = on_chunk_bytes(m, bytes); break;
+                case HTTP_CHUNK_TRAILER: rc = on_trailer(m); break;
+                case HTTP_CHUNK_END: return HTTP_PARSE_DONE;
+                case HTTP_CHUNK_MALFORMED: rc = refuse_syntax(m, m->chunks.reason); break;
                 }
         }
         return HTTP_PARSE_REFUSED;
@@ -459,7 +443,7 @@ enum http_parse http_message_parse_chunks(struct http_message *m, struct str byt
         enum http_parse verdict;
 
         assert(m->in_chunks);
-        /* Sizes with endless leading zeros and endless trailers count as framing, too. */
+        /* Endless leading zeros of a size and endless trailers count as framing as well. */
         m->framing_bytes += bytes.len;
         verdict = read_chunks(m, &rest);
         *ret_used = bytes.len - rest.len;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bytes into an HTTP/1.x request: the head, and a body that comes in chunks. No socket, no clock.
+/* Parser of an HTTP/1.x request: its head, and a chunked body. It uses no socket and no clock.
  *
- * llhttp reads the head, strictly; this adds what it leaves open, because two readers that
- * disagree about where a request ends can be played against each other: folded header lines, any
- * line that does not end in CRLF, transfer codings other than "chunked", "chunked" on HTTP/1.0 and
- * a second Host are refused. Names and values are kept as offsets, not copied, so the caller may
- * move the bytes to a larger buffer between two calls.
+ * llhttp parses the head in its strict mode. The parser also refuses requests that llhttp accepts but
+ * about whose end another reader might disagree (request smuggling): folded header lines, a line that
+ * does not end in CRLF, transfer codings other than "chunked", "chunked" on HTTP/1.0, and a second Host.
+ * It keeps names and values as offsets, so the caller may move the bytes to a larger buffer between two
+ * calls.
  *
  *     http_message_parse_head(m, bytes so far of this request) until DONE or REFUSED;
- *     when m->is_chunked: http_message_parse_chunks(m, what follows) until DONE or REFUSED;
+ *     when m->is_chunked: http_message_parse_chunks(m, bytes that follow) until DONE or REFUSED;
  *     otherwise the next m->content_length bytes are the body.
  *     http_message_reset(m) for the next request.
  *
@@ -33,9 +33,9 @@ struct buf_pool;
 struct http_parser;
 
 enum http_parse {
-        HTTP_PARSE_MORE, /* all bytes were used; there must be more */
+        HTTP_PARSE_MORE, /* all bytes were consumed; more are needed */
         HTTP_PARSE_DONE,
-        HTTP_PARSE_REFUSED, /* see `refusal`; nothing after this can be trusted */
+        HTTP_PARSE_REFUSED, /* see `refusal`; the bytes that follow cannot be parsed */
 };
 
 struct http_refusal {
@@ -50,23 +50,23 @@ struct http_field {
         uint32_t value_at, value_len;
 };
 
-/* What a head of the plain form touches is at the end, in whole cache lines. */
+/* The fields that a plain head (http_head.h) touches come last, in whole cache lines. */
 struct http_message {
-        struct buf *body; /* ref: what the chunks have brought; NULL before the first */
+        struct buf *body; /* ref: the chunks' bytes; NULL before the first */
 
-        /* Private: of the parser, which a plain head does without. */
-        struct buf_pool    *pool;   /* borrowed; may be NULL */
-        struct http_parser *parser; /* owned */
-        const char         *base;   /* borrowed: during a call only */
-        size_t              n_chunks;
-        size_t              extension_bytes; /* of the current chunk */
-        size_t              framing_bytes;   /* since the last byte of the body */
-        size_t              n_trailers;
-        bool                name_is_complete;
-        bool                in_chunks;
+        /* Private: state of the parser, which a plain head does not use. */
+        struct buf_pool         *pool;   /* borrowed; may be NULL */
+        struct http_parser      *parser; /* owned */
+        const char              *base;   /* borrowed: during a call only */
+        size_t                   n_chunks;
+        size_t                   extension_bytes; /* of the current chunk */
+        size_t                   framing_bytes;   /* since the last byte of the body */
+        size_t                   n_trailers;
+        bool                     name_is_complete;
+        bool                     in_chunks;
         struct http_chunk_reader chunks;
 
-        /* After the head. */
+        /* Set by the head. */
         _Alignas(CACHE_LINE_BYTES) size_t head_bytes; /* request line, fields, blank line */
         uint64_t         content_length;
         const char      *method_text; /* static */
@@ -82,12 +82,12 @@ struct http_message {
         struct http_refusal refusal;
 
         /* Private. */
-        size_t                    fed_bytes; /* to the parser */
+        size_t                    fed_bytes; /* given to the parser so far */
         const struct http_limits *limits;    /* borrowed */
         struct http_field         fields[];  /* limits->header_fields of them */
 };
 
-/* What reading a head leaves in a message, beside its fields. */
+/* Range of the bytes that reading a head sets, except `fields`. */
 #define HTTP_MESSAGE_HEAD_AT offsetof(struct http_message, head_bytes)
 #define HTTP_MESSAGE_HEAD_BYTES (offsetof(struct http_message, refusal) - HTTP_MESSAGE_HEAD_AT)
 
@@ -95,12 +95,14 @@ struct http_message *http_message_new(const struct http_limits *limits, struct b
 void                 http_message_free(struct http_message *m); /* NULL is fine */
 void                 http_message_reset(struct http_message *m);
 
-/* `bytes`: everything of this request received so far, from its first byte. */
+/* `bytes`: all bytes of this request received so far. */
 enum http_parse http_message_parse_head(struct http_message *m, struct str bytes);
-/* Target and header field i, trimmed, as ranges of `base`, the first byte of the request. */
+/* Target, and header field i without blanks around its value, as ranges of `base`, the first byte of the
+ * request. */
 struct str         http_message_target(const struct http_message *m, const char *base);
 struct http_header http_message_header(const struct http_message *m, const char *base, size_t i);
 
-/* `bytes`: what follows what was given before; *ret_used tells where the request ended on DONE. */
+/* `bytes` follow those that earlier calls consumed. *ret_used is the number of bytes consumed; on DONE the
+ * request ends there. */
 enum http_parse http_message_parse_chunks(struct http_message *m, struct str bytes,
                                           size_t *ret_used);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the core knows of itself and of its models: its JSON is the body of the answer. */
+/* Metadata, configurations, statistics and other reports of the core, whose JSON is the body of the
+ * answer. */
 #include "base/buf.h"
 #include "control/model_query.h"
 #include "core_api/core_error.h"
@@ -10,7 +11,7 @@
 
 #include <string.h>
 
-/* Takes the error; the message is deleted. */
+/* Answers with the message or the error; frees both. */
 static void reply_message(struct http_call *call, struct error *err,
                           struct TRITONSERVER_Message *message) {
         const char *json = NULL;
@@ -70,7 +71,7 @@ struct bulk {
         struct buf       *json; /* ref */
 };
 
-/* A copy, so that the answer is held until it is written. */
+/* Copies the JSON into a buffer that lives until the answer is written. */
 static struct error *encode(struct bulk_query *query, struct TRITONSERVER_Message *message) {
         struct bulk *b = CONTAINER_OF(query, struct bulk, query);
         const char  *json;
@@ -110,7 +111,7 @@ void http_metadata_reply_bulk(struct http_call *call, const struct model_query *
         http_call_start_work_thread(call, &b->query.work);
 }
 
-/* One model, and yet beside the loop: its processes are waited for. */
+/* Concerns one model, but runs on a work thread because it waits for the model's processes. */
 void http_metadata_stacks(struct http_call *call) {
         struct model_query query = { .kind = MODEL_QUERY_STACKS, .model = http_call_model(call) };
         struct error      *err = model_version_read(call->version, &query.version);
@@ -121,7 +122,7 @@ void http_metadata_stacks(struct http_call *call) {
                 http_metadata_reply_bulk(call, &query);
 }
 
-/* Without a model in the path: of all. */
+/* Without a model in the path: statistics of all models. */
 void http_metadata_statistics(struct http_call *call) {
         struct model_query query = { .kind = MODEL_QUERY_STATISTICS, .model = "" };
         struct error      *err;

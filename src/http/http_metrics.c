@@ -8,7 +8,7 @@
 
 #include "triton/core/tritonserver.h"
 
-/* As the reference types it, without the version of the format. */
+/* As in the reference, without the version of the format. */
 #define METRICS_TYPE "text/plain; charset=utf-8"
 
 static void on_metrics(struct http_call *call) {
@@ -20,8 +20,9 @@ static void on_metrics(struct http_call *call) {
         memory_metrics_refresh(call->service->memory_metrics);
         err = core_error_take(TRITONSERVER_ServerMetrics(call->core, &metrics));
         if (!err)
-                err = core_error_take(TRITONSERVER_MetricsFormatted(
-                        metrics, TRITONSERVER_METRIC_PROMETHEUS, &text, &len));
+                err = core_error_take(TRITONSERVER_MetricsFormatted(metrics,
+                                                                    TRITONSERVER_METRIC_PROMETHEUS,
+                                                                    &text, &len));
         if (err)
                 http_call_reply_error(call, err, METRICS_TYPE);
         else
@@ -30,7 +31,7 @@ static void on_metrics(struct http_call *call) {
                 core_error_drop(TRITONSERVER_MetricsDelete(metrics));
 }
 
-/* Any other path: 200 without a body. */
+/* Answers any other path with 200 and no body. */
 static void on_other_path(struct http_call *call) {
         if (call->method == HTTP_METHOD_GET)
                 http_call_reply_text(call, METRICS_TYPE, STR_LIT(""));

@@ -9,12 +9,12 @@
 
 #include <string.h>
 
-/* Error texts name tensors, keys and versions; more than this is no message. */
+/* Limit of an error text, which may quote names of tensors, keys and versions. */
 #define MAX_ERROR_BYTES ((size_t)1 << 20)
 
 /* ---- the head ---- */
 
-/* A cursor into memory that was measured before. */
+/* Copies to `at`, whose memory was measured before; returns the end of the copy. */
 static char *put(char *at, const char *bytes, size_t len) {
         memcpy(at, bytes, len);
         return at + len;
@@ -27,7 +27,7 @@ static char *put_text(char *at, const char *text) {
 }
 
 static char *put_u64(char *at, uint64_t value) {
-        char  digits[20]; /* 2^64 has 20 */
+        char  digits[20]; /* 2^64 has 20 digits */
         char *first = digits + sizeof(digits);
 
         do {
@@ -37,7 +37,7 @@ static char *put_u64(char *at, uint64_t value) {
         return put(at, first, (size_t)(digits + sizeof(digits) - first));
 }
 
-/* A value that came from a peer or a model must not begin a line of its own. */
+/* Replaces CR, LF and NUL by blanks, so that a value from a peer or a model cannot start a line. */
 static char *put_value(char *at, struct str value) {
         for (size_t i = 0; i < value.len; i++) {
                 char c = value.ptr[i];
@@ -147,7 +147,7 @@ struct str http_reply_error_text(struct arena *arena, const char *message) {
         json_key(&w, "error");
         json_put_string(&w, message);
         json_end_object(&w);
-        if (UNLIKELY(text.overflowed)) /* a character takes six at most */
+        if (UNLIKELY(text.overflowed)) /* a character takes up to six in JSON */
                 return strlen(message) > MAX_ERROR_BYTES / 8
                                ? STR_LIT("{\"error\":\"the error message is too long\"}")
                                : STR_LIT("{\"error\":\"out of memory\"}");
@@ -220,7 +220,7 @@ unsigned http_status_of_code(enum error_code code) {
 
 /* ---- Accept-Encoding ---- */
 
-#define Q_ONE 1000 /* weights have three decimals: RFC 9110, 12.4.2 */
+#define Q_ONE 1000 /* weights have three decimals (RFC 9110, 12.4.2) */
 
 static const char *const encoding_names[] = {
         [HTTP_ENCODING_IDENTITY] = "identity",
@@ -232,7 +232,7 @@ const char *http_encoding_name(enum http_encoding encoding) {
         return encoding_names[encoding];
 }
 
-/* "0.5" is 500, "1" is 1000; 0 when it is no weight. */
+/* Reads a weight: "0.5" is 500, "1" is 1000, anything else 0. */
 static unsigned read_weight(struct str s) {
         unsigned weight = 0, digit = Q_ONE;
 
@@ -251,7 +251,7 @@ static unsigned read_weight(struct str s) {
         return MIN(weight, (unsigned)Q_ONE);
 }
 
-/* Of the parameters behind a name: the "q", else 1. */
+/* Returns the weight "q" among the parameters of a name, 1 if there is none. */
 static unsigned find_weight(struct str parameters) {
         struct str one;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The model repository extension: reads what is ordered. */
+/* The model repository extension: index, load, unload. */
 #include "base/strbuf.h"
 #include "codec/base64.h"
 #include "codec/json_reader.h"
@@ -36,7 +36,7 @@ static struct order *new_order(struct http_call *call, enum repository_order_kin
         return o;
 }
 
-/* Answers at once what could not be read; takes the error. */
+/* Starts the order, or answers the error of reading it; takes the error. */
 static void start_order(struct order *o, struct error *err) {
         if (!err) {
                 http_call_start_work_thread(o->call, &o->order.work);
@@ -86,7 +86,7 @@ static struct error *no_memory(const char *name) {
         return error_new(ERR_UNAVAILABLE, "no memory for load parameter '%s'", name);
 }
 
-/* A file comes as base64 and goes on as bytes. */
+/* Decodes a file from base64. */
 static struct error *add_file(struct order *o, const char *name, struct str value) {
         AUTO_STRBUF bytes = { 0 };
         char       *kept;
@@ -109,7 +109,7 @@ static struct error *add_text(struct order *o, const char *name, struct str valu
         return repository_order_add_text(&o->order, &o->call->arena, name, text);
 }
 
-/* The core takes texts that end there: what follows would be lost. */
+/* The core's texts end at a NUL, so the rest would be lost. */
 static bool holds_nul(struct str s) {
         return s.len > 0 && memchr(s.ptr, '\0', s.len) != NULL;
 }

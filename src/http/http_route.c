@@ -25,7 +25,7 @@ static bool capture(char kind, struct str segment, struct http_captures *c) {
         return segment.len > 0;
 }
 
-/* The part of the path up to the next '/'. */
+/* Takes the path up to the next '/'. */
 static struct str take_segment(const char **at, const char *end) {
         const char *begin = *at;
         const char *slash = memchr(begin, '/', (size_t)(end - begin));
@@ -136,7 +136,7 @@ static bool is_hex(char c) {
         return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-/* An escape of a byte that is not ASCII: its first digit is 8 to f. */
+/* True when `s` has an escape of a byte beyond ASCII, whose first digit is 8 to f. */
 static bool has_high_escape(struct str s) {
         for (size_t i = 0; i + 2 < s.len; i++)
                 if (s.ptr[i] == '%' && is_hex(s.ptr[i + 1]) && s.ptr[i + 1] >= '8' &&

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From method and path to a handler: one table, one check of who may.
+/* Finds the handler of a method and path in a table of routes.
  *
  * A pattern is literal text with captures that each match one path segment: "{m}" a model, "{v}" a
- * version (digits only, else the pattern does not match), "{r}" a shared memory region, "{*}"
- * anything. The whole path must match; nothing is percent-decoded here (see http_route_read_model()). The
- * first row wins whose pattern matches and whose method is the request's, so rows are in the order
- * of evaluation, with the hottest in front where that changes nothing.
+ * version (digits only, else the pattern does not match), "{r}" a shared memory region, "{*}" anything.
+ * The whole path must match; http_route_find() does not percent-decode. The first row whose pattern and
+ * method match is taken. Rows are tried in their order, so the most frequent ones come first where that
+ * does not change the result.
  *
  * Ownership.  Tables are static. Captures are ranges of the path.
  * Threads.  Any.
@@ -30,9 +30,9 @@ struct http_route {
 struct http_route_table {
         const struct http_route *rows;
         size_t                   n_rows;
-        /* What an unknown path gets; NULL = 404 {"error":"Not Found"}. */
+        /* Handler of unknown paths; NULL = 404 {"error":"Not Found"}. */
         http_call_fn        fallback;
-        enum endpoint_group fallback_group; /* when there is a fallback */
+        enum endpoint_group fallback_group; /* of the fallback, if there is one */
 };
 
 struct http_captures {
@@ -45,24 +45,24 @@ enum http_route_verdict {
         HTTP_ROUTE_WRONG_METHOD, /* ret_row is a row of that path */
 };
 
-/* Captures are written on OK and WRONG_METHOD. */
+/* Writes the captures on OK and WRONG_METHOD. */
 enum http_route_verdict http_route_find(const struct http_route_table *table,
                                         enum http_method method, struct str path,
                                         const struct http_route **ret_row,
                                         struct http_captures     *ret_captures);
 
-/* The path of a request target, without its query. "http://host/path" is as good as "/path"
+/* Returns the path of a request target without its query. "http://host/path" is equivalent to "/path"
  * (RFC 9112, 3.2.2). */
 struct str http_route_path(struct str target);
-/* The methods that the row's path has, for the Allow header: "GET, POST". */
+/* Returns the methods of the row's path for the header Allow: "GET, POST". */
 struct str http_route_allowed(const struct http_route_table *table, const struct http_route *row);
 
-/* INTERNAL names a row that is in no group of endpoints: who may use it would be left open. */
+/* INTERNAL for a row without a group of endpoints, to which access could not be checked. */
 struct error *http_route_check(const struct http_route_table *table) NODISCARD;
 
 bool http_route_matches(const char *pattern, struct str path, struct http_captures *ret);
 
-/* The model's name from its path segment: the segment itself, or its decoded copy in the arena.
+/* Reads the model's name from its path segment: *ret is the segment or its decoded copy in the arena.
  *
  * The reference server does not decode percent escapes: "a%5Fb" does not name the model "a_b", and a
  * name may contain '%'. A client cannot send a name with characters beyond ASCII that way. So a

@@ -22,10 +22,11 @@ static void arm(struct http_loop *home) {
         uint64_t leave_ns = home->server->options.limits.leave_ns;
 
         if (!loop_timer_arm(home->net.loop, &home->leave, clock_now_ns() + leave_ns))
-                home->leave.fire(&home->leave); /* memory is short: no moment, then */
+                home->leave.fire(&home->leave); /* out of memory: do not wait */
 }
 
-/* Twice: for requests on their way, and for clients that do not close an idle connection. */
+/* Runs twice while the server stops: after the time for requests on their way, and after the time in which
+ * clients may close their idle connections. */
 static void on_leave(struct loop_timer *t) {
         struct http_loop *home = CONTAINER_OF(t, struct http_loop, leave);
         bool              is_second = home->is_leaving;

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An HTTP server: a listening socket, loops, a route table, and what may be asked of it.
+/* An HTTP server: a listening socket, loops, a route table, and limits.
  *
- * The same machinery carries the inference API (http_api_routes()) and the metrics page
- * (http_metrics_routes()), each as a server of its own.
+ * The inference API (http_api_routes()) and the metrics page (http_metrics_routes()) are a server each.
  *
  *     http_server_new -> net_server_start -> ... -> net_server_stop, net_server_wait -> free
  *
- * stop() ends accepting, closes connections that wait for a request, and lets the others finish
- * their request, which is answered with "Connection: close". wait() sleeps until the last
- * connection is gone or the deadline has passed. free() closes what is left and then waits for
- * handlers that have not answered: whoever works for them must still be alive, or be cancelled.
+ * stop() ends accepting, closes idle connections, and closes each other one after its request, which is
+ * answered with "Connection: close". wait() sleeps until the last connection is gone or the deadline has
+ * passed. free() closes the remaining connections and then waits for handlers that have not answered: the
+ * threads that work for them must still run, or their requests be cancelled.
  *
  * Ownership.  Options are copied, except what is marked borrowed.
- * Threads.  new, start, stop, wait, free: one thread that is no loop. Callbacks: any loop.
+ * Threads.  new, start, stop, wait, free: one thread, which runs no loop. Callbacks: any loop.
  */
 #pragma once
 
@@ -36,15 +35,15 @@ struct http_server_options {
 
 struct http_server;
 
-/* Limits at their defaults, everything else zero. */
+/* Sets limits to their defaults and everything else to zero. */
 void http_server_options_init(struct http_server_options *o);
 
-/* Binds and listens, so that the port is known; accepts nothing yet. */
+/* Binds and listens, so the port is known; does not accept yet. */
 struct error *http_server_new(const struct http_server_options *o, struct http_server **ret)
         NODISCARD;
-void http_server_free(struct http_server *s); /* NULL is fine; stops when needed */
+void http_server_free(struct http_server *s); /* NULL is fine; stops first when necessary */
 
-/* Starts, stops and asks the server: borrowed. NULL for NULL. */
+/* The server's lower part, which starts and stops it; borrowed. NULL for NULL. */
 struct net_server *http_server_net(struct http_server *s);
 
 /* The KServe v2 API and Triton's extensions (http_api.c). */

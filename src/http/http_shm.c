@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The shared memory extensions: shm/shared_memory.h. */
+/* The shared memory extensions (shm/shared_memory.h). */
 #include "base/strbuf.h"
 #include "codec/json_writer.h"
 #include "control/service.h"
@@ -9,7 +9,7 @@
 
 /* ---- status ---- */
 
-/* There are no CUDA regions, which would have other members. */
+/* Prints a system region. CUDA regions, which have other members, do not exist. */
 static void put_entry(struct json_writer *w, const struct shared_memory_entry *e) {
         json_begin_object(w);
         json_key(w, "name");
@@ -58,7 +58,7 @@ enum member { MEMBER_KEY, MEMBER_OFFSET, MEMBER_BYTE_SIZE, N_MEMBERS };
 
 struct scan {
         bool          is_seen[N_MEMBERS];
-        struct error *faults[N_MEMBERS]; /* each NULL or to be freed */
+        struct error *faults[N_MEMBERS]; /* owned; NULL = no error */
 };
 
 static enum member find_member(struct str key) {
@@ -106,7 +106,7 @@ static struct error *missing(const char *member) {
                          member);
 }
 
-/* The fault to tell moves out of the scan. */
+/* Returns the error to report, which moves out of the scan. */
 static struct error *finish(const struct http_infer_decoder *d, struct scan *s) {
         if (json_failed(&d->json))
                 return json_syntax_error(&d->json);

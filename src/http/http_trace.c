@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The trace extension: settings, global or of one model. */
+/* Traces of requests, and the trace extension: settings, global or of one model. */
 #include "http/http_trace.h"
 
 #include "base/clock.h"
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* ---- a request that is traced ---------------------------------------------------------------- */
+/* ---- a traced request ---- */
 
 static void on_sent(struct http_call *call) {
         struct trace_record *r = STEAL(call->trace);
@@ -25,7 +25,7 @@ static void on_sent(struct http_call *call) {
         trace_record_unref(r);
 }
 
-/* Apart, so that a request that is not traced does not pay for its frame. */
+/* A function of its own, so that requests without a trace do not pay for its stack frame. */
 static NOINLINE struct trace_record *start(struct http_call *call, const char *model) {
         struct trace_record *r;
 
@@ -58,9 +58,9 @@ bool http_trace_answer_header(struct http_call *call, struct http_header *ret) {
         return true;
 }
 
-/* ---- the extension --------------------------------------------------------------------------- */
+/* ---- the extension ---- */
 
-/* NULL for the global settings. */
+/* Returns NULL for the global settings. */
 static const char *model_of(struct http_call *call) {
         return call->model.len > 0 ? http_call_model(call) : NULL;
 }
@@ -100,9 +100,9 @@ void http_trace_get(struct http_call *call) {
                 reply_settings(call);
 }
 
-/* ---- changes --------------------------------------------------------------------------------- */
+/* ---- changes ---- */
 
-/* How many elements come in the array at r, which stays where it is. */
+/* Counts the elements of the array at the reader, of which it has a copy. */
 static size_t count_elements(struct json_reader r) {
         size_t n = 0;
 
@@ -133,7 +133,7 @@ struct reading {
         struct arena       *arena;
 };
 
-/* null clears; unknown names are ignored. */
+/* null clears a setting; unknown names are ignored. */
 static struct error *read_setting(void *owner, struct json_reader *r, struct str key) {
         struct reading      *reading = owner;
         struct trace_change *change = &reading->change;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Traces of HTTP requests: what a handler does for them.
+/* Starts and ends the trace of an HTTP request.
  *
  * Threads.  The call's loop.
  */
@@ -9,8 +9,9 @@
 
 #include <stdbool.h>
 
-/* For infer_call_start(): NULL when this request is not traced. Sets the call's on_sent, which ends
- * the record once the answer is written. */
+/* Returns the record for infer_call_start(), NULL when this request is not traced. Sets the call's on_sent,
+ * which ends the record after the answer is written. */
 struct trace_record *http_trace_start(struct http_call *call, const char *model);
-/* The answer's own header; false when it has none. The value is in the call's arena. */
+/* Returns the header `traceparent` of the answer, false when it has none. The value is in the call's
+ * arena. */
 bool http_trace_answer_header(struct http_call *call, struct http_header *ret);
