@@ -21,22 +21,22 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Of one added name or value: trailers beyond 8 KiB are refused by clients. */
+/* Limit of one added name or value; clients refuse trailers beyond 8 KiB. */
 #define MAX_ADDED_BYTES 1024
-/* Parts up to this many are compressed without an array of their own. */
+/* Up to this many parts are compressed without an allocated array. */
 #define FEW_PARTS 16
 
-/* Of an arena that stays as it is until the client has read its answer. */
+/* An arena up to this size is kept until the client has read its answer. */
 #define KEPT_ARENA_BYTES ((size_t)64 << 10)
 
-/* What a call usually has; more cost an array more. */
+/* First size of the array of header fields; most calls have fewer. */
 #define FEW_FIELDS 24
 
-/* Of each call without an allocation: metadata, and what handlers put beside it. */
+/* First part of each call's arena, inside the struct: metadata and the handler's data. */
 #define GRPC_ARENA_BYTES 8192
-/* What handlers decode of a message is bounded by its size on top of that. */
+/* Limit of a call's arena. Data decoded from a message is also limited by the size of that message. */
 #define GRPC_MAX_ARENA_BYTES ((size_t)1 << 30)
-/* Further metadata of an answer, initial and trailing each. */
+/* Limit of the metadata that a handler adds, initial and trailing each. */
 #define GRPC_MAX_ADDED 8
 #define MAX_TRAILERS (2 + GRPC_MAX_ADDED)
 _Static_assert(4 + GRPC_MAX_ADDED + MAX_TRAILERS <= H2_MAX_FIELDS, "an answer without a message");
@@ -44,7 +44,7 @@ _Static_assert(4 + GRPC_MAX_ADDED + MAX_TRAILERS <= H2_MAX_FIELDS, "an answer wi
 enum grpc_pause {
         GRPC_PAUSE_HANDLER = 1,
         GRPC_PAUSE_UNSENT = 2,
-        GRPC_PAUSE_UNPACK = 4, /* a worker decompresses a message; later ones wait */
+        GRPC_PAUSE_UNPACK = 4, /* a work thread decompresses a message; later ones wait */
 };
 
 struct grpc_added {
@@ -52,55 +52,55 @@ struct grpc_added {
         size_t           n;
 };
 
-/* Bytes of a paused stream, as they came. */
+/* Received bytes of a paused stream that are not parsed. */
 struct grpc_stash {
-        struct buf *buf; /* ref; NULL when there is nothing */
-        size_t      at;  /* first byte that is not used up */
+        struct buf *buf; /* ref; NULL when empty */
+        size_t      at;  /* first byte not yet consumed */
 };
 
-/* A message that is decompressed by another thread, since it becomes large. The stream is not recycled
- * before it is back. */
+/* A message that a work thread decompresses because it becomes large. The stream is not recycled before the
+ * work has ended. */
 struct grpc_unpacking {
         struct loop_work    work;
-        struct grpc_message message;   /* as it came; owned */
-        size_t              max_bytes; /* it may become */
+        struct grpc_message message;   /* as received; owned */
+        size_t              max_bytes; /* limit of the decompressed size */
         enum gzip_status    status;
-        struct buf         *plain; /* owned; with GZIP_OK */
+        struct buf         *plain; /* owned; set with GZIP_OK */
 };
 
-/* A call with all that the connection and the client need of it. It has two owners, and goes when both
- * have let go of it: the connection, until the HTTP/2 stream is closed (h2.id becomes 0), and the
- * handler, from its first callback to finish. For a while there may be a third, the thread that
- * decompresses one of its messages. */
+/* A call with the state that the connection and the client need. It has two owners and is recycled when both
+ * have released it: the connection until the HTTP/2 stream is closed (h2.id becomes 0), and the handler
+ * from its first callback to finish. A work thread that decompresses a message is a third owner for that
+ * time. */
 struct grpc_stream {
         struct h2_stream h2; /* first */
         struct grpc_call call;
 
         bool is_given;      /* the handler has it */
-        bool is_finished;   /* and has ended it */
-        bool is_answered;   /* trailers are settled: nothing is sent any more, nothing delivered */
+        bool is_finished;   /* the handler has ended it */
+        bool is_answered;   /* the status is set: no further message is sent or delivered */
         bool has_ended;     /* the client has half-closed */
-        bool has_responded; /* headers are out */
-        bool is_delivering; /* inside a loop over its messages */
-        bool is_unpacking;  /* `unpacking` is with another thread */
-        bool has_written;   /* since on_written was last called */
+        bool has_responded; /* response headers are submitted */
+        bool is_delivering; /* inside the loop over its messages */
+        bool is_unpacking;  /* a work thread has `unpacking` */
+        bool has_written;   /* bytes were sent since on_written was last called */
 
-        /* Headers as they come. */
+        /* Request headers. */
         bool                  is_post;
         struct str            content_type, timeout, encoding, accept_encoding;
         struct grpc_metadata *fields; /* in arena; call.metadata when complete */
         size_t                n_fields, cap_fields;
-        enum grpc_limit       refused; /* why the headers are too much */
+        enum grpc_limit       refused; /* limit that the headers exceed */
 
-        /* Messages as they come. */
-        enum grpc_encoding        encoding_in;
-        struct grpc_frame         frame;
-        struct grpc_message       only; /* of a method without client stream, until half-close */
-        bool                      has_only;
-        const struct arena_block *before; /* borrowed: the arena's newest when the handler got its
-                                           * message; freed at the end is what came later */
-        size_t            given_bytes;    /* in conn->given_bytes, until the handler has ended */
-        unsigned          pauses;         /* of enum grpc_pause */
+        /* Request messages. */
+        enum grpc_encoding  encoding_in;
+        struct grpc_frame   frame;
+        struct grpc_message only; /* method without client stream: its message until half-close */
+        bool                has_only;
+        const struct arena_block *before; /* borrowed: the arena's newest block when the handler got
+                                           * its message; later blocks are freed at the end */
+        size_t            given_bytes;    /* counted in conn->given_bytes until the handler ends */
+        unsigned          pauses;         /* set of enum grpc_pause */
         struct grpc_stash stash;
 
         /* The answer. */
@@ -108,14 +108,14 @@ struct grpc_stream {
         enum grpc_code     code;
         struct str         text; /* in arena, encoded */
         uint64_t           bytes_in, bytes_out;
-        uint64_t           progress_ns;    /* start of the window of `progress_bytes` */
-        uint64_t           progress_bytes; /* bytes_out then */
+        uint64_t           progress_ns;    /* start of the current window */
+        uint64_t           progress_bytes; /* bytes_out at that time */
         struct loop_timer  deadline; /* armed at call.deadline_ns until the call is answered */
 
-        /* From here on only what counts is cleared. */
+        /* on_open() does not clear the fields from here on as a whole. */
         struct send_queue     out;
         struct grpc_added     initial, trailing;
-        struct grpc_unpacking unpacking; /* see is_unpacking */
+        struct grpc_unpacking unpacking; /* in use while is_unpacking */
         _Alignas(16) char arena_bytes[GRPC_ARENA_BYTES];
 };
 
@@ -149,7 +149,7 @@ static void log_access(const struct grpc_stream *st) {
         service->on_access(service->access_owner, &entry);
 }
 
-/* Neither the connection nor a handler has it any more. */
+/* Recycles a call that neither the connection nor a handler owns. */
 static void recycle(struct grpc_stream *st) {
         if (st->call.on_sent)
                 st->call.on_sent(&st->call);
@@ -159,7 +159,7 @@ static void recycle(struct grpc_stream *st) {
         h2_stream_recycle(&st->h2);
 }
 
-/* Only traces ask. */
+/* Records the time for traces only. */
 static void note_send_start(struct grpc_stream *st) {
         if (UNLIKELY(st->call.on_sent != NULL) && st->call.send_start_ns == 0)
                 st->call.send_start_ns = clock_now_ns();
@@ -242,9 +242,9 @@ static size_t trailers(struct h2_stream *h2, struct h2_header *fields) {
         return put_trailers(stream_of(h2), fields);
 }
 
-/* The first headers; with all trailers, when there is nothing between them. What we accept is the
- * same for every call: the first answer of a connection tells it, and each refusal, which may be
- * for that. */
+/* Sends the response headers, together with the trailers when there is no message. The accepted encodings
+ * are the same for every call, so only the first answer of a connection names them, and each refusal,
+ * because the encoding may be its reason. */
 static void respond(struct grpc_stream *st, struct str http_status, bool has_body) {
         struct h2_header fields[4 + GRPC_MAX_ADDED + MAX_TRAILERS];
         size_t           n = 0;
@@ -276,8 +276,8 @@ static void flush_soon(struct grpc_stream *st) {
 
 /* ---- statuses ---- */
 
-/* Whatever was sent goes first; then the trailers. The caller sees to the flush: a flush may close
- * the stream, and then it may be gone. */
+/* Sets the status, which is sent after the queued messages. The caller flushes: a flush may close and free
+ * the stream. */
 static void settle(struct grpc_stream *st, enum grpc_code code, struct str text,
                    struct str http_status) {
         note_send_start(st);
@@ -381,7 +381,7 @@ static const struct grpc_method *find_method(const struct h2_loop *home, struct 
         return NULL;
 }
 
-/* Nothing of a path that is known is kept: it is in the table. */
+/* Finds the method. Only an unknown path is copied; a known one is in the table. */
 static void on_path(struct grpc_stream *st, struct str path) {
         char *copy;
 
@@ -405,7 +405,7 @@ static void remember(struct grpc_stream *st, enum h2_field field, struct str val
         }
 }
 
-/* NULL when memory is short. */
+/* Returns NULL when memory is short. */
 static struct grpc_metadata *add_field(struct grpc_stream *st) {
         if (st->n_fields == st->cap_fields) {
                 size_t                cap = st->cap_fields > 0 ? 2 * st->cap_fields : FEW_FIELDS;
@@ -422,7 +422,7 @@ static struct grpc_metadata *add_field(struct grpc_stream *st) {
         return &st->fields[st->n_fields++];
 }
 
-/* ptr NULL when memory is short. */
+/* Copies `s` and appends a NUL; ptr NULL when memory is short. */
 static struct str keep(struct grpc_stream *st, struct str s) {
         char *copy = arena_try_alloc(&st->call.arena, s.len + 1);
 
@@ -467,7 +467,7 @@ static void on_header(struct h2_stream *h2, enum h2_field field, struct str name
         }
 }
 
-/* "application/grpc", optionally followed by "+proto" or "; charset=utf-8". */
+/* True for "application/grpc", optionally followed by "+proto" or "; charset=utf-8". */
 static bool is_grpc(struct str content_type) {
         static const char wanted[] = "application/grpc";
         size_t            n = sizeof(wanted) - 1;
@@ -483,7 +483,7 @@ static void field_at(const void *of, size_t at, struct str *ret_name, struct str
         *ret_value = call->metadata[at].value;
 }
 
-/* The one place where a call is let through. False: it has been answered. */
+/* The only check of access to a method. Returns false after refusing the call. */
 static bool check_access(struct grpc_stream *st) {
         struct grpc_call            *call = &st->call;
         const struct access_question question = {
@@ -514,7 +514,7 @@ static bool check_timeout(struct grpc_stream *st) {
                 refuse(st, GRPC_INTERNAL, "malformed grpc-timeout");
                 return false;
         }
-        if (timeout_ns == 0) { /* over before it began: nothing runs */
+        if (timeout_ns == 0) { /* expired at once: nothing runs */
                 refuse(st, GRPC_DEADLINE_EXCEEDED, "Deadline Exceeded");
                 return false;
         }
@@ -593,7 +593,7 @@ static void on_headers(struct h2_stream *h2) {
         }
 }
 
-/* ---- messages that arrive ---- */
+/* ---- receiving messages ---- */
 
 static void refuse_message(struct grpc_stream *st, enum grpc_code code, const char *text) {
         refuse(st, code, text);
@@ -609,7 +609,8 @@ static void refuse_too_large(struct grpc_stream *st, size_t bytes) {
                                     "Received message larger than max (%zu vs. %zu)", bytes, max));
 }
 
-/* For a buffer of so many bytes. The budget counts what it refuses itself. */
+/* Refuses a message for which a buffer of `bytes` was not allocated. The byte budget has counted its own
+ * refusals. */
 static void refuse_no_memory(struct grpc_stream *st, size_t bytes) {
         const struct buf_pool *pool = st->h2.conn->home->pool;
 
@@ -657,7 +658,7 @@ static void run_unpacking(struct loop_work *work) {
 
 static void on_unpacked(struct loop_work *work);
 
-/* Takes the message. */
+/* Decompresses the message on a work thread; takes the message. */
 static void unpack_elsewhere(struct grpc_stream *st, const struct grpc_message *m, size_t max) {
         st->unpacking =
                 (struct grpc_unpacking){ .work = { .run = run_unpacking, .done = on_unpacked },
@@ -668,7 +669,8 @@ static void unpack_elsewhere(struct grpc_stream *st, const struct grpc_message *
         loop_compute(st->h2.conn->home->net.loop, &st->unpacking.work);
 }
 
-/* Takes the result. False: the call is refused, and the message is gone. */
+/* Replaces the message by its decompressed bytes. Returns false after refusing the call and freeing the
+ * message. */
 static bool take_plain(struct grpc_stream *st, struct grpc_message *m, enum gzip_status status,
                        struct buf *plain) {
         buf_unref(m->owner);
@@ -681,7 +683,8 @@ static bool take_plain(struct grpc_stream *st, struct grpc_message *m, enum gzip
         return false;
 }
 
-/* False: the message is not there yet, or the call is refused; either way the message is taken. */
+/* Decompresses the message if necessary. Returns false and takes the message when a work thread does it, or
+ * when the call is refused. */
 static bool unpack(struct grpc_stream *st, struct grpc_message *m) {
         size_t           max, here;
         enum gzip_status status = GZIP_TOO_LARGE;
@@ -691,7 +694,7 @@ static bool unpack(struct grpc_stream *st, struct grpc_message *m) {
                 return true;
         max = max_decompressed(st);
         here = st->h2.conn->home->net.loop ? MIN(max, LOOP_MAX_WORK_BYTES) : max;
-        /* What is long as it came is not tried. */
+        /* Compressed bytes beyond the limit: do not even try. */
         if (m->bytes.len <= here)
                 status = grpc_decompress(m->bytes, here, st->h2.conn->home->pool, &plain);
         if (status == GZIP_TOO_LARGE && here < max) {
@@ -712,7 +715,7 @@ static void hand_over(struct grpc_stream *st, struct grpc_message *m) {
         buf_unref(m->owner);
 }
 
-/* The handler takes it now: only now it may be more than what was sent. */
+/* Delivers a message to the handler. Decompression starts only now, when the handler can take it. */
 static void deliver(struct grpc_stream *st, struct grpc_message *m) {
         if (unpack(st, m))
                 hand_over(st, m);
@@ -744,7 +747,7 @@ static void take_message(struct grpc_stream *st, struct grpc_message *m) {
         st->has_only = true;
 }
 
-/* Until the bytes are used up, the stream is paused, or it is answered. */
+/* Reads messages until the bytes are consumed, the stream is paused, or the call is answered. */
 static void read_messages(struct grpc_stream *st, struct str *in, struct buf *owner) {
         struct grpc_message m;
 
@@ -773,7 +776,8 @@ static void drop_stash(struct grpc_stream *st) {
         st->stash = (struct grpc_stash){ NULL, 0 };
 }
 
-/* Bounded by the stream's window, since no window update has returned these bytes to the client. */
+/* Keeps bytes of a paused stream. The stream's window limits them, because no window update has returned
+ * these bytes to the client. */
 static bool stash(struct grpc_stream *st, struct str bytes) {
         struct buf *b = st->stash.buf;
         size_t      used = b ? b->len - st->stash.at : 0;
@@ -803,7 +807,7 @@ static size_t on_bytes(struct h2_stream *h2, struct str bytes, struct buf *owner
         if (!st->stash.buf)
                 read_messages(st, &bytes, owner);
         if (st->is_answered || bytes.len == 0)
-                return len; /* what comes after the answer is thrown away */
+                return len; /* bytes after the answer are discarded */
         if (!stash(st, bytes)) {
                 refuse_no_memory(st, bytes.len);
                 return len;
@@ -843,7 +847,7 @@ static struct iovec room(struct h2_stream *h2) {
         return grpc_frame_room(&st->frame);
 }
 
-/* The rest of a message, or the half-close after the only one, is still to come. */
+/* True when the client owes the rest of a message, or the half-close after the only one. */
 static bool is_partial(struct h2_stream *h2) {
         const struct grpc_stream *st = stream_of(h2);
 
@@ -884,7 +888,7 @@ static void set_pause(struct grpc_stream *st, enum grpc_pause pause, bool is_on)
         st->pauses &= ~(unsigned)pause;
         if (st->pauses || st->is_delivering || !st->stash.buf || st->h2.id == 0)
                 return;
-        c->is_busy = true; /* no flush may close the stream under us */
+        c->is_busy = true; /* a flush could free the stream */
         unstash(st);
         c->is_busy = was_busy;
         h2_conn_flush_soon(c, false);
@@ -904,7 +908,7 @@ static void see_unpacked(struct h2_stream *h2) {
         set_pause(st, GRPC_PAUSE_UNPACK, false);
         if (is_fine && !had_stash && st->has_ended && !st->is_answered &&
             st->call.method->is_client_stream)
-                end_of_messages(st); /* it came meanwhile */
+                end_of_messages(st); /* the half-close arrived meanwhile */
 }
 
 static void on_unpacked(struct loop_work *work) {
@@ -916,7 +920,7 @@ static void on_unpacked(struct loop_work *work) {
                 h2_conn_on_time(st->h2.conn, &st->h2, see_unpacked);
                 return;
         }
-        if (u->status == GZIP_TOO_LARGE) /* also of a client that did not wait to be told */
+        if (u->status == GZIP_TOO_LARGE) /* counted even if the client has closed the stream */
                 h2_conn_count_rejected(st->h2.conn, GRPC_LIMIT_MESSAGE_BYTES);
         buf_unref(u->message.owner);
         buf_unref(u->plain);
@@ -924,7 +928,7 @@ static void on_unpacked(struct loop_work *work) {
                 recycle(st);
 }
 
-/* ---- messages that are sent ---- */
+/* ---- sending messages ---- */
 
 static void drop_parts(const struct grpc_part *parts, size_t n) {
         for (size_t i = 0; i < n; i++)
@@ -981,7 +985,7 @@ bool grpc_call_pack(const struct grpc_call *call, const struct grpc_part *parts,
         return true;
 }
 
-/* What a message is sent as; each part's buf is taken. */
+/* A message to send; the buf of each part is taken. */
 struct outgoing {
         const struct grpc_part *parts;
         size_t                  n;
@@ -1010,12 +1014,11 @@ static bool put_message(struct grpc_stream *st, const struct outgoing *m) {
         return is_fine;
 }
 
-/* What the client has not taken is more than may wait, or there is no memory for it. */
+/* Aborts a call whose unsent bytes exceed the limit or do not fit into memory. */
 static void overflow(struct grpc_stream *st, enum grpc_limit limit) {
         h2_conn_count_rejected(st->h2.conn, limit);
         st->is_answered = st->h2.is_reset = true;
-        if (!h2_stream_reset(&st->h2,
-                             H2_ENHANCE_YOUR_CALM)) /* clients read it as RESOURCE_EXHAUSTED */
+        if (!h2_stream_reset(&st->h2, H2_ENHANCE_YOUR_CALM)) /* RESOURCE_EXHAUSTED for clients */
                 h2_conn_kill(st->h2.conn);
         h2_conn_flush_soon(st->h2.conn, false);
         abort_call(st, GRPC_ABORT_OVERFLOW);
@@ -1030,7 +1033,7 @@ static void refuse_answer(struct grpc_stream *st, size_t len) {
         abort_call(st, GRPC_ABORT_OVERFLOW);
 }
 
-/* False, and the parts are gone, when it will not be sent. */
+/* Returns false and frees the parts when the message must not be sent. */
 static bool check_send(struct grpc_stream *st, const struct grpc_part *parts, size_t n,
                        size_t *ret_len) {
         size_t max = h2_conn_limits(st->h2.conn)->unsent_bytes;
@@ -1130,7 +1133,7 @@ static void on_due(struct h2_stream *h2) {
                 set_pause(st, GRPC_PAUSE_UNSENT, false);
 }
 
-/* The calls of a connection share what its client takes. */
+/* The minimum that a call's client must take in a window; the calls of a connection share it. */
 static size_t window_bytes(const struct h2_conn *c) {
         return MAX(h2_conn_limits(c)->write_window_bytes / MAX(c->n_open, 1), 1);
 }
@@ -1169,8 +1172,8 @@ static void copy_answer(struct arena *to, struct grpc_stream *st, struct str *te
         copy_added(to, &st->trailing);
 }
 
-/* The handler has answered: what it took of the arena goes, before the client has read the answer.
- * What is still to be sent of it, at most some KiB, gets new places. */
+/* Frees the handler's part of the arena after its answer, before the client has read it. The metadata to be
+ * sent, at most some KiB, is copied. */
 static COLD void shed_arena(struct grpc_stream *st, struct str *text) {
         struct arena kept;
 
@@ -1181,7 +1184,7 @@ static COLD void shed_arena(struct grpc_stream *st, struct str *text) {
         arena_done(&kept);
 }
 
-/* No more than is sent: it may quote what a peer has sent. */
+/* Copies the message, cut to the length that can be sent: it may quote bytes of a peer. */
 static struct str keep_message(struct grpc_call *call, const char *message) {
         size_t len = strnlen(message, GRPC_MAX_MESSAGE_TEXT + 1);
 
@@ -1222,7 +1225,7 @@ void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *m
 
 static void reply(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts,
                   bool is_packed) {
-        call->stream->is_finished = true; /* should the message not do, nobody is told any more */
+        call->stream->is_finished = true; /* so a message that cannot be sent causes no on_abort */
         put(call->stream, parts, n_parts, is_packed);
         grpc_call_finish(call, GRPC_OK, NULL);
 }
@@ -1272,7 +1275,7 @@ static void expire(struct h2_stream *h2) {
 
         if (st->is_answered)
                 return;
-        if (st->out.bytes > 0) /* a message is half sent: no trailers can follow it */
+        if (st->out.bytes > 0) /* part of a message is sent: trailers cannot follow it */
                 reset(st, H2_CANCEL);
         else
                 refuse(st, GRPC_DEADLINE_EXCEEDED, "Deadline Exceeded");
@@ -1304,7 +1307,7 @@ const struct h2_stream_ops grpc_call_stream_ops = {
         .stop = stop,
 };
 
-/* ---- the rest of a handler's door ---- */
+/* ---- other functions for handlers ---- */
 
 void grpc_call_pause(struct grpc_call *call) {
         set_pause(call->stream, GRPC_PAUSE_HANDLER, true);

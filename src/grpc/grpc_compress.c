@@ -65,8 +65,8 @@ bool grpc_compress(enum grpc_encoding encoding, const struct iovec *parts, size_
                    struct buf_pool *pool, struct buf **ret) {
         enum gzip_format format =
                 encoding == GRPC_ENCODING_GZIP ? GZIP_FORMAT_GZIP : GZIP_FORMAT_ZLIB;
-        size_t           plain = 0;
-        struct buf      *packed;
+        size_t      plain = 0;
+        struct buf *packed;
 
         if (encoding == GRPC_ENCODING_IDENTITY)
                 return false;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Compression of messages: which algorithm, by name, by level, by what the client accepts.
+/* Compression of messages, and the choice of the algorithm by name, by level, and by what the client
+ * accepts.
  */
 #pragma once
 
@@ -26,23 +27,23 @@ enum grpc_compression_level {
         GRPC_COMPRESSION_HIGH,
 };
 
-/* What grpc-accept-encoding says of us. */
+/* Value of grpc-accept-encoding in answers. */
 #define GRPC_ACCEPTED_ENCODINGS "identity,deflate,gzip"
 
 struct str grpc_encoding_name(enum grpc_encoding encoding);
-/* "gzip", "deflate", "identity", ""; false for anything else. */
+/* Finds "gzip", "deflate", "identity" and ""; false for anything else. */
 bool grpc_encoding_find(struct str name, enum grpc_encoding *ret);
-/* "none", "low", "medium", "high". */
+/* Finds "none", "low", "medium" and "high"; false for anything else. */
 bool grpc_compression_level_find(struct str name, enum grpc_compression_level *ret);
 
-/* The algorithm that a level stands for among those of the client's list: low is gzip, medium and
- * high are deflate, and where the client accepts one of them only, every level is that one. */
+/* Chooses an algorithm from the client's list: gzip for level low, deflate for medium and high. If the
+ * client accepts only one of the two, every level but none is that one. */
 enum grpc_encoding grpc_encoding_choose(enum grpc_compression_level level, struct str accepted);
 
-/* One message, plain, of at most max_bytes. */
+/* Decompresses a message to at most max_bytes. */
 enum gzip_status grpc_decompress(struct str message, size_t max_bytes, struct buf_pool *pool,
                                  struct buf **ret);
-/* The parts as one compressed message; false, and nothing is made, when that would not be smaller
- * or memory is short: the parts are sent as they are then. */
+/* Compresses the parts into one message. Returns false when the result would not be smaller or memory is
+ * short; the caller then sends the parts as they are. */
 bool grpc_compress(enum grpc_encoding encoding, const struct iovec *parts, size_t n_parts,
                    struct buf_pool *pool, struct buf **ret);

@@ -26,7 +26,7 @@ static size_t decode_length(const char *prefix) {
         return (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | (size_t)p[3];
 }
 
-/* MESSAGE stands for "the prefix is complete". */
+/* Reads the prefix; MESSAGE means that it is complete. */
 static enum grpc_frame_status read_prefix(struct grpc_frame *f, struct str *in) {
         size_t n = MIN(GRPC_PREFIX_BYTES - f->n_prefix, in->len);
 
@@ -50,7 +50,7 @@ static void finish(struct grpc_frame *f, struct str bytes, struct buf *owner,
         f->got = 0;
 }
 
-/* What lies in its place already was read there (grpc_frame_room()). */
+/* Bytes that the socket read into grpc_frame_room() are already in place. */
 static void gather(struct grpc_frame *f, struct str *in) {
         char  *place = f->gathered->bytes + f->got;
         size_t n = MIN(f->len - f->got, in->len);

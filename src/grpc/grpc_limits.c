@@ -9,7 +9,7 @@
 #define KIB ((size_t)1024)
 #define MIB (KIB * KIB)
 
-/* Without calls a client has no reason to ask often. */
+/* A client without calls has no reason to ping often. */
 #define IDLE_PING_INTERVAL_NS (7200 * NS_PER_S)
 
 void grpc_limits_init(struct grpc_limits *l) {

@@ -35,32 +35,32 @@ enum grpc_limit {
 };
 
 struct grpc_limits {
-        size_t   header_bytes;       /* of one header list: names, values, 32 each; 32 KiB */
-        size_t   header_fields;      /* 100 */
-        size_t   message_bytes;      /* of one message received, plain; 1 GiB */
-        size_t   decompressed_bytes; /* of one that was compressed; 64 MiB */
-        uint32_t streams;            /* concurrent, of one connection; 256 */
-        uint32_t calls;              /* of one connection, those included whose client has gone and
-                                      * whose handler is still at work; 1024 */
-        size_t   unsent_bytes;       /* of one call; 64 MiB */
-        size_t   unsent_pause_bytes; /* from here on nothing more is read from that stream; 4 MiB */
-        uint64_t header_time_ns;     /* preface and first frame, or a header block; 10 s */
-        uint64_t message_window_ns;  /* 10 s */
-        size_t   message_window_bytes; /* that must come in each window while a message is
-                                        * incomplete; 1 KiB per second of it */
-        uint64_t write_stall_ns;       /* a write, or an ended call, without progress; 75 s */
-        size_t   write_window_bytes;   /* that a client must take in that time while something waits
-                                      * for it, in all; 1 KiB per second of it */
-        uint64_t linger_ns;            /* reading on after a refusal so that it arrives; 2 s */
+        size_t header_bytes;  /* of one header list: names, values, and 32 for each field; 32 KiB */
+        size_t header_fields; /* 100 */
+        size_t message_bytes; /* of a received message; 1 GiB */
+        size_t decompressed_bytes; /* of a message that was compressed; 64 MiB */
+        uint32_t streams;          /* concurrent streams of a connection; 256 */
+        uint32_t calls;            /* of a connection, including calls that the client has cancelled
+                                      * and whose handler is still at work; 1024 */
+        size_t   unsent_bytes;     /* queued bytes of a call; 64 MiB */
+        size_t   unsent_pause_bytes; /* beyond it nothing more is read from that stream; 4 MiB */
+        uint64_t header_time_ns; /* for the preface and first frame, and for a header block; 10 s */
+        uint64_t message_window_ns;    /* length of a window; 10 s */
+        size_t   message_window_bytes; /* minimum in each window while a message is incomplete;
+                                        * 1 KiB per second of it */
+        uint64_t write_stall_ns;       /* of a write, or an ended call, without progress; 75 s */
+        size_t   write_window_bytes;   /* minimum of all calls together that the client must take in
+                                        * that time while bytes wait; 1 KiB per second of it */
+        uint64_t linger_ns;            /* reading after a refusal, so that it arrives; 2 s */
 
-        /* Allowances: so many at once, and so many more per second. */
+        /* Token buckets: their size, and how many tokens return per second. */
         uint32_t resets_at_once;         /* streams that end in an error; 1000 */
         uint32_t resets_per_s;           /* 100 */
-        uint32_t control_frames_at_once; /* those that carry nothing; 1000 */
+        uint32_t control_frames_at_once; /* frames without payload; 1000 */
         uint32_t control_frames_per_s;   /* 500 */
-        uint32_t continuations;          /* of one header block; 6 */
+        uint32_t continuations;          /* CONTINUATION frames of a header block; 6 */
 
-        /* As the --grpc-... options of those names. */
+        /* See the --grpc-... options of the same names. */
         uint64_t keepalive_time_ns;                      /* 7200 s */
         uint64_t keepalive_timeout_ns;                   /* 20 s */
         bool     keepalive_permit_without_calls;         /* false */
@@ -75,34 +75,35 @@ void        grpc_limits_init(struct grpc_limits *l); /* the defaults above */
 const char *grpc_limit_name(enum grpc_limit limit);  /* "header_bytes"; "none" for NONE */
 
 struct grpc_token_bucket {
-        uint64_t left_ns; /* what is left, in time to refill it */
-        uint64_t at_ns;   /* when that was so; 0 = full */
+        uint64_t left_ns; /* tokens left, as the time that refilling them takes */
+        uint64_t at_ns;   /* time of that state; 0 = full */
 };
 
-/* One of them; false when there is none left. `per_s` 0 = they never come back. */
+/* Takes a token; false when there is none. `per_s` 0 = tokens never return. */
 bool grpc_token_bucket_take(struct grpc_token_bucket *a, uint32_t at_once, uint32_t per_s,
                             uint64_t now_ns);
 void grpc_token_bucket_refill(struct grpc_token_bucket *a);
 
 struct grpc_pings {
         uint64_t last_read_ns;
-        uint64_t sent_ns;           /* our ping that is not acknowledged; 0 = none */
-        uint32_t n_without_payload; /* ours since we sent anything else */
-        uint64_t last_received_ns;  /* 0 = none since we sent anything else */
+        uint64_t sent_ns;           /* the server's unacknowledged ping; 0 = none */
+        uint32_t n_without_payload; /* the server's pings since it sent anything else */
+        uint64_t
+                last_received_ns; /* the client's last ping; 0 = none since the server sent anything else */
         uint32_t n_strikes;
 };
 
 enum grpc_pings_verdict {
         GRPC_PINGS_QUIET,
-        GRPC_PINGS_SEND, /* now; it counts as sent */
-        GRPC_PINGS_DEAD, /* the last one was not answered in time */
+        GRPC_PINGS_SEND, /* send a ping now; it counts as sent */
+        GRPC_PINGS_DEAD, /* the last ping was not answered in time */
 };
 
 void grpc_pings_init(struct grpc_pings *p, uint64_t now_ns);
-void grpc_pings_on_read(struct grpc_pings *p, uint64_t now_ns); /* any bytes */
+void grpc_pings_on_read(struct grpc_pings *p, uint64_t now_ns); /* any bytes were read */
 void grpc_pings_on_ack(struct grpc_pings *p);
 void grpc_pings_on_payload_sent(struct grpc_pings *p);
-/* A ping of the peer; false when it was one too many. */
+/* The peer sent a ping; false when it has sent too many. */
 bool grpc_pings_on_ping(struct grpc_pings *p, const struct grpc_limits *l, bool has_calls,
                         uint64_t now_ns);
 enum grpc_pings_verdict grpc_pings_check(struct grpc_pings *p, const struct grpc_limits *l,

@@ -8,7 +8,7 @@
 
 struct grpc_server {
         struct grpc_server_options options;
-        struct str                *paths; /* owned; of the methods, same order */
+        struct str                *paths; /* owned; paths of the methods, in the same order */
         struct net_server         *net;   /* owned */
 };
 
@@ -75,7 +75,7 @@ static void measure_paths(struct grpc_server *s) {
                 s->paths[i] = str_of(table->rows[i].path);
 }
 
-/* Who may use a method that is in no group would be left open. */
+/* Access to a method without a group could not be checked. */
 static struct error *check_methods(const struct grpc_method_table *table) {
         for (size_t i = 0; i < table->n_rows; i++)
                 if (!endpoint_group_is_valid(table->rows[i].group))

@@ -67,7 +67,7 @@ static size_t count_plain(struct str text) {
         return n;
 }
 
-/* One character, or one byte where there is no well-formed one. */
+/* Takes one character, or one byte where UTF-8 is malformed. */
 static size_t first_character(struct str text) {
         size_t n = str_utf8_first(text);
 
@@ -77,7 +77,7 @@ static size_t first_character(struct str text) {
 enum grpc_code grpc_code_of_access(enum access_verdict verdict) {
         switch (verdict) {
         case ACCESS_GRANTED: break;
-        case ACCESS_NO_HEADER: return GRPC_UNAVAILABLE; /* as the reference answers */
+        case ACCESS_NO_HEADER: return GRPC_UNAVAILABLE; /* as in the reference */
         case ACCESS_NO_KEY: return GRPC_UNAUTHENTICATED;
         case ACCESS_NOT_ALLOWED: return GRPC_PERMISSION_DENIED;
         }
@@ -118,7 +118,7 @@ struct str grpc_message_encode(struct arena *a, struct str text) {
 
 #define MAX_DIGITS 8
 
-/* 0 when there is no such unit. */
+/* Returns 0 for an unknown unit. */
 static uint64_t unit_ns(char unit) {
         switch (unit) {
         case 'H': return 3600 * NS_PER_S;
@@ -139,7 +139,7 @@ bool grpc_timeout_decode(struct str text, uint64_t *ret_ns) {
         unit = unit_ns(text.ptr[text.len - 1]);
         if (unit == 0 || !str_to_u64(str_range(text.ptr, text.len - 1), &number))
                 return false;
-        /* Eight digits of hours are 3.6e20 ns: more than 64 bits, and 584 years will do. */
+        /* Eight digits of hours are 3.6e20 ns, more than 64 bits; 584 years are enough. */
         if (__builtin_mul_overflow(number, unit, ret_ns))
                 *ret_ns = CLOCK_NEVER;
         return true;

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Numbers of the gRPC protocol. */
+/* Status codes of the gRPC protocol. */
 enum grpc_code {
         GRPC_OK = 0,
         GRPC_CANCELLED = 1,
@@ -34,8 +34,8 @@ enum grpc_code {
         N_GRPC_CODES,
 };
 
-/* What an encoded message may take: clients refuse trailers beyond 8 KiB by default, and then the
- * status is lost together with its message. */
+/* Limit of an encoded message: clients refuse trailers beyond 8 KiB by default, and then lose the status
+ * together with its message. */
 #define GRPC_MAX_MESSAGE_TEXT 7000
 
 /* "OK", "INVALID_ARGUMENT", ...; "<invalid code>" for anything else. */
@@ -45,11 +45,11 @@ struct str     grpc_code_digits(enum grpc_code code);
 enum grpc_code grpc_code_of_error(enum error_code code);
 enum grpc_code grpc_code_of_access(enum access_verdict verdict);
 
-/* Percent-encoded as the protocol wants it ("PROTOCOL-HTTP2, Status-Message"): space to tilde but
- * for "%" stand for themselves. Cut, between characters, where it would become too long. Returns
- * `text` itself when nothing had to change. */
+/* Percent-encodes a message ("PROTOCOL-HTTP2, Status-Message"): the characters from space to tilde except
+ * "%" are not encoded. Cuts it between characters where it would become too long. Returns `text` itself when
+ * nothing changes. */
 struct str grpc_message_encode(struct arena *a, struct str text);
 
-/* The value of grpc-timeout, "100m" or "5S": at most eight digits and a unit of H M S m u n
- * ("PROTOCOL-HTTP2, Timeout"). False when the text is anything else. */
+/* Reads the value of grpc-timeout, "100m" or "5S": at most eight digits and one of the units H M S m u n
+ * ("PROTOCOL-HTTP2, Timeout"). False for anything else. */
 bool grpc_timeout_decode(struct str text, uint64_t *ret_ns);

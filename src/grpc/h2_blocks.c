@@ -54,9 +54,9 @@ static void *take_kept(struct h2_blocks *b, size_t class) {
 
 void *h2_blocks_alloc(size_t size, void *blocks) {
         struct h2_blocks *b = blocks;
-        size_t            class = class_of(MAX(size, (size_t)1));
-        struct h2_block  *block;
-        size_t            cap = size, bytes;
+        size_t class = class_of(MAX(size, (size_t)1));
+        struct h2_block *block;
+        size_t           cap = size, bytes;
 
         if (class < H2_BLOCK_CLASSES) {
                 if (b->kept[class])
@@ -84,7 +84,7 @@ void *h2_blocks_zalloc(size_t n, size_t size, void *blocks) {
 void h2_blocks_free(void *block, void *blocks) {
         struct h2_blocks *b = blocks;
         struct h2_block  *freed;
-        size_t            class;
+        size_t class;
 
         if (!block)
                 return;

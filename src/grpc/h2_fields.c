@@ -46,9 +46,8 @@ static enum h2_field find(struct str name) {
                         return H2_FIELD_AUTHORITY;
                 if (STR_IS(name, "user-agent"))
                         return H2_FIELD_USER_AGENT;
-                return STR_IS(name, "connection") || STR_IS(name, "keep-alive")
-                               ? H2_FIELD_MALFORMED
-                               : H2_FIELD_OTHER;
+                return STR_IS(name, "connection") || STR_IS(name, "keep-alive") ? H2_FIELD_MALFORMED
+                                                                                : H2_FIELD_OTHER;
         case 12:
                 if (STR_IS(name, "content-type"))
                         return H2_FIELD_CONTENT_TYPE;
@@ -162,11 +161,9 @@ static bool check_known(struct h2_fields *f, enum h2_field field, struct str val
                 return !f->is_trailer && !f->has_ordinary && check_single(f, field, value) &&
                        !has_blank_end(value);
         case H2_FIELD_HOST: return check_single(f, field, value);
-        case H2_FIELD_CONTENT_LENGTH:
-                return check_single(f, field, value) && read_length(f, value);
+        case H2_FIELD_CONTENT_LENGTH: return check_single(f, field, value) && read_length(f, value);
         case H2_FIELD_TE:
-                return STR_IS(value, "trailers") ||
-                       str_equal_nocase(value, STR_LIT("trailers"));
+                return STR_IS(value, "trailers") || str_equal_nocase(value, STR_LIT("trailers"));
         default: return true;
         }
 }

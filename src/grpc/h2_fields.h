@@ -43,14 +43,14 @@ enum h2_field {
 };
 
 struct h2_fields {
-        uint32_t seen;           /* bits by enum h2_field */
+        uint32_t seen; /* bits by enum h2_field */
         bool     is_trailer;
         bool     has_ordinary;   /* no pseudo-header may follow */
         int64_t  content_length; /* -1 = not given */
 };
 
-void h2_fields_init(struct h2_fields *f, bool is_trailer);
+void          h2_fields_init(struct h2_fields *f, bool is_trailer);
 enum h2_field h2_fields_read(struct h2_fields *f, struct str name, struct str value);
-bool h2_fields_are_complete(const struct h2_fields *f);
+bool          h2_fields_are_complete(const struct h2_fields *f);
 /* Of one that is neither MALFORMED, LEFT_OUT nor OTHER; NUL-terminated. */
 struct str h2_field_name(enum h2_field field);

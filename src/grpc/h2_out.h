@@ -28,8 +28,8 @@
 #define H2_OUT_MAX_BYTES ((size_t)1 << 20)
 
 struct h2_out {
-        struct list_node node; /* whoever keeps it */
-        struct buf_pool *pool; /* borrowed */
+        struct list_node node;    /* whoever keeps it */
+        struct buf_pool *pool;    /* borrowed */
         struct buf      *staging; /* ref; NULL until needed */
         size_t           n_staged;
         size_t           n_bytes;

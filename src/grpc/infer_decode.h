@@ -42,7 +42,7 @@ struct infer_wire {
 
 /* What infer_decode() goes over element by element, in bytes: everything but raw contents. A message of
  * many fields is counted as a whole. */
-size_t        infer_message_work(struct str message);
+size_t infer_message_work(struct str message);
 /* Whatever it returns, infer_wire_done() may be called afterwards. After an error the names and
  * the id are what had been read by then. */
 struct error *infer_decode(const struct infer_source *source, struct infer_wire *ret) NODISCARD;

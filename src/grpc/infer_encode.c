@@ -46,9 +46,9 @@ struct sized_output {
 struct sized_answer {
         const struct infer_answer *answer;
         struct str                 model_name, model_version, id;
-        struct sized_output       *outputs;  /* in arena; one for each of the answer's */
-        size_t                     bytes;    /* of the response */
-        size_t                     outside;  /* of these, tensors that are parts of their own */
+        struct sized_output       *outputs; /* in arena; one for each of the answer's */
+        size_t                     bytes;   /* of the response */
+        size_t                     outside; /* of these, tensors that are parts of their own */
 };
 
 struct pb_out {

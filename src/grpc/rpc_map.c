@@ -162,8 +162,8 @@ static struct error *read_json(const ProtobufCMessageDescriptor *type, struct st
 }
 
 struct error *rpc_map_answer(const ProtobufCMessageDescriptor *type,
-                                 struct TRITONSERVER_Message *answer, struct arena *arena,
-                                 ProtobufCMessage **ret) {
+                             struct TRITONSERVER_Message *answer, struct arena *arena,
+                             ProtobufCMessage **ret) {
         struct error *err;
         const char   *json;
         size_t        len;
@@ -207,8 +207,7 @@ struct error *rpc_map_send(struct grpc_call *call, const ProtobufCMessage *messa
 
 void rpc_map_reply(struct grpc_call *call, const ProtobufCMessage *message) {
         struct grpc_part part;
-        struct error    *err =
-                rpc_map_pack(message, grpc_call_buf_pool(call), &call->arena, &part);
+        struct error    *err = rpc_map_pack(message, grpc_call_buf_pool(call), &call->arena, &part);
 
         if (err)
                 grpc_call_fail(call, err);

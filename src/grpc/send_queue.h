@@ -30,11 +30,11 @@ struct send_range {
 };
 
 struct send_queue {
-        struct buf_pool   *pool;  /* borrowed */
-        size_t             bytes; /* queued */
+        struct buf_pool   *pool;   /* borrowed */
+        size_t             bytes;  /* queued */
         struct send_range *ranges; /* `few`, or owned */
         size_t             first, n_ranges, cap;
-        struct buf        *tail;  /* ref: where the next copies go */
+        struct buf        *tail; /* ref: where the next copies go */
         size_t             small_used;
         struct send_range  few[SEND_QUEUE_FEW];
         char               small[SEND_QUEUE_SMALL_BYTES];
@@ -45,10 +45,10 @@ void send_queue_done(struct send_queue *q);
 
 /* False when memory is short: the queue is of no use any more. */
 bool send_queue_put(struct send_queue *q, const void *bytes, size_t len) NODISCARD;
-bool send_queue_put_buf(struct send_queue *q, const void *bytes, size_t len,
-                        struct buf *owner) NODISCARD;
+bool send_queue_put_buf(struct send_queue *q, const void *bytes, size_t len, struct buf *owner)
+        NODISCARD;
 
 /* How many bytes, at most `max`, fit into one frame of an h2_out. */
 size_t send_queue_fit(const struct send_queue *q, size_t max);
 /* Moves the next n bytes, which fit. */
-void   send_queue_take(struct send_queue *q, size_t n, struct h2_out *out);
+void send_queue_take(struct send_queue *q, size_t n, struct h2_out *out);
