@@ -135,7 +135,7 @@ void grpc_call_add_trailing(struct grpc_call *call, struct str name, struct str 
  * A message beyond 2^31 - 1 bytes ends the call with INVALID_ARGUMENT "Response has byte
  * size <n> which exceeds gRPC's byte size limit 2147483647." and the abort reason OVERFLOW. */
 void grpc_call_send(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts);
-/* Number of bytes of all messages that wait for flow control. */
+/* Number of bytes of all messages that are still queued. */
 size_t grpc_call_unsent_bytes(const struct grpc_call *call);
 /* Number of bytes of all messages that were given to the connection. */
 uint64_t grpc_call_written_bytes(const struct grpc_call *call);

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #define STEP 64
-/* The library's own structs never fail: some versions of it, 1.52 among them, free an item twice
- * when the queue that it goes into cannot grow (its queues for 256 streams have this many bytes).
- * What a peer can make large, may. */
+/* Allocations up to this size abort the program instead of failing. They are nghttp2's own structs: some of
+ * its versions, 1.52 among them, free an item twice when its queue cannot grow (a queue for 256 streams has
+ * this many bytes). Larger allocations, whose size a peer can influence, may fail. */
 #define SURE_BYTES ((size_t)4 << 10)
 
 #if IS_SANITIZED
@@ -18,17 +18,17 @@
 #define MAX_KEPT H2_BLOCKS_MAX_KEPT
 #endif
 
-/* What stands before the bytes that are handed out. */
+/* Header in front of each allocated block. */
 struct h2_block {
-        struct h2_block *next; /* while it is kept */
-        size_t           cap;  /* of the bytes behind it */
+        struct h2_block *next; /* valid while the block is kept */
+        size_t           cap;  /* size of the block behind the header */
 } __attribute__((aligned(16)));
 
 static struct h2_block *block_of(void *bytes) {
         return (struct h2_block *)bytes - 1;
 }
 
-/* H2_BLOCK_CLASSES or more: it is never kept. */
+/* Returns the size class; blocks of class H2_BLOCK_CLASSES or higher are never kept. */
 static size_t class_of(size_t cap) {
         return (cap - 1) / STEP;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of HTTP/2 sessions: small blocks that a loop keeps for its next streams.
+/* Allocator of small blocks for the HTTP/2 sessions of a loop, which reuses freed blocks.
  *
- * A stream costs nghttp2 about ten small allocations that live as long as its frames. A loop with
- * many streams outruns what malloc keeps per thread, so freed blocks stay here, in a list for each
- * multiple of 64 bytes. What is larger, or more than MAX_KEPT of a size, goes back to malloc. Under
- * AddressSanitizer nothing is kept, so that it sees each use after a free.
+ * nghttp2 makes about ten small allocations for a stream, which live as long as its frames. A loop with
+ * many streams exceeds the per-thread cache of malloc. So freed blocks are kept here, in a list for each
+ * multiple of 64 bytes. Larger blocks, and those beyond H2_BLOCKS_MAX_KEPT of a size, are freed. Under
+ * AddressSanitizer no block is kept, so that it detects each use after free.
  *
- * Ownership.  h2_blocks_done() frees what is kept; every block must have been given back.
- * Threads.  The loop's only.
+ * Ownership.  h2_blocks_done() frees the kept blocks; all blocks must have been freed before.
+ * Threads.  The loop's thread only.
  */
 #pragma once
 
@@ -26,8 +26,8 @@ struct h2_blocks {
 
 void h2_blocks_done(struct h2_blocks *b);
 
-/* As malloc, free, calloc and realloc; NULL when memory is short. `blocks` is a struct h2_blocks:
- * these have the form that nghttp2 asks for. */
+/* As malloc, calloc, realloc and free; NULL when memory is short. `blocks` is a struct h2_blocks. nghttp2
+ * requires these signatures. */
 void *h2_blocks_alloc(size_t size, void *blocks);
 void *h2_blocks_zalloc(size_t n, size_t size, void *blocks);
 void *h2_blocks_realloc(void *block, size_t size, void *blocks);

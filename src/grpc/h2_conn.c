@@ -14,15 +14,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A read straight into a message has to be worth a system call of its own. */
+/* Smallest rest of a message that is read directly into it, which costs a system call of its own. */
 #define MIN_DIRECT_BYTES ((size_t)8 << 10)
-/* A stream's window is updated once for this many consumed bytes. A small message causes no update: its
- * stream ends before. Far below half the window, at which the library sends an update by itself. */
+/* A stream's window is updated once for this many consumed bytes. A small message causes no update, because
+ * its stream ends before. Far below half the window, at which nghttp2 sends an update by itself. */
 #define TOLD_BYTES (H2_STREAM_WINDOW / 8)
-/* A header list this many times its limit is not refused call by call: the connection ends. */
+/* A header list of this many times its limit closes the connection instead of being refused. */
 #define HEADER_BOMB_FACTOR 8
 
-/* A client that does not answer the ping of a notice is told the final word all the same. */
+/* The final GOAWAY follows after this time when the client does not answer the ping of the notice. */
 #define NOTICE_NS NS_PER_S
 
 static const char goaway_ping[H2_PING_BYTES] = "goodbye";
@@ -47,7 +47,7 @@ const char *h2_conn_peer(const struct h2_conn *c) {
         return c->net ? conn_peer(c->net) : "unknown";
 }
 
-/* ---- orders to the session ---- */
+/* ---- requests to the session ---- */
 
 static nghttp2_nv nv_of(const struct h2_header *h) {
         return (nghttp2_nv){ .name = (uint8_t *)(uintptr_t)h->name.ptr,
@@ -119,7 +119,7 @@ static struct h2_stream *take_spare(struct h2_loop *home) {
         return st;
 }
 
-/* NULL: the stream is to be refused. */
+/* Returns NULL when the stream must be refused. */
 static struct h2_stream *open_stream(struct h2_conn *c, int32_t id) {
         struct h2_stream *st = NULL;
 
@@ -184,7 +184,7 @@ void h2_stream_recycle(struct h2_stream *st) {
                 free_conn(c);
 }
 
-/* ---- what a peer may not do too often ---- */
+/* ---- rate limits ---- */
 
 static void calm(struct h2_conn *c, enum grpc_limit limit, const char *text) {
         if (c->is_condemned)
@@ -224,7 +224,7 @@ static void on_payload_sent(struct h2_conn *c) {
         grpc_token_bucket_refill(&c->control_frames);
 }
 
-/* ---- good-bye ---- */
+/* ---- graceful shutdown ---- */
 
 static void say_final(struct h2_conn *c) {
         if (c->leaving == H2_LEAVING_FINAL)
@@ -249,7 +249,7 @@ static void on_ping_ack(struct h2_conn *c, const char opaque[8]) {
                 grpc_pings_on_ack(&c->pings);
 }
 
-/* ---- frames that arrive ---- */
+/* ---- receiving frames ---- */
 
 static bool holds_much(const struct h2_conn *c) {
         return c->stashed_bytes + c->given_bytes + c->unsent_bytes > H2_MAX_HELD_BYTES;
@@ -314,8 +314,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         return verdict(nghttp2_session_set_stream_user_data(session, id, st) == 0);
 }
 
-/* The stream is reset, and the rest of what is on its way thrown away. False: the connection is to
- * end, too. */
+/* Resets a stream; the rest of its bytes is discarded. Returns false when the connection must end as well. */
 static bool refuse_stream(struct h2_conn *c, int32_t id) {
         struct h2_stream *st = find_stream(c, id);
 
@@ -326,7 +325,7 @@ static bool refuse_stream(struct h2_conn *c, int32_t id) {
 
 static NOINLINE int refuse_block(struct h2_conn *c, int32_t id) {
         c->head = NULL;
-        c->head_ns = 0; /* on_frame() is not called */
+        c->head_ns = 0; /* nghttp2 does not call on_frame() */
         return refuse_stream(c, id) ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
                                     : NGHTTP2_ERR_CALLBACK_FAILURE;
 }
@@ -340,7 +339,7 @@ static int on_header(nghttp2_session *session UNUSED, const nghttp2_frame *frame
         struct str      value = str_range((const char *)value_bytes, value_len);
         enum h2_field   field;
 
-        c->head_bytes += name.len + value.len + 32; /* as RFC 9113, 6.5.2 counts */
+        c->head_bytes += name.len + value.len + 32; /* counted as in RFC 9113, 6.5.2 */
         if (c->head_bytes > HEADER_BOMB_FACTOR * h2_conn_limits(c)->header_bytes) {
                 calm(c, GRPC_LIMIT_HEADER_BYTES, "too_many_header_bytes");
                 return NGHTTP2_ERR_CALLBACK_FAILURE;
@@ -353,7 +352,7 @@ static int on_header(nghttp2_session *session UNUSED, const nghttp2_frame *frame
         return 0;
 }
 
-/* False when the block breaks the rules. */
+/* Returns false when the header block is malformed. */
 static bool end_block(struct h2_conn *c, const nghttp2_frame *frame) {
         struct h2_stream *st = STEAL(c->head);
 
@@ -369,7 +368,7 @@ static bool end_block(struct h2_conn *c, const nghttp2_frame *frame) {
         return true;
 }
 
-/* False when it is shorter than announced. */
+/* Returns false when the body is shorter than its content-length. */
 static bool end_stream(struct h2_conn *c, int32_t id) {
         struct h2_stream *st = find_stream(c, id);
 
@@ -404,7 +403,7 @@ static int on_frame(nghttp2_session *session UNUSED, const nghttp2_frame *frame,
         }
 }
 
-/* False when there is more than announced. */
+/* Returns false when the body is longer than its content-length. */
 static bool count_body(struct h2_stream *st, size_t len) {
         if (LIKELY(st->body_left < 0))
                 return true;
@@ -445,7 +444,7 @@ static int on_data(nghttp2_session *session UNUSED, uint8_t flags UNUSED, int32_
         return verdict(!c->is_condemned);
 }
 
-/* A frame that breaks the rules costs its stream, and counts like a reset. */
+/* nghttp2 has reset the stream of an invalid frame; this counts as a reset. */
 static int on_invalid_frame(nghttp2_session *session UNUSED, const nghttp2_frame *frame UNUSED,
                             int code UNUSED, void *owner) {
         return verdict(count_reset(owner));
@@ -463,13 +462,13 @@ static int on_stream_closed(nghttp2_session *session UNUSED, int32_t id, uint32_
                 close_stream(st);
         if (!counts || c->is_condemned || count_reset(c))
                 return 0;
-        return verdict(c->gathering != NULL); /* what is to be sent, the last word too, is sent */
+        return verdict(c->gathering != NULL); /* frames that are being gathered are sent first */
 }
 
-/* ---- frames that are sent ---- */
+/* ---- sending frames ---- */
 
-/* Who ends an answer before it has the whole request says that the rest is not wanted (RFC 9113,
- * 8.1). */
+/* A server that ends its answer before it has received the whole request resets the stream without an error,
+ * which asks the client not to send the rest (RFC 9113, 8.1). */
 static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *owner) {
         struct h2_conn *c = owner;
         int32_t         id = frame->hd.stream_id;
@@ -533,7 +532,7 @@ static int on_emit(nghttp2_session *session UNUSED, nghttp2_frame *frame UNUSED,
                 c->is_full = true;
                 return NGHTTP2_ERR_WOULDBLOCK;
         }
-        h2_out_copy(c->gathering, header, 9); /* a frame header: RFC 9113, 4.1 */
+        h2_out_copy(c->gathering, header, 9); /* a frame header (RFC 9113, 4.1) */
         c->home->ops->emit(source->ptr, len, c->gathering);
         return 0;
 }
@@ -563,7 +562,7 @@ bool h2_stream_reset(struct h2_stream *st, enum h2_code code) {
                                          (uint32_t)code) == 0;
 }
 
-/* Serialised by the library: headers and control frames. */
+/* Gathers a frame that nghttp2 has serialised: headers and control frames. */
 static bool put_frame(struct h2_conn *c, const uint8_t *bytes, size_t len) {
         struct buf *own;
 
@@ -628,8 +627,8 @@ static void set_callbacks(nghttp2_session_callbacks *cb) {
 static void set_options(nghttp2_option *o) {
         nghttp2_option_set_no_auto_window_update(o, 1);
         nghttp2_option_set_no_closed_streams(o, 1);
-        nghttp2_option_set_no_http_messaging(o, 1); /* h2_fields.h does */
-        /* Ours counts instead, and says what for. */
+        nghttp2_option_set_no_http_messaging(o, 1); /* h2_fields.h checks them */
+        /* `control_frames` limits these instead, and counts them under a name. */
         nghttp2_option_set_stream_reset_rate_limit(o, UINT32_MAX, UINT32_MAX);
 }
 
@@ -698,7 +697,7 @@ static struct iovec session_room(struct h2_conn *c) {
         return room.iov_len < MIN_DIRECT_BYTES ? none : room;
 }
 
-/* ---- the end ---- */
+/* ---- closing ---- */
 
 static struct h2_stream *find_open(struct h2_conn *c) {
         LIST_FOR_EACH(&c->streams, node) {
@@ -710,7 +709,7 @@ static struct h2_stream *find_open(struct h2_conn *c) {
         return NULL;
 }
 
-/* Handlers are told; what they have stays until they finish. */
+/* Closes all streams. Those that handlers own stay valid until they finish. */
 static void end_streams(struct h2_conn *c) {
         struct h2_stream *st;
 
@@ -719,7 +718,7 @@ static void end_streams(struct h2_conn *c) {
 }
 
 void h2_conn_end(struct h2_conn *c) {
-        c->is_ending = true; /* handlers that finish now must not free the connection under us */
+        c->is_ending = true; /* handlers that finish now must not free the connection */
         end_streams(c);
         session_close(c);
         c->net = NULL;
@@ -749,7 +748,7 @@ static bool can_write(const struct h2_conn *c) {
                (!c->net || (!conn_is_closing(c->net) && !conn_is_writing(c->net)));
 }
 
-/* False when there is nothing more to write for now. */
+/* Writes the gathered frames. Returns true when there may be more to write now. */
 static bool write_some(struct h2_conn *c, enum h2_gathered gathered) {
         struct h2_out  *out = c->home->out;
         enum conn_write rc = CONN_WRITE_DONE;
@@ -877,7 +876,7 @@ static void on_written(struct conn *net, bool is_ok) {
 
 /* ---- reading ---- */
 
-/* Nobody else looks at its bytes: handlers hold messages in it. */
+/* True when no handler holds a message in the buffer. */
 static bool is_sole_owner(const struct buf *b) {
         return atomic_load_explicit(&b->ref.count, memory_order_acquire) == 1;
 }
@@ -934,7 +933,7 @@ static void on_read(struct conn *net, size_t n_bytes) {
         h2_conn_feed(c, str_range(c->read_at, n_bytes), c->is_direct ? NULL : home->in);
 }
 
-/* Half a connection is of no use to either side: a client that ends its own has gone. */
+/* A half-closed connection is useless, so a client that closes its sending side ends the connection. */
 static void on_end(struct conn *net, bool is_reset UNUSED) {
         h2_conn_kill(conn_owner(net));
 }
@@ -945,7 +944,7 @@ static void on_closed(struct conn *net) {
 
 /* ---- time ---- */
 
-/* False: the connection ends. */
+/* Checks the time of the preface and of header blocks. Returns false when the connection must end. */
 static bool check_heads(struct h2_conn *c) {
         uint64_t limit_ns = h2_conn_limits(c)->header_time_ns;
 
@@ -956,7 +955,7 @@ static bool check_heads(struct h2_conn *c) {
         return false;
 }
 
-/* The rest of a message, or the half-close behind the only one, is still to come. */
+/* True when the client owes the rest of a message, or the half-close after the only one, of some stream. */
 static bool has_partial(struct h2_conn *c) {
         LIST_FOR_EACH(&c->streams, node) {
                 struct h2_stream *st = LIST_ENTRY(node, struct h2_stream, node);
@@ -967,7 +966,7 @@ static bool has_partial(struct h2_conn *c) {
         return false;
 }
 
-/* Messages under way have to come on, all together. */
+/* Checks the rate at which incomplete messages arrive, all streams together. */
 static bool check_pace(struct h2_conn *c) {
         const struct grpc_limits *l = h2_conn_limits(c);
         bool                      is_slow;
@@ -987,10 +986,10 @@ static bool check_pace(struct h2_conn *c) {
         return !is_slow;
 }
 
-/* The client has to take what is with its socket: the calls of a connection together. Bytes count
- * when its system has acknowledged them, since the socket takes megabytes for a client that reads
- * nothing; their number may go back by a little, because records of TLS are larger than what is in
- * them. */
+/* Checks the rate at which the client takes bytes that were written, all calls of the connection together.
+ * Bytes count when the client's system has acknowledged them, because the socket buffers megabytes for a
+ * client that reads nothing. Their number may decrease a little, because TLS records are larger than their
+ * contents. */
 static bool check_write(struct h2_conn *c) {
         const struct grpc_limits *l = h2_conn_limits(c);
         uint64_t                  taken;
@@ -1012,7 +1011,7 @@ static bool check_write(struct h2_conn *c) {
         return false;
 }
 
-/* What its client has not taken in time; NULL: all do. */
+/* Returns a stream whose answer the client has not taken in time, NULL if there is none. */
 static struct h2_stream *find_stalled(struct h2_conn *c, enum grpc_limit *ret_limit) {
         LIST_FOR_EACH(&c->streams, node) {
                 struct h2_stream *st = LIST_ENTRY(node, struct h2_stream, node);
@@ -1072,7 +1071,7 @@ void h2_conn_on_time(struct h2_conn *c, struct h2_stream *st, void (*see)(struct
         bool was_busy = c->is_busy;
 
         c->now_ns = clock_now_ns();
-        c->is_busy = true; /* no flush may close the stream under us */
+        c->is_busy = true; /* a flush could free the stream */
         see(st);
         c->is_busy = was_busy;
         h2_conn_flush_soon(c, false);
@@ -1081,7 +1080,8 @@ void h2_conn_on_time(struct h2_conn *c, struct h2_stream *st, void (*see)(struct
 void h2_conn_drain(struct h2_conn *c) {
         if (c->is_lingering || c->is_condemned)
                 return;
-        if (c->net && conn_is_in_handshake(c->net)) { /* it would wait for that to say good-bye */
+        if (c->net &&
+            conn_is_in_handshake(c->net)) { /* GOAWAY would have to wait for the handshake */
                 h2_conn_kill(c);
                 return;
         }
@@ -1093,7 +1093,7 @@ void h2_conn_drain(struct h2_conn *c) {
         flush(c);
 }
 
-/* ---- the beginning ---- */
+/* ---- opening ---- */
 
 static const struct conn_ops conn_ops = {
         .on_room = on_room,
@@ -1121,7 +1121,7 @@ void h2_loop_done(struct h2_loop *home) {
         h2_blocks_done(&home->blocks);
 }
 
-/* Up to a tenth more or less, so that clients that came together do not all come back together. */
+/* Adds or subtracts up to a tenth, so that clients that connected together do not reconnect together. */
 static uint64_t age_end(const struct h2_conn *c) {
         uint64_t age_ns = h2_conn_limits(c)->max_connection_age_ns;
 
@@ -1160,7 +1160,7 @@ void h2_conn_open(struct h2_loop *home, int fd) {
                 return;
         }
         err = net_home_open(&home->net, fd, &conn_ops, c, &c->net);
-        if (err) { /* out of memory or descriptors: as if it had never been accepted */
+        if (err) { /* out of memory or descriptors: as if the connection had not been accepted */
                 error_free(err);
                 h2_conn_end(c);
                 return;

@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One HTTP/2 connection and its streams: frames, header compression, flow control, limits, the good-bye.
+/* One HTTP/2 connection and its streams: frames, header compression, flow control, limits, graceful
+ * shutdown.
  *
- * nghttp2 makes and reads the frames; all that is known of it is in h2_conn.c. What arrives for a
- * stream goes to its user through a table of callbacks (struct h2_stream_ops; gRPC's is in
- * grpc_call.c). What is to be sent is asked for when flow control lets it go, and gathered in an
+ * nghttp2 parses and creates the frames; only h2_conn.c uses it. The connection passes what arrives for a
+ * stream to the user of the stream through a table of callbacks (struct h2_stream_ops; grpc_call.c has the
+ * only one). When flow control permits, it asks the user for bytes to send and gathers them in a struct
  * h2_out.
  *
  *     OPEN -> LINGER -> (closed)
  *
- * OPEN    frames come and go; `leaving` is how far the good-bye has come
- * LINGER  the last word is written; what the peer still sends is thrown away for a moment, because
- *         closing a socket with unread bytes would take that word from the peer
+ * OPEN    frames are exchanged; `leaving` is the state of the graceful shutdown
+ * LINGER  the last frame is written; what the peer still sends is discarded for a short time, because
+ *         closing a socket with unread bytes resets the connection, and the peer would lose that frame
  *
- * Good-bye (drain, age): NOTICE, a GOAWAY that forbids nothing yet and a ping behind it; when the
- * ping comes back, whatever the client had sent is here, and the FINAL one says which calls are
- * taken. The connection closes behind the last of them (RFC 9113, 6.8).
+ * Graceful shutdown (drain, age), RFC 9113, 6.8: the server first sends NOTICE, a GOAWAY that does not
+ * forbid new streams yet, followed by a ping. When the ping returns, all that the client had sent before
+ * has arrived, and the FINAL GOAWAY names the last accepted stream. The connection closes after its last
+ * stream has ended.
  *
- * One read buffer serves all connections of a loop: a session keeps no pointer into what it was
- * fed. Messages that lie in it hold a reference, and then the loop goes on behind them or takes
- * another buffer. What is to be written is gathered once per batch: after everything that one read
- * brought, or before the loop waits again.
+ * All connections of a loop share one read buffer, because a session keeps no pointer into the bytes that
+ * it was fed. Messages inside it hold a reference on it; the loop then reads behind them or takes another
+ * buffer. Frames are gathered once per batch: after all that one read brought, or before the loop waits.
  *
- * Ownership.  h2_conn_open() makes it; it frees itself when its socket is closed and no handler has
- * one of its streams any more.
- * Threads.  All on the connection's loop.
+ * Ownership.  h2_conn_open() creates a connection. It frees itself after its socket was closed and all
+ * streams that handlers own were recycled.
+ * Threads.  The connection's loop only.
  */
 #pragma once
 
@@ -49,7 +50,7 @@ struct h2_loop;
 struct h2_out;
 struct nghttp2_session;
 
-/* Numbers of RFC 9113, section 7. */
+/* Error codes of RFC 9113, section 7. */
 enum h2_code {
         H2_NO_ERROR = 0x0,
         H2_PROTOCOL_ERROR = 0x1,
@@ -61,100 +62,100 @@ enum h2_code {
 
 #define H2_PING_BYTES 8
 
-/* What a client may send without being told to go on: of one stream, and of the connection. A
- * message of 1 MiB fits without a pause. */
+/* Flow-control windows of a stream and of the connection. A message of 1 MiB fits without a pause. */
 #define H2_STREAM_WINDOW (4 << 20)
 #define H2_CONNECTION_WINDOW (16 << 20)
-/* Large frames are read straight into the message they belong to. */
+/* Largest frame accepted. Large frames are read directly into their message. */
 #define H2_MAX_FRAME_BYTES (1 << 20)
-/* And so much of one stream is sent before another has its turn. */
+/* Largest frame sent, after which another stream gets its turn. */
 #define H2_MAX_SENT_FRAME_BYTES ((size_t)256 << 10)
 
 #define H2_READ_BYTES ((size_t)64 << 10)
-/* With less room than this left behind what messages hold, another buffer is taken. */
+/* Smallest room behind messages for the next read; with less, another buffer is taken. */
 #define H2_MIN_READ_ROOM ((size_t)16 << 10)
 #define H2_SPARE_STREAMS 256
-/* Of these, without a connection: those of a burst lie far apart, and each would hold its pages. */
+/* Limit of spare streams while the loop has no connection: those of a burst are far apart in memory, and each
+ * would keep its pages. */
 #define H2_LASTING_STREAMS 4
-/* With more than this in paused streams, in unary requests that are not answered yet, and in answers
- * that the client has not taken, nothing more is read from the connection than its window allows. */
+/* The connection's window is not reopened while more than this is held in paused streams, unary requests
+ * without an answer, and answers that the client has not taken. */
 #define H2_MAX_HELD_BYTES ((size_t)64 << 20)
 
 /* A field of a header block. */
 struct h2_header {
         struct str name, value;
-        bool       is_static; /* both outlive the connection: the session need not copy them */
+        bool       is_static; /* both outlive the connection, so nghttp2 need not copy them */
 };
 
-/* The connection's part of a stream; its user's struct begins with it. */
+/* The connection's part of a stream, at the start of the user's struct. */
 struct h2_stream {
         struct h2_conn  *conn;       /* borrowed: waits for its streams */
         int32_t          id;         /* 0 once closed */
         struct list_node node;       /* in conn->streams, or in the loop's spares */
-        bool             is_waiting; /* the session waits for pull() to have something */
-        bool             is_reset;   /* by us */
-        bool             is_due;     /* on_due() has something to do; set conn->has_due with it */
-        int64_t          body_left;  /* of the content-length; -1 = none was given */
-        size_t           used;       /* bytes that the client has not been told of */
+        bool             is_waiting; /* deferred until pull() has bytes */
+        bool             is_reset;   /* reset by the server */
+        bool             is_due;     /* call on_due(); set together with conn->has_due */
+        int64_t          body_left;  /* rest of the content-length; -1 = not given */
+        size_t           used;       /* consumed bytes not yet in a window update */
 };
 
 struct h2_stream_ops {
-        size_t stream_bytes; /* of the struct that begins with a struct h2_stream */
-        /* `st` is set up; what follows it in memory is not. */
+        size_t stream_bytes; /* size of the struct that begins with a struct h2_stream */
+        /* `st` is initialized; the user initializes the rest of its struct. */
         void (*on_open)(struct h2_stream *st);
-        /* Fields as they come, but those that are left out; then the end of the block. */
+        /* Each header field except those left out, then the end of the block. */
         void (*on_header)(struct h2_stream *st, enum h2_field field, struct str name,
                           struct str value);
         void (*on_headers)(struct h2_stream *st);
-        /* `owner` holds the bytes, or is NULL when they do not stay. Returns how many of them may be
-         * told to the client as consumed: those that are not come to h2_stream_consumed(). */
+        /* `owner` holds the bytes; NULL when they are valid for the call only. Returns how many bytes
+         * are consumed; h2_stream_consumed() reports the others later. */
         size_t (*on_bytes)(struct h2_stream *st, struct str bytes, struct buf *owner);
         void (*on_end)(struct h2_stream *st);
-        /* What came breaks the rules of HTTP/2: the user resets the stream. */
+        /* The request violates HTTP/2; the user resets the stream. */
         void (*on_malformed)(struct h2_stream *st);
-        /* After a flush: the socket has taken much, or all. */
+        /* Called after a flush when is_due is set. */
         void (*on_due)(struct h2_stream *st);
-        /* It is gone (id is 0). h2_stream_recycle() follows, at once or later. */
+        /* The stream is closed (id is 0). The user calls h2_stream_recycle() now or later. */
         void (*on_closed)(struct h2_stream *st);
 
-        /* At most `max` bytes of the next frame, 0 when there are none for now; *ret_is_last when
-         * trailers follow. Then the bytes. */
+        /* pull() returns the number of bytes of the next frame, at most `max`; 0 when there are none
+         * now. *ret_is_last: trailers follow. emit() then adds these bytes to `out`. */
         size_t (*pull)(struct h2_stream *st, size_t max, bool *ret_is_last);
         void (*emit)(struct h2_stream *st, size_t n, struct h2_out *out);
         /* `fields` has room for H2_MAX_FIELDS. */
         size_t (*trailers)(struct h2_stream *st, struct h2_header *fields);
 
-        /* Where the rest of a message under way is to be read; else iov_len 0. */
+        /* Returns the place for the rest of an incomplete message, iov_len 0 if there is none. */
         struct iovec (*room)(struct h2_stream *st);
-        /* The client has sent a part and owes the rest. */
+        /* True when the client has sent a part of a message and owes the rest. */
         bool (*is_partial)(struct h2_stream *st);
-        /* Which limit a client breaks that does not read what is left of its answer: stop() resets
-         * the stream. */
+        /* Returns the limit that the client exceeds by not reading the rest of an answer; stop() then
+         * resets the stream. */
         enum grpc_limit (*check_progress)(struct h2_stream *st, uint64_t now_ns);
         void (*stop)(struct h2_stream *st, enum grpc_limit limit);
 };
 
-/* Of one header block that is sent. */
+/* Limit of the fields of a header block that is sent. */
 #define H2_MAX_FIELDS 24
 
-/* What one server has on one loop. */
+/* State of one server on one loop. */
 struct h2_loop {
         struct net_home net; /* first; lists struct h2_conn; zero in tests without sockets */
         const struct h2_stream_ops       *ops;     /* static */
         const struct grpc_limits         *limits;  /* borrowed: the server's */
-        const struct grpc_server_options *options; /* borrowed; for the user of the streams */
-        const struct str *paths;   /* borrowed: of options->methods, same order; likewise */
+        const struct grpc_server_options *options; /* borrowed; for the user of streams */
+        const struct str *paths;   /* borrowed: paths of options->methods; for the user */
         struct buf_pool  *pool;    /* borrowed: the loop's */
         struct mailbox   *mailbox; /* borrowed: the loop's */
         struct buf       *in;      /* ref; NULL until needed */
-        size_t            in_len;  /* of it in use by messages */
+        size_t            in_len;  /* bytes of it that messages use */
         struct h2_out    *out;     /* owned; NULL until needed */
         struct list       spares;  /* struct h2_stream */
         size_t            n_spares;
-        /* NULL: refusals are not counted. Must not block. */
+        /* NULL = rejections are not counted. Must not block. */
         void (*on_rejected)(void *owner, const char *limit);
         void            *rejected_owner; /* borrowed */
-        struct list      unflushed;      /* struct h2_conn: `flush` will see to them */
+        struct list      unflushed;      /* struct h2_conn; `flush` flushes them */
         struct loop_task flush;
         struct h2_blocks blocks; /* memory of the sessions */
 };
@@ -171,92 +172,92 @@ struct h2_conn {
         struct list_node        node; /* in home->net.conns */
         struct list_node        unflushed_node;
         struct nghttp2_session *session; /* owned */
-        struct list streams; /* struct h2_stream, closed ones that are in use included */
-        size_t      n_streams;
-        size_t      n_open; /* of these not closed */
+        struct list             streams; /* struct h2_stream; includes closed ones still in use */
+        size_t                  n_streams;
+        size_t                  n_open; /* streams that are not closed */
 
         bool is_lingering;
-        bool is_busy; /* inside callbacks of the session or of methods: a flush follows */
+        bool is_busy; /* inside callbacks of the session or of methods; a flush follows */
         bool is_flushing;
-        bool wants_flush;        /* asked for meanwhile */
-        bool has_due;            /* a stream is_due */
-        bool is_condemned;       /* nothing more is fed */
-        bool is_ending;          /* the socket is gone, the calls are being told */
-        bool has_settings;       /* preface and first frame are there */
+        bool wants_flush;        /* flush requested while busy or flushing */
+        bool has_due;            /* is_due of some stream is set */
+        bool is_condemned;       /* must end; input is ignored */
+        bool is_ending;          /* the socket is closed; the streams are being closed */
+        bool has_settings;       /* preface and first frame have arrived */
         bool has_told_encodings; /* an answer had grpc-accept-encoding */
 
-        uint64_t        now_ns; /* when the last bytes came, or the tick */
+        uint64_t        now_ns; /* time of the last read or tick */
         uint64_t        opened_ns;
-        uint64_t        head_ns;      /* a header block began; 0 = none is open */
-        uint64_t        linger_ns;    /* when it began */
-        uint64_t        leave_ns;     /* when the notice went out */
-        uint64_t        age_ns;       /* at which it is to leave; CLOCK_NEVER */
-        uint64_t        grace_end_ns; /* and by when it must be gone */
+        uint64_t        head_ns;      /* start of the open header block; 0 = none */
+        uint64_t        linger_ns;    /* start of LINGER */
+        uint64_t        leave_ns;     /* time of the NOTICE */
+        uint64_t        age_ns;       /* when its age limit is reached, or CLOCK_NEVER */
+        uint64_t        grace_end_ns; /* when it is closed after that, or CLOCK_NEVER */
         enum h2_leaving leaving;
 
-        /* The frame that is arriving. */
+        /* State of the frame that is being received. */
         int32_t           frame_id;
-        size_t            frame_left; /* of an unpadded DATA frame */
+        size_t            frame_left; /* rest of an unpadded DATA frame */
         uint32_t          n_continuations;
-        size_t            head_bytes; /* of the open header block, unpacked */
-        struct h2_fields  fields;     /* of it */
-        struct h2_stream *head;       /* whose it is; NULL for trailers, and when it is refused */
-        struct buf       *feed_owner; /* borrowed: of the bytes being fed */
-        size_t            fed_bytes;  /* of DATA among them, to be released */
-        struct h2_out    *gathering;  /* borrowed: NULL outside session_gather() */
+        size_t            head_bytes; /* decompressed size of the open header block */
+        struct h2_fields  fields;     /* state of the header block */
+        struct h2_stream *head; /* stream of the block; NULL for trailers and refused streams */
+        struct buf       *feed_owner; /* borrowed: holds the bytes being fed */
+        size_t            fed_bytes;  /* bytes of DATA in them that the window gets back */
+        struct h2_out    *gathering;  /* borrowed; NULL outside session_gather() */
         bool              is_full;    /* `gathering` had no room for a frame */
 
-        char *read_at;   /* borrowed: where the next bytes are read to */
-        bool  is_direct; /* that is the message they belong to */
+        char *read_at;   /* borrowed: place of the next read */
+        bool  is_direct; /* read_at is inside a message */
 
         struct grpc_pings        pings;
         struct grpc_token_bucket resets, control_frames;
-        size_t                   stashed_bytes;  /* of paused streams */
-        size_t                   given_bytes;    /* of unary calls that are with their handlers */
-        size_t                   unsent_bytes;   /* of all calls, not yet with the socket */
-        size_t                   withheld_bytes; /* of the connection's window, because of those */
-        uint64_t                 pace_ns;        /* start of the window of `pace_bytes` */
-        uint64_t                 pace_bytes;     /* of messages, in this window */
-        struct h2_out           *writing;        /* owned: of a pending write */
-        uint64_t                 written_bytes;  /* given to the socket, ever */
-        uint64_t                 write_ns;    /* start of the window of `write_bytes`; 0 = none */
-        uint64_t                 write_bytes; /* that the client had taken then */
+        size_t                   stashed_bytes; /* held by paused streams */
+        size_t                   given_bytes;   /* held by unary calls in handlers */
+        size_t                   unsent_bytes;  /* queued by all calls */
+        size_t         withheld_bytes; /* withheld from the connection's window because of these */
+        uint64_t       pace_ns;        /* start of the window of check_pace() */
+        uint64_t       pace_bytes;     /* bytes of messages received in this window */
+        struct h2_out *writing;        /* owned; the pending write */
+        uint64_t       written_bytes;  /* total given to the socket */
+        uint64_t       write_ns;       /* start of the window of check_write(); 0 = none */
+        uint64_t       write_bytes;    /* bytes that the client had taken at that time */
 };
 
-/* In zeroed memory whose `net` may be set up already. */
+/* Initializes zeroed memory, whose `net` may already be initialized. */
 void h2_loop_init(struct h2_loop *home, const struct h2_stream_ops *ops,
                   const struct grpc_limits *limits);
 void h2_loop_done(struct h2_loop *home);
 
 /* Takes the socket. */
 void h2_conn_open(struct h2_loop *home, int fd);
-/* Without a socket, for tests: what is fed is handled, what is written is dropped. */
+/* Without a socket, for tests: handles what it is fed and drops what it writes. */
 struct h2_conn *h2_conn_new(struct h2_loop *home, uint64_t now_ns);
 void            h2_conn_feed(struct h2_conn *c, struct str bytes, struct buf *owner);
-void            h2_conn_end(struct h2_conn *c); /* as when the socket is closed */
+void            h2_conn_end(struct h2_conn *c); /* as if the socket was closed */
 
 void h2_conn_drain(struct h2_conn *c);
-/* Ends the socket; streams that are in use stay until they are recycled. */
+/* Closes the socket. Streams in use stay valid until they are recycled. */
 void h2_conn_kill(struct h2_conn *c);
 
 /* For the users of streams. */
-const char *h2_conn_peer(
-        const struct h2_conn *c); /* "127.0.0.1:34567"; "unknown" once it is gone */
+const char *h2_conn_peer(const struct h2_conn *c); /* "127.0.0.1:34567"; "unknown" once closed */
 const struct grpc_limits *h2_conn_limits(const struct h2_conn *c);
 void                      h2_conn_count_rejected(struct h2_conn *c, enum grpc_limit limit);
-/* The time that a stream was waiting for: what `see` says goes out in one write. */
+/* Runs `see` for a stream outside of a read, for example after a timer, and flushes what it sends in one
+ * write. */
 void h2_conn_on_time(struct h2_conn *c, struct h2_stream *st, void (*see)(struct h2_stream *st));
-/* Opens the connection's window again, once little enough is held. */
+/* Reopens the connection's window once little enough is held (H2_MAX_HELD_BYTES). */
 void h2_conn_release_window(struct h2_conn *c);
 void h2_conn_flush_soon(struct h2_conn *c, bool is_alone);
 
-/* The next three queue something; it goes out with the next flush. They return false when the
- * session can do nothing any more (memory). */
+/* The next three functions queue frames for the next flush. They return false when the session cannot
+ * continue (out of memory). */
 bool h2_stream_respond(struct h2_stream *st, const struct h2_header *fields, size_t n,
                        bool has_body);
-bool h2_stream_wake(struct h2_stream *st); /* pull() has something now */
+bool h2_stream_wake(struct h2_stream *st); /* pull() has bytes now */
 bool h2_stream_reset(struct h2_stream *st, enum h2_code code);
-/* So many of the bytes that came are used up. */
+/* The user has consumed n of the received bytes. */
 void h2_stream_consumed(struct h2_stream *st, size_t n);
-/* A closed stream that its user has done with. */
+/* Recycles a closed stream that its user has finished with. */
 void h2_stream_recycle(struct h2_stream *st);

@@ -29,7 +29,7 @@ void h2_fields_init(struct h2_fields *f, bool is_trailer) {
 
 /* ---- names ---- */
 
-/* MALFORMED for fields of a connection, which HTTP/2 does not have. */
+/* MALFORMED for connection-specific fields, which HTTP/2 forbids. */
 static enum h2_field find(struct str name) {
         switch (name.len) {
         case 2: return STR_IS(name, "te") ? H2_FIELD_TE : H2_FIELD_OTHER;
@@ -63,7 +63,7 @@ static enum h2_field find(struct str name) {
         }
 }
 
-/* A token of RFC 9110, 5.6.2, but for the capitals. */
+/* True for a character of a token (RFC 9110, 5.6.2) except capitals. */
 static bool is_name_char(char c) {
         static const char marks[] = "!#$%&'*+-.^_`|~";
 
@@ -71,7 +71,7 @@ static bool is_name_char(char c) {
                (c != '\0' && memchr(marks, c, sizeof(marks) - 1) != NULL);
 }
 
-/* What splits one field into two where a peer speaks HTTP/1: RFC 9113, 8.2.1. */
+/* CR, LF and NUL would split a field in HTTP/1 (RFC 9113, 8.2.1). */
 static bool has_break(struct str s) {
         for (size_t i = 0; i < s.len; i++)
                 if (s.ptr[i] == '\r' || s.ptr[i] == '\n' || s.ptr[i] == '\0')
@@ -96,7 +96,7 @@ static enum h2_field check_unknown(struct str name) {
 
 /* ---- values ---- */
 
-/* False: there is none. True: look at each. */
+/* False when no byte is a control character. True when each must be checked. */
 static bool may_have_control(uint64_t bytes) {
         uint64_t below = (bytes - WORD_EACH(0x20)) & ~bytes;
         uint64_t del = bytes ^ WORD_EACH(0x7f);
@@ -126,8 +126,8 @@ static bool may_have_control_in(struct str value) {
         return may_have_control(word_load(value.ptr + value.len - WORD_BYTES));
 }
 
-/* No control characters. Blanks at the ends belong to the value: RFC 9113 has none there, but gRPC
- * clients send them as a part of metadata. */
+/* True for a value without control characters. Blanks at the ends belong to the value: RFC 9113 forbids them,
+ * but gRPC clients send them as a part of metadata. */
 static bool is_value(struct str value) {
         return value.len == 0 || LIKELY(!may_have_control_in(value)) || !has_control(value);
 }
@@ -147,7 +147,7 @@ static bool read_length(struct h2_fields *f, struct str value) {
 
 /* ---- fields ---- */
 
-/* At most one, and it says something. */
+/* True when the field is the first of its name and not empty. */
 static bool check_single(const struct h2_fields *f, enum h2_field field, struct str value) {
         return (f->seen & 1u << field) == 0 && value.len > 0;
 }
@@ -188,7 +188,7 @@ enum h2_field h2_fields_read(struct h2_fields *f, struct str name, struct str va
         return field;
 }
 
-/* CONNECT, which has neither scheme nor path, is for proxies. */
+/* Also refuses CONNECT, which has neither scheme nor path and is for proxies. */
 bool h2_fields_are_complete(const struct h2_fields *f) {
         const uint32_t needed = 1u << H2_FIELD_METHOD | 1u << H2_FIELD_SCHEME | 1u << H2_FIELD_PATH;
 

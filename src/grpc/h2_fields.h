@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What HTTP/2 asks of the fields of a request (RFC 9113, 8.2 and 8.3), field by field as they come.
+/* Checks the header fields of a request by the rules of HTTP/2 (RFC 9113, 8.2 and 8.3), one by one.
  *
  *     h2_fields_init(&f, is_trailer);
  *     for each field of the block
  *             switch (h2_fields_read(&f, name, value)) ...
  *     if (!h2_fields_are_complete(&f)) ...      of a request, not of its trailers
  *
- * nghttp2 can do the same, and is told not to: it does not say which name it has recognised, so that
- * each would be looked at twice, and its tables take a tenth of what a small call costs.
+ * nghttp2 has the same checks, which are switched off: it does not report which name it has recognized, so
+ * each name would be looked up twice, and its tables take a tenth of the cost of a small call.
  *
- * A pseudo-header that is unknown, repeated or late, a name with a capital, CR, LF or NUL in a name
- * or a value, and fields that belong to a connection make the request malformed. Other fields whose
- * name or value has bytes that do not belong there are left out. Blanks at the ends of a value are
- * kept, except in pseudo-headers.
+ * The request is malformed when a pseudo-header is unknown, repeated or late, a name has a capital, a name
+ * or value contains CR, LF or NUL, or a field is connection-specific. Other fields with invalid bytes in
+ * their name or value are left out. Blanks at the ends of a value are kept, except in pseudo-headers, where
+ * they are malformed.
  *
- * Threads.  One owner at a time; nothing here knows a stream.
+ * Threads.  One owner at a time.
  */
 #pragma once
 
@@ -24,9 +24,9 @@
 #include <stdint.h>
 
 enum h2_field {
-        H2_FIELD_MALFORMED, /* and so is the whole request */
+        H2_FIELD_MALFORMED, /* the whole request is malformed */
         H2_FIELD_LEFT_OUT,
-        H2_FIELD_METHOD, /* these four are pseudo-headers */
+        H2_FIELD_METHOD, /* this and the next three are pseudo-headers */
         H2_FIELD_SCHEME,
         H2_FIELD_PATH,
         H2_FIELD_AUTHORITY,
@@ -43,14 +43,14 @@ enum h2_field {
 };
 
 struct h2_fields {
-        uint32_t seen; /* bits by enum h2_field */
+        uint32_t seen; /* set of enum h2_field, as bits */
         bool     is_trailer;
-        bool     has_ordinary;   /* no pseudo-header may follow */
+        bool     has_ordinary;   /* an ordinary field came; no pseudo-header may follow */
         int64_t  content_length; /* -1 = not given */
 };
 
 void          h2_fields_init(struct h2_fields *f, bool is_trailer);
 enum h2_field h2_fields_read(struct h2_fields *f, struct str name, struct str value);
 bool          h2_fields_are_complete(const struct h2_fields *f);
-/* Of one that is neither MALFORMED, LEFT_OUT nor OTHER; NUL-terminated. */
+/* The field must not be MALFORMED, LEFT_OUT or OTHER. NUL-terminated. */
 struct str h2_field_name(enum h2_field field);

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Between two references there may be copied bytes, and before the first, and after the last. */
+/* Copied bytes may come before each reference and after the last one. */
 _Static_assert(2 * H2_OUT_FRAME_REFS + 1 <= H2_OUT_PARTS, "a frame fits");
 _Static_assert(H2_OUT_FRAME_COPIED_BYTES <= H2_OUT_STAGING_BYTES, "a frame fits");
 
@@ -69,7 +69,7 @@ void h2_out_refer(struct h2_out *o, const void *bytes, size_t len, struct buf *o
                 return;
         add(o, bytes, len);
         if (o->n_held > 0 && o->held[o->n_held - 1] == owner)
-                return; /* held already */
+                return; /* already held */
         buf_ref(owner);
         o->held[o->n_held++] = owner;
 }

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* The frame's own header is copied, too. */
+/* The header of the frame is copied as well. */
 #define MAX_COPIED_BYTES (H2_OUT_FRAME_COPIED_BYTES - 64)
 
 void send_queue_init(struct send_queue *q, struct buf_pool *pool) {
@@ -34,7 +34,7 @@ void send_queue_done(struct send_queue *q) {
         send_queue_init(q, q->pool);
 }
 
-/* Room for one more range. */
+/* Makes room for one more range. */
 static bool make_room(struct send_queue *q) {
         struct send_range *grown;
         size_t             used = q->n_ranges - q->first;
@@ -69,7 +69,7 @@ static bool push(struct send_queue *q, const char *ptr, size_t len, struct buf *
         return true;
 }
 
-/* The bytes are at `ptr`, behind what was copied there before. */
+/* Adds bytes that were copied to `ptr`; extends the last range when they follow it. */
 static bool push_copied(struct send_queue *q, const char *ptr, size_t len, struct buf *owner) {
         struct send_range *last = q->n_ranges > q->first ? &q->ranges[q->n_ranges - 1] : NULL;
 
@@ -143,7 +143,7 @@ size_t send_queue_fit(const struct send_queue *q, size_t max) {
         return fits;
 }
 
-/* A range that was referred to may go on as one that is copied: its rest is small. */
+/* The rest of a referred range may be copied when it is small. */
 static void take_some(struct send_range *r, size_t n, struct h2_out *out) {
         if (is_referred(r))
                 h2_out_refer(out, r->ptr, n, r->owner);
