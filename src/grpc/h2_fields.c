@@ -71,7 +71,7 @@ static bool is_name_char(char c) {
                (c != '\0' && memchr(marks, c, sizeof(marks) - 1) != NULL);
 }
 
-/* CR, LF and NUL would split a field in HTTP/1 (RFC 9113, 8.2.1). */
+/* True when `s` contains CR, LF or NUL, which would split a field in HTTP/1 (RFC 9113, 8.2.1). */
 static bool has_break(struct str s) {
         for (size_t i = 0; i < s.len; i++)
                 if (s.ptr[i] == '\r' || s.ptr[i] == '\n' || s.ptr[i] == '\0')

@@ -19,7 +19,7 @@ enum {
         REQUEST_RAW_INPUTS = 7,
 };
 
-/* Of InferInputTensor and, the first, of InferRequestedOutputTensor. */
+/* Field numbers of InferInputTensor and InferRequestedOutputTensor. */
 enum {
         INPUT_NAME = 1,
         INPUT_DATATYPE = 2,
@@ -30,7 +30,7 @@ enum {
         OUTPUT_PARAMETERS = 2,
 };
 
-/* InferParameter: the member of its oneof that came last. */
+/* Which member of the oneof of an InferParameter is set; the last one counts. */
 enum wire_kind {
         WIRE_ABSENT, /* no such parameter */
         WIRE_UNSET,  /* a parameter without a value */
@@ -52,12 +52,12 @@ struct wire_value {
         };
 };
 
-/* The parameters of an input or output that mean something. */
+/* The known parameters of an input or output. */
 struct wire_tensor_parameters {
         struct wire_value region, offset, byte_size, classification;
 };
 
-/* What there is to know of an input beside its struct infer_input. */
+/* State of an input in addition to its struct infer_input. */
 struct wire_input {
         struct str                    body; /* borrowed: its bytes in the message */
         bool                          has_contents;
@@ -70,11 +70,11 @@ struct infer_reading {
         struct wire_input         *inputs; /* in arena; one for each of the request's inputs */
         struct str                *raws;   /* in arena; raw_input_contents */
         uint32_t                   n_raws, next_raw;
-        struct str                 model_name, model_version, id; /* borrowed: the last of each */
-        struct error              *data_fault, *output_fault;     /* owned */
+        struct str    model_name, model_version, id; /* borrowed; the last one of each counts */
+        struct error *data_fault, *output_fault;     /* owned */
 };
 
-/* Remembers the first fault, frees later ones. */
+/* Keeps the first error, frees later ones. */
 static void keep_first(struct error **kept, struct error *err) {
         if (LIKELY(err == NULL))
                 return;
@@ -118,7 +118,7 @@ static struct error *copy_text(struct infer_reading *d, struct str text, const c
 
 /* ---- parameters ---- */
 
-/* The reference's limit for a correlation id that is text. */
+/* The reference's limit of a correlation id that is a string. */
 #define MAX_SEQUENCE_NAME_BYTES 128
 
 /* Field numbers of InferParameter. */
@@ -318,7 +318,7 @@ static int compare_named(const void *left, const void *right) {
         return order ? order : (a->index > b->index) - (a->index < b->index);
 }
 
-/* Sorted, because a hostile message has thousands of them. */
+/* Drops repeated parameters but the last. Sorts them, because a hostile message may have thousands. */
 static struct error *drop_repeated(struct infer_reading *d) {
         struct infer_request *q = &d->wire->request;
         struct named         *sorted;
@@ -420,14 +420,14 @@ enum contents_field {
         N_CONTENTS = 9,
 };
 
-/* Tensors up to this size are converted into the arena: a buffer of the pool is a page. */
+/* Tensors up to this size are converted into the arena, because a buffer of the pool is at least a page. */
 #define MAX_BYTES_IN_ARENA 1024
 
 struct contents_count {
-        size_t     n[N_CONTENTS];        /* elements */
-        size_t     n_pieces[N_CONTENTS]; /* packed runs, single elements */
-        struct str last_run;             /* packed, of CONTENTS_FP32 or CONTENTS_FP64 */
-        size_t     text_bytes;           /* of CONTENTS_BYTES, with lengths */
+        size_t     n[N_CONTENTS];        /* number of elements */
+        size_t     n_pieces[N_CONTENTS]; /* number of packed runs and single elements */
+        struct str last_run;             /* the last packed run of FP32 or FP64 */
+        size_t     text_bytes;           /* of CONTENTS_BYTES, including the lengths */
 };
 
 static enum pb_wire wire_of(enum contents_field field) {
@@ -457,7 +457,7 @@ static void count_run(struct pb_reader *r, enum contents_field field, struct con
         if (wire_of(field) == PB_WIRE_VARINT) {
                 c->n[field] += count_varints(run);
                 if (run.len > 0 && (unsigned char)run.ptr[run.len - 1] >= 0x80)
-                        pb_fail(r); /* the last one has no end */
+                        pb_fail(r); /* the last varint is incomplete */
                 return;
         }
         c->last_run = run;
@@ -484,22 +484,22 @@ static void count_contents(struct pb_reader *r, struct contents_count *c) {
         }
 }
 
-/* Where elements go. */
+/* Destination of converted elements. */
 struct contents_out {
         char  *at;
         char  *end;
-        size_t width; /* of an element; 0 = BYTES */
+        size_t width; /* size of an element; 0 = BYTES */
 };
 
 static void put(struct contents_out *out, const void *bytes, size_t len) {
         if (len > (size_t)(out->end - out->at))
-                return; /* not what was counted: the reader has failed */
+                return; /* differs from the count because the reader has failed */
         if (len > 0)
                 memcpy(out->at, bytes, len);
         out->at += len;
 }
 
-/* The low bytes of a number. */
+/* Puts the low bytes of a number. */
 static void put_number(struct contents_out *out, uint64_t value) {
         uint8_t  u8 = (uint8_t)value;
         uint16_t u16 = (uint16_t)value;
@@ -559,7 +559,8 @@ static void convert_contents(struct pb_reader *r, enum contents_field field,
         }
 }
 
-/* A singular message that comes more than once is merged: its lists are joined. */
+/* Counts or converts the contents of an input. A singular message that occurs more than once is merged, so
+ * its lists are joined. */
 static struct error *walk(struct str input, enum contents_field field, struct contents_count *count,
                           struct contents_out *out) {
         struct pb_reader r, inner;
@@ -582,7 +583,7 @@ static struct error *walk(struct str input, enum contents_field field, struct co
         return NULL;
 }
 
-/* The datatype that a field carries, given what the input says it is. */
+/* Returns the datatype that a field carries for an input of `datatype`. */
 static TRITONSERVER_DataType type_of(enum contents_field field, TRITONSERVER_DataType datatype) {
         static const TRITONSERVER_DataType types[N_CONTENTS] = {
                 [CONTENTS_BOOL] = TRITONSERVER_TYPE_BOOL,
@@ -604,7 +605,7 @@ static TRITONSERVER_DataType type_of(enum contents_field field, TRITONSERVER_Dat
         return types[field];
 }
 
-/* The one field that has elements; 0 when none has. */
+/* Finds the one field that has elements; 0 if none has. */
 static struct error *choose_field(const struct infer_reading *d, const struct contents_count *c,
                                   const struct infer_input *in, enum contents_field *ret) {
         *ret = 0;
@@ -636,7 +637,7 @@ static char *allocate(struct infer_reading *d, struct infer_input *in, size_t by
         return in->converted ? in->converted->bytes : NULL;
 }
 
-/* Floats are on the wire what they are in memory. */
+/* True for a single packed run of floats, which have the same form on the wire and in memory. */
 static bool is_borrowed(const struct contents_count *c, enum contents_field field) {
         return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && wire_of(field) != PB_WIRE_VARINT &&
                field != CONTENTS_BYTES && c->n_pieces[field] == 1 && c->last_run.len > 0;
@@ -673,7 +674,7 @@ static struct error *read_contents(struct infer_reading *d, const struct wire_in
 
 /* ---- strings ---- */
 
-/* A string that may come again: the last one counts, and only that one is copied (keep_text()). */
+/* Reads a string that may occur again. The last one counts, so only that one is copied, by keep_text(). */
 static struct error *read_text(struct pb_reader *r, struct str *ret) {
         struct str text = pb_read_bytes(r);
 
@@ -694,7 +695,7 @@ static struct error *keep_text(struct infer_reading *d, struct str text, const c
 
 /* ---- inputs ---- */
 
-/* What is read of an input, until its end says that it is all: the last one of strings counts. */
+/* State of reading an input. The last one of each string counts. */
 struct input_scan {
         struct infer_input *in;
         struct str          name, datatype; /* borrowed: the message */
@@ -753,7 +754,7 @@ static struct error *read_input_field(struct infer_reading *d, struct pb_reader 
         return NULL;
 }
 
-/* Room for one more. */
+/* Makes room for one more input. */
 static struct error *add_wire_input(struct infer_reading *d) {
         void *inputs = d->inputs;
 
@@ -777,7 +778,7 @@ static struct error *keep_shape(struct infer_reading *d, const struct input_scan
         return NULL;
 }
 
-/* All of it was read. */
+/* Copies the shape and the strings after the whole input was read. */
 static struct error *finish_input(struct infer_reading *d, const struct input_scan *s) {
         TRY(keep_shape(d, s));
         TRY(keep_text(d, s->name, &s->in->name));
@@ -796,8 +797,7 @@ static struct error *read_input(struct infer_reading *d, struct pb_reader *outer
 
         TRY(add_wire_input(d));
         TRY(infer_request_add_input(q, d->source->arena, &s.in));
-        s.name = s.datatype =
-                str_range("", 0); /* and no dimension is looked at that was not read */
+        s.name = s.datatype = str_range("", 0); /* `dims` is valid up to n_dims only */
         s.in->name = s.in->datatype_name = "";
         d->inputs[q->n_inputs - 1] =
                 (struct wire_input){ .body = str_range((const char *)r.at, pb_left(&r)) };
@@ -806,7 +806,7 @@ static struct error *read_input(struct infer_reading *d, struct pb_reader *outer
         return pb_failed(&r) ? malformed() : finish_input(d, &s);
 }
 
-/* ---- where the bytes of inputs are ---- */
+/* ---- the bytes of inputs ---- */
 
 static struct error *lacks_data(const struct infer_reading *d, const struct infer_input *in) {
         return error_new(ERR_INVALID_ARG,
@@ -910,8 +910,8 @@ static struct error *read_output(struct infer_reading *d, struct pb_reader *oute
 
 /* ---- the message ---- */
 
-/* Raw contents usually come last, but need not; whoever has more of them than tensors are allowed
- * has surplus ones, which mean nothing. */
+/* Raw contents usually come last, but need not. Those beyond the limit of tensors cannot belong to an input
+ * and are ignored. */
 static struct error *read_raw(struct infer_reading *d, struct pb_reader *r) {
         struct str bytes = pb_read_bytes(r);
         void      *raws = d->raws;
@@ -961,7 +961,8 @@ static struct error *read_message(struct infer_reading *d) {
         return NULL;
 }
 
-/* Messages have a field for each tensor and a few more. */
+/* Limit of the fields that infer_message_work() reads. A usual message has one for each tensor and a few
+ * more. */
 #define MAX_COUNTED_FIELDS 256
 
 size_t infer_message_work(struct str message) {

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A ModelInferRequest on the wire becomes a struct infer_request ("KServe v2, gRPC").
+/* Decodes a ModelInferRequest into a struct infer_request ("KServe v2, gRPC").
  *
- * The message is walked once for its structure and once more for the tensors, because what an
- * input's elements mean depends on its datatype, and whether it may have `contents` depends on
- * whether there are `raw_input_contents` anywhere. Raw bytes stay where they are; so do floats
- * that came packed. Other typed contents are converted.
+ * The message is read once for its structure and once more for the tensors. The second pass is necessary
+ * because the meaning of an input's elements depends on its datatype, and because `contents` are permitted
+ * only if there are no `raw_input_contents` anywhere. Raw bytes and packed floats stay in the message; other
+ * typed contents are converted.
  *
- * Only a message that is not a ModelInferRequest at all is an error of infer_decode(). What is
- * wrong with its values is kept as a fault, to be told once the model is known, as the reference
- * does: parameters first, then (after the metadata that is forwarded) data of inputs and wishes
- * for outputs.
+ * infer_decode() fails only for a message that is no ModelInferRequest at all. Errors of its values are kept
+ * as faults and reported once the model is known, in the order of the reference: parameters first, then
+ * (after the forwarded metadata) data of inputs and requested outputs.
  *
- * Ownership.  Names and shapes are in the arena, bytes in the message, the arena or a buffer that
- * the input holds. infer_wire_done() gives back buffers and faults.
+ * Ownership.  Names and shapes are in the arena, bytes in the message, the arena or a buffer that the input
+ * holds. infer_wire_done() frees buffers and faults.
  * Threads.  One owner at a time.
  */
 #pragma once
@@ -32,18 +31,17 @@ struct infer_source {
 };
 
 struct infer_wire {
-        const char          *model_name;        /* in arena; "" when there was none */
-        const char          *model_version;     /* in arena; the same */
+        const char          *model_name;        /* in arena; "" = not given */
+        const char          *model_version;     /* in arena; "" = not given */
         bool                 wants_empty_final; /* triton_enable_empty_final_response */
         struct infer_request request;
         struct error        *parameter_fault; /* owned; NULL = none */
         struct error        *tensor_fault;    /* owned; NULL = none */
 };
 
-/* What infer_decode() goes over element by element, in bytes: everything but raw contents. A message of
- * many fields is counted as a whole. */
+/* Returns how many bytes infer_decode() reads element by element: all but raw contents. A message with many
+ * fields is counted as a whole. */
 size_t infer_message_work(struct str message);
-/* Whatever it returns, infer_wire_done() may be called afterwards. After an error the names and
- * the id are what had been read by then. */
+/* infer_wire_done() may follow in any case. After an error, names and id are set as far as they were read. */
 struct error *infer_decode(const struct infer_source *source, struct infer_wire *ret) NODISCARD;
 void          infer_wire_done(struct infer_wire *w);

@@ -7,11 +7,11 @@
 
 #include <string.h>
 
-/* Outputs up to this size are cheaper to copy than to write as a part of their own. */
+/* Outputs up to this size are copied, which costs less than a part of their own. */
 #define MAX_COPIED_BYTES 1024
 
-/* Up to here the text is made in the arena, and copied by the call: a buffer of the pool is a page
- * at least. */
+/* A message up to this size is written into the arena, from which the call copies it, because a buffer of the
+ * pool is at least a page. */
 #define MAX_TEXT_IN_ARENA 4096
 
 /* Field numbers. */
@@ -35,27 +35,26 @@ enum {
         STREAM_INFER_RESPONSE = 2,
 };
 
-/* First everything is measured, into these; then it is written, and no length is looked for
- * twice. */
+/* Sizes of the message and its outputs: the message is measured first and then written. */
 struct sized_output {
         struct str name, datatype;
         size_t     dims_bytes;
-        size_t     bytes; /* of its message */
+        size_t     bytes; /* size of its message */
 };
 
 struct sized_answer {
         const struct infer_answer *answer;
         struct str                 model_name, model_version, id;
-        struct sized_output       *outputs; /* in arena; one for each of the answer's */
-        size_t                     bytes;   /* of the response */
-        size_t                     outside; /* of these, tensors that are parts of their own */
+        struct sized_output       *outputs; /* in arena; one for each output of the answer */
+        size_t                     bytes;   /* size of the response */
+        size_t outside; /* included in bytes: tensors that are parts of their own */
 };
 
 struct pb_out {
         char                      *at;
         struct infer_answer_parts *parts;
-        const char                *start;  /* of the text that is in no part yet */
-        struct buf                *holder; /* borrowed: of the text; NULL = in arena */
+        const char                *start;  /* start of the bytes that no part contains yet */
+        struct buf                *holder; /* borrowed: holds the written bytes; NULL = in arena */
 };
 
 /* ---- the wire format ---- */
@@ -66,14 +65,14 @@ struct pb_out {
 static size_t varint_bytes(uint64_t value) {
         size_t n = 1;
 
-        while (UNLIKELY(value >= 0x80)) { /* hardly ever: it is the length of a name */
+        while (UNLIKELY(value >= 0x80)) { /* unlikely: most are lengths of names */
                 value >>= 7;
                 n++;
         }
         return n;
 }
 
-/* A field of that many bytes, tag and length included. */
+/* Size of a field with `len` bytes, including tag and length. */
 static size_t field_bytes(size_t len) {
         return TAG_BYTES + varint_bytes(len) + len;
 }
@@ -240,7 +239,7 @@ static void put_raw(struct pb_out *o, const struct infer_output *out) {
 
 /* ---- the message ---- */
 
-/* False when memory is short. The lengths of tensors that are there cannot overflow. */
+/* Returns false when memory is short. The sum cannot overflow, because the tensors are in memory. */
 static bool measure(const struct infer_answer *a, struct arena *arena, struct sized_answer *ret) {
         struct sized_answer s = { .answer = a,
                                   .model_name = str_of(a->model_name),
@@ -281,7 +280,7 @@ static void put_response(struct pb_out *o, const struct sized_answer *s) {
                 put_raw(o, &a->outputs[i]);
 }
 
-/* Of a ModelStreamInferResponse, what stands before the bytes of the response. */
+/* Size of the part of a ModelStreamInferResponse in front of the response. */
 static size_t stream_head_bytes(const struct infer_answer *a, size_t response_bytes) {
         if (!a->is_streamed)
                 return 0;
@@ -302,7 +301,8 @@ static struct error *no_memory(size_t bytes) {
 static struct error *open_memory(const struct infer_answer_memory *m, size_t bytes,
                                  struct pb_out *o) {
         if (bytes <= MAX_TEXT_IN_ARENA) {
-                o->at = arena_try_alloc(m->arena, bytes + 1); /* an empty message has a place too */
+                o->at = arena_try_alloc(
+                        m->arena, bytes + 1); /* an empty message needs a valid pointer as well */
         } else {
                 o->holder = buf_new(m->pool, bytes + 1);
                 o->at = o->holder ? o->holder->bytes : NULL;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A ModelInferResponse on the wire, alone or within a ModelStreamInferResponse ("KServe v2, gRPC").
+/* Encodes a ModelInferResponse, alone or within a ModelStreamInferResponse ("KServe v2, gRPC").
  *
- * Everything but large tensors is written by hand into one piece of memory; large tensors become
- * parts of their own and go to the socket from where the backend put them. Results are always raw:
- * one entry of raw_output_contents for each output, in the order of the outputs, empty for those
- * in shared memory. The bytes are what a protobuf library gives: fields by number, defaults left
- * out.
+ * Everything except large tensors is written into one piece of memory without a protobuf library. Large
+ * tensors are parts of their own, sent from the backend's buffer. Results are always raw: one entry of
+ * raw_output_contents for each output, in the order of the outputs, empty for those in shared memory. The
+ * bytes equal those of a protobuf library: fields in the order of their numbers, without default values.
  *
- * Ownership.  Parts hold references on the buffers that they point into, for grpc_call to take.
+ * Ownership.  Parts hold references on the buffers that they point into; the grpc_call takes these.
  * Threads.  One owner at a time.
  */
 #pragma once
@@ -22,10 +21,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A message is no longer than this, here as with the reference. */
+/* Limit of a message, as in the reference. */
 #define INFER_MAX_ANSWER_BYTES ((size_t)INT32_MAX)
 
-/* What is told; all borrowed. Empty texts are not sent. */
+/* Contents of an answer; all borrowed. Empty texts are not sent. */
 struct infer_answer {
         const char                   *model_name;
         const char                   *model_version;
@@ -35,15 +34,15 @@ struct infer_answer {
         uint32_t                      n_parameters;
         uint32_t                      n_outputs;
 
-        /* Streams. */
+        /* Streams only. */
         bool        is_streamed;
-        bool        has_final;     /* the parameter triton_final_response, after the others */
-        bool        is_final;      /* its value */
+        bool        has_final;     /* add the parameter triton_final_response */
+        bool        is_final;      /* value of that parameter */
         const char *error_message; /* NULL or "" = success */
 };
 
 struct infer_answer_memory {
-        struct arena    *arena; /* borrowed; for the parts, and for text that is short */
+        struct arena    *arena; /* borrowed; for the parts, and for a short message */
         struct buf_pool *pool;  /* borrowed; NULL = plain allocations */
 };
 
@@ -51,7 +50,7 @@ struct infer_answer_parts {
         struct grpc_part *parts; /* in arena; each holds a reference on its buf */
         size_t            n_parts;
         size_t            bytes;
-        bool              is_packed; /* compressed already; then there is one part */
+        bool              is_packed; /* already compressed into one part */
 };
 
 /* INVALID_ARG "Response has byte size <n> which exceeds gRPC's byte size limit 2147483647." */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The descriptors of the server's .proto files, embedded by proto/embed_descriptors.py: each a
- * serialized google.protobuf.FileDescriptorProto, after those that it imports.
+/* The descriptors of the server's .proto files, embedded by proto/embed_descriptors.py. Each is a serialized
+ * google.protobuf.FileDescriptorProto and comes after those that it imports.
  *
  * Threads.  Constant.
  */

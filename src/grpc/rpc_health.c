@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Health methods: those of KServe, and grpc.health.v1.Health, which is about the server whatever service
- * it names.
+/* Health methods: those of KServe, and grpc.health.v1.Health, which reports the state of the server whatever
+ * service a request names.
  *
- * Health/Watch sends the server's state at once, and again whenever it has changed.
- *
- * The core calls when its state or a model's changes, and the watch asks what it is now. What a
- * backend says of its instances (TRITONBACKEND_ModelInstanceReady) nobody announces, so a watch
- * also asks now and then. It ends with UNAVAILABLE when the server exits.
+ * Health/Watch sends the server's state at once, and again whenever it has changed. The core calls back when
+ * its state or that of a model changes, and the watch then queries the state. There is no callback for the
+ * state that a backend reports of its instances (TRITONBACKEND_ModelInstanceReady), so a watch also queries
+ * periodically. It ends with UNAVAILABLE when the server exits.
  *
  * Ownership.  A watch lives in the arena of its call.
  * Threads.  The call's loop; the core's callback, on any thread, posts to it.
@@ -121,14 +120,15 @@ struct error *rpc_health_check(struct grpc_call *call, const ProtobufCMessage *r
 /* One Watch; in the arena of its call. */
 struct watch {
         struct NESO_ReadyWatch *ready;     /* owned; NULL once it has ended */
-        struct loop_timer       timer;     /* for what nobody tells */
+        struct loop_timer       timer;     /* period of the queries */
         struct grpc_call       *call;      /* borrowed: holds this */
-        struct error           *failure;   /* owned: why it has ended */
-        _Atomic bool            is_posted; /* a look is on its way to the loop */
+        struct error           *failure;   /* owned; why it has ended */
+        _Atomic bool            is_posted; /* on_posted() is on its way to the loop */
         bool                    was_told, was_ready;
 };
 
-/* A watch may go on for months, so the arena is not touched: the call copies the few bytes. */
+/* Sends the state if it has changed. A watch may last for months, so the call copies the few bytes and
+ * nothing is put into the arena. */
 static void tell(struct watch *w, bool is_ready) {
         Grpc__Health__V1__HealthCheckResponse answer =
                 GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
@@ -153,7 +153,7 @@ static void finish(struct watch *w) {
                 grpc_call_finish(call, GRPC_CANCELLED, NULL);
 }
 
-/* With a look on its way the call must stay until it has come. */
+/* Ends the watch; while on_posted() is on its way, the call must stay until it has run. */
 static void end(struct watch *w) {
         loop_timer_cancel(&w->timer);
         core_error_drop(NESO_ReadyWatchDelete(STEAL(w->ready)));
@@ -161,8 +161,8 @@ static void end(struct watch *w) {
                 finish(w);
 }
 
-/* Tells what has changed. A server that is exiting says so by an error, and its watchers must not
- * hold it up. */
+/* Queries the state and sends a change. An error means that the server is exiting; the watch then ends, so
+ * that it does not delay the exit. */
 static void look(struct watch *w) {
         struct TRITONSERVER_Server *core = w->call->core;
         bool                        is_live = false, is_ready = false;
@@ -176,20 +176,20 @@ static void look(struct watch *w) {
                 end(w);
         else if (!loop_timer_arm(grpc_call_loop(w->call), &w->timer,
                                  clock_now_ns() + RPC_HEALTH_LOOK_NS))
-                return; /* short of memory: the next change is told all the same */
+                return; /* out of memory: only the periodic queries stop */
 }
 
 static void on_posted(struct grpc_call *call) {
         struct watch *w = call->pending;
 
-        atomic_store(&w->is_posted, false); /* first: a change from here on posts again */
+        atomic_store(&w->is_posted, false); /* before the query: a later change posts again */
         if (w->ready)
                 look(w);
         else
                 finish(w);
 }
 
-/* On any thread. */
+/* Called on any thread. */
 static void on_change(void *userp) {
         struct watch *w = userp;
 

@@ -2,7 +2,7 @@
 /* ModelInfer: one request, one response.
  *
  *     rpc_infer                message -> struct infer_request, checked in the reference's order
- *       infer_call_*           through the C API; the loop is free meanwhile
+ *       infer_call_*           through the C API; the loop serves other calls meanwhile
  *     on_done                  struct infer_response -> parts; grpc_call_reply
  *
  * Ownership.  Everything of one request lives in the arena of its call.
@@ -12,15 +12,15 @@
 #include "grpc/rpc_methods.h"
 #include "net/loop.h"
 
-/* What would hold the loop for too long is done by another thread, which has the inference meanwhile;
- * its memory is here, since the call's arena stays the loop's. */
+/* A step that takes too long for the loop. A work thread runs it and owns the inference until then. It has an
+ * arena of its own, because the loop keeps the call's arena. */
 struct long_work {
         struct loop_work          work;
         struct rpc_infer         *r;       /* borrowed: holds this */
-        struct str                message; /* to be read; empty: it has been */
+        struct str                message; /* to be read; empty = already read */
         struct buf               *owner;   /* ref: of the message */
         struct error             *err;     /* owned */
-        struct trace_record      *trace;   /* borrowed: the call's when it is back */
+        struct trace_record      *trace;   /* attached to the call when the work is done */
         struct infer_answer_parts parts;
         struct arena              arena;
 };
@@ -29,7 +29,7 @@ struct long_work {
 struct rpc_infer {
         struct rpc_inference inference;
         struct long_work    *memory;  /* NULL = everything is in the call's arena */
-        bool                 is_away; /* the other thread has it */
+        bool                 is_away; /* a work thread has it */
 };
 
 static const struct rpc_inference_framing framing = { .is_streamed = false };
@@ -42,7 +42,7 @@ static struct error *make_answer(struct rpc_inference *i, struct infer_answer_pa
         return rpc_inference_encode(i, response, &framing, i->arena, ret, ret_is_long);
 }
 
-/* Takes the error. An overloaded server says as well when to come back. */
+/* Fails the call, with retry-after when the error is UNAVAILABLE; takes the error. */
 static void fail(struct grpc_call *grpc, struct error *err) {
         if (err->code == ERR_UNAVAILABLE)
                 grpc_call_add_trailing(grpc, STR_LIT("retry-after"), STR_LIT("1"));
@@ -53,14 +53,14 @@ static struct error *client_has_gone(void) {
         return error_new_text(ERR_CANCELLED, "the client has gone");
 }
 
-/* Ends the call; takes the error. */
+/* Answers the call; takes the error. */
 static void answer(struct rpc_infer *r, struct error *err, const struct infer_answer_parts *parts) {
         struct grpc_call *grpc = r->inference.grpc;
         struct arena      memory = { 0 };
 
         if (r->memory)
                 memory = r->memory->arena;
-        /* What is copied of the outputs is copied by now, the rest is held by the parts. */
+        /* Small outputs are copied by now, and the parts hold the buffers of the others. */
         rpc_inference_done(&r->inference);
         if (err)
                 fail(grpc, err);
@@ -135,7 +135,7 @@ static struct error *read_message(struct rpc_inference *i, struct str message, s
         return NULL;
 }
 
-/* Takes the error, whose text it is. */
+/* Finishes the call with the text of the error; takes the error. */
 static void refuse_access(struct grpc_call *grpc, enum access_verdict verdict, struct error *err) {
         AUTO_ERROR gone = err;
 
@@ -153,7 +153,7 @@ static struct trace_record *start_trace(const struct rpc_inference *i) {
         return rpc_inference_start_trace(i->grpc, &read);
 }
 
-/* A request that was not started; takes the error. */
+/* Answers a request that was not started; takes the error. */
 static void refuse(struct rpc_infer *r, struct error *err) {
         struct grpc_call   *grpc = r->inference.grpc;
         enum access_verdict verdict = r->inference.verdict;
@@ -201,7 +201,7 @@ static void on_reading(struct loop_work *work) {
                 refuse(r, err);
 }
 
-/* `owner` is NULL when the message has been read. */
+/* `owner` is NULL when the message is already read. */
 static void read_elsewhere(struct rpc_infer *r, struct str message, struct buf *owner) {
         struct long_work *w = long_work(r);
 
@@ -236,7 +236,7 @@ void rpc_infer(struct grpc_call *grpc, struct str message, struct buf *owner) {
                 err = infer_call_start(&i->call, start_trace(i));
         if (err)
                 refuse(r, err);
-        /* Otherwise it may have been answered already. */
+        /* On success `r` may already be gone, because the call was answered. */
 }
 
 void rpc_infer_cancel(struct grpc_call *grpc) {

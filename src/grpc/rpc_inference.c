@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* The digits of an int64_t. */
+/* Fits an int64_t in decimal. */
 #define VERSION_BYTES 24
 
 void rpc_inference_init(struct rpc_inference *i, struct grpc_call *grpc, struct arena *arena,
@@ -52,7 +52,7 @@ static struct error *find_model(struct rpc_inference *i) {
         return core_error_take(NESO_InferenceRequestIsDecoupled(i->call.request, &i->is_decoupled));
 }
 
-/* A server that is exiting refuses for many reasons; the client is told the one. */
+/* An exiting server refuses requests for various reasons; the client gets one message for all. */
 static struct error *tell_exit(const struct rpc_inference *i, struct error *err) {
         bool          is_live;
         struct error *exiting;
@@ -122,7 +122,7 @@ struct error *rpc_inference_fill(struct rpc_inference *i) {
 
 /* ---- the response ---- */
 
-/* Versions are nearly always of one digit, and this is on the way of each answer. */
+/* Prints quickly a version of one digit, as nearly all are: this runs for each answer. */
 static void print_version(int64_t version, char ret[VERSION_BYTES]) {
         if (LIKELY(version >= 0 && version < 10)) {
                 ret[0] = (char)('0' + version);
@@ -163,7 +163,8 @@ static struct error *encode(const struct rpc_inference            *i,
         return err;
 }
 
-/* Nothing of a gRPC answer is JSON: only its classes take work. */
+/* True when encoding takes too long for the loop. Only classes and compression take long, since no tensor
+ * becomes JSON. */
 static bool is_long(const struct rpc_inference *i, const struct infer_response *r) {
         return infer_response_work(r) > LOOP_MAX_WORK_BYTES ||
                (UNLIKELY(grpc_call_wants_packing(i->grpc)) &&
@@ -239,7 +240,7 @@ void rpc_inference_attach_trace(struct grpc_call *call, struct trace_record *r) 
                 grpc_call_add_initial(call, STR_LIT("traceparent"), str_of(text));
 }
 
-/* Apart, so that a request that is not traced does not pay for its frame. */
+/* A function of its own, so that requests without a trace do not pay for its stack frame. */
 static NOINLINE struct trace_record *start(const struct grpc_call                *call,
                                            const struct rpc_inference_read_times *read) {
         struct trace_record *r;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One inference of a client, as ModelInfer and ModelStreamInfer both need it: from the message to
- * the core, and from the core's response to a message.
+/* One inference of a client, for ModelInfer and ModelStreamInfer: from the message to the core, and from the
+ * core's response to a message.
  *
- *     rpc_inference_init -> prepare -> infer_call_start -> ... -> done
+ *     rpc_inference_init -> read -> fill -> infer_call_start -> ... -> done
  *
- * Ownership.  It lives in memory of its method; what it reads goes into the arena given, which
- * must last until done(). done() may be called whenever init() was.
- * Threads.  One at a time: the call's loop, or one that the loop has given it to meanwhile.
+ * Ownership.  It lives in memory of its method. Decoded data go into the given arena, which must last until
+ * done(). done() may be called at any time after init().
+ * Threads.  One at a time: the call's loop, or a work thread that the loop has lent it to.
  */
 #pragma once
 
@@ -21,50 +21,50 @@ struct trace_record;
 struct rpc_inference {
         struct grpc_call   *grpc;  /* borrowed */
         struct arena       *arena; /* borrowed */
-        struct buf         *bytes; /* ref: of the message; NULL when it is empty */
+        struct buf         *bytes; /* ref: holds the message; NULL when it is empty */
         struct infer_wire   wire;
         int64_t             version;
         enum access_verdict verdict;      /* GRANTED, or why read() failed */
-        bool                is_decoupled; /* the model; known once prepare() has found it */
+        bool                is_decoupled; /* the model is decoupled; set by read() */
         struct infer_call   call;
 };
 
-/* The callbacks are infer_call's, `owner` is for them. */
+/* `on_done` and its argument `owner` are those of the infer_call. */
 void rpc_inference_init(struct rpc_inference *i, struct grpc_call *grpc, struct arena *arena,
                         void *owner, infer_call_fn on_done);
 
-/* Reads the message and finds the model. In the order of the reference: syntax, version, model;
- * before the model is looked for it is seen whether the caller may use it. */
+/* Reads the message and finds the model. Checks, in this order: syntax, the caller's access to the model,
+ * version, model. */
 struct error *rpc_inference_read(struct rpc_inference *i, struct str message, struct buf *owner)
         NODISCARD;
-/* Makes the request of the C API: parameters, metadata, tensors. */
+/* Fills the request of the C API: parameters, metadata, tensors. */
 struct error *rpc_inference_fill(struct rpc_inference *i) NODISCARD;
 void          rpc_inference_done(struct rpc_inference *i);
 
-/* What to say of a streamed response, beside its content. */
+/* Properties of a response in a stream, beside its content. */
 struct rpc_inference_framing {
         bool is_streamed;
         bool is_final;
 };
 
-/* A response as a message, in `arena`; the failure it carries, if it does. What takes a loop too long
- * is not begun: *ret_is_long. */
+/* Encodes a response as a message in `arena`. Returns the error that the response carries, if any. If it
+ * takes too long for the loop, sets *ret_is_long and encodes nothing. */
 struct error *rpc_inference_encode(const struct rpc_inference            *i,
                                    struct TRITONSERVER_InferenceResponse *response,
                                    const struct rpc_inference_framing *framing, struct arena *arena,
                                    struct infer_answer_parts *ret, bool *ret_is_long) NODISCARD;
-/* The same for any thread: however long it takes, and compressed if the call wants that. */
+/* As rpc_inference_encode(), on any thread and without a limit; also compresses if the call wants that. */
 struct error *rpc_inference_encode_long(const struct rpc_inference            *i,
                                         struct TRITONSERVER_InferenceResponse *response,
                                         const struct rpc_inference_framing    *framing,
                                         struct arena *arena, struct infer_answer_parts *ret)
         NODISCARD;
-/* Whether reading, or what the core does with it then, takes a loop too long. Before and after
- * rpc_inference_read(). */
+/* True when rpc_inference_read() takes too long for the loop; and, after it, when filling and submitting
+ * does. */
 bool rpc_inference_is_long(struct str message);
 bool rpc_inference_has_long_tensors(const struct rpc_inference *i);
 
-/* When a message was waited for and read. */
+/* The model, and the time in which its message was waited for and read. */
 struct rpc_inference_read_times {
         const char *model;
         uint64_t    start_ns, end_ns;

@@ -8,13 +8,13 @@
 
 #include <string.h>
 
-/* protobuf-c's name for the value of a setting: in requests, in answers. */
+/* protobuf-c's types of a setting's value in requests and in answers. */
 #define SETTING_IN Inference__LogSettingsRequest__SettingValue
 #define SETTING_OUT Inference__LogSettingsResponse__SettingValue
 
 /* ---- the request ---- */
 
-/* Of equal keys the last counts. NULL = not asked. */
+/* Finds the last value with that key; NULL if there is none. */
 static const SETTING_IN *find(const Inference__LogSettingsRequest *q, const char *key) {
         static const SETTING_IN unset = INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__INIT;
 
@@ -85,7 +85,7 @@ static struct error *add(struct grpc_call *call, Inference__LogSettingsResponse 
                            &call->arena, &value));
         *ret = (SETTING_OUT *)(void *)value;
         answer->settings[answer->n_settings] = (void *)entry;
-        answer->settings[answer->n_settings]->key = (char *)key; /* nobody writes to it */
+        answer->settings[answer->n_settings]->key = (char *)key; /* never written to */
         answer->settings[answer->n_settings++]->value = *ret;
         return NULL;
 }

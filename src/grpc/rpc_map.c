@@ -12,10 +12,10 @@
 
 #include "triton/core/tritonserver.h"
 
-/* Up to here an answer is made in the arena, and copied by the call. */
+/* An answer up to this size is packed into the arena, from which the call copies it. */
 #define MAX_BYTES_IN_ARENA 4096
 
-/* Answers whose JSON is the value of the message's one field. Others are the message itself. */
+/* Answers whose JSON is the value of the message's only field. Other JSON is the message itself. */
 static const struct wrapped_row {
         const ProtobufCMessageDescriptor *type;
         const char                       *before, *after;
@@ -26,8 +26,8 @@ static const struct wrapped_row {
 
 /* ---- requests ---- */
 
-/* A request takes memory in proportion to its bytes: without this, a map of empty entries would
- * take fifty times of them. Small requests get a part that no proportion holds for. */
+/* Limits the memory of a request in proportion to its size: without it, a map of empty entries would take
+ * fifty times its bytes. The constant part is for small requests. */
 #define MEMORY_PER_BYTE 4
 #define MIN_MEMORY ((size_t)1 << 20)
 
@@ -45,7 +45,7 @@ static void *take_piece(void *opaque, size_t size) {
         return arena_try_alloc(b->arena, size);
 }
 
-/* The arena is freed as a whole. */
+/* Does nothing, because the arena is freed as a whole. */
 static void drop_piece(void *opaque, void *piece) {
         (void)opaque, (void)piece;
 }
@@ -67,8 +67,8 @@ static bool is_field_valid(const ProtobufCMessage *message, const ProtobufCField
         return true;
 }
 
-/* protobuf-c takes any bytes for a string; proto3 does not. No request's type contains itself, so
- * this ends. */
+/* Checks that strings are UTF-8, as proto3 requires; protobuf-c does not. The recursion ends because no
+ * request type contains itself. */
 static bool is_text_valid(const ProtobufCMessage *message) {
         const ProtobufCMessageDescriptor *type = message->descriptor;
 
@@ -90,7 +90,7 @@ static bool value_holds_nul(const ProtobufCFieldDescriptor *field, struct pb_rea
                memchr(text.ptr, '\0', text.len) != NULL;
 }
 
-/* protobuf-c gives strings that end there: "a\0b" would be taken for "a". */
+/* protobuf-c returns strings that end at a NUL: "a\0b" would become "a". */
 static bool holds_nul(const ProtobufCMessageDescriptor *type, struct pb_reader r) {
         struct pb_tag tag;
 
@@ -151,7 +151,8 @@ static struct error *read_json(const ProtobufCMessageDescriptor *type, struct st
         AUTO_STRBUF               text = { 0 };
 
         if (!row)
-                return pb_json_read_known(type, json, arena, ret); /* HTTP has more to say */
+                return pb_json_read_known(type, json, arena,
+                                          ret); /* the JSON has more members than the message */
         strbuf_init(&text, 0);
         strbuf_puts(&text, row->before);
         strbuf_put(&text, json.ptr, json.len);
@@ -170,7 +171,7 @@ struct error *rpc_map_answer(const ProtobufCMessageDescriptor *type,
 
         TRY(core_error_take(TRITONSERVER_MessageSerializeToJson(answer, &json, &len)));
         err = read_json(type, str_range(json, len), arena, ret);
-        /* The core said it, so the client is not to blame. */
+        /* The core produced this JSON, so it is an internal error. */
         if (err && err->code == ERR_INVALID_ARG)
                 err = error_recode(err, ERR_INTERNAL);
         return error_wrap(err, "%s", type->short_name);
@@ -183,7 +184,8 @@ struct error *rpc_map_pack(const ProtobufCMessage *message, struct buf_pool *poo
         char       *at;
 
         if (bytes <= MAX_BYTES_IN_ARENA) {
-                at = arena_try_alloc(scratch, bytes + 1); /* an empty message has a place too */
+                at = arena_try_alloc(
+                        scratch, bytes + 1); /* an empty message needs a valid pointer as well */
         } else {
                 holder = buf_new(pool, bytes);
                 at = holder ? holder->bytes : NULL;

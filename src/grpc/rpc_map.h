@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Control messages between three forms: the wire, protobuf-c's structs, and the JSON in which the
- * C API answers.
+/* Converts control messages between three forms: the wire format, protobuf-c's structs, and the JSON of the
+ * C API.
  *
- * The JSON of an answer and its message have the same names, so one reader (codec/pb_json.h) does
- * for all; where the message has one field more around it, a table says so.
+ * The JSON of an answer and its message use the same names, so one reader (codec/pb_json.h) converts them
+ * all. A table lists the messages that have one more field around the JSON.
  *
- * Ownership.  Messages are in the arena that is given, mostly the call's; nothing in them may be
- * freed with protobuf-c.
- * Threads.  The call's loop; what takes an arena, also another thread that has it to itself.
+ * Ownership.  Messages are in the given arena, usually that of the call; they must not be freed with
+ * protobuf-c.
+ * Threads.  The call's loop. Functions with an arena: also another thread that owns the arena.
  */
 #pragma once
 
@@ -18,23 +18,23 @@
 
 struct TRITONSERVER_Message;
 
-/* A request from its bytes. INVALID_ARG "failed to parse the <type> message", with
- * ": a string contains a NUL character" where that is why. */
+/* Unpacks a request. INVALID_ARG "failed to parse the <type> message", followed by ": a string contains a NUL
+ * character" if that is the reason. */
 struct error *rpc_map_request(const ProtobufCMessageDescriptor *type, struct str bytes,
                               struct arena *arena, ProtobufCMessage **ret) NODISCARD;
 
-/* The answer of the C API, borrowed, as a message of that type. */
+/* Converts an answer of the C API, which is borrowed, to a message of that type. */
 struct error *rpc_map_answer(const ProtobufCMessageDescriptor *type,
                              struct TRITONSERVER_Message *answer, struct arena *arena,
                              ProtobufCMessage **ret) NODISCARD;
 
-/* The bytes of a message, in a buffer of the pool (NULL: of none) or, while they are few, in the
- * arena. UNAVAILABLE when memory is short. On any thread that has the arena to itself. */
+/* Packs a message into a buffer of the pool (which may be NULL) or, if it is small, into the arena.
+ * UNAVAILABLE when memory is short. On any thread that owns the arena. */
 struct error *rpc_map_pack(const ProtobufCMessage *message, struct buf_pool *pool,
                            struct arena *scratch, struct grpc_part *ret) NODISCARD;
-/* grpc_call_send() of a message. UNAVAILABLE when memory is short; nothing is sent then. `scratch`
- * is free again afterwards. */
+/* Sends a message with grpc_call_send(). UNAVAILABLE when memory is short; nothing is sent then. Resets
+ * `scratch` at the end. */
 struct error *rpc_map_send(struct grpc_call *call, const ProtobufCMessage *message,
                            struct arena *scratch) NODISCARD;
-/* Ends the call, with the message or with what is wrong. */
+/* Ends the call with the message, or with the error of packing it. */
 void rpc_map_reply(struct grpc_call *call, const ProtobufCMessage *message);

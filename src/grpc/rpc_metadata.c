@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metadata, configurations, statistics: what the C API says, as a message. */
+/* Metadata, configurations and statistics of the C API as messages. */
 #include "control/model_query.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
@@ -9,7 +9,7 @@
 
 #include "triton/core/tritonserver.h"
 
-/* The message is deleted. */
+/* Converts the JSON and frees it. */
 static struct error *map_answer(struct grpc_call *call, const ProtobufCMessageDescriptor *type,
                                 struct TRITONSERVER_Message *json, ProtobufCMessage **ret) {
         struct error *err = rpc_map_answer(type, json, &call->arena, ret);
@@ -64,7 +64,7 @@ struct error *rpc_model_config(struct grpc_call *call, const ProtobufCMessage *r
 struct bulk {
         struct bulk_query                 query;
         struct grpc_call                 *call;    /* borrowed: holds this */
-        const ProtobufCMessageDescriptor *type;    /* of the answer */
+        const ProtobufCMessageDescriptor *type;    /* type of the answer */
         struct arena                      scratch; /* holds the answer until it is sent */
         struct grpc_part                  answer;
 };
@@ -77,7 +77,7 @@ static struct error *encode(struct bulk_query *query, struct TRITONSERVER_Messag
         return rpc_map_pack(message, NULL, &b->scratch, &b->answer);
 }
 
-/* The end of the call frees its arena, and this with it. */
+/* Answers the call, which frees its arena and `b` with it. */
 static void on_done(struct loop_work *w) {
         struct bulk *b = CONTAINER_OF(w, struct bulk, query.work);
         struct arena scratch = b->scratch;
@@ -100,7 +100,7 @@ void rpc_metadata_reply_bulk(struct grpc_call *call, const struct model_query *q
         grpc_call_start_work_thread(call, &b->query.work);
 }
 
-/* Without a name: all models. */
+/* Without a name: statistics of all models. */
 struct error *rpc_model_statistics(struct grpc_call *call, const ProtobufCMessage *request,
                                    ProtobufCMessage **ret_answer) {
         const Inference__ModelStatisticsRequest *q =

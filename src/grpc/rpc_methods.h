@@ -7,7 +7,7 @@
  * text. The others read their messages themselves.
  *
  * Ownership.  Requests and answers are in the call's arena; so is the state of the other methods.
- * Threads.  The call's loop; what blocks goes through grpc_call_start_work_thread().
+ * Threads.  The call's loop; operations that block run through grpc_call_start_work_thread().
  */
 #pragma once
 
@@ -47,7 +47,7 @@ struct error *rpc_model_config(struct grpc_call *call, const ProtobufCMessage *r
 struct error *rpc_model_statistics(struct grpc_call *call, const ProtobufCMessage *request,
                                    ProtobufCMessage **ret_answer);
 
-/* Ends the call, later, with the core's answer to a question about all models. */
+/* Runs a query about all models on a work thread, then ends the call with its answer. */
 void rpc_metadata_reply_bulk(struct grpc_call *call, const struct model_query *query,
                              const ProtobufCMessageDescriptor *type);
 
@@ -91,5 +91,5 @@ void rpc_reflection_abort(struct grpc_call *call);
 void rpc_infer(struct grpc_call *call, struct str message, struct buf *owner);
 void rpc_infer_cancel(struct grpc_call *call); /* on_abort */
 
-/* The request as its own type; it is one, since the method table says of what type it is read. */
+/* Casts a request to the type with which the method table has unpacked it. */
 #define RPC_REQUEST(type, message) ((const type *)(const void *)(message))

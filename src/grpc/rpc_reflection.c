@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Server reflection (grpc.reflection.v1 and v1alpha, which are the same on the wire): tools such as
- * grpcurl ask for services, files and symbols, and get the descriptors embedded at build time.
+/* Server reflection (grpc.reflection.v1 and v1alpha, which are equal on the wire): tools such as grpcurl ask
+ * for services, files and symbols, and get the descriptors that were embedded at build time.
  *
  * Ownership.  The state of a stream is in the arena of its call.
  * Threads.  The call's loop.
@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-/* Short names for the longest of protobuf-c's. */
+/* Short names for the longest ones of protobuf-c. */
 #define REFLECTION_REQUEST Grpc__Reflection__V1__ServerReflectionRequest
 #define REFLECTION_RESPONSE Grpc__Reflection__V1__ServerReflectionResponse
 #define ASKED(choice) GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_##choice
@@ -22,10 +22,10 @@
 
 /* ---- descriptors ---- */
 
-/* What can declare names: field numbers of FileDescriptorProto and the like. */
+/* The kinds of descriptors that declare names, as field numbers of FileDescriptorProto and the like. */
 enum declarer { DECLARER_FILE, DECLARER_MESSAGE, DECLARER_ENUM, DECLARER_SERVICE, DECLARER_NONE };
 
-#define NAME 1 /* of everything that is declared */
+#define NAME 1 /* name of each declaration */
 #define FILE_PACKAGE 2
 #define FILE_DEPENDENCY 3
 #define FILE_SERVICE 6
@@ -47,7 +47,7 @@ static struct pb_reader read_file(const struct rpc_descriptor *d) {
         return r;
 }
 
-/* The n-th length-delimited field of that number; ptr NULL when there are not so many. */
+/* Returns the n-th length-delimited field of that number; ptr NULL if there are fewer. */
 static struct str find_bytes(struct pb_reader r, uint32_t number, size_t n) {
         struct pb_tag tag;
 
@@ -66,12 +66,12 @@ static struct pb_reader read_range(struct str range) {
         return r;
 }
 
-/* Fields and methods are leaves: the rest of a declarer's numbered parts with a name. */
+/* True for declarations that contain no others, such as fields and methods. */
 static bool is_leaf(enum declarer in, uint32_t number) {
         return number == 2 && in != DECLARER_FILE && in != DECLARER_NONE;
 }
 
-/* Enters the declaration of that name. */
+/* Moves *in into the declaration with that name; false if there is none. */
 static bool enter(struct pb_reader *in, enum declarer *kind, struct str name) {
         struct pb_reader r = *in;
         struct pb_tag    tag;
@@ -138,13 +138,13 @@ static struct error *tell_failure(REFLECTION_RESPONSE *answer, struct arena *are
         TRY(pb_message_new(&grpc__reflection__v1__error_response__descriptor, arena, &message));
         told = (void *)message;
         told->error_code = code;
-        told->error_message = (char *)text; /* nobody writes to it */
+        told->error_message = (char *)text; /* never written to */
         answer->message_response_case = TOLD(ERROR_RESPONSE);
         answer->error_response = told;
         return NULL;
 }
 
-/* The file, and what it imports, and so on: imports stand before what imports them. */
+/* Adds the file and, recursively, its imports. Imported files come before those that import them. */
 static struct error *tell_file(REFLECTION_RESPONSE *answer, struct arena *arena,
                                const struct rpc_descriptor *file) {
         bool  *is_needed = arena_try_alloc(arena, rpc_n_descriptors * sizeof(*is_needed));
@@ -202,7 +202,7 @@ static struct error *add_service(Grpc__Reflection__V1__ListServiceResponse *told
         return NULL;
 }
 
-/* Each file declares one service at most. */
+/* Each file declares at most one service. */
 static struct error *tell_services(REFLECTION_RESPONSE *answer, struct arena *arena) {
         ProtobufCMessage                          *message;
         Grpc__Reflection__V1__ListServiceResponse *told;
@@ -226,7 +226,7 @@ static struct error *tell_services(REFLECTION_RESPONSE *answer, struct arena *ar
         return NULL;
 }
 
-/* proto3 has no extensions, so a type that exists has none. */
+/* proto3 has no extensions, so an existing type has none. */
 static struct error *tell_extensions(REFLECTION_RESPONSE *answer, struct arena *arena, char *type) {
         ProtobufCMessage                              *message;
         Grpc__Reflection__V1__ExtensionNumberResponse *told;
@@ -276,10 +276,10 @@ static struct error *reply(struct grpc_call *call, struct str message, struct ar
 
 /* ---- the stream ---- */
 
-/* Of one call; in its arena. */
+/* State of one call; in its arena. */
 struct reflection {
-        struct arena scratch;    /* of one question and its answer */
-        bool         is_reading; /* the end has to wait until the question is done with */
+        struct arena scratch;    /* for one request and its answer */
+        bool         is_reading; /* a request is being answered; the end waits for it */
         bool         is_aborted;
 };
 

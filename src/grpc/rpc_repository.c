@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The model repository extension: reads what is ordered. */
+/* The model repository extension: index, load, unload. */
 #include "codec/pb_build.h"
 #include "control/model_query.h"
 #include "control/repository_order.h"
@@ -35,7 +35,7 @@ static struct order *new_order(struct grpc_call *call, enum repository_order_kin
         return o;
 }
 
-/* Takes the error, and hands it back when the order could not be read. */
+/* Starts the order, or returns the error of reading it; takes the error. */
 static struct error *start_order(struct order *o, struct error *err) {
         if (err)
                 error_free(repository_order_end(&o->order)); /* nothing was ordered */

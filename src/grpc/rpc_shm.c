@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The shared memory extensions: shm/shared_memory.h. */
+/* The shared memory extensions (shm/shared_memory.h). */
 #include "codec/pb_build.h"
 #include "control/service.h"
 #include "grpc/rpc_methods.h"
@@ -26,7 +26,7 @@ static struct error *add_region(STATUS_OUT *answer, const struct shared_memory_e
                 &inference__system_shared_memory_status_response__region_status__descriptor, arena,
                 &message));
         status = (void *)message;
-        entry->key = status->name = (char *)e->name; /* nobody writes to it */
+        entry->key = status->name = (char *)e->name; /* never written to */
         entry->value = status;
         status->key = (char *)e->key;
         status->offset = e->offset;
@@ -56,7 +56,7 @@ struct error *rpc_system_shm_status(struct grpc_call *call, const ProtobufCMessa
         return NULL;
 }
 
-/* There are none. */
+/* CUDA regions do not exist. */
 struct error *rpc_cuda_shm_status(struct grpc_call *call, const ProtobufCMessage *request,
                                   ProtobufCMessage **ret_answer) {
         const Inference__CudaSharedMemoryStatusRequest *q =
@@ -99,7 +99,7 @@ struct error *rpc_system_shm_unregister(struct grpc_call *call, const ProtobufCM
                               &call->arena, ret_answer);
 }
 
-/* Said before the switch that allows shared memory is looked at. */
+/* This error comes before the check of the option that permits shared memory. */
 struct error *rpc_cuda_shm_register(struct grpc_call *call UNUSED, const ProtobufCMessage *request,
                                     ProtobufCMessage **ret_answer UNUSED) {
         return shared_memory_refuse_cuda(

@@ -12,42 +12,43 @@
 
 #include "triton/core/tritonserver.h"
 
-/* A request of a few small tensors fits without another allocation. */
+/* First memory of a request's arena: a few small tensors fit without another allocation. */
 #define REQUEST_FIRST_BYTES 4096
-/* Requests kept for the next ones. Few: there may be ten thousand streams. */
+/* Requests that a stream keeps for reuse. Few, because there may be ten thousand streams. */
 #define MAX_IDLE_REQUESTS 2
 
 struct stream {
-        struct grpc_call           *call;    /* borrowed: holds this */
-        struct list                 active;  /* struct stream_request, all */
-        struct list                 ordered; /* those that answer in order, oldest first */
-        struct list                 idle;    /* struct stream_request, owned, for reuse */
-        struct stream_request      *reading; /* its message is read elsewhere: the next one waits */
-        struct arena                scratch; /* of one response */
-        struct infer_call_response *first_kept; /* owned; not yet with the socket, oldest first */
+        struct grpc_call      *call;    /* borrowed: holds this */
+        struct list            active;  /* struct stream_request, all */
+        struct list            ordered; /* requests that are answered in order, oldest first */
+        struct list            idle;    /* struct stream_request, owned, for reuse */
+        struct stream_request *reading; /* a work thread reads its message; the next one waits */
+        struct arena           scratch; /* for one response */
+        struct infer_call_response *first_kept; /* owned; not yet written, oldest first */
         struct infer_call_response *last_kept;
-        size_t                      n_users; /* active requests, callbacks that are running */
+        size_t                      n_users; /* active requests and running callbacks */
         size_t                      n_active;
         size_t                      n_idle;
-        size_t                      n_bytes;          /* of the messages of active requests */
-        size_t                      n_away;           /* answers that another thread makes */
-        uint64_t                    waiting_since_ns; /* for traces: of the next message */
-        bool                        ends_with_errors; /* triton_grpc_error */
-        bool                        is_half_closed;
-        bool is_over; /* aborted or failed: nothing more is started or sent */
-        bool is_paused;
+        size_t                      n_bytes; /* size of the messages of active requests */
+        size_t                      n_away;  /* steps that work threads run */
+        uint64_t waiting_since_ns;           /* for traces: start of waiting for the next message */
+        bool     ends_with_errors;           /* triton_grpc_error */
+        bool     is_half_closed;
+        bool     is_over; /* aborted or failed; nothing more is started or sent */
+        bool     is_paused;
 };
 
-#define MAX_AWAY 4 /* answers of a stream made elsewhere: more requests are not read meanwhile */
+#define MAX_AWAY 4 /* of n_away; beyond it the stream reads no further request */
 
-/* What another thread does for a request that takes long: reading it, or making an answer. It has the
- * inference and the arena of the request meanwhile; a decoupled model's responses still come in. */
+/* A step of a request that takes too long for the loop: reading it, or encoding an answer. A work thread runs
+ * it and owns the inference and the arena of the request until then. Responses of a decoupled model still
+ * arrive meanwhile. */
 struct elsewhere {
         struct loop_work            work;
-        struct str                  message;  /* to be read; empty: it has been */
+        struct str                  message;  /* to be read; empty = already read */
         struct buf                 *owner;    /* ref: of the message */
-        struct infer_call_limits    limits;   /* should the model be decoupled */
-        struct infer_call_response *response; /* owned; decoupled: to be told */
+        struct infer_call_limits    limits;   /* used if the model is decoupled */
+        struct infer_call_response *response; /* owned; decoupled: to be encoded */
         struct infer_answer_parts   parts;    /* decoupled; in arena */
         struct arena                arena;
         struct error               *err; /* owned */
@@ -60,12 +61,13 @@ struct stream_request {
         size_t           n_bytes;
         bool             is_ordered;
         bool             is_ready;  /* ordered: `answer` can be sent */
-        bool             is_done;   /* the model has no more to say */
-        bool             was_final; /* decoupled: the last response said so */
-        bool             is_away;   /* `elsewhere` is under way */
-        bool             has_early; /* ordered: a first response came while it was read */
+        bool             is_done;   /* the model has sent its last response */
+        bool             was_final; /* decoupled: the last response had the final flag */
+        bool             is_away;   /* a work thread runs `elsewhere` */
+        bool has_early; /* ordered: the first response came while on_reading() was pending */
         struct elsewhere elsewhere;
-        struct infer_call_response *first_waiting; /* owned; decoupled: came while one was made */
+        struct infer_call_response
+                *first_waiting; /* owned; decoupled: came while one was being encoded */
         struct infer_call_response *last_waiting;
         struct infer_answer_parts   answer; /* ordered; in arena */
         struct trace_record        *trace;  /* ref; NULL = not traced */
@@ -74,7 +76,7 @@ struct stream_request {
         char                        first[REQUEST_FIRST_BYTES];
 };
 
-/* What all streams of this thread's loop have in flight. */
+/* Requests in flight of all streams of this thread's loop. */
 static _Thread_local struct {
         size_t n_requests;
         size_t n_bytes;
@@ -133,7 +135,7 @@ static void release(struct stream_request *r) {
 
 /* ---- responses that are not written yet ---- */
 
-/* After the response was sent. `mark`: where its last byte is in all of the stream's. */
+/* Keeps a response that was sent until the stream has written its last byte, whose position is `mark`. */
 static void keep_response(struct stream *s, struct infer_call_response *r) {
         r->mark = grpc_call_written_bytes(s->call) + grpc_call_unsent_bytes(s->call);
         r->next = NULL;
@@ -172,8 +174,7 @@ static void cancel_all(struct stream *s) {
         }
 }
 
-/* The first failure counts: the client has its status at once, and what is still in flight is
- * cancelled. Takes the error. */
+/* Ends the stream with the status of its first error and cancels all requests in flight. Takes the error. */
 static void fail_stream(struct stream *s, struct error *err) {
         if (!s->is_over) {
                 grpc_call_conclude(s->call, grpc_code_of_error(err->code), err->message);
@@ -195,8 +196,8 @@ static void finish(struct stream *s) {
         grpc_call_finish(call, is_over ? GRPC_CANCELLED : GRPC_OK, NULL);
 }
 
-/* When all streams together have too much in flight, each may have one request: then the end of
- * that one is when it looks again. */
+/* True when the stream must not start another request. If all streams together have too much in flight, each
+ * may have one request; its end makes the stream check again. */
 static bool is_full(const struct stream *s) {
         if (s->n_active > 0 && (in_flight.n_requests >= RPC_STREAM_MAX_REQUESTS_OF_LOOP ||
                                 in_flight.n_bytes >= RPC_STREAM_MAX_BYTES_OF_LOOP))
@@ -208,8 +209,7 @@ static bool must_wait(const struct stream *s) {
         return s->reading || s->n_away >= MAX_AWAY || is_full(s);
 }
 
-/* The end of each callback, which counts as a user while it runs: the stream may be gone
- * afterwards. */
+/* Ends a callback, which counts as a user while it runs. The stream may be gone afterwards. */
 static void leave(struct stream *s) {
         s->n_users--;
         if (s->n_users == 0 && (s->is_over || s->is_half_closed)) {
@@ -244,7 +244,7 @@ static void send_parts(struct stream_request *r, struct infer_answer_parts *part
         trace_point(r, TRACE_POINT_GRPC_SEND_END);
 }
 
-/* Everything that is ready and has nothing before it. */
+/* Sends all ordered answers that are ready and have none before them. */
 static void flush_ordered(struct stream *s) {
         while (!list_is_empty(&s->ordered)) {
                 struct stream_request *r =
@@ -266,7 +266,7 @@ static struct error *encode(struct stream_request *r, const struct infer_answer 
         return infer_encode(answer, &memory, ret);
 }
 
-/* The answer of a decoupled model, now. */
+/* Sends an answer of a decoupled model. */
 static void send_now(struct stream_request *r, const struct infer_answer *answer) {
         struct stream            *s = r->stream;
         struct infer_answer_parts parts;
@@ -279,7 +279,7 @@ static void send_now(struct stream_request *r, const struct infer_answer *answer
         arena_reset(&s->scratch);
 }
 
-/* The answer of a model that is not decoupled, in its turn; what it was made from may go. */
+/* Encodes an answer of a model that is not decoupled, and sends it when its turn comes. */
 static void put_in_order(struct stream_request *r, const struct infer_answer *answer) {
         struct stream *s = r->stream;
         struct error  *err = encode(r, answer, &r->arena, &r->answer);
@@ -297,7 +297,7 @@ static void tell(struct stream_request *r, const struct infer_answer *answer) {
                 send_now(r, answer);
 }
 
-/* A failure of the model or on the way from it; takes it. */
+/* Sends an error of the model or of encoding; takes it. */
 static void tell_failure(struct stream_request *r, struct error *err, bool is_final) {
         const struct infer_wire *wire = &r->inference.wire;
 
@@ -317,7 +317,7 @@ static void tell_failure(struct stream_request *r, struct error *err, bool is_fi
         error_free(err);
 }
 
-/* A request that was not started; takes the error. */
+/* Answers a request that was not started; takes the error. */
 static void tell_refusal(struct stream_request *r, struct error *err) {
         bool is_ordered = r->is_ordered;
 
@@ -334,7 +334,7 @@ static void tell_refusal(struct stream_request *r, struct error *err) {
                 release(r);
 }
 
-/* The end of a decoupled request without a response: told to those who asked for it. */
+/* Sends the end of a decoupled request without a response, to clients that asked for it. */
 static void tell_empty_final(struct stream_request *r) {
         const struct infer_wire *wire = &r->inference.wire;
 
@@ -363,7 +363,7 @@ static struct rpc_inference_framing framing_of(bool is_final) {
         return (struct rpc_inference_framing){ .is_streamed = true, .is_final = is_final };
 }
 
-/* Tells a response of a decoupled model. False, and nothing is done, when that takes long. */
+/* Sends a response of a decoupled model. Returns false and does nothing when encoding takes too long. */
 static bool tell_response(struct stream_request *r, struct TRITONSERVER_InferenceResponse *response,
                           bool is_final) {
         struct rpc_inference_framing framing = framing_of(is_final);
@@ -441,7 +441,8 @@ static void on_made(struct loop_work *work) {
         leave(s);
 }
 
-/* Those that came meanwhile, up to the next that takes long. The request may be gone afterwards. */
+/* Sends the responses that have arrived meanwhile, up to the next one that takes long to encode. The request
+ * may be gone afterwards. */
 static void tell_waiting(struct stream_request *r) {
         struct stream *s = r->stream;
 
@@ -480,7 +481,8 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
         }
 }
 
-/* It may have to wait, and needs no longer what it was made from. Takes the error. */
+/* Finishes an ordered answer: frees the inference, and sends the answer when its turn comes. Takes the
+ * error. */
 static void answer_ordered(struct stream_request *r, struct error *err) {
         if (err) {
                 tell_failure(r, err, true);
@@ -491,7 +493,7 @@ static void answer_ordered(struct stream_request *r, struct error *err) {
         flush_ordered(r->stream);
 }
 
-/* Takes the error. The model may say more, which is dropped. */
+/* Finishes an early answer. The model may send more responses, which are dropped. Takes the error. */
 static void answer_early(struct stream_request *r, struct error *err) {
         if (err)
                 tell_failure(r, err, false);
@@ -528,7 +530,7 @@ static void on_early_made(struct loop_work *work) {
         s->n_users++;
         r->is_away = false;
         s->n_away--;
-        r->is_done = false; /* sending must not release it: end_early() does */
+        r->is_done = false; /* so that sending does not release it; end_early() does */
         answer_early(r, STEAL(e->err));
         r->is_done = was_done;
         if (was_done)
@@ -536,7 +538,7 @@ static void on_early_made(struct loop_work *work) {
         leave(s);
 }
 
-/* The first response goes out in its turn although the model has not ended; what follows it is
+/* Sends the first response when its turn comes, although the model has not ended; further ones are
  * dropped. */
 static void tell_early(struct stream_request *r) {
         struct rpc_inference_framing framing = framing_of(false);
@@ -559,7 +561,7 @@ static void on_early(struct infer_call *c) {
         if (s->is_over)
                 return;
         s->n_users++;
-        if (UNLIKELY(r->is_away)) /* it is still being submitted: on_reading() goes on with it */
+        if (UNLIKELY(r->is_away)) /* still being submitted: on_reading() continues */
                 r->has_early = true;
         else
                 tell_early(r);
@@ -620,7 +622,7 @@ static void on_done(struct infer_call *c) {
 
         s->n_users++;
         r->is_done = true;
-        /* What is under way elsewhere ends it otherwise. */
+        /* Otherwise the end of the work ends the request. */
         if (LIKELY(!r->is_away))
                 end_request(r);
         leave(s);
@@ -638,7 +640,7 @@ static struct infer_call_limits get_limits(const struct stream *s) {
         };
 }
 
-/* On any thread. */
+/* Runs on any thread. */
 static struct error *read_message(struct stream_request *r, struct str message, struct buf *owner,
                                   const struct infer_call_limits *limits) {
         struct error *err = rpc_inference_read(&r->inference, message, owner);
@@ -652,7 +654,7 @@ static struct error *read_message(struct stream_request *r, struct str message, 
         return err;
 }
 
-/* Once it is known whether the model is decoupled. */
+/* Called once it is known whether the model is decoupled. */
 static void put_in_line(struct stream_request *r) {
         if (r->inference.is_decoupled)
                 return;
@@ -660,7 +662,7 @@ static void put_in_line(struct stream_request *r) {
         list_append(&r->stream->ordered, &r->in_order);
 }
 
-/* What was waited for since the message before it. */
+/* Starts the trace; the wait began after the message before. */
 static struct trace_record *start_trace(struct stream_request *r) {
         struct stream *s = r->stream;
         uint64_t       since_ns = s->waiting_since_ns;
@@ -708,7 +710,7 @@ static void on_reading(struct loop_work *work) {
         } else {
                 if (s->is_over)
                         infer_call_cancel(&r->inference.call);
-                if (r->first_waiting) /* the model was quicker; it is not done before this: */
+                if (r->first_waiting) /* the response came before this; the request has not ended */
                         tell_waiting(r);
                 if (r->has_early && !s->is_over)
                         tell_early(r);
@@ -717,7 +719,7 @@ static void on_reading(struct loop_work *work) {
         leave(s);
 }
 
-/* `owner` is NULL when the message has been read. */
+/* `owner` is NULL when the message is already read. */
 static void read_elsewhere(struct stream_request *r, struct str message, struct buf *owner) {
         r->elsewhere.message = message;
         r->elsewhere.owner = owner;
@@ -754,7 +756,7 @@ static void start(struct stream *s, struct str message, struct buf *owner) {
                 err = infer_call_start(&r->inference.call, start_trace(r));
         if (err)
                 tell_refusal(r, err);
-        /* Otherwise it may have been answered already. */
+        /* On success `r` may already be gone, because the request was answered. */
 }
 
 void rpc_stream_open(struct grpc_call *call) {

@@ -8,7 +8,7 @@
 #include "health.pb-c.h"
 
 enum rpc {
-        RPC_MODEL_INFER, /* first: a search from the front finds it at once */
+        RPC_MODEL_INFER, /* first, so that a search from the front finds it at once */
         RPC_MODEL_STREAM_INFER,
         RPC_SERVER_LIVE,
         RPC_SERVER_READY,
@@ -35,11 +35,11 @@ enum rpc {
         N_RPCS,
 };
 
-/* What a control method reads and who answers it. */
+/* The request type of a control method and the function that answers it. */
 struct control_row {
         const ProtobufCMessageDescriptor *request;
         rpc_answer_fn                     answer;
-        size_t                            model_at; /* its `const char *` in the request; 0: none */
+        size_t model_at; /* offset of its `const char *` in the request; 0 = none */
 };
 
 #define REQUEST(type) &inference__##type##_request__descriptor
@@ -82,7 +82,7 @@ static const struct control_row control_rows[N_RPCS] = {
 
 static void on_control(struct grpc_call *call, struct str message, struct buf *owner);
 
-/* Work that goes on beside the loop ends the call when it is done. */
+/* Does nothing: work on another thread is not cancelled and ends the call when it is done. */
 static void on_control_abort(struct grpc_call *call) {
         (void)call;
 }
@@ -160,7 +160,7 @@ static const struct grpc_method methods[N_RPCS] = {
                                      .on_abort = rpc_reflection_abort },
 };
 
-/* Which model the request is about is in its message; "" when it names none. */
+/* Returns the model that the request names, "" when it names none. */
 static struct str model_of(const struct control_row *row, const ProtobufCMessage *request) {
         const char *name = "";
 

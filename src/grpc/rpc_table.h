@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every method of the server: inference.GRPCInferenceService, grpc.health.v1.Health, and server
- * reflection in both of its versions.
+/* The table of all methods: inference.GRPCInferenceService, grpc.health.v1.Health, and both versions of
+ * server reflection.
  *
  * Threads.  Constant.
  */
@@ -14,7 +14,7 @@
 struct ProtobufCMessageDescriptor;
 
 struct grpc_method_table rpc_table(void);
-/* Whether messages of that row's method name a model; access to it is checked when they come. */
+/* True when messages of that row's method name a model; access to it is checked when they arrive. */
 bool rpc_table_names_model(size_t row);
-/* What its message is read as; NULL for methods that read it by themselves. */
+/* Type of the row's request message; NULL for methods that read their messages themselves. */
 const struct ProtobufCMessageDescriptor *rpc_table_request(size_t row);

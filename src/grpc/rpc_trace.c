@@ -10,11 +10,11 @@
 
 #include <string.h>
 
-/* protobuf-c's name for the value of a setting: in requests, in answers. */
+/* protobuf-c's types of a setting's value in requests and in answers. */
 #define SETTING_IN Inference__TraceSettingRequest__SettingValue
 #define SETTING_OUT Inference__TraceSettingResponse__SettingValue
 
-/* ---- what is asked ---- */
+/* ---- the request ---- */
 
 static struct error *read_level(const SETTING_IN *value, uint32_t *ret) {
         *ret = TRITONSERVER_TRACE_LEVEL_DISABLED;
@@ -23,7 +23,7 @@ static struct error *read_level(const SETTING_IN *value, uint32_t *ret) {
         return NULL;
 }
 
-/* Without a value: clear. Unknown names are ignored. */
+/* A setting without a value is cleared; unknown names are ignored. */
 static struct error *read_setting(const char *key, const SETTING_IN *value,
                                   struct trace_change *change) {
         enum trace_setting setting = trace_setting_find(str_of(key));
@@ -53,7 +53,7 @@ static struct error *change_settings(struct grpc_call                     *call,
         return tracer_change(call->service->tracer, model, &change);
 }
 
-/* ---- what is told ---- */
+/* ---- the answer ---- */
 
 static struct error *add(struct grpc_call *call, Inference__TraceSettingResponse *answer,
                          const struct trace_report_row *row) {
@@ -68,7 +68,7 @@ static struct error *add(struct grpc_call *call, Inference__TraceSettingResponse
         out->n_value = row->n_values;
         out->value = arena_alloc(&call->arena, row->n_values * sizeof(out->value[0]));
         for (size_t i = 0; i < row->n_values; i++)
-                out->value[i] = (char *)row->values[i]; /* nobody writes to it */
+                out->value[i] = (char *)row->values[i]; /* never written to */
         answer->settings[answer->n_settings] = (void *)entry;
         answer->settings[answer->n_settings]->key = (char *)row->key;
         answer->settings[answer->n_settings++]->value = out;
