@@ -252,10 +252,10 @@ static void respond(struct grpc_stream *st, struct str http_status, bool has_bod
         fields[n++] = (struct h2_header){ STR_LIT(":status"), http_status,
                                           http_status.ptr == status_ok.ptr };
         fields[n++] = static_header(STR_LIT("content-type"), STR_LIT("application/grpc"));
-        if (!st->h2.conn->has_told_encodings || !has_body)
+        if (!st->h2.conn->has_sent_encodings || !has_body)
                 fields[n++] = static_header(STR_LIT("grpc-accept-encoding"),
                                             STR_LIT(GRPC_ACCEPTED_ENCODINGS));
-        st->h2.conn->has_told_encodings = true;
+        st->h2.conn->has_sent_encodings = true;
         if (has_body && st->encoding_out != GRPC_ENCODING_IDENTITY)
                 fields[n++] = static_header(STR_LIT("grpc-encoding"),
                                             grpc_encoding_name(st->encoding_out));
@@ -278,8 +278,8 @@ static void flush_soon(struct grpc_stream *st) {
 
 /* Sets the status, which is sent after the queued messages. The caller flushes: a flush may close and free
  * the stream. */
-static void settle(struct grpc_stream *st, enum grpc_code code, struct str text,
-                   struct str http_status) {
+static void set_status(struct grpc_stream *st, enum grpc_code code, struct str text,
+                       struct str http_status) {
         note_send_start(st);
         st->code = code;
         st->text = grpc_message_encode(&st->call.arena, text);
@@ -296,14 +296,15 @@ static void settle(struct grpc_stream *st, enum grpc_code code, struct str text,
 static void refuse(struct grpc_stream *st, enum grpc_code code, const char *text) {
         if (st->is_answered || st->h2.id == 0)
                 return;
-        settle(st, code, str_of(text), status_ok);
+        set_status(st, code, str_of(text), status_ok);
         h2_conn_flush_soon(st->h2.conn, false);
 }
 
 static void refuse_http(struct grpc_stream *st, unsigned status, const char *text) {
         if (st->is_answered)
                 return;
-        settle(st, GRPC_UNKNOWN, str_of(text), str_of(arena_printf(&st->call.arena, "%u", status)));
+        set_status(st, GRPC_UNKNOWN, str_of(text),
+                   str_of(arena_printf(&st->call.arena, "%u", status)));
         h2_conn_flush_soon(st->h2.conn, false);
 }
 
@@ -423,7 +424,7 @@ static struct grpc_metadata *add_field(struct grpc_stream *st) {
 }
 
 /* Copies `s` and appends a NUL; ptr NULL when memory is short. */
-static struct str keep(struct grpc_stream *st, struct str s) {
+static struct str copy_str(struct grpc_stream *st, struct str s) {
         char *copy = arena_try_alloc(&st->call.arena, s.len + 1);
 
         if (!copy)
@@ -438,8 +439,8 @@ static void on_metadata(struct grpc_stream *st, enum h2_field field, struct str 
         struct grpc_metadata *m = add_field(st);
 
         if (m) {
-                m->name = field == H2_FIELD_OTHER ? keep(st, name) : h2_field_name(field);
-                m->value = keep(st, value);
+                m->name = field == H2_FIELD_OTHER ? copy_str(st, name) : h2_field_name(field);
+                m->value = copy_str(st, value);
         }
         if (UNLIKELY(!m || !m->name.ptr || !m->value.ptr))
                 refuse_headers(st, GRPC_LIMIT_MEMORY);
@@ -528,12 +529,12 @@ static bool check_timeout(struct grpc_stream *st) {
 }
 
 /* Longest part of an unknown method's path that the error message quotes. */
-#define MAX_TOLD_BYTES 256
+#define MAX_QUOTED_BYTES 256
 
 static void refuse_method(struct grpc_stream *st) {
         struct str path = st->call.path;
 
-        path.len = MIN(path.len, MAX_TOLD_BYTES);
+        path.len = MIN(path.len, MAX_QUOTED_BYTES);
         refuse(st, GRPC_UNIMPLEMENTED,
                arena_printf(&st->call.arena, "unknown method '%.*s'", STR_ARG(path)));
 }
@@ -659,7 +660,7 @@ static void run_unpacking(struct loop_work *work) {
 static void on_unpacked(struct loop_work *work);
 
 /* Decompresses the message on a work thread; takes the message. */
-static void unpack_elsewhere(struct grpc_stream *st, const struct grpc_message *m, size_t max) {
+static void start_unpacking(struct grpc_stream *st, const struct grpc_message *m, size_t max) {
         st->unpacking =
                 (struct grpc_unpacking){ .work = { .run = run_unpacking, .done = on_unpacked },
                                          .message = *m,
@@ -698,7 +699,7 @@ static bool unpack(struct grpc_stream *st, struct grpc_message *m) {
         if (m->bytes.len <= here)
                 status = grpc_decompress(m->bytes, here, st->h2.conn->home->pool, &plain);
         if (status == GZIP_TOO_LARGE && here < max) {
-                unpack_elsewhere(st, m, max);
+                start_unpacking(st, m, max);
                 return false;
         }
         return take_plain(st, m, status, plain);
@@ -894,7 +895,7 @@ static void set_pause(struct grpc_stream *st, enum grpc_pause pause, bool is_on)
         h2_conn_flush_soon(c, false);
 }
 
-static void see_unpacked(struct h2_stream *h2) {
+static void deliver_unpacked(struct h2_stream *h2) {
         struct grpc_stream *st = stream_of(h2);
         struct grpc_message m = st->unpacking.message;
         bool                had_stash = st->stash.buf != NULL;
@@ -917,7 +918,7 @@ static void on_unpacked(struct loop_work *work) {
 
         st->is_unpacking = false;
         if (!st->is_answered && st->h2.id != 0) {
-                h2_conn_on_time(st->h2.conn, &st->h2, see_unpacked);
+                h2_conn_run_stream(st->h2.conn, &st->h2, deliver_unpacked);
                 return;
         }
         if (u->status == GZIP_TOO_LARGE) /* counted even if the client has closed the stream */
@@ -1174,7 +1175,7 @@ static void copy_answer(struct arena *to, struct grpc_stream *st, struct str *te
 
 /* Frees the handler's part of the arena after its answer, before the client has read it. The metadata to be
  * sent, at most some KiB, is copied. */
-static COLD void shed_arena(struct grpc_stream *st, struct str *text) {
+static COLD void free_handler_memory(struct grpc_stream *st, struct str *text) {
         struct arena kept;
 
         arena_init(&kept, NULL, 0, 0);
@@ -1196,7 +1197,7 @@ void grpc_call_conclude(struct grpc_call *call, enum grpc_code code, const char 
 
         if (st->h2.id == 0 || st->is_answered)
                 return;
-        settle(st, code, message ? keep_message(call, message) : STR_LIT(""), status_ok);
+        set_status(st, code, message ? keep_message(call, message) : STR_LIT(""), status_ok);
         h2_conn_flush_soon(st->h2.conn, false);
 }
 
@@ -1218,8 +1219,8 @@ void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *m
         if (message)
                 text = keep_message(call, message);
         if (UNLIKELY(call->arena.used_bytes > KEPT_ARENA_BYTES && !call->method->is_client_stream))
-                shed_arena(st, &text);
-        settle(st, code, text, status_ok);
+                free_handler_memory(st, &text);
+        set_status(st, code, text, status_ok);
         flush_soon(st);
 }
 
@@ -1285,7 +1286,7 @@ static void expire(struct h2_stream *h2) {
 static void on_deadline(struct loop_timer *t) {
         struct grpc_stream *st = CONTAINER_OF(t, struct grpc_stream, deadline);
 
-        h2_conn_on_time(st->h2.conn, &st->h2, expire);
+        h2_conn_run_stream(st->h2.conn, &st->h2, expire);
 }
 
 const struct h2_stream_ops grpc_call_stream_ops = {

@@ -18,7 +18,7 @@
 #define MIN_DIRECT_BYTES ((size_t)8 << 10)
 /* A stream's window is updated once for this many consumed bytes. A small message causes no update, because
  * its stream ends before. Far below half the window, at which nghttp2 sends an update by itself. */
-#define TOLD_BYTES (H2_STREAM_WINDOW / 8)
+#define WINDOW_UPDATE_BYTES (H2_STREAM_WINDOW / 8)
 /* A header list of this many times its limit closes the connection instead of being refused. */
 #define HEADER_BOMB_FACTOR 8
 
@@ -61,17 +61,17 @@ static nghttp2_nv nv_of(const struct h2_header *h) {
 
 static void session_release(struct h2_conn *c, size_t n) {
         if (nghttp2_session_consume_connection(c->session, n) != 0)
-                c->is_condemned = true;
+                c->must_end = true;
 }
 
 static void session_ping(struct h2_conn *c, const char opaque[H2_PING_BYTES]) {
         if (nghttp2_submit_ping(c->session, NGHTTP2_FLAG_NONE, (const uint8_t *)opaque) != 0)
-                c->is_condemned = true;
+                c->must_end = true;
 }
 
 static void session_announce_goaway(struct h2_conn *c) {
         if (nghttp2_submit_shutdown_notice(c->session) != 0)
-                c->is_condemned = true;
+                c->must_end = true;
 }
 
 static void session_goaway(struct h2_conn *c, const char *text) {
@@ -79,13 +79,13 @@ static void session_goaway(struct h2_conn *c, const char *text) {
 
         if (nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR,
                                   (const uint8_t *)text, strlen(text)) != 0)
-                c->is_condemned = true;
+                c->must_end = true;
 }
 
 static void session_terminate(struct h2_conn *c, enum h2_code code, const char *text) {
         int32_t last = nghttp2_session_get_last_proc_stream_id(c->session);
 
-        c->is_condemned = true;
+        c->must_end = true;
         nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, (uint32_t)code,
                               (const uint8_t *)text, strlen(text));
 }
@@ -186,8 +186,8 @@ void h2_stream_recycle(struct h2_stream *st) {
 
 /* ---- rate limits ---- */
 
-static void calm(struct h2_conn *c, enum grpc_limit limit, const char *text) {
-        if (c->is_condemned)
+static void enhance_your_calm(struct h2_conn *c, enum grpc_limit limit, const char *text) {
+        if (c->must_end)
                 return;
         h2_conn_count_rejected(c, limit);
         session_terminate(c, H2_ENHANCE_YOUR_CALM, text);
@@ -199,7 +199,7 @@ static bool count_control_frame(struct h2_conn *c) {
         if (grpc_token_bucket_take(&c->control_frames, l->control_frames_at_once,
                                    l->control_frames_per_s, c->now_ns))
                 return true;
-        calm(c, GRPC_LIMIT_CONTROL_FRAMES, "too_many_control_frames");
+        enhance_your_calm(c, GRPC_LIMIT_CONTROL_FRAMES, "too_many_control_frames");
         return false;
 }
 
@@ -208,14 +208,14 @@ static bool count_reset(struct h2_conn *c) {
 
         if (grpc_token_bucket_take(&c->resets, l->resets_at_once, l->resets_per_s, c->now_ns))
                 return true;
-        calm(c, GRPC_LIMIT_RESETS, "too_many_resets");
+        enhance_your_calm(c, GRPC_LIMIT_RESETS, "too_many_resets");
         return false;
 }
 
 static bool count_ping(struct h2_conn *c) {
         if (grpc_pings_on_ping(&c->pings, h2_conn_limits(c), c->n_open > 0, c->now_ns))
                 return true;
-        calm(c, GRPC_LIMIT_PINGS, "too_many_pings");
+        enhance_your_calm(c, GRPC_LIMIT_PINGS, "too_many_pings");
         return false;
 }
 
@@ -226,25 +226,25 @@ static void on_payload_sent(struct h2_conn *c) {
 
 /* ---- graceful shutdown ---- */
 
-static void say_final(struct h2_conn *c) {
+static void send_final_goaway(struct h2_conn *c) {
         if (c->leaving == H2_LEAVING_FINAL)
                 return;
         c->leaving = H2_LEAVING_FINAL;
         session_goaway(c, "");
 }
 
-static void leave(struct h2_conn *c) {
+static void send_notice(struct h2_conn *c) {
         if (c->leaving != H2_STAYING)
                 return;
         c->leaving = H2_LEAVING_NOTICE;
-        c->leave_ns = c->now_ns;
+        c->notice_ns = c->now_ns;
         session_announce_goaway(c);
         session_ping(c, goaway_ping);
 }
 
 static void on_ping_ack(struct h2_conn *c, const char opaque[8]) {
         if (memcmp(opaque, goaway_ping, sizeof(goaway_ping)) == 0 && c->leaving != H2_STAYING)
-                say_final(c);
+                send_final_goaway(c);
         else if (memcmp(opaque, keepalive_ping, sizeof(keepalive_ping)) == 0)
                 grpc_pings_on_ack(&c->pings);
 }
@@ -255,7 +255,7 @@ static bool holds_much(const struct h2_conn *c) {
         return c->stashed_bytes + c->given_bytes + c->unsent_bytes > H2_MAX_HELD_BYTES;
 }
 
-static int verdict(bool is_fine) {
+static int callback_result(bool is_fine) {
         return is_fine ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
@@ -266,7 +266,7 @@ static bool is_ack(const nghttp2_frame_hd *hd) {
 static bool check_continuations(struct h2_conn *c) {
         if (++c->n_continuations <= h2_conn_limits(c)->continuations)
                 return true;
-        calm(c, GRPC_LIMIT_CONTINUATIONS, "too_many_continuations");
+        enhance_your_calm(c, GRPC_LIMIT_CONTINUATIONS, "too_many_continuations");
         return false;
 }
 
@@ -282,18 +282,18 @@ static int on_begin_frame(nghttp2_session *session UNUSED, const nghttp2_frame_h
                         c->frame_left = hd->length;
                 if (hd->length > 0 || (hd->flags & NGHTTP2_FLAG_END_STREAM))
                         return 0;
-                return verdict(count_control_frame(c));
+                return callback_result(count_control_frame(c));
         case NGHTTP2_HEADERS:
                 c->n_continuations = 0;
                 c->head_bytes = 0;
                 c->head = NULL;
                 c->head_ns = c->now_ns;
                 return 0;
-        case NGHTTP2_CONTINUATION: return verdict(check_continuations(c));
+        case NGHTTP2_CONTINUATION: return callback_result(check_continuations(c));
         case NGHTTP2_PING:
-        case NGHTTP2_SETTINGS: return is_ack(hd) ? 0 : verdict(count_control_frame(c));
+        case NGHTTP2_SETTINGS: return is_ack(hd) ? 0 : callback_result(count_control_frame(c));
         case NGHTTP2_PRIORITY:
-        case NGHTTP2_RST_STREAM: return verdict(count_control_frame(c));
+        case NGHTTP2_RST_STREAM: return callback_result(count_control_frame(c));
         default: return 0;
         }
 }
@@ -308,10 +308,10 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
                 return 0;
         st = open_stream(c, id);
         if (!st)
-                return verdict(nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id,
-                                                         NGHTTP2_REFUSED_STREAM) == 0);
+                return callback_result(nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id,
+                                                                 NGHTTP2_REFUSED_STREAM) == 0);
         c->head = st;
-        return verdict(nghttp2_session_set_stream_user_data(session, id, st) == 0);
+        return callback_result(nghttp2_session_set_stream_user_data(session, id, st) == 0);
 }
 
 /* Resets a stream; the rest of its bytes is discarded. Returns false when the connection must end as well. */
@@ -341,7 +341,7 @@ static int on_header(nghttp2_session *session UNUSED, const nghttp2_frame *frame
 
         c->head_bytes += name.len + value.len + 32; /* counted as in RFC 9113, 6.5.2 */
         if (c->head_bytes > HEADER_BOMB_FACTOR * h2_conn_limits(c)->header_bytes) {
-                calm(c, GRPC_LIMIT_HEADER_BYTES, "too_many_header_bytes");
+                enhance_your_calm(c, GRPC_LIMIT_HEADER_BYTES, "too_many_header_bytes");
                 return NGHTTP2_ERR_CALLBACK_FAILURE;
         }
         field = h2_fields_read(&c->fields, name, value);
@@ -386,17 +386,17 @@ static int on_frame(nghttp2_session *session UNUSED, const nghttp2_frame *frame,
         switch (frame->hd.type) {
         case NGHTTP2_HEADERS:
                 if (UNLIKELY(!end_block(c, frame)))
-                        return verdict(refuse_stream(c, frame->hd.stream_id));
+                        return callback_result(refuse_stream(c, frame->hd.stream_id));
                 /* fall through */
         case NGHTTP2_DATA:
                 if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) &&
                     UNLIKELY(!end_stream(c, frame->hd.stream_id)))
-                        return verdict(refuse_stream(c, frame->hd.stream_id));
+                        return callback_result(refuse_stream(c, frame->hd.stream_id));
                 return 0;
         case NGHTTP2_SETTINGS: c->has_settings = true; return 0;
         case NGHTTP2_PING:
                 if (!is_ack(&frame->hd))
-                        return verdict(count_ping(c));
+                        return callback_result(count_ping(c));
                 on_ping_ack(c, (const char *)frame->ping.opaque_data);
                 return 0;
         default: return 0;
@@ -417,10 +417,10 @@ void h2_stream_consumed(struct h2_stream *st, size_t n) {
         struct h2_conn *c = st->conn;
 
         st->used += n;
-        if (st->used < TOLD_BYTES)
+        if (st->used < WINDOW_UPDATE_BYTES)
                 return;
         if (nghttp2_session_consume_stream(c->session, st->id, st->used) != 0)
-                c->is_condemned = true;
+                c->must_end = true;
         st->used = 0;
 }
 
@@ -441,13 +441,13 @@ static int on_data(nghttp2_session *session UNUSED, uint8_t flags UNUSED, int32_
                 c->fed_bytes += len;
         if (st)
                 h2_stream_consumed(st, used);
-        return verdict(!c->is_condemned);
+        return callback_result(!c->must_end);
 }
 
 /* nghttp2 has reset the stream of an invalid frame; this counts as a reset. */
 static int on_invalid_frame(nghttp2_session *session UNUSED, const nghttp2_frame *frame UNUSED,
                             int code UNUSED, void *owner) {
-        return verdict(count_reset(owner));
+        return callback_result(count_reset(owner));
 }
 
 static int on_stream_closed(nghttp2_session *session UNUSED, int32_t id, uint32_t code,
@@ -460,9 +460,10 @@ static int on_stream_closed(nghttp2_session *session UNUSED, int32_t id, uint32_
                 c->head = NULL;
         if (st)
                 close_stream(st);
-        if (!counts || c->is_condemned || count_reset(c))
+        if (!counts || c->must_end || count_reset(c))
                 return 0;
-        return verdict(c->gathering != NULL); /* frames that are being gathered are sent first */
+        return callback_result(c->gathering !=
+                               NULL); /* frames that are being gathered are sent first */
 }
 
 /* ---- sending frames ---- */
@@ -483,7 +484,7 @@ static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, v
             !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM) ||
             nghttp2_session_get_stream_remote_close(session, id) != 0)
                 return 0;
-        return verdict(
+        return callback_result(
                 nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR) == 0);
 }
 
@@ -563,7 +564,7 @@ bool h2_stream_reset(struct h2_stream *st, enum h2_code code) {
 }
 
 /* Gathers a frame that nghttp2 has serialised: headers and control frames. */
-static bool put_frame(struct h2_conn *c, const uint8_t *bytes, size_t len) {
+static bool gather_frame(struct h2_conn *c, const uint8_t *bytes, size_t len) {
         struct buf *own;
 
         if (len <= H2_OUT_FRAME_COPIED_BYTES) {
@@ -593,7 +594,7 @@ static enum h2_gathered gather(struct h2_conn *c, struct h2_out *out) {
                 if (!h2_out_has_room(out))
                         return out->n_bytes > 0 ? H2_GATHERED_FULL : H2_GATHERED_FAILED;
                 n = nghttp2_session_mem_send(c->session, &bytes);
-                if (n < 0 || (n > 0 && !put_frame(c, bytes, (size_t)n)))
+                if (n < 0 || (n > 0 && !gather_frame(c, bytes, (size_t)n)))
                         return H2_GATHERED_FAILED;
         } while (n > 0);
         return c->is_full ? H2_GATHERED_FULL : H2_GATHERED_ALL;
@@ -678,8 +679,8 @@ static bool session_receive(struct h2_conn *c, struct str bytes, struct buf *own
                 session_release(c, c->fed_bytes);
         c->fed_bytes = 0;
         if (n == NGHTTP2_ERR_FLOODED)
-                calm(c, GRPC_LIMIT_CONTROL_FRAMES, "too_many_control_frames");
-        return n >= 0 && (size_t)n == bytes.len && !c->is_condemned;
+                enhance_your_calm(c, GRPC_LIMIT_CONTROL_FRAMES, "too_many_control_frames");
+        return n >= 0 && (size_t)n == bytes.len && !c->must_end;
 }
 
 static struct iovec session_room(struct h2_conn *c) {
@@ -728,7 +729,7 @@ void h2_conn_end(struct h2_conn *c) {
 }
 
 void h2_conn_kill(struct h2_conn *c) {
-        c->is_condemned = true;
+        c->must_end = true;
         if (c->net)
                 conn_close(c->net);
 }
@@ -793,7 +794,7 @@ static struct h2_stream *find_due(struct h2_conn *c) {
         return NULL;
 }
 
-static void tell_due(struct h2_conn *c) {
+static void call_due(struct h2_conn *c) {
         struct h2_stream *st;
 
         if (!c->has_due)
@@ -804,7 +805,7 @@ static void tell_due(struct h2_conn *c) {
 }
 
 static bool is_over(const struct h2_conn *c) {
-        return c->is_condemned || (c->leaving == H2_LEAVING_FINAL && c->n_open == 0) ||
+        return c->must_end || (c->leaving == H2_LEAVING_FINAL && c->n_open == 0) ||
                session_is_over(c);
 }
 
@@ -825,7 +826,7 @@ static void flush(struct h2_conn *c) {
                 while (gather_and_write(c))
                         ;
                 h2_conn_release_window(c);
-                tell_due(c);
+                call_due(c);
         } while (c->wants_flush && can_write(c));
         c->is_flushing = false;
         if (can_write(c) && is_over(c))
@@ -886,7 +887,7 @@ static struct iovec on_room(struct conn *net) {
         struct h2_loop *home = c->home;
         struct iovec    room = { NULL, 0 };
 
-        if (!c->is_lingering && !c->is_condemned)
+        if (!c->is_lingering && !c->must_end)
                 room = session_room(c);
         c->is_direct = room.iov_len > 0;
         c->read_at = room.iov_base;
@@ -913,11 +914,11 @@ static void on_no_room(struct conn *net) {
 }
 
 void h2_conn_feed(struct h2_conn *c, struct str bytes, struct buf *owner) {
-        if (c->is_lingering || c->is_condemned)
+        if (c->is_lingering || c->must_end)
                 return;
         c->is_busy = true;
         if (bytes.len > 0 && !session_receive(c, bytes, owner))
-                c->is_condemned = true;
+                c->must_end = true;
         c->is_busy = false;
         flush(c);
 }
@@ -951,7 +952,7 @@ static bool check_heads(struct h2_conn *c) {
         if ((c->has_settings || c->now_ns - c->opened_ns < limit_ns) &&
             (c->head_ns == 0 || c->now_ns - c->head_ns < limit_ns))
                 return true;
-        calm(c, GRPC_LIMIT_HEADER_TIME, "headers_too_slow");
+        enhance_your_calm(c, GRPC_LIMIT_HEADER_TIME, "headers_too_slow");
         return false;
 }
 
@@ -967,7 +968,7 @@ static bool has_partial(struct h2_conn *c) {
 }
 
 /* Checks the rate at which incomplete messages arrive, all streams together. */
-static bool check_pace(struct h2_conn *c) {
+static bool check_message_rate(struct h2_conn *c) {
         const struct grpc_limits *l = h2_conn_limits(c);
         bool                      is_slow;
 
@@ -982,7 +983,7 @@ static bool check_pace(struct h2_conn *c) {
         c->pace_ns = c->now_ns;
         c->pace_bytes = 0;
         if (is_slow)
-                calm(c, GRPC_LIMIT_MESSAGE_RATE, "message_too_slow");
+                enhance_your_calm(c, GRPC_LIMIT_MESSAGE_RATE, "message_too_slow");
         return !is_slow;
 }
 
@@ -990,7 +991,7 @@ static bool check_pace(struct h2_conn *c) {
  * Bytes count when the client's system has acknowledged them, because the socket buffers megabytes for a
  * client that reads nothing. Their number may decrease a little, because TLS records are larger than their
  * contents. */
-static bool check_write(struct h2_conn *c) {
+static bool check_write_rate(struct h2_conn *c) {
         const struct grpc_limits *l = h2_conn_limits(c);
         uint64_t                  taken;
         int64_t                   gained;
@@ -1035,12 +1036,12 @@ static void check_age(struct h2_conn *c) {
         uint64_t grace_ns = h2_conn_limits(c)->max_connection_age_grace_ns;
 
         if (c->leaving == H2_STAYING && c->now_ns >= c->age_ns) {
-                leave(c);
+                send_notice(c);
                 if (grace_ns < CLOCK_NEVER - c->now_ns)
                         c->grace_end_ns = c->now_ns + grace_ns;
         }
-        if (c->leaving == H2_LEAVING_NOTICE && c->now_ns - c->leave_ns >= NOTICE_NS)
-                say_final(c);
+        if (c->leaving == H2_LEAVING_NOTICE && c->now_ns - c->notice_ns >= NOTICE_NS)
+                send_final_goaway(c);
         if (c->now_ns >= c->grace_end_ns)
                 h2_conn_kill(c);
 }
@@ -1057,7 +1058,7 @@ static void on_tick(struct conn *net, uint64_t now_ns) {
                 return;
         }
         c->is_busy = true;
-        if (check_heads(c) && check_pace(c) && check_write(c)) {
+        if (check_heads(c) && check_message_rate(c) && check_write_rate(c)) {
                 while ((st = find_stalled(c, &limit)) != NULL)
                         ops_of(st)->stop(st, limit);
                 check_pings(c);
@@ -1067,18 +1068,18 @@ static void on_tick(struct conn *net, uint64_t now_ns) {
         flush(c);
 }
 
-void h2_conn_on_time(struct h2_conn *c, struct h2_stream *st, void (*see)(struct h2_stream *st)) {
+void h2_conn_run_stream(struct h2_conn *c, struct h2_stream *st, void (*fn)(struct h2_stream *st)) {
         bool was_busy = c->is_busy;
 
         c->now_ns = clock_now_ns();
         c->is_busy = true; /* a flush could free the stream */
-        see(st);
+        fn(st);
         c->is_busy = was_busy;
         h2_conn_flush_soon(c, false);
 }
 
 void h2_conn_drain(struct h2_conn *c) {
-        if (c->is_lingering || c->is_condemned)
+        if (c->is_lingering || c->must_end)
                 return;
         if (c->net &&
             conn_is_in_handshake(c->net)) { /* GOAWAY would have to wait for the handshake */
@@ -1087,9 +1088,9 @@ void h2_conn_drain(struct h2_conn *c) {
         }
         c->now_ns = clock_now_ns();
         if (c->n_open > 0)
-                leave(c);
+                send_notice(c);
         else
-                say_final(c);
+                send_final_goaway(c);
         flush(c);
 }
 

@@ -181,16 +181,16 @@ struct h2_conn {
         bool is_flushing;
         bool wants_flush;        /* flush requested while busy or flushing */
         bool has_due;            /* is_due of some stream is set */
-        bool is_condemned;       /* must end; input is ignored */
+        bool must_end;           /* input is ignored */
         bool is_ending;          /* the socket is closed; the streams are being closed */
         bool has_settings;       /* preface and first frame have arrived */
-        bool has_told_encodings; /* an answer had grpc-accept-encoding */
+        bool has_sent_encodings; /* an answer had grpc-accept-encoding */
 
         uint64_t        now_ns; /* time of the last read or tick */
         uint64_t        opened_ns;
         uint64_t        head_ns;      /* start of the open header block; 0 = none */
         uint64_t        linger_ns;    /* start of LINGER */
-        uint64_t        leave_ns;     /* time of the NOTICE */
+        uint64_t        notice_ns;    /* time of the NOTICE */
         uint64_t        age_ns;       /* when its age limit is reached, or CLOCK_NEVER */
         uint64_t        grace_end_ns; /* when it is closed after that, or CLOCK_NEVER */
         enum h2_leaving leaving;
@@ -216,11 +216,11 @@ struct h2_conn {
         size_t                   given_bytes;   /* held by unary calls in handlers */
         size_t                   unsent_bytes;  /* queued by all calls */
         size_t         withheld_bytes; /* withheld from the connection's window because of these */
-        uint64_t       pace_ns;        /* start of the window of check_pace() */
+        uint64_t       pace_ns;        /* start of the window of check_message_rate() */
         uint64_t       pace_bytes;     /* bytes of messages received in this window */
         struct h2_out *writing;        /* owned; the pending write */
         uint64_t       written_bytes;  /* total given to the socket */
-        uint64_t       write_ns;       /* start of the window of check_write(); 0 = none */
+        uint64_t       write_ns;       /* start of the window of check_write_rate(); 0 = none */
         uint64_t       write_bytes;    /* bytes that the client had taken at that time */
 };
 
@@ -244,9 +244,9 @@ void h2_conn_kill(struct h2_conn *c);
 const char *h2_conn_peer(const struct h2_conn *c); /* "127.0.0.1:34567"; "unknown" once closed */
 const struct grpc_limits *h2_conn_limits(const struct h2_conn *c);
 void                      h2_conn_count_rejected(struct h2_conn *c, enum grpc_limit limit);
-/* Runs `see` for a stream outside of a read, for example after a timer, and flushes what it sends in one
+/* Runs `fn` for a stream outside of a read, for example after a timer, and flushes what it sends in one
  * write. */
-void h2_conn_on_time(struct h2_conn *c, struct h2_stream *st, void (*see)(struct h2_stream *st));
+void h2_conn_run_stream(struct h2_conn *c, struct h2_stream *st, void (*fn)(struct h2_stream *st));
 /* Reopens the connection's window once little enough is held (H2_MAX_HELD_BYTES). */
 void h2_conn_release_window(struct h2_conn *c);
 void h2_conn_flush_soon(struct h2_conn *c, bool is_alone);

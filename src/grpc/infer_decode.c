@@ -64,7 +64,7 @@ struct wire_input {
         struct wire_tensor_parameters parameters;
 };
 
-struct infer_reading {
+struct infer_decoder {
         const struct infer_source *source; /* borrowed */
         struct infer_wire         *wire;   /* borrowed */
         struct wire_input         *inputs; /* in arena; one for each of the request's inputs */
@@ -88,7 +88,7 @@ static struct error *malformed(void) {
         return error_new_text(ERR_INVALID_ARG, "failed to parse the ModelInferRequest message");
 }
 
-static ALWAYS_INLINE struct error *copy(struct infer_reading *d, struct str text,
+static ALWAYS_INLINE struct error *copy(struct infer_decoder *d, struct str text,
                                         const char **ret) {
         char *place = arena_try_alloc(d->source->arena, text.len + 1);
 
@@ -107,7 +107,7 @@ static struct error *refuse_nul(struct str text) {
                               "a string of the ModelInferRequest contains a NUL character");
 }
 
-static struct error *copy_text(struct infer_reading *d, struct str text, const char **ret) {
+static struct error *copy_text(struct infer_decoder *d, struct str text, const char **ret) {
         if (text.len == 0) {
                 *ret = "";
                 return NULL;
@@ -174,7 +174,7 @@ static struct str read_entry(struct pb_reader *outer, struct wire_value *ret) {
 
 /* ---- parameters of the request ---- */
 
-static struct error *read_sequence_id(struct infer_reading *d, const struct wire_value *v,
+static struct error *read_sequence_id(struct infer_decoder *d, const struct wire_value *v,
                                       struct error **fault) {
         struct infer_request *q = &d->wire->request;
 
@@ -245,7 +245,7 @@ static struct error *read_reserved(struct infer_wire *w, struct str key,
         return NULL;
 }
 
-static struct error *read_free_parameter(struct infer_reading *d, struct str key,
+static struct error *read_free_parameter(struct infer_decoder *d, struct str key,
                                          const struct wire_value *v, struct error **fault) {
         struct infer_parameter p = { 0 }, *slot;
 
@@ -279,7 +279,7 @@ static struct error *read_free_parameter(struct infer_reading *d, struct str key
         return NULL;
 }
 
-static struct error *read_parameter(struct infer_reading *d, struct pb_reader *r) {
+static struct error *read_parameter(struct infer_decoder *d, struct pb_reader *r) {
         struct infer_request *q = &d->wire->request;
         struct error         *fault = NULL, *err = NULL;
         struct wire_value     v;
@@ -319,7 +319,7 @@ static int compare_named(const void *left, const void *right) {
 }
 
 /* Drops repeated parameters but the last. Sorts them, because a hostile message may have thousands. */
-static struct error *drop_repeated(struct infer_reading *d) {
+static struct error *drop_repeated(struct infer_decoder *d) {
         struct infer_request *q = &d->wire->request;
         struct named         *sorted;
         uint32_t              n = 0;
@@ -396,7 +396,7 @@ static struct error *check_region(const struct wire_tensor_parameters *p, const 
         return NULL;
 }
 
-static struct error *read_region(struct infer_reading *d, const struct wire_tensor_parameters *p,
+static struct error *read_region(struct infer_decoder *d, const struct wire_tensor_parameters *p,
                                  const char *tensor, struct infer_shared_memory *ret,
                                  struct error **fault) {
         *fault = check_region(p, tensor, ret);
@@ -561,8 +561,8 @@ static void convert_contents(struct pb_reader *r, enum contents_field field,
 
 /* Counts or converts the contents of an input. A singular message that occurs more than once is merged, so
  * its lists are joined. */
-static struct error *walk(struct str input, enum contents_field field, struct contents_count *count,
-                          struct contents_out *out) {
+static struct error *walk_contents(struct str input, enum contents_field field,
+                                   struct contents_count *count, struct contents_out *out) {
         struct pb_reader r, inner;
         struct pb_tag    tag;
 
@@ -606,7 +606,7 @@ static TRITONSERVER_DataType type_of(enum contents_field field, TRITONSERVER_Dat
 }
 
 /* Finds the one field that has elements; 0 if none has. */
-static struct error *choose_field(const struct infer_reading *d, const struct contents_count *c,
+static struct error *choose_field(const struct infer_decoder *d, const struct contents_count *c,
                                   const struct infer_input *in, enum contents_field *ret) {
         *ret = 0;
         for (unsigned i = CONTENTS_BOOL; i < N_CONTENTS; i++) {
@@ -630,7 +630,7 @@ static struct error *choose_field(const struct infer_reading *d, const struct co
         return NULL;
 }
 
-static char *allocate(struct infer_reading *d, struct infer_input *in, size_t bytes) {
+static char *allocate(struct infer_decoder *d, struct infer_input *in, size_t bytes) {
         if (bytes <= MAX_BYTES_IN_ARENA)
                 return arena_try_alloc(d->source->arena, bytes);
         in->converted = buf_new(d->source->pool, bytes);
@@ -643,7 +643,7 @@ static bool is_borrowed(const struct contents_count *c, enum contents_field fiel
                field != CONTENTS_BYTES && c->n_pieces[field] == 1 && c->last_run.len > 0;
 }
 
-static struct error *read_contents(struct infer_reading *d, const struct wire_input *wire,
+static struct error *read_contents(struct infer_decoder *d, const struct wire_input *wire,
                                    struct infer_input *in) {
         struct contents_count count = { 0 };
         struct contents_out   out = { .width = datatype_bytes(in->datatype) };
@@ -651,7 +651,7 @@ static struct error *read_contents(struct infer_reading *d, const struct wire_in
         struct error         *fault;
         size_t                bytes;
 
-        TRY(walk(wire->body, 0, &count, NULL));
+        TRY(walk_contents(wire->body, 0, &count, NULL));
         fault = choose_field(d, &count, in, &field);
         keep_first(&d->data_fault, fault);
         if (fault || field == 0)
@@ -668,7 +668,7 @@ static struct error *read_contents(struct infer_reading *d, const struct wire_in
                 return infer_no_memory();
         out.end = out.at + bytes;
         in->bytes = str_range(out.at, bytes);
-        TRY(walk(wire->body, field, NULL, &out));
+        TRY(walk_contents(wire->body, field, NULL, &out));
         return out.at == out.end ? NULL : malformed();
 }
 
@@ -689,7 +689,7 @@ static struct error *read_text(struct pb_reader *r, struct str *ret) {
         return NULL;
 }
 
-static struct error *keep_text(struct infer_reading *d, struct str text, const char **ret) {
+static struct error *keep_text(struct infer_decoder *d, struct str text, const char **ret) {
         return text.len > 0 ? copy(d, text, ret) : NULL;
 }
 
@@ -733,7 +733,7 @@ static struct error *read_datatype(struct pb_reader *r, struct input_scan *s) {
                                                                       : NULL;
 }
 
-static struct error *read_input_field(struct infer_reading *d, struct pb_reader *r,
+static struct error *read_input_field(struct infer_decoder *d, struct pb_reader *r,
                                       struct pb_tag tag, struct input_scan *s) {
         struct wire_input *wire = &d->inputs[d->wire->request.n_inputs - 1];
 
@@ -755,7 +755,7 @@ static struct error *read_input_field(struct infer_reading *d, struct pb_reader 
 }
 
 /* Makes room for one more input. */
-static struct error *add_wire_input(struct infer_reading *d) {
+static struct error *add_wire_input(struct infer_decoder *d) {
         void *inputs = d->inputs;
 
         TRY(infer_array_grow(d->source->arena, &inputs, d->wire->request.n_inputs,
@@ -764,7 +764,7 @@ static struct error *add_wire_input(struct infer_reading *d) {
         return NULL;
 }
 
-static struct error *keep_shape(struct infer_reading *d, const struct input_scan *s) {
+static struct error *keep_shape(struct infer_decoder *d, const struct input_scan *s) {
         size_t   bytes = s->in->n_dims * sizeof(s->dims[0]);
         int64_t *dims;
 
@@ -779,7 +779,7 @@ static struct error *keep_shape(struct infer_reading *d, const struct input_scan
 }
 
 /* Copies the shape and the strings after the whole input was read. */
-static struct error *finish_input(struct infer_reading *d, const struct input_scan *s) {
+static struct error *finish_input(struct infer_decoder *d, const struct input_scan *s) {
         TRY(keep_shape(d, s));
         TRY(keep_text(d, s->name, &s->in->name));
         if (LIKELY(s->in->datatype != TRITONSERVER_TYPE_INVALID)) {
@@ -789,7 +789,7 @@ static struct error *finish_input(struct infer_reading *d, const struct input_sc
         return keep_text(d, s->datatype, &s->in->datatype_name);
 }
 
-static struct error *read_input(struct infer_reading *d, struct pb_reader *outer) {
+static struct error *read_input(struct infer_decoder *d, struct pb_reader *outer) {
         struct infer_request *q = &d->wire->request;
         struct pb_reader      r = pb_read_message(outer);
         struct input_scan     s;
@@ -808,14 +808,14 @@ static struct error *read_input(struct infer_reading *d, struct pb_reader *outer
 
 /* ---- the bytes of inputs ---- */
 
-static struct error *lacks_data(const struct infer_reading *d, const struct infer_input *in) {
+static struct error *refuse_no_data(const struct infer_decoder *d, const struct infer_input *in) {
         return error_new(ERR_INVALID_ARG,
                          "unable to find data for input tensor '%s' for model '%s' in request.",
                          in->name, d->wire->model_name);
 }
 
-static struct error *place_in_region(struct infer_reading *d, const struct wire_input *wire,
-                                     const struct infer_input *in) {
+static struct error *check_no_contents(struct infer_decoder *d, const struct wire_input *wire,
+                                       const struct infer_input *in) {
         if (!wire->has_contents)
                 return NULL;
         return error_new(ERR_INVALID_ARG,
@@ -824,7 +824,7 @@ static struct error *place_in_region(struct infer_reading *d, const struct wire_
                          in->name, d->wire->model_name);
 }
 
-static struct error *place_input(struct infer_reading *d, const struct wire_input *wire,
+static struct error *place_input(struct infer_decoder *d, const struct wire_input *wire,
                                  struct infer_input *in) {
         struct error *fault = NULL;
 
@@ -833,7 +833,7 @@ static struct error *place_input(struct infer_reading *d, const struct wire_inpu
         if (fault)
                 return NULL;
         if (in->shared_memory.region) {
-                keep_first(&d->data_fault, place_in_region(d, wire, in));
+                keep_first(&d->data_fault, check_no_contents(d, wire, in));
                 return NULL;
         }
         if (wire->has_contents && d->n_raws > 0) {
@@ -849,7 +849,7 @@ static struct error *place_input(struct infer_reading *d, const struct wire_inpu
         if (d->next_raw < d->n_raws)
                 in->bytes = d->raws[d->next_raw++];
         else
-                keep_first(&d->data_fault, lacks_data(d, in));
+                keep_first(&d->data_fault, refuse_no_data(d, in));
         return NULL;
 }
 
@@ -869,7 +869,7 @@ static struct error *read_classification(const struct wire_value *v, uint32_t *r
         return NULL;
 }
 
-static struct error *place_output(struct infer_reading *d, const struct wire_tensor_parameters *p,
+static struct error *place_output(struct infer_decoder *d, const struct wire_tensor_parameters *p,
                                   struct infer_requested_output *out) {
         struct error *fault = NULL;
 
@@ -884,7 +884,7 @@ static struct error *place_output(struct infer_reading *d, const struct wire_ten
         return NULL;
 }
 
-static struct error *read_output(struct infer_reading *d, struct pb_reader *outer) {
+static struct error *read_output(struct infer_decoder *d, struct pb_reader *outer) {
         struct wire_tensor_parameters  parameters = { 0 };
         struct pb_reader               r = pb_read_message(outer);
         struct infer_requested_output *out;
@@ -912,7 +912,7 @@ static struct error *read_output(struct infer_reading *d, struct pb_reader *oute
 
 /* Raw contents usually come last, but need not. Those beyond the limit of tensors cannot belong to an input
  * and are ignored. */
-static struct error *read_raw(struct infer_reading *d, struct pb_reader *r) {
+static struct error *read_raw(struct infer_decoder *d, struct pb_reader *r) {
         struct str bytes = pb_read_bytes(r);
         void      *raws = d->raws;
 
@@ -924,7 +924,7 @@ static struct error *read_raw(struct infer_reading *d, struct pb_reader *r) {
         return NULL;
 }
 
-static struct error *read_field(struct infer_reading *d, struct pb_reader *r, struct pb_tag tag) {
+static struct error *read_field(struct infer_decoder *d, struct pb_reader *r, struct pb_tag tag) {
         if (tag.wire != PB_WIRE_BYTES) {
                 pb_skip(r, tag);
                 return NULL;
@@ -941,7 +941,7 @@ static struct error *read_field(struct infer_reading *d, struct pb_reader *r, st
         }
 }
 
-static struct error *read_message(struct infer_reading *d) {
+static struct error *read_message(struct infer_decoder *d) {
         struct infer_wire    *w = d->wire;
         struct infer_request *q = &w->request;
         struct pb_reader      r;
@@ -983,7 +983,7 @@ size_t infer_message_work(struct str message) {
 }
 
 struct error *infer_decode(const struct infer_source *source, struct infer_wire *ret) {
-        struct infer_reading d = { .source = source, .wire = ret };
+        struct infer_decoder d = { .source = source, .wire = ret };
         struct error        *err;
         size_t               max;
 

@@ -124,20 +124,20 @@ struct watch {
         struct grpc_call       *call;      /* borrowed: holds this */
         struct error           *failure;   /* owned; why it has ended */
         _Atomic bool            is_posted; /* on_posted() is on its way to the loop */
-        bool                    was_told, was_ready;
+        bool                    was_sent, was_ready;
 };
 
 /* Sends the state if it has changed. A watch may last for months, so the call copies the few bytes and
  * nothing is put into the arena. */
-static void tell(struct watch *w, bool is_ready) {
+static void send_state(struct watch *w, bool is_ready) {
         Grpc__Health__V1__HealthCheckResponse answer =
                 GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
         uint8_t          bytes[16]; /* a tag and a small number */
         struct grpc_part part = { .ptr = bytes };
 
-        if (w->was_told && w->was_ready == is_ready)
+        if (w->was_sent && w->was_ready == is_ready)
                 return;
-        w->was_told = true;
+        w->was_sent = true;
         w->was_ready = is_ready;
         answer.status = status_of(is_ready);
         part.len = grpc__health__v1__health_check_response__pack(&answer, bytes);
@@ -163,19 +163,19 @@ static void end(struct watch *w) {
 
 /* Queries the state and sends a change. An error means that the server is exiting; the watch then ends, so
  * that it does not delay the exit. */
-static void look(struct watch *w) {
+static void query_state(struct watch *w) {
         struct TRITONSERVER_Server *core = w->call->core;
         bool                        is_live = false, is_ready = false;
         struct error *err = core_error_take(TRITONSERVER_ServerIsLive(core, &is_live));
 
         if (!err)
                 err = core_error_take(TRITONSERVER_ServerIsReady(core, &is_ready));
-        tell(w, !err && is_ready);
+        send_state(w, !err && is_ready);
         w->failure = err;
         if (err)
                 end(w);
         else if (!loop_timer_arm(grpc_call_loop(w->call), &w->timer,
-                                 clock_now_ns() + RPC_HEALTH_LOOK_NS))
+                                 clock_now_ns() + RPC_HEALTH_QUERY_NS))
                 return; /* out of memory: only the periodic queries stop */
 }
 
@@ -184,7 +184,7 @@ static void on_posted(struct grpc_call *call) {
 
         atomic_store(&w->is_posted, false); /* before the query: a later change posts again */
         if (w->ready)
-                look(w);
+                query_state(w);
         else
                 finish(w);
 }
@@ -198,7 +198,7 @@ static void on_change(void *userp) {
 }
 
 static void on_time(struct loop_timer *t) {
-        look(CONTAINER_OF(t, struct watch, timer));
+        query_state(CONTAINER_OF(t, struct watch, timer));
 }
 
 void rpc_health_watch(struct grpc_call *call, struct str message UNUSED, struct buf *owner UNUSED) {
@@ -212,7 +212,7 @@ void rpc_health_watch(struct grpc_call *call, struct str message UNUSED, struct 
         if (err)
                 grpc_call_fail(call, err);
         else
-                look(w);
+                query_state(w);
 }
 
 void rpc_health_end_watch(struct grpc_call *call) {

@@ -28,8 +28,8 @@ struct long_work {
 /* One call; in its arena. */
 struct rpc_infer {
         struct rpc_inference inference;
-        struct long_work    *memory;  /* NULL = everything is in the call's arena */
-        bool                 is_away; /* a work thread has it */
+        struct long_work    *memory;        /* NULL = everything is in the call's arena */
+        bool                 has_long_work; /* a work thread has it */
 };
 
 static const struct rpc_inference_framing framing = { .is_streamed = false };
@@ -49,7 +49,7 @@ static void fail(struct grpc_call *grpc, struct error *err) {
         grpc_call_fail(grpc, err);
 }
 
-static struct error *client_has_gone(void) {
+static struct error *client_is_gone(void) {
         return error_new_text(ERR_CANCELLED, "the client has gone");
 }
 
@@ -71,7 +71,7 @@ static void answer(struct rpc_infer *r, struct error *err, const struct infer_an
         arena_done(&memory);
 }
 
-static struct long_work *long_work(struct rpc_infer *r) {
+static struct long_work *get_long_work(struct rpc_infer *r) {
         if (!r->memory) {
                 r->memory = ARENA_NEW(&r->inference.grpc->arena, struct long_work);
                 r->memory->r = r;
@@ -82,13 +82,13 @@ static struct long_work *long_work(struct rpc_infer *r) {
         return r->memory;
 }
 
-static void send_away(struct long_work *w, loop_work_fn run, loop_work_fn done) {
+static void start_long_work(struct long_work *w, loop_work_fn run, loop_work_fn done) {
         struct rpc_infer *r = w->r;
 
         w->work.run = run;
         w->work.done = done;
         r->inference.arena = &w->arena;
-        r->is_away = true;
+        r->has_long_work = true;
         grpc_call_compute(r->inference.grpc, &w->work);
 }
 
@@ -105,9 +105,9 @@ static void run_answer(struct loop_work *work) {
 static void on_answer(struct loop_work *work) {
         struct long_work *w = CONTAINER_OF(work, struct long_work, work);
 
-        w->r->is_away = false;
+        w->r->has_long_work = false;
         if (work->is_cancelled)
-                w->err = client_has_gone();
+                w->err = client_is_gone();
         answer(w->r, w->err, &w->parts);
 }
 
@@ -118,11 +118,11 @@ static void on_done(struct infer_call *c) {
         bool                      is_long = false;
 
         if (grpc_call_is_aborted(r->inference.grpc))
-                err = client_has_gone();
+                err = client_is_gone();
         else
                 err = make_answer(&r->inference, &parts, &is_long);
         if (UNLIKELY(is_long))
-                send_away(long_work(r), run_answer, on_answer);
+                start_long_work(get_long_work(r), run_answer, on_answer);
         else
                 answer(r, err, &parts);
 }
@@ -192,7 +192,7 @@ static void on_reading(struct loop_work *work) {
         struct rpc_infer *r = w->r;
         struct error     *err;
 
-        r->is_away = false;
+        r->has_long_work = false;
         buf_unref(STEAL(w->owner));
         rpc_inference_attach_trace(r->inference.grpc, w->trace);
         err = infer_call_take_back(&r->inference.call, work, w->err,
@@ -202,14 +202,14 @@ static void on_reading(struct loop_work *work) {
 }
 
 /* `owner` is NULL when the message is already read. */
-static void read_elsewhere(struct rpc_infer *r, struct str message, struct buf *owner) {
-        struct long_work *w = long_work(r);
+static void start_long_read(struct rpc_infer *r, struct str message, struct buf *owner) {
+        struct long_work *w = get_long_work(r);
 
         w->message = message;
         w->owner = owner;
         if (owner)
                 buf_ref(owner);
-        send_away(w, run_reading, on_reading);
+        start_long_work(w, run_reading, on_reading);
 }
 
 void rpc_infer(struct grpc_call *grpc, struct str message, struct buf *owner) {
@@ -219,15 +219,15 @@ void rpc_infer(struct grpc_call *grpc, struct str message, struct buf *owner) {
 
         rpc_inference_init(i, grpc, &grpc->arena, r, on_done);
         r->memory = NULL;
-        r->is_away = false;
+        r->has_long_work = false;
         grpc->pending = r;
         if (UNLIKELY(rpc_inference_is_long(message))) {
-                read_elsewhere(r, message, owner);
+                start_long_read(r, message, owner);
                 return;
         }
         err = read_message(i, message, owner);
         if (!err && UNLIKELY(rpc_inference_has_long_tensors(i))) {
-                read_elsewhere(r, STR_LIT(""), NULL);
+                start_long_read(r, STR_LIT(""), NULL);
                 return;
         }
         if (!err)
@@ -242,7 +242,7 @@ void rpc_infer(struct grpc_call *grpc, struct str message, struct buf *owner) {
 void rpc_infer_cancel(struct grpc_call *grpc) {
         struct rpc_infer *r = grpc->pending;
 
-        if (r->is_away)
+        if (r->has_long_work)
                 grpc_call_compute_cancel(grpc, &r->memory->work);
         else
                 infer_call_cancel(&r->inference.call);

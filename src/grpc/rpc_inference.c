@@ -53,7 +53,7 @@ static struct error *find_model(struct rpc_inference *i) {
 }
 
 /* An exiting server refuses requests for various reasons; the client gets one message for all. */
-static struct error *tell_exit(const struct rpc_inference *i, struct error *err) {
+static struct error *report_exit(const struct rpc_inference *i, struct error *err) {
         bool          is_live;
         struct error *exiting;
 
@@ -90,7 +90,7 @@ struct error *rpc_inference_read(struct rpc_inference *i, struct str message, st
         TRY(infer_decode(&source, &i->wire));
         TRY(check_access(i));
         TRY(model_version_read(str_of(i->wire.model_version), &i->version));
-        return tell_exit(i, find_model(i));
+        return report_exit(i, find_model(i));
 }
 
 static struct error *forward_metadata(struct rpc_inference *i) {
@@ -117,7 +117,7 @@ static struct error *fill(struct rpc_inference *i) {
 }
 
 struct error *rpc_inference_fill(struct rpc_inference *i) {
-        return tell_exit(i, fill(i));
+        return report_exit(i, fill(i));
 }
 
 /* ---- the response ---- */

@@ -33,7 +33,7 @@ struct error *rpc_health_check(struct grpc_call *call, const ProtobufCMessage *r
 
 /* Period at which grpc.health.v1.Health/Watch queries the state; orchestrators that poll ask every few
  * seconds. */
-#define RPC_HEALTH_LOOK_NS (5 * NS_PER_S)
+#define RPC_HEALTH_QUERY_NS (5 * NS_PER_S)
 void rpc_health_watch(struct grpc_call *call, struct str message, struct buf *owner);
 void rpc_health_end_watch(struct grpc_call *call); /* on_abort */
 

@@ -17,8 +17,10 @@
 /* Short names for the longest ones of protobuf-c. */
 #define REFLECTION_REQUEST Grpc__Reflection__V1__ServerReflectionRequest
 #define REFLECTION_RESPONSE Grpc__Reflection__V1__ServerReflectionResponse
-#define ASKED(choice) GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_##choice
-#define TOLD(choice) GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_##choice
+#define REQUEST_KIND(choice)                                                                       \
+        GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_##choice
+#define RESPONSE_KIND(choice)                                                                      \
+        GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_##choice
 
 /* ---- descriptors ---- */
 
@@ -139,7 +141,7 @@ static struct error *tell_failure(REFLECTION_RESPONSE *answer, struct arena *are
         told = (void *)message;
         told->error_code = code;
         told->error_message = (char *)text; /* never written to */
-        answer->message_response_case = TOLD(ERROR_RESPONSE);
+        answer->message_response_case = RESPONSE_KIND(ERROR_RESPONSE);
         answer->error_response = told;
         return NULL;
 }
@@ -172,7 +174,7 @@ static struct error *tell_file(REFLECTION_RESPONSE *answer, struct arena *arena,
                 for (size_t n = 0; (import = find_bytes(read_file(d), FILE_DEPENDENCY, n)).ptr; n++)
                         is_needed[find_file(import) - rpc_descriptors] = true;
         }
-        answer->message_response_case = TOLD(FILE_DESCRIPTOR_RESPONSE);
+        answer->message_response_case = RESPONSE_KIND(FILE_DESCRIPTOR_RESPONSE);
         answer->file_descriptor_response = told;
         return NULL;
 }
@@ -221,7 +223,7 @@ static struct error *tell_services(REFLECTION_RESPONSE *answer, struct arena *ar
                         TRY(add_service(told, arena, find_bytes(r, FILE_PACKAGE, 0),
                                         find_bytes(read_range(service), NAME, 0)));
         }
-        answer->message_response_case = TOLD(LIST_SERVICES_RESPONSE);
+        answer->message_response_case = RESPONSE_KIND(LIST_SERVICES_RESPONSE);
         answer->list_services_response = told;
         return NULL;
 }
@@ -237,7 +239,7 @@ static struct error *tell_extensions(REFLECTION_RESPONSE *answer, struct arena *
                            &message));
         told = (void *)message;
         told->base_type_name = type;
-        answer->message_response_case = TOLD(ALL_EXTENSION_NUMBERS_RESPONSE);
+        answer->message_response_case = RESPONSE_KIND(ALL_EXTENSION_NUMBERS_RESPONSE);
         answer->all_extension_numbers_response = told;
         return NULL;
 }
@@ -246,17 +248,17 @@ static struct error *fill(REFLECTION_RESPONSE *answer, REFLECTION_REQUEST *q, st
         answer->valid_host = q->host;
         answer->original_request = q;
         switch (q->message_request_case) {
-        case ASKED(FILE_BY_FILENAME):
+        case REQUEST_KIND(FILE_BY_FILENAME):
                 return tell_found(answer, arena, find_file(str_of(q->file_by_filename)),
                                   "File not found.");
-        case ASKED(FILE_CONTAINING_SYMBOL):
+        case REQUEST_KIND(FILE_CONTAINING_SYMBOL):
                 return tell_found(answer, arena, find_symbol(q->file_containing_symbol),
                                   "Symbol not found.");
-        case ASKED(FILE_CONTAINING_EXTENSION):
+        case REQUEST_KIND(FILE_CONTAINING_EXTENSION):
                 return tell_failure(answer, arena, GRPC_NOT_FOUND, "Extension not found.");
-        case ASKED(ALL_EXTENSION_NUMBERS_OF_TYPE):
+        case REQUEST_KIND(ALL_EXTENSION_NUMBERS_OF_TYPE):
                 return tell_extensions(answer, arena, q->all_extension_numbers_of_type);
-        case ASKED(LIST_SERVICES): return tell_services(answer, arena);
+        case REQUEST_KIND(LIST_SERVICES): return tell_services(answer, arena);
         default:
                 return tell_failure(answer, arena, GRPC_INVALID_ARGUMENT,
                                     "The request names nothing that could be described.");

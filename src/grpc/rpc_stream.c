@@ -29,21 +29,21 @@ struct stream {
         size_t                      n_users; /* active requests and running callbacks */
         size_t                      n_active;
         size_t                      n_idle;
-        size_t                      n_bytes; /* size of the messages of active requests */
-        size_t                      n_away;  /* steps that work threads run */
-        uint64_t waiting_since_ns;           /* for traces: start of waiting for the next message */
-        bool     ends_with_errors;           /* triton_grpc_error */
+        size_t                      n_bytes;     /* size of the messages of active requests */
+        size_t                      n_long_work; /* steps that work threads run */
+        uint64_t waiting_since_ns; /* for traces: start of waiting for the next message */
+        bool     ends_with_errors; /* triton_grpc_error */
         bool     is_half_closed;
         bool     is_over; /* aborted or failed; nothing more is started or sent */
         bool     is_paused;
 };
 
-#define MAX_AWAY 4 /* of n_away; beyond it the stream reads no further request */
+#define MAX_LONG_WORK 4 /* of n_long_work; beyond it the stream reads no further request */
 
 /* A step of a request that takes too long for the loop: reading it, or encoding an answer. A work thread runs
  * it and owns the inference and the arena of the request until then. Responses of a decoupled model still
  * arrive meanwhile. */
-struct elsewhere {
+struct long_work {
         struct loop_work            work;
         struct str                  message;  /* to be read; empty = already read */
         struct buf                 *owner;    /* ref: of the message */
@@ -60,12 +60,12 @@ struct stream_request {
         struct list_node in_order;
         size_t           n_bytes;
         bool             is_ordered;
-        bool             is_ready;  /* ordered: `answer` can be sent */
-        bool             is_done;   /* the model has sent its last response */
-        bool             was_final; /* decoupled: the last response had the final flag */
-        bool             is_away;   /* a work thread runs `elsewhere` */
+        bool             is_ready;      /* ordered: `answer` can be sent */
+        bool             is_done;       /* the model has sent its last response */
+        bool             was_final;     /* decoupled: the last response had the final flag */
+        bool             has_long_work; /* a work thread runs `long_work` */
         bool has_early; /* ordered: the first response came while on_reading() was pending */
-        struct elsewhere elsewhere;
+        struct long_work long_work;
         struct infer_call_response
                 *first_waiting; /* owned; decoupled: came while one was being encoded */
         struct infer_call_response *last_waiting;
@@ -97,7 +97,8 @@ static struct stream_request *take_request(struct stream *s) {
                 arena_set_budget(&r->arena, buf_pool_budget(grpc_call_buf_pool(s->call)));
         }
         r->stream = s;
-        r->is_ordered = r->is_ready = r->is_done = r->was_final = r->is_away = r->has_early = false;
+        r->is_ordered = r->is_ready = r->is_done = r->was_final = r->has_long_work = r->has_early =
+                false;
         r->first_waiting = r->last_waiting = NULL;
         r->trace = NULL;
         r->answer = (struct infer_answer_parts){ 0 };
@@ -167,8 +168,8 @@ static void cancel_all(struct stream *s) {
         LIST_FOR_EACH(&s->active, node) {
                 struct stream_request *r = LIST_ENTRY(node, struct stream_request, by_stream);
 
-                if (r->is_away)
-                        grpc_call_compute_cancel(s->call, &r->elsewhere.work);
+                if (r->has_long_work)
+                        grpc_call_compute_cancel(s->call, &r->long_work.work);
                 if (r != s->reading)
                         infer_call_cancel(&r->inference.call);
         }
@@ -206,11 +207,11 @@ static bool is_full(const struct stream *s) {
 }
 
 static bool must_wait(const struct stream *s) {
-        return s->reading || s->n_away >= MAX_AWAY || is_full(s);
+        return s->reading || s->n_long_work >= MAX_LONG_WORK || is_full(s);
 }
 
 /* Ends a callback, which counts as a user while it runs. The stream may be gone afterwards. */
-static void leave(struct stream *s) {
+static void end_callback(struct stream *s) {
         s->n_users--;
         if (s->n_users == 0 && (s->is_over || s->is_half_closed)) {
                 finish(s);
@@ -290,7 +291,7 @@ static void put_in_order(struct stream_request *r, const struct infer_answer *an
         flush_ordered(s);
 }
 
-static void tell(struct stream_request *r, const struct infer_answer *answer) {
+static void send_answer(struct stream_request *r, const struct infer_answer *answer) {
         if (r->is_ordered)
                 put_in_order(r, answer);
         else
@@ -298,65 +299,65 @@ static void tell(struct stream_request *r, const struct infer_answer *answer) {
 }
 
 /* Sends an error of the model or of encoding; takes it. */
-static void tell_failure(struct stream_request *r, struct error *err, bool is_final) {
+static void send_failure(struct stream_request *r, struct error *err, bool is_final) {
         const struct infer_wire *wire = &r->inference.wire;
 
         if (r->stream->ends_with_errors) {
                 fail_stream(r->stream, err);
                 err = NULL;
         }
-        tell(r, &(struct infer_answer){
-                        .model_name = wire->model_name,
-                        .model_version = wire->model_version,
-                        .id = wire->request.id,
-                        .is_streamed = true,
-                        .has_final = true,
-                        .is_final = is_final,
-                        .error_message = err ? err->message : NULL,
-                });
+        send_answer(r, &(struct infer_answer){
+                               .model_name = wire->model_name,
+                               .model_version = wire->model_version,
+                               .id = wire->request.id,
+                               .is_streamed = true,
+                               .has_final = true,
+                               .is_final = is_final,
+                               .error_message = err ? err->message : NULL,
+                       });
         error_free(err);
 }
 
 /* Answers a request that was not started; takes the error. */
-static void tell_refusal(struct stream_request *r, struct error *err) {
+static void send_refusal(struct stream_request *r, struct error *err) {
         bool is_ordered = r->is_ordered;
 
         r->is_done = true;
-        tell(r, &(struct infer_answer){
-                        .model_name = "",
-                        .model_version = "",
-                        .id = r->inference.wire.request.id,
-                        .is_streamed = true,
-                        .error_message = err->message,
-                });
+        send_answer(r, &(struct infer_answer){
+                               .model_name = "",
+                               .model_version = "",
+                               .id = r->inference.wire.request.id,
+                               .is_streamed = true,
+                               .error_message = err->message,
+                       });
         error_free(err);
         if (!is_ordered)
                 release(r);
 }
 
 /* Sends the end of a decoupled request without a response, to clients that asked for it. */
-static void tell_empty_final(struct stream_request *r) {
+static void send_empty_final(struct stream_request *r) {
         const struct infer_wire *wire = &r->inference.wire;
 
-        tell(r, &(struct infer_answer){
-                        .model_name = wire->model_name,
-                        .model_version = "",
-                        .id = wire->request.id,
-                        .is_streamed = true,
-                        .has_final = true,
-                        .is_final = true,
-                });
+        send_answer(r, &(struct infer_answer){
+                               .model_name = wire->model_name,
+                               .model_version = "",
+                               .id = wire->request.id,
+                               .is_streamed = true,
+                               .has_final = true,
+                               .is_final = true,
+                       });
 }
 
 /* ---- from the core ---- */
 
-static void send_away(struct stream_request *r, loop_work_fn run, loop_work_fn done) {
-        r->elsewhere.work.run = run;
-        r->elsewhere.work.done = done;
-        r->elsewhere.err = NULL;
-        r->is_away = true;
-        r->stream->n_away++;
-        grpc_call_compute(r->stream->call, &r->elsewhere.work);
+static void start_long_work(struct stream_request *r, loop_work_fn run, loop_work_fn done) {
+        r->long_work.work.run = run;
+        r->long_work.work.done = done;
+        r->long_work.err = NULL;
+        r->has_long_work = true;
+        r->stream->n_long_work++;
+        grpc_call_compute(r->stream->call, &r->long_work.work);
 }
 
 static struct rpc_inference_framing framing_of(bool is_final) {
@@ -364,8 +365,8 @@ static struct rpc_inference_framing framing_of(bool is_final) {
 }
 
 /* Sends a response of a decoupled model. Returns false and does nothing when encoding takes too long. */
-static bool tell_response(struct stream_request *r, struct TRITONSERVER_InferenceResponse *response,
-                          bool is_final) {
+static bool try_send_response(struct stream_request                 *r,
+                              struct TRITONSERVER_InferenceResponse *response, bool is_final) {
         struct rpc_inference_framing framing = framing_of(is_final);
         struct stream               *s = r->stream;
         struct infer_answer_parts    parts = { 0 };
@@ -378,7 +379,7 @@ static bool tell_response(struct stream_request *r, struct TRITONSERVER_Inferenc
                 send_parts(r, &parts);
         arena_reset(&s->scratch);
         if (err)
-                tell_failure(r, err, is_final);
+                send_failure(r, err, is_final);
         return !is_long;
 }
 
@@ -389,7 +390,7 @@ static void keep_or_free(struct stream *s, struct infer_call_response *response)
                 infer_call_response_free(response);
 }
 
-static void wait_in_line(struct stream_request *r, struct infer_call_response *response) {
+static void queue_response(struct stream_request *r, struct infer_call_response *response) {
         response->next = NULL;
         if (r->first_waiting)
                 r->last_waiting->next = response;
@@ -406,8 +407,8 @@ static struct infer_call_response *take_waiting(struct stream_request *r) {
 }
 
 static void run_response(struct loop_work *work) {
-        struct elsewhere            *e = CONTAINER_OF(work, struct elsewhere, work);
-        struct stream_request       *r = CONTAINER_OF(e, struct stream_request, elsewhere);
+        struct long_work            *e = CONTAINER_OF(work, struct long_work, work);
+        struct stream_request       *r = CONTAINER_OF(e, struct stream_request, long_work);
         struct rpc_inference_framing framing = framing_of(e->response->is_final);
 
         e->err = rpc_inference_encode_long(&r->inference, e->response->response, &framing,
@@ -416,46 +417,46 @@ static void run_response(struct loop_work *work) {
 
 static void end_decoupled(struct stream_request *r) {
         if (r->inference.wire.wants_empty_final && !r->was_final)
-                tell_empty_final(r);
+                send_empty_final(r);
         release(r);
 }
 
-static void tell_waiting(struct stream_request *r);
+static void send_waiting(struct stream_request *r);
 
-static void on_made(struct loop_work *work) {
-        struct elsewhere      *e = CONTAINER_OF(work, struct elsewhere, work);
-        struct stream_request *r = CONTAINER_OF(e, struct stream_request, elsewhere);
+static void on_response_encoded(struct loop_work *work) {
+        struct long_work      *e = CONTAINER_OF(work, struct long_work, work);
+        struct stream_request *r = CONTAINER_OF(e, struct stream_request, long_work);
         struct stream         *s = r->stream;
         bool                   is_final = e->response->is_final;
 
         s->n_users++;
-        r->is_away = false;
-        s->n_away--;
+        r->has_long_work = false;
+        s->n_long_work--;
         if (e->err)
-                tell_failure(r, STEAL(e->err), is_final);
+                send_failure(r, STEAL(e->err), is_final);
         else
                 send_parts(r, &e->parts);
         arena_done(&e->arena);
         keep_or_free(s, STEAL(e->response));
-        tell_waiting(r);
-        leave(s);
+        send_waiting(r);
+        end_callback(s);
 }
 
 /* Sends the responses that have arrived meanwhile, up to the next one that takes long to encode. The request
  * may be gone afterwards. */
-static void tell_waiting(struct stream_request *r) {
+static void send_waiting(struct stream_request *r) {
         struct stream *s = r->stream;
 
         while (r->first_waiting) {
                 struct infer_call_response *response = take_waiting(r);
 
-                if (!s->is_over && !tell_response(r, response->response, response->is_final)) {
-                        arena_init(&r->elsewhere.arena, NULL, 0, 0);
-                        arena_set_budget(&r->elsewhere.arena,
+                if (!s->is_over && !try_send_response(r, response->response, response->is_final)) {
+                        arena_init(&r->long_work.arena, NULL, 0, 0);
+                        arena_set_budget(&r->long_work.arena,
                                          buf_pool_budget(grpc_call_buf_pool(s->call)));
-                        r->elsewhere.parts = (struct infer_answer_parts){ 0 };
-                        r->elsewhere.response = response;
-                        send_away(r, run_response, on_made);
+                        r->long_work.parts = (struct infer_answer_parts){ 0 };
+                        r->long_work.response = response;
+                        start_long_work(r, run_response, on_response_encoded);
                         return;
                 }
                 keep_or_free(s, response);
@@ -471,11 +472,11 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
         r->was_final = c->is_final_response;
         if (s->is_over)
                 return;
-        if (UNLIKELY(r->is_away)) {
-                wait_in_line(r, infer_call_keep_response(c));
-        } else if (UNLIKELY(!tell_response(r, response, c->is_final_response))) {
-                wait_in_line(r, infer_call_keep_response(c));
-                tell_waiting(r);
+        if (UNLIKELY(r->has_long_work)) {
+                queue_response(r, infer_call_keep_response(c));
+        } else if (UNLIKELY(!try_send_response(r, response, c->is_final_response))) {
+                queue_response(r, infer_call_keep_response(c));
+                send_waiting(r);
         } else if (!s->is_over && grpc_call_unsent_bytes(s->call) > 0) {
                 keep_response(s, infer_call_keep_response(c));
         }
@@ -485,7 +486,7 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
  * error. */
 static void answer_ordered(struct stream_request *r, struct error *err) {
         if (err) {
-                tell_failure(r, err, true);
+                send_failure(r, err, true);
                 return;
         }
         rpc_inference_done(&r->inference);
@@ -496,7 +497,7 @@ static void answer_ordered(struct stream_request *r, struct error *err) {
 /* Finishes an early answer. The model may send more responses, which are dropped. Takes the error. */
 static void answer_early(struct stream_request *r, struct error *err) {
         if (err)
-                tell_failure(r, err, false);
+                send_failure(r, err, false);
         else
                 r->is_ready = true;
         flush_ordered(r->stream);
@@ -511,8 +512,8 @@ static void end_early(struct stream_request *r) {
 }
 
 static void run_early(struct loop_work *work) {
-        struct elsewhere            *e = CONTAINER_OF(work, struct elsewhere, work);
-        struct stream_request       *r = CONTAINER_OF(e, struct stream_request, elsewhere);
+        struct long_work            *e = CONTAINER_OF(work, struct long_work, work);
+        struct stream_request       *r = CONTAINER_OF(e, struct stream_request, long_work);
         struct rpc_inference_framing framing = framing_of(false);
         uint32_t                     n;
 
@@ -522,25 +523,25 @@ static void run_early(struct loop_work *work) {
 }
 
 static void on_early_made(struct loop_work *work) {
-        struct elsewhere      *e = CONTAINER_OF(work, struct elsewhere, work);
-        struct stream_request *r = CONTAINER_OF(e, struct stream_request, elsewhere);
+        struct long_work      *e = CONTAINER_OF(work, struct long_work, work);
+        struct stream_request *r = CONTAINER_OF(e, struct stream_request, long_work);
         struct stream         *s = r->stream;
         bool                   was_done = r->is_done;
 
         s->n_users++;
-        r->is_away = false;
-        s->n_away--;
+        r->has_long_work = false;
+        s->n_long_work--;
         r->is_done = false; /* so that sending does not release it; end_early() does */
         answer_early(r, STEAL(e->err));
         r->is_done = was_done;
         if (was_done)
                 end_early(r);
-        leave(s);
+        end_callback(s);
 }
 
 /* Sends the first response when its turn comes, although the model has not ended; further ones are
  * dropped. */
-static void tell_early(struct stream_request *r) {
+static void send_early(struct stream_request *r) {
         struct rpc_inference_framing framing = framing_of(false);
         bool                         is_long = false;
         uint32_t                     n;
@@ -549,7 +550,7 @@ static void tell_early(struct stream_request *r) {
                                                  &framing, &r->arena, &r->answer, &is_long);
 
         if (UNLIKELY(is_long))
-                send_away(r, run_early, on_early_made);
+                start_long_work(r, run_early, on_early_made);
         else
                 answer_early(r, err);
 }
@@ -561,16 +562,16 @@ static void on_early(struct infer_call *c) {
         if (s->is_over)
                 return;
         s->n_users++;
-        if (UNLIKELY(r->is_away)) /* still being submitted: on_reading() continues */
+        if (UNLIKELY(r->has_long_work)) /* still being submitted: on_reading() continues */
                 r->has_early = true;
         else
-                tell_early(r);
-        leave(s);
+                send_early(r);
+        end_callback(s);
 }
 
 static void run_answer(struct loop_work *work) {
-        struct elsewhere            *e = CONTAINER_OF(work, struct elsewhere, work);
-        struct stream_request       *r = CONTAINER_OF(e, struct stream_request, elsewhere);
+        struct long_work            *e = CONTAINER_OF(work, struct long_work, work);
+        struct stream_request       *r = CONTAINER_OF(e, struct stream_request, long_work);
         struct rpc_inference_framing framing = framing_of(true);
         struct TRITONSERVER_InferenceResponse *response;
 
@@ -581,15 +582,15 @@ static void run_answer(struct loop_work *work) {
 }
 
 static void on_answer(struct loop_work *work) {
-        struct elsewhere      *e = CONTAINER_OF(work, struct elsewhere, work);
-        struct stream_request *r = CONTAINER_OF(e, struct stream_request, elsewhere);
+        struct long_work      *e = CONTAINER_OF(work, struct long_work, work);
+        struct stream_request *r = CONTAINER_OF(e, struct stream_request, long_work);
         struct stream         *s = r->stream;
 
         s->n_users++;
-        r->is_away = false;
-        s->n_away--;
+        r->has_long_work = false;
+        s->n_long_work--;
         answer_ordered(r, STEAL(e->err));
-        leave(s);
+        end_callback(s);
 }
 
 static void end_ordered(struct stream_request *r) {
@@ -602,7 +603,7 @@ static void end_ordered(struct stream_request *r) {
                 err = rpc_inference_encode(&r->inference, response, &framing, &r->arena, &r->answer,
                                            &is_long);
         if (UNLIKELY(is_long))
-                send_away(r, run_answer, on_answer);
+                start_long_work(r, run_answer, on_answer);
         else
                 answer_ordered(r, err);
 }
@@ -623,9 +624,9 @@ static void on_done(struct infer_call *c) {
         s->n_users++;
         r->is_done = true;
         /* Otherwise the end of the work ends the request. */
-        if (LIKELY(!r->is_away))
+        if (LIKELY(!r->has_long_work))
                 end_request(r);
-        leave(s);
+        end_callback(s);
 }
 
 /* ---- from the client ---- */
@@ -677,7 +678,7 @@ static struct trace_record *start_trace(struct stream_request *r) {
 }
 
 static struct error *submit(struct stream_request *r) {
-        struct elsewhere *e = &r->elsewhere;
+        struct long_work *e = &r->long_work;
 
         if (e->message.len > 0)
                 TRY(read_message(r, e->message, e->owner, &e->limits));
@@ -686,48 +687,48 @@ static struct error *submit(struct stream_request *r) {
 }
 
 static void run_reading(struct loop_work *work) {
-        struct elsewhere *e = CONTAINER_OF(work, struct elsewhere, work);
+        struct long_work *e = CONTAINER_OF(work, struct long_work, work);
 
-        e->err = submit(CONTAINER_OF(e, struct stream_request, elsewhere));
+        e->err = submit(CONTAINER_OF(e, struct stream_request, long_work));
 }
 
 static void on_reading(struct loop_work *work) {
-        struct elsewhere      *e = CONTAINER_OF(work, struct elsewhere, work);
-        struct stream_request *r = CONTAINER_OF(e, struct stream_request, elsewhere);
+        struct long_work      *e = CONTAINER_OF(work, struct long_work, work);
+        struct stream_request *r = CONTAINER_OF(e, struct stream_request, long_work);
         struct stream         *s = r->stream;
 
         s->n_users++;
         s->reading = NULL;
-        r->is_away = false;
-        s->n_away--;
+        r->has_long_work = false;
+        s->n_long_work--;
         buf_unref(STEAL(e->owner));
         if (work->is_cancelled)
                 e->err = error_new_text(ERR_CANCELLED, "the client has gone");
         if (e->message.len > 0)
                 put_in_line(r);
         if (e->err) {
-                tell_refusal(r, STEAL(e->err));
+                send_refusal(r, STEAL(e->err));
         } else {
                 if (s->is_over)
                         infer_call_cancel(&r->inference.call);
                 if (r->first_waiting) /* the response came before this; the request has not ended */
-                        tell_waiting(r);
+                        send_waiting(r);
                 if (r->has_early && !s->is_over)
-                        tell_early(r);
+                        send_early(r);
                 infer_call_submitted(&r->inference.call);
         }
-        leave(s);
+        end_callback(s);
 }
 
 /* `owner` is NULL when the message is already read. */
 static void read_elsewhere(struct stream_request *r, struct str message, struct buf *owner) {
-        r->elsewhere.message = message;
-        r->elsewhere.owner = owner;
-        r->elsewhere.limits = get_limits(r->stream);
+        r->long_work.message = message;
+        r->long_work.owner = owner;
+        r->long_work.limits = get_limits(r->stream);
         if (owner)
                 buf_ref(owner);
         r->stream->reading = r;
-        send_away(r, run_reading, on_reading);
+        start_long_work(r, run_reading, on_reading);
 }
 
 static void start(struct stream *s, struct str message, struct buf *owner) {
@@ -755,7 +756,7 @@ static void start(struct stream *s, struct str message, struct buf *owner) {
         if (!err)
                 err = infer_call_start(&r->inference.call, start_trace(r));
         if (err)
-                tell_refusal(r, err);
+                send_refusal(r, err);
         /* On success `r` may already be gone, because the request was answered. */
 }
 
@@ -781,7 +782,7 @@ void rpc_stream_read(struct grpc_call *call, struct str message, struct buf *own
                 fail_stream(s, infer_no_memory());
         if (!s->is_over)
                 start(s, message, owner);
-        leave(s);
+        end_callback(s);
 }
 
 void rpc_stream_half_close(struct grpc_call *call) {
@@ -789,7 +790,7 @@ void rpc_stream_half_close(struct grpc_call *call) {
 
         s->n_users++;
         s->is_half_closed = true;
-        leave(s);
+        end_callback(s);
 }
 
 void rpc_stream_abort(struct grpc_call *call) {
@@ -797,5 +798,5 @@ void rpc_stream_abort(struct grpc_call *call) {
 
         s->n_users++;
         cancel_all(s);
-        leave(s);
+        end_callback(s);
 }

@@ -44,7 +44,7 @@ static struct buf_pool *pool_of(const struct http_conn *c) {
 static void enter(struct http_conn *c, enum http_conn_state state, enum http_phase phase,
                   uint64_t now_ns) {
         c->state = state;
-        http_rate_watch_enter(&c->pace, phase, now_ns);
+        http_rate_watch_enter(&c->rate_watch, phase, now_ns);
 }
 
 static void count_rejected(struct http_conn *c, enum http_limit limit) {
@@ -65,8 +65,8 @@ static bool is_with_handler(const struct http_conn *c) {
 
 /* Bytes were read that run() has not parsed yet; it does so before the loop waits. Until then the
  * state is out of date. */
-static bool has_unseen(const struct http_conn *c) {
-        return list_is_linked(&c->intake.node);
+static bool has_unparsed(const struct http_conn *c) {
+        return list_is_linked(&c->parse_task.node);
 }
 
 /* Reports to the handler, once, that the client closed the connection. */
@@ -88,7 +88,7 @@ static bool is_sole_owner(const struct buf *b) {
         return atomic_load_explicit(&b->ref.count, memory_order_acquire) == 1;
 }
 
-static void give_back(struct http_loop *home, struct buf *b) {
+static void put_spare(struct http_loop *home, struct buf *b) {
         if (b && b->cap == HTTP_READ_BYTES && is_sole_owner(b) && home->n_spare < HTTP_SPARE_BUFS)
                 home->spare[home->n_spare++] = b;
         else
@@ -121,7 +121,7 @@ static bool make_room(struct http_conn *c, size_t room) {
                 if (!fresh)
                         return false;
                 memcpy(fresh->bytes, c->in->bytes + c->in_at, used);
-                give_back(c->home, c->in);
+                put_spare(c->home, c->in);
                 c->in = fresh;
         }
         c->in_at = 0;
@@ -131,7 +131,7 @@ static bool make_room(struct http_conn *c, size_t room) {
 
 static void drop_input(struct http_conn *c) {
         if (c->in)
-                give_back(c->home, c->in);
+                put_spare(c->home, c->in);
         c->in = NULL;
         c->in_at = c->in_len = 0;
 }
@@ -193,7 +193,7 @@ static void log_access(struct http_conn *c) {
 }
 
 /* Fields that only some requests set. */
-static void clear_rare(struct http_call *call) {
+static void clear_rare_fields(struct http_call *call) {
         if (call->access.policy) {
                 access_done(&call->access);
                 call->access = (struct access){ 0 };
@@ -209,7 +209,7 @@ static void clear_call(struct http_conn *c) {
 
         buf_unref(call->body_buf);
         arena_reset(&call->arena);
-        clear_rare(call);
+        clear_rare_fields(call);
         call->method = HTTP_METHOD_GET;
         call->is_aborted = false;
         call->path = call->model = call->version = call->body = (struct str){ 0 };
@@ -351,7 +351,7 @@ static enum conn_write write_reply(struct http_conn *c, const struct http_reply 
 /* Writes parts that are already compressed, with Content-Encoding in the head. */
 static enum conn_write write_packed(struct http_conn *c, const struct http_reply *reply,
                                     const char *encoding) {
-        struct http_reply   dressed = *reply;
+        struct http_reply   changed = *reply;
         struct http_header *headers;
 
         headers = arena_alloc(&c->call.arena, (reply->n_headers + 1) * sizeof(*headers));
@@ -359,9 +359,9 @@ static enum conn_write write_packed(struct http_conn *c, const struct http_reply
                 memcpy(headers, reply->headers, reply->n_headers * sizeof(*headers));
         headers[reply->n_headers] =
                 (struct http_header){ STR_LIT("Content-Encoding"), str_of(encoding) };
-        dressed.headers = headers;
-        dressed.n_headers = reply->n_headers + 1;
-        return write_reply(c, &dressed, false);
+        changed.headers = headers;
+        changed.n_headers = reply->n_headers + 1;
+        return write_reply(c, &changed, false);
 }
 
 static bool compress(struct http_call *call, const struct http_part *parts, size_t n_parts,
@@ -372,20 +372,20 @@ static bool compress(struct http_call *call, const struct http_part *parts, size
 
 static enum conn_write write_compressed(struct http_conn *c, const struct http_reply *reply,
                                         enum http_encoding encoding) {
-        struct http_reply dressed = *reply;
+        struct http_reply changed = *reply;
         struct http_part  part;
 
         if (!compress(&c->call, reply->parts, reply->n_parts, encoding, &part))
                 return write_reply(c, reply, false);
-        dressed.parts = &part;
-        dressed.n_parts = 1;
-        return write_packed(c, &dressed, http_encoding_name(encoding));
+        changed.parts = &part;
+        changed.n_parts = 1;
+        return write_packed(c, &changed, http_encoding_name(encoding));
 }
 
 /* Writes the whole body as one chunk, followed by the last chunk. */
 static enum conn_write write_one_chunk(struct http_conn *c, const struct http_reply *reply) {
         struct arena     *arena = &c->call.arena;
-        struct http_reply dressed = *reply;
+        struct http_reply changed = *reply;
         struct http_part *parts = arena_alloc(arena, (reply->n_parts + 2) * sizeof(*parts));
         size_t            bytes = 0, n = 1;
 
@@ -397,9 +397,9 @@ static enum conn_write write_one_chunk(struct http_conn *c, const struct http_re
         parts[0].len = strlen(parts[0].ptr);
         parts[0].buf = NULL;
         parts[n++] = (struct http_part){ "\r\n0\r\n\r\n", sizeof("\r\n0\r\n\r\n") - 1, NULL };
-        dressed.parts = parts;
-        dressed.n_parts = n;
-        return write_reply(c, &dressed, true);
+        changed.parts = parts;
+        changed.n_parts = n;
+        return write_reply(c, &changed, true);
 }
 
 static enum conn_write write_plain(struct http_conn *c, const struct http_reply *reply) {
@@ -416,8 +416,10 @@ static bool holds_much(const struct http_conn *c) {
 }
 
 /* Frees the handler's memory before the client has read its answer. */
-static COLD const struct http_reply *shed(struct http_conn *c, const struct http_reply *reply,
-                                          struct http_gathered *memory, struct buf **ret_holder) {
+static COLD const struct http_reply *free_request_memory(struct http_conn        *c,
+                                                         const struct http_reply *reply,
+                                                         struct http_gathered    *memory,
+                                                         struct buf             **ret_holder) {
         struct http_call *call = &c->call;
 
         if (!http_reply_gather(reply, pool_of(c), memory))
@@ -486,7 +488,7 @@ void http_call_reply(struct http_call *call, const struct http_reply *reply) {
         c->out.close = c->out.close || reply->close || c->must_linger || c->home->net.is_draining ||
                        c->has_ended;
         if (UNLIKELY(holds_much(c)))
-                reply = shed(c, reply, &memory, &holder);
+                reply = free_request_memory(c, reply, &memory, &holder);
         rc = write_answer(c, reply);
         buf_unref(holder);
         if (rc == CONN_WRITE_PENDING) {
@@ -606,8 +608,8 @@ static bool is_gone(const struct http_conn *c) {
 static void watch_reader(struct http_conn *c) {
         enum http_phase phase = conn_is_writing(c->net) ? HTTP_PHASE_WRITE : HTTP_PHASE_HANDLER;
 
-        if (c->state == HTTP_CONN_CALL && c->pace.phase != phase)
-                http_rate_watch_enter(&c->pace, phase, clock_now_ns());
+        if (c->state == HTTP_CONN_CALL && c->rate_watch.phase != phase)
+                http_rate_watch_enter(&c->rate_watch, phase, clock_now_ns());
 }
 
 /* Sends queued chunks while no write is pending. */
@@ -784,7 +786,7 @@ static void refuse_access(struct http_call *call, enum access_verdict verdict, c
 }
 
 /* The only access check of HTTP. Returns false after answering a refusal. */
-static bool may_use(struct http_conn *c, enum endpoint_group group, const char *refusal_type) {
+static bool check_access(struct http_conn *c, enum endpoint_group group, const char *refusal_type) {
         struct http_call            *call = &c->call;
         const struct access_question question = {
                 .group = group,
@@ -818,7 +820,7 @@ static bool check_route(struct http_conn *c) {
         verdict = http_route_find(table, call->method, call->path, &row, &found);
         if (verdict == HTTP_ROUTE_NOT_FOUND) {
                 if (table->fallback)
-                        return may_use(c, table->fallback_group, NULL);
+                        return check_access(c, table->fallback_group, NULL);
                 http_call_reply_refusal(call, 404, "Not Found", NULL);
                 return false;
         }
@@ -827,7 +829,7 @@ static bool check_route(struct http_conn *c) {
         call->version = found.version;
         call->region = found.region;
         fault = http_route_read_model(found.model, &call->arena, &call->model);
-        if (!may_use(c, row->group, row->refusal_type))
+        if (!check_access(c, row->group, row->refusal_type))
                 return false;
         if (verdict == HTTP_ROUTE_WRONG_METHOD) {
                 http_call_reply_wrong_method(call, http_route_allowed(table, row),
@@ -970,8 +972,8 @@ static bool take_head(struct http_conn *c) {
                         http_conn_leave(c);
                 return false;
         }
-        if (c->pace.phase == HTTP_PHASE_IDLE) {
-                http_rate_watch_enter(&c->pace, HTTP_PHASE_HEAD, c->now_ns);
+        if (c->rate_watch.phase == HTTP_PHASE_IDLE) {
+                http_rate_watch_enter(&c->rate_watch, HTTP_PHASE_HEAD, c->now_ns);
                 c->call.recv_start_ns = c->now_ns;
         }
         verdict = http_message_parse_head(c->message,
@@ -1042,8 +1044,8 @@ static void free_conn(struct http_conn *c) {
         struct net_home *home = &c->home->net;
 
         list_remove(&c->node);
-        if (list_is_linked(&c->intake.node))
-                list_remove(&c->intake.node);
+        if (list_is_linked(&c->parse_task.node))
+                list_remove(&c->parse_task.node);
         drop_input(c);
         release_held(c);
         drop_chunks(c);
@@ -1128,28 +1130,28 @@ static void on_read(struct conn *net, size_t n_bytes) {
         if (is_full(c))
                 run(c);
         else
-                loop_defer(c->home->net.loop, LOOP_HANDLE, &c->intake);
+                loop_defer(c->home->net.loop, LOOP_HANDLE, &c->parse_task);
 }
 
-static void on_intake(struct loop_task *task) {
-        struct http_conn *c = CONTAINER_OF(task, struct http_conn, intake);
+static void on_parse(struct loop_task *task) {
+        struct http_conn *c = CONTAINER_OF(task, struct http_conn, parse_task);
 
         if (!is_answering(c))
                 run(c);
 }
 
 /* Runs the deferred parsing now. */
-static void take_in(struct http_conn *c) {
-        if (!has_unseen(c))
+static void run_deferred_parse(struct http_conn *c) {
+        if (!has_unparsed(c))
                 return;
-        list_remove(&c->intake.node);
-        on_intake(&c->intake);
+        list_remove(&c->parse_task.node);
+        on_parse(&c->parse_task);
 }
 
 static void on_end(struct conn *net, bool is_reset) {
         struct http_conn *c = conn_owner(net);
 
-        take_in(c);
+        run_deferred_parse(c);
         c->has_ended = true;
         if (is_reset || !is_answering(c))
                 http_conn_close(c);
@@ -1187,7 +1189,7 @@ static void on_closed(struct conn *net) {
  * only when the peer has acknowledged them, because the socket buffers megabytes for a peer that reads
  * nothing. */
 static uint64_t moved_bytes(const struct http_conn *c) {
-        switch (c->pace.phase) {
+        switch (c->rate_watch.phase) {
         case HTTP_PHASE_BODY:
                 if (c->body_buf)
                         return c->body_got;
@@ -1209,9 +1211,10 @@ static void on_tick(struct conn *net, uint64_t now_ns) {
         struct http_conn *c = conn_owner(net);
         enum http_limit   limit;
 
-        if (has_unseen(c))
+        if (has_unparsed(c))
                 return;
-        limit = http_rate_watch_check(&c->pace, &c->server->options.limits, now_ns, moved_bytes(c));
+        limit = http_rate_watch_check(&c->rate_watch, &c->server->options.limits, now_ns,
+                                      moved_bytes(c));
         switch (limit) {
         case HTTP_LIMIT_NONE: break;
         case HTTP_LIMIT_HEADER_TIME:
@@ -1257,7 +1260,7 @@ void http_conn_open(struct http_loop *home, int fd) {
                 net_home_conn_gone(&home->net);
                 return;
         }
-        c->intake.run = on_intake;
+        c->parse_task.run = on_parse;
         c->server = home->server;
         c->home = home;
         if (c->server->options.service.on_access)
@@ -1279,7 +1282,8 @@ void http_conn_open(struct http_loop *home, int fd) {
 }
 
 static bool is_idle(const struct http_conn *c) {
-        return c->state == HTTP_CONN_HEAD && c->pace.phase == HTTP_PHASE_IDLE && !has_unseen(c);
+        return c->state == HTTP_CONN_HEAD && c->rate_watch.phase == HTTP_PHASE_IDLE &&
+               !has_unparsed(c);
 }
 
 void http_conn_leave(struct http_conn *c) {

@@ -129,13 +129,13 @@ struct http_conn {
         uint64_t             now_ns;         /* time of the last read */
         uint64_t             bytes_in;       /* of the current request: head and body */
 
-        struct buf            *in;      /* ref; NULL while idle */
-        size_t                 in_at;   /* first byte of the current request */
-        size_t                 in_len;  /* end of the bytes read */
-        size_t                 next_at; /* end of the current request, once handed out */
-        struct http_message   *message; /* owned */
-        struct loop_task       intake;  /* deferred task that parses the bytes read */
-        struct http_rate_watch pace;
+        struct buf            *in;         /* ref; NULL while idle */
+        size_t                 in_at;      /* first byte of the current request */
+        size_t                 in_len;     /* end of the bytes read */
+        size_t                 next_at;    /* end of the current request, once handed out */
+        struct http_message   *message;    /* owned */
+        struct loop_task       parse_task; /* deferred task that parses the bytes read */
+        struct http_rate_watch rate_watch;
 
         struct http_call call;
         _Alignas(16) char arena_bytes[HTTP_ARENA_BYTES];

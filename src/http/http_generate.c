@@ -76,7 +76,7 @@ static void on_written(struct http_call *http) {
 }
 
 /* Frees what the request holds outside the arena. */
-static void drop(struct pending_generate *p) {
+static void pending_done(struct pending_generate *p) {
         drop_kept(p, UINT64_MAX);
         infer_call_done(&p->call);
         infer_request_done(&p->request);
@@ -151,7 +151,7 @@ static void on_stream_done(struct infer_call *c) {
         if (!p->has_begun) /* a model may send no response */
                 send_head(p, 200);
         http->on_written = NULL;
-        drop(p);
+        pending_done(p);
         http_call_end_chunks(http);
 }
 
@@ -231,7 +231,7 @@ static void send_answer(struct loop_work *work) {
                  .is_chunked = true,
         };
 
-        drop(p);
+        pending_done(p);
         if (err)
                 http_infer_reply_error(http, err, HTTP_JSON);
         else
@@ -312,7 +312,7 @@ static void refuse(struct pending_generate *p, struct error *err) {
         struct http_call *http = p->http;
 
         http->on_abort = http->on_written = NULL;
-        drop(p);
+        pending_done(p);
         http_infer_reply_error(http, err, HTTP_JSON);
 }
 

@@ -286,7 +286,7 @@ struct member_list {
         size_t         n;
 };
 
-static int compare(const void *a, const void *b) {
+static int compare_members(const void *a, const void *b) {
         const struct member *x = a, *y = b;
         int                  order = strcmp(x->key, y->key);
 
@@ -295,7 +295,7 @@ static int compare(const void *a, const void *b) {
         return x->place < y->place ? -1 : 1;
 }
 
-static struct member *add(struct member_list *l, const char *key) {
+static struct member *add_member(struct member_list *l, const char *key) {
         struct member *m = &l->members[l->n];
 
         *m = (struct member){ .key = key, .place = l->n };
@@ -306,14 +306,14 @@ static struct member *add(struct member_list *l, const char *key) {
 static void list_members(const struct infer_response *r, const char *version,
                          struct member_list *l) {
         if (r->id[0] != '\0')
-                add(l, "id")->text = r->id;
-        add(l, "model_name")->text = r->model_name;
-        add(l, "model_version")->text = version;
+                add_member(l, "id")->text = r->id;
+        add_member(l, "model_name")->text = r->model_name;
+        add_member(l, "model_version")->text = version;
         for (uint32_t i = 0; i < r->n_parameters; i++)
-                add(l, r->parameters[i].name)->parameter = &r->parameters[i];
+                add_member(l, r->parameters[i].name)->parameter = &r->parameters[i];
         for (uint32_t i = 0; i < r->n_outputs; i++)
-                add(l, r->outputs[i].name)->output = &r->outputs[i];
-        qsort(l->members, l->n, sizeof(*l->members), compare);
+                add_member(l, r->outputs[i].name)->output = &r->outputs[i];
+        qsort(l->members, l->n, sizeof(*l->members), compare_members);
 }
 
 static bool has_one_element(const struct infer_output *output) {

@@ -38,7 +38,7 @@ struct pending_infer {
         int64_t              version;
         enum stage           stage;
         size_t               json_bytes;
-        struct long_work    *away; /* set while a work thread has the request */
+        struct long_work    *long_work; /* set while a work thread has the request */
         struct infer_request request;
         struct infer_call    call;
 };
@@ -137,7 +137,7 @@ static struct error *make_answer(struct pending_infer *p, struct arena *scratch,
 }
 
 /* Frees what the request holds outside the arena. */
-static void drop(struct pending_infer *p) {
+static void pending_done(struct pending_infer *p) {
         infer_call_done(&p->call);
         infer_request_done(&p->request);
 }
@@ -146,20 +146,20 @@ static void drop(struct pending_infer *p) {
 static void answer(struct pending_infer *p, struct error *err, struct http_infer_body *body) {
         struct http_call *http = p->http;
 
-        drop(p);
+        pending_done(p);
         if (err)
                 http_infer_reply_error(http, err, HTTP_JSON);
         else
                 send_answer(http, body);
 }
 
-static void send_away(struct pending_infer *p, loop_work_fn run, loop_work_fn done) {
+static void start_long_work(struct pending_infer *p, loop_work_fn run, loop_work_fn done) {
         struct long_work *w = ARENA_NEW(&p->http->arena, struct long_work);
 
         w->work.run = run;
         w->work.done = done;
         w->p = p;
-        p->away = w;
+        p->long_work = w;
         http_call_compute(p->http, &w->work);
 }
 
@@ -179,7 +179,7 @@ static void on_answer(struct loop_work *work) {
         struct long_work *w = CONTAINER_OF(work, struct long_work, work);
         struct arena      scratch = w->scratch; /* `w` may be gone after the answer */
 
-        w->p->away = NULL;
+        w->p->long_work = NULL;
         answer(w->p, w->err, &w->body);
         arena_done(&scratch);
 }
@@ -196,7 +196,7 @@ static void on_done(struct infer_call *c) {
         /* Also when the client has closed its sending side: it may still read. */
         err = make_answer(p, &scratch, LOOP_MAX_WORK_BYTES, &body, &is_more);
         if (UNLIKELY(is_more))
-                send_away(p, run_answer, on_answer);
+                start_long_work(p, run_answer, on_answer);
         else
                 answer(p, err, &body);
         arena_done(&scratch);
@@ -289,7 +289,7 @@ static void refuse(struct pending_infer *p, struct error *err) {
         enum stage        stage = p->stage;
 
         http->on_abort = NULL;
-        drop(p);
+        pending_done(p);
         if (stage == STAGE_BODY)
                 http_call_reply_encoding_error(http, err, NULL);
         else
@@ -319,7 +319,7 @@ static void on_reading(struct loop_work *work) {
         struct pending_infer *p = w->p;
         struct error         *err;
 
-        p->away = NULL;
+        p->long_work = NULL;
         err = infer_call_take_back(&p->call, work, w->err, p->http->is_aborted);
         if (err)
                 refuse(p, err);
@@ -338,7 +338,7 @@ static void init_pending(struct pending_infer *p, struct http_call *http) {
 
         p->http = http;
         p->stage = STAGE_MODEL;
-        p->away = NULL;
+        p->long_work = NULL;
         infer_request_init(&p->request);
         infer_call_init(&p->call, &options);
 }
@@ -356,10 +356,10 @@ static struct error *find_model(struct pending_infer *p) {
 static void on_abort(struct http_call *http) {
         struct pending_infer *p = http->pending;
 
-        if (!p->away)
+        if (!p->long_work)
                 infer_call_cancel(&p->call);
-        else if (p->away->work.run == run_reading)
-                loop_compute_cancel(&p->away->work);
+        else if (p->long_work->work.run == run_reading)
+                loop_compute_cancel(&p->long_work->work);
 }
 
 void http_infer_post(struct http_call *http) {
@@ -381,5 +381,5 @@ void http_infer_post(struct http_call *http) {
         if (LIKELY(p->stage == STAGE_READ))
                 start(p);
         else
-                send_away(p, run_reading, on_reading);
+                start_long_work(p, run_reading, on_reading);
 }

@@ -55,7 +55,7 @@ void http_rate_watch_enter(struct http_rate_watch *p, enum http_phase phase, uin
 }
 
 /* Ends a window; true when at least `bytes` moved in it. */
-static bool is_moving(struct http_rate_watch *p, uint64_t now_ns, uint64_t moved, uint64_t bytes) {
+static bool end_window(struct http_rate_watch *p, uint64_t now_ns, uint64_t moved, uint64_t bytes) {
         uint64_t gained = moved - p->bytes;
 
         p->since_ns = now_ns;
@@ -95,7 +95,8 @@ enum http_limit http_rate_watch_check(struct http_rate_watch *p, const struct ht
         case HTTP_PHASE_HEAD:
                 return age_ns >= l->header_time_ns ? HTTP_LIMIT_HEADER_TIME : HTTP_LIMIT_NONE;
         case HTTP_PHASE_BODY:
-                if (age_ns < l->body_window_ns || is_moving(p, now_ns, moved, l->body_window_bytes))
+                if (age_ns < l->body_window_ns ||
+                    end_window(p, now_ns, moved, l->body_window_bytes))
                         return HTTP_LIMIT_NONE;
                 return HTTP_LIMIT_BODY_RATE;
         case HTTP_PHASE_WRITE: return check_write(p, l, now_ns, age_ns, moved);

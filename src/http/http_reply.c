@@ -164,7 +164,7 @@ static size_t measure_gathered(const struct http_reply *reply) {
         return bytes;
 }
 
-static const char *move_to(struct buf *b, const void *bytes, size_t len) {
+static const char *append(struct buf *b, const void *bytes, size_t len) {
         char *at = b->bytes + b->len;
 
         if (len > 0)
@@ -190,15 +190,15 @@ bool http_reply_gather(const struct http_reply *reply, struct buf_pool *pool,
                 ret->parts[i] = reply->parts[i];
                 if (ret->parts[i].buf)
                         continue;
-                ret->parts[i].ptr = move_to(b, reply->parts[i].ptr, reply->parts[i].len);
+                ret->parts[i].ptr = append(b, reply->parts[i].ptr, reply->parts[i].len);
                 ret->parts[i].buf = b;
                 buf_ref(b);
         }
         for (size_t i = 0; i < reply->n_headers; i++) {
                 struct str name = reply->headers[i].name, value = reply->headers[i].value;
 
-                ret->headers[i].name = str_range(move_to(b, name.ptr, name.len), name.len);
-                ret->headers[i].value = str_range(move_to(b, value.ptr, value.len), value.len);
+                ret->headers[i].name = str_range(append(b, name.ptr, name.len), name.len);
+                ret->headers[i].value = str_range(append(b, value.ptr, value.len), value.len);
         }
         ret->holder = b;
         return true;

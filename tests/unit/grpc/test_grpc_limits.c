@@ -7,7 +7,7 @@
 
 #define S NS_PER_S
 
-static void test_allowance(void **state UNUSED) {
+static void test_token_bucket(void **state UNUSED) {
         struct grpc_token_bucket a = { 0 };
 
         for (int i = 0; i < 10; i++)
@@ -105,7 +105,7 @@ static void test_defaults_and_names(void **state UNUSED) {
 SUITE(grpc_limits) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_defaults_and_names),
-                cmocka_unit_test(test_allowance),
+                cmocka_unit_test(test_token_bucket),
                 cmocka_unit_test(test_strikes),
                 cmocka_unit_test(test_keepalive),
         };
