@@ -75,11 +75,6 @@ void json_put_bool(struct json_writer *w, bool value) {
                 STRBUF_PUT_LIT(w->out, "false");
 }
 
-void json_put_null(struct json_writer *w) {
-        separate(w);
-        strbuf_puts(w->out, "null");
-}
-
 void json_put_raw(struct json_writer *w, struct str json) {
         separate(w);
         strbuf_put(w->out, json.ptr, json.len);
@@ -223,14 +218,6 @@ static char *print_i64(char *out, int64_t value) {
 char *json_format_f32(char *out, float value) {
         char   text[FLOAT_PRINT_ROOM];
         size_t len = (size_t)(float_print_f32(text, value) - text);
-
-        memcpy(out, text, len);
-        return out + len;
-}
-
-char *json_format_f64(char *out, double value) {
-        char   text[FLOAT_PRINT_ROOM];
-        size_t len = (size_t)(float_print_f64(text, value) - text);
 
         memcpy(out, text, len);
         return out + len;

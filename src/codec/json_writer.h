@@ -28,7 +28,6 @@ void json_key_str(struct json_writer *w, struct str key);
 void json_put_string(struct json_writer *w, const char *text);
 void json_put_str(struct json_writer *w, struct str s); /* malformed UTF-8 becomes U+FFFD */
 void json_put_bool(struct json_writer *w, bool value);
-void json_put_null(struct json_writer *w);
 void json_put_i64(struct json_writer *w, int64_t value);
 void json_put_u64(struct json_writer *w, uint64_t value);
 void json_put_f32(struct json_writer *w, float value);
@@ -42,4 +41,3 @@ void json_quote(struct strbuf *out, struct str s);
 
 /* Prints the shortest digits that round-trip; writes at most 32 bytes, returns the end. */
 char *json_format_f32(char *out, float value);
-char *json_format_f64(char *out, double value);

@@ -229,21 +229,6 @@ struct error *model_graph_order(const struct model_graph *g, const char *const *
         return err;
 }
 
-struct error *model_graph_check(const struct model_graph *g) {
-        const struct map_entry *e;
-        struct model_order      order;
-        struct walk             w;
-        struct error           *err = NULL;
-        size_t                  at = 0;
-
-        walk_init(&w, g, NEEDS, 0, &order);
-        while (err == NULL && (e = map_next(&g->nodes, &at)) != NULL)
-                err = walk_from(&w, e->value);
-        walk_done(&w);
-        model_order_done(&order);
-        return err;
-}
-
 void model_graph_dependents(const struct model_graph *g, const char *model,
                             struct model_order *ret) {
         const struct node *n = map_find(&g->nodes, str_of(model));
@@ -255,13 +240,4 @@ void model_graph_dependents(const struct model_graph *g, const char *model,
                 ret->n--;                     /* the model itself, the last one */
         }
         walk_done(&w);
-}
-
-void model_graph_needs(const struct model_graph *g, const char *model, struct model_order *ret) {
-        const struct node *n = map_find(&g->nodes, str_of(model));
-        size_t             n_needs = n != NULL ? n->edges[NEEDS].n : 0;
-
-        *ret = (struct model_order){ .names = mem_alloc((n_needs + 1) * sizeof(const char *)) };
-        for (size_t i = 0; i < n_needs; i++)
-                ret->names[ret->n++] = n->edges[NEEDS].nodes[i]->name;
 }

@@ -45,8 +45,3 @@ struct error *model_graph_order(const struct model_graph *g, const char *const *
  * are unloaded. Without the model itself. A cycle does no harm. */
 void model_graph_dependents(const struct model_graph *g, const char *model,
                             struct model_order *ret);
-/* Of those that this one needs directly, in the order given. */
-void model_graph_needs(const struct model_graph *g, const char *model, struct model_order *ret);
-
-/* The first cycle that one of the models set so far is a part of; NULL when there is none. */
-struct error *model_graph_check(const struct model_graph *g) NODISCARD;

@@ -132,10 +132,6 @@ struct error *repo_get(struct repo *r, const char *name, int64_t version, struct
  * sequences: the request may be the next one of such a sequence. */
 struct error *repo_get_for_request(struct repo *r, const char *name, int64_t version,
                                    struct model **ret) NODISCARD;
-/* The same for models that ask for others, as the steps of ensembles do: the one in this namespace
- * when there is one, else as above. */
-struct error *repo_get_near(struct repo *r, const struct model_key *key, int64_t version,
-                            struct model **ret) NODISCARD;
 /* The error of an ambiguous name; NULL for any other, known or not. */
 struct error *repo_check_name(struct repo *r, const char *name) NODISCARD;
 bool repo_version_is_ready(struct repo *r, const char *name, int64_t version);

@@ -143,17 +143,6 @@ struct error *repo_get_for_request(struct repo *r, const char *name, int64_t ver
         return NULL;
 }
 
-struct error *repo_get_near(struct repo *r, const struct model_key *key, int64_t version,
-                            struct model **ret) {
-        struct repo_entry *e;
-
-        MUTEX_GUARD(&r->table.lock);
-        e = repo_table_find_locked(&r->table, key);
-        if (e == NULL || !is_identified(e))
-                TRY(resolve_locked(r, key->name, &e));
-        return get_version_locked(e, version, ret);
-}
-
 bool repo_version_is_ready(struct repo *r, const char *name, int64_t version) {
         struct model *model;
         AUTO_ERROR    err = repo_get(r, name, version, &model);

@@ -55,7 +55,7 @@ static void copy_value(struct json_reader *r, struct json_writer *w, struct aren
         case JSON_NULL:
         case JSON_INVALID: /* the failure of whatever is read here */
                 json_read_null(r);
-                json_put_null(w);
+                json_put_raw(w, STR_LIT("null"));
                 break;
         }
 }

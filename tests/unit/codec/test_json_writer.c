@@ -23,7 +23,7 @@ static void test_structure(void **state) {
         json_end_object(&w);
         json_key(&w, "list");
         json_begin_array(&w);
-        json_put_null(&w);
+        json_put_raw(&w, STR_LIT("null"));
         json_put_bool(&w, true);
         json_put_bool(&w, false);
         json_begin_array(&w);
@@ -134,8 +134,6 @@ static void test_numbers(void **state) {
         strbuf_done(&text);
         assert_int_equal(json_format_f32(out, 1.5f) - out, 3);
         assert_memory_equal(out, "1.5", 3);
-        assert_int_equal(json_format_f64(out, -1.7976931348623157e308) - out, 23);
-        assert_memory_equal(out, "-1.7976931348623157e308", 23);
 }
 
 static void check_tensor(enum json_element element, const void *in, size_t n, const char *wanted) {
@@ -148,7 +146,7 @@ static void check_tensor(enum json_element element, const void *in, size_t n, co
         json_key(&w, "data");
         json_put_tensor(&w, element, in, n);
         json_key(&w, "next");
-        json_put_null(&w);
+        json_put_raw(&w, STR_LIT("null"));
         json_end_object(&w);
         assert_string_equal(strbuf_cstr(&text), wanted);
         strbuf_done(&text);

@@ -4,8 +4,10 @@
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "infer/model.h"
+#include "repo/model_needs.h"
 #include "repo/override.h"
 #include "repo/repo.h"
+#include "repo/repo_compose.h"
 #include "repo/repo_place.h"
 #include "suite.h"
 
@@ -41,24 +43,39 @@ static void assert_index(struct repo_place *p, const char *expected) {
         assert_string_equal(index, expected);
 }
 
-/* Of the model that the name, near a folder (NULL: of none), means; the error's text otherwise. */
-static void assert_means(struct repo_place *p, const char *near, const char *name,
-                         const char *expected) {
-        AUTO_CHARS    namespace = temp_tree_path(&p->tree, near != NULL ? near : "nowhere");
-        struct model *model = NULL;
-        AUTO_ERROR    err = near != NULL
-                                    ? repo_get_near(p->repo, &(struct model_key){ namespace, name },
-                                                    -1, &model)
-                                    : repo_get(p->repo, name, -1, &model);
+static void check_model(struct repo_place *p, struct model *model, const char *name,
+                        const char *folder) {
+        assert_string_equal(model->name, name);
+        assert_string_equal(model->namespace + strlen(p->tree.path) + 1, folder);
+        model_unref(model);
+}
 
-        if (err != NULL) {
-                assert_string_equal(err->message, expected);
-                assert_int_equal(err->code, ERR_INVALID_ARG);
+/* The folder of the model that the name means, or the text of the error. */
+static void assert_means(struct repo_place *p, const char *name, const char *expected) {
+        struct model *model = NULL;
+        AUTO_ERROR    err = repo_get(p->repo, name, -1, &model);
+
+        if (err == NULL) {
+                check_model(p, model, name, expected);
                 return;
         }
-        assert_string_equal(model->name, name);
-        assert_string_equal(model->namespace + strlen(p->tree.path) + 1, expected);
-        model_unref(model);
+        assert_string_equal(err->message, expected);
+        assert_int_equal(err->code, ERR_INVALID_ARG);
+}
+
+/* The folder of the model that the name means as a step of a model in `user_folder`; NULL: none. */
+static void assert_step_means(struct repo_place *p, const char *user_folder, const char *name,
+                              const char *expected) {
+        AUTO_CHARS step = mem_strdup(name);
+        AUTO_CHARS namespace = temp_tree_path(&p->tree, user_folder);
+        struct model_key  user = { .namespace = namespace, .name = "user" };
+        struct model_need need = { .name = step, .namespace = (char[]){ "" }, .version = -1 };
+        struct model     *model = repo_compose_find_step(p->repo, &user, &need);
+
+        if (expected == NULL)
+                assert_null(model);
+        else
+                check_model(p, model, name, expected);
 }
 
 static void test_the_same_name_twice(void **state) {
@@ -81,16 +98,16 @@ static void test_the_same_name_twice(void **state) {
                          "more::m:1:READY:-\n"
                          "more::right:1:READY:-\n");
         assert_true(repo_all_ready(p.repo));
-        assert_means(&p, NULL, "left", "models");
-        assert_means(&p, NULL, "right", "more");
-        assert_means(&p, NULL, "m", AMBIGUOUS);
-        assert_means(&p, "models", "m", "models");
-        assert_means(&p, "more", "m", "more");
-        assert_means(&p, "elsewhere", "m", AMBIGUOUS);
-        /* Near a repository that does not have it, the only one there is. */
-        assert_means(&p, "models", "right", "more");
-        assert_means(&p, "elsewhere", "left", "models");
-        assert_means(&p, NULL, "nobody", "Request for unknown model: 'nobody' is not found");
+        assert_means(&p, "left", "models");
+        assert_means(&p, "right", "more");
+        assert_means(&p, "m", AMBIGUOUS);
+        assert_step_means(&p, "models", "m", "models");
+        assert_step_means(&p, "more", "m", "more");
+        assert_step_means(&p, "elsewhere", "m", NULL);
+        /* The user's repository has no such model: the only one there is. */
+        assert_step_means(&p, "models", "right", "more");
+        assert_step_means(&p, "elsewhere", "left", "models");
+        assert_means(&p, "nobody", "Request for unknown model: 'nobody' is not found");
         assert_false(repo_version_is_ready(p.repo, "m", 1));
         assert_true(repo_version_is_ready(p.repo, "left", 1));
         assert_error(repo_check_name(p.repo, "m"), ERR_INVALID_ARG, AMBIGUOUS);
@@ -125,16 +142,16 @@ static void test_loads_and_unloads_by_name(void **state) {
         repo_place_open(&p, folders, 2);
         assert_ok(repo_load_named(p.repo, (char *[]){ "m", "left", "m" }, 3), "load");
         assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 3);
-        assert_means(&p, NULL, "m", AMBIGUOUS);
+        assert_means(&p, "m", AMBIGUOUS);
         assert_ok(repo_unload(p.repo, "m"), "unload");
         repo_place_await_index(&p, "models::left:1:READY:-\n"
                                    "models::m:1:UNAVAILABLE:unloaded\n"
                                    "more::m:1:UNAVAILABLE:unloaded\n");
-        assert_means(&p, NULL, "m", UNKNOWN);
+        assert_means(&p, "m", UNKNOWN);
         assert_ok(repo_load(p.repo, "m", NULL), "load");
         assert_ok(repo_load(p.repo, "m", NULL), "again: nothing to do");
         assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 5);
-        assert_means(&p, NULL, "m", AMBIGUOUS);
+        assert_means(&p, "m", AMBIGUOUS);
         assert_error(repo_load(p.repo, "nobody", NULL), ERR_INTERNAL,
                      "failed to load 'nobody', failed to poll from model repository");
         repo_place_end(&p);
@@ -153,18 +170,19 @@ static void test_one_of_them_fails(void **state) {
         /* What cannot even be read is no model that the name could mean. */
         assert_error(repo_load(p.repo, "m", NULL), ERR_INTERNAL,
                      "failed to load 'm', failed to poll from model repository");
-        assert_means(&p, NULL, "m", "more");
+        assert_means(&p, "m", "more");
         /* One that was tried is. */
         temp_tree_write(&p.tree, "models/m/config.pbtxt", "backend: 'none'");
-        start = mem_printf("load failed for model '%s/models::m': version 1 is at UNAVAILABLE state: "
-                           "Invalid argument: unable to find backend library for backend 'none'",
-                           p.tree.path);
+        start = mem_printf(
+                "load failed for model '%s/models::m': version 1 is at UNAVAILABLE state: "
+                "Invalid argument: unable to find backend library for backend 'none'",
+                p.tree.path);
         err = repo_load(p.repo, "m", NULL);
         assert_int_equal(err->code, ERR_INVALID_ARG);
         assert_memory_equal(err->message, start, strlen(start));
         error_free(err);
-        assert_means(&p, NULL, "m", AMBIGUOUS);
-        assert_means(&p, "more", "m", "more");
+        assert_means(&p, "m", AMBIGUOUS);
+        assert_step_means(&p, "more", "m", "more");
         log_lines_end();
         repo_place_end(&p);
 }
@@ -185,15 +203,16 @@ static void test_one_of_them_goes(void **state) {
         repo_poll(p.repo);
         assert_int_equal(rename(here, away), 0);
         repo_poll(p.repo);
-        assert_means(&p, NULL, "m", AMBIGUOUS);
+        assert_means(&p, "m", AMBIGUOUS);
         repo_poll(p.repo);
-        assert_means(&p, NULL, "m", "more");
-        assert_means(&p, "models", "m", "more");
+        assert_means(&p, "m", "more");
+        /* A step still means the model of its user's repository, which has no version any more. */
+        assert_step_means(&p, "models", "m", NULL);
         assert_int_equal(rename(away, here), 0);
         repo_poll(p.repo);
         repo_poll(p.repo);
-        assert_means(&p, NULL, "m", AMBIGUOUS);
-        assert_means(&p, "models", "m", "models");
+        assert_means(&p, "m", AMBIGUOUS);
+        assert_step_means(&p, "models", "m", "models");
         assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 5);
         repo_place_end(&p);
 }
@@ -207,9 +226,10 @@ static const char sent_config[] =
 static void test_what_comes_with_a_load(void **state) {
         const struct override_file file = { .path = "1/x", .bytes = "x", .n_bytes = 1 };
         const struct repo_override config = { .config_json = sent_config };
-        const struct repo_override files = { .config_json = sent_config, .files = &file,
+        const struct repo_override files = { .config_json = sent_config,
+                                             .files = &file,
                                              .n_files = 1 };
-        struct repo_place p;
+        struct repo_place          p;
 
         (void)state;
         begin(&p);
@@ -225,7 +245,7 @@ static void test_what_comes_with_a_load(void **state) {
                          "models::m:1:READY:-\n"
                          "more::m:1:READY:-\n"
                          "sent:1:READY:-\n");
-        assert_means(&p, NULL, "left", "models");
+        assert_means(&p, "left", "models");
         assert_ok(repo_load(p.repo, "sent", &files), "once more");
         assert_true(repo_version_is_ready(p.repo, "sent", 1));
         repo_place_end(&p);
@@ -242,8 +262,9 @@ static void test_the_label_of_metrics(void **state) {
         repo_place_open(&p, folders, 2);
         assert_ok(repo_load_all(p.repo), "load");
         metric_registry_print(p.metrics, &text);
-        sample = mem_printf("nv_inference_count{model=\"m\",namespace=\"%s/more\",version=\"1\"} 0\n",
-                            p.tree.path);
+        sample = mem_printf(
+                "nv_inference_count{model=\"m\",namespace=\"%s/more\",version=\"1\"} 0\n",
+                p.tree.path);
         assert_non_null(strstr(strbuf_cstr(&text), sample));
         repo_place_end(&p);
 }
