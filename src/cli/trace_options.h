@@ -11,7 +11,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "trace/trace_config.h"
+#include "trace/trace_settings.h"
 
 struct cli_options;
 

@@ -18,11 +18,40 @@
 #include "base/map.h"
 #include "base/ref.h"
 #include "base/str.h"
-#include "trace/trace_config.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#define TRACE_CONFIG_MAX_RESOURCES 64
+
+enum trace_mode { TRACE_MODE_TRITON, TRACE_MODE_OPENTELEMETRY };
+
+struct trace_values {
+        uint32_t level; /* of TRITONSERVER_InferenceTraceLevel, or'ed; 0 = OFF */
+        uint32_t rate;
+        int32_t  count; /* -1 = unlimited */
+        uint32_t log_frequency;
+};
+
+/* What the command line says about traces, after parsing. Texts are borrowed: they live as long as
+ * the tracer. */
+struct trace_config {
+        enum trace_mode     mode;
+        struct trace_values values;
+        const char         *file; /* mode triton; "" = none */
+        /* mode opentelemetry */
+        const char *url;
+        const char *resources[TRACE_CONFIG_MAX_RESOURCES]; /* "key=value" */
+        size_t      n_resources;
+        uint32_t    bsp_max_queue_size;
+        uint32_t    bsp_schedule_delay_ms;
+        uint32_t    bsp_max_export_batch_size;
+};
+
+/* The defaults. */
+void trace_config_init(struct trace_config *c);
 
 enum trace_setting {
         TRACE_SETTING_LEVEL,
@@ -72,7 +101,7 @@ struct trace_settings {
 struct error *trace_settings_check(const struct trace_config *config) NODISCARD;
 struct error *trace_settings_init(struct trace_settings *s, const struct trace_config *config)
         NODISCARD;
-void          trace_settings_done(struct trace_settings *s);
+void trace_settings_done(struct trace_settings *s);
 
 /* `model` NULL = the global ones. Nothing changes on error. */
 struct error *trace_settings_change(struct trace_settings *s, const char *model,
