@@ -41,7 +41,7 @@ static struct error *answer(struct bulk_query *b) {
         return err;
 }
 
-static void run(struct loop_work *w) {
+static void run_bulk(struct loop_work *w) {
         struct bulk_query *b = CONTAINER_OF(w, struct bulk_query, work);
 
         b->failure = answer(b);
@@ -51,12 +51,31 @@ void bulk_query_init(struct bulk_query *b, struct TRITONSERVER_Server *core,
                      const struct model_query *query, bulk_query_encode_fn encode,
                      loop_work_fn done) {
         *b = (struct bulk_query){
-                .work = { .run = run,
+                .work = { .run = run_bulk,
                           .done = done,
                           .is_background = true,
                           .is_low_priority = true },
                 .core = core,
                 .query = *query,
                 .encode = encode,
+        };
+}
+
+static void run_ready(struct loop_work *w) {
+        struct ready_query *q = CONTAINER_OF(w, struct ready_query, work);
+
+        q->failure =
+                core_error_take(q->model ? TRITONSERVER_ServerModelIsReady(q->core, q->model,
+                                                                           q->version, &q->is_ready)
+                                         : TRITONSERVER_ServerIsReady(q->core, &q->is_ready));
+}
+
+void ready_query_init(struct ready_query *q, struct TRITONSERVER_Server *core, const char *model,
+                      int64_t version, loop_work_fn done) {
+        *q = (struct ready_query){
+                .work = { .run = run_ready, .done = done },
+                .core = core,
+                .model = model,
+                .version = version,
         };
 }

@@ -62,3 +62,23 @@ struct bulk_query {
 void bulk_query_init(struct bulk_query *b, struct TRITONSERVER_Server *core,
                      const struct model_query *query, bulk_query_encode_fn encode,
                      loop_work_fn done);
+
+/* Is the server ready, or a model? A backend may ask the model itself
+ * (TRITONBACKEND_ModelInstanceReady), and a model in Python may take seconds: a work thread waits for
+ * the answer.
+ *
+ *     ready_query_init -> the protocol starts a work thread for `work` -> `done`, on the loop
+ *
+ * `done` owns `failure`. */
+struct ready_query {
+        struct loop_work            work;
+        struct TRITONSERVER_Server *core;  /* borrowed */
+        const char                 *model; /* borrowed; NULL = the server */
+        int64_t                     version;
+        bool                        is_ready;
+        struct error               *failure; /* owned: the core's */
+};
+
+/* `model` NULL: the server. */
+void ready_query_init(struct ready_query *q, struct TRITONSERVER_Server *core, const char *model,
+                      int64_t version, loop_work_fn done);

@@ -12,7 +12,7 @@
  */
 #include "base/clock.h"
 #include "codec/pb_build.h"
-#include "control/ready_query.h"
+#include "control/model_query.h"
 #include "control/service.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
