@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The C API with which backends create and send responses: TRITONBACKEND_Response. */
+/* The C API with which backends create and send responses (TRITONBACKEND_Response), make any number of
+ * responses to one request of a decoupled model (TRITONBACKEND_ResponseFactory), and report the
+ * statistics of single responses (TRITONBACKEND_ModelInstanceResponseStatistics).
+ */
 #include "api/api_backend_types.h"
 
+#include "backend/backend_instance.h"
+#include "base/mem.h"
 #include "infer/response.h"
+#include "infer/response_factory.h"
 
 #define RESPONSE(argument) ((struct response *)(argument))
 #define OUTPUT(argument) ((struct response_output *)(argument))
+#define FACTORY(argument) ((struct response_factory *)(argument))
+#define RECORD(argument) ((struct response_record *)(argument))
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseNew(TRITONBACKEND_Response **response,
-                                              TRITONBACKEND_Request *request) {
+                                              TRITONBACKEND_Request   *request) {
         struct response *r;
 
         API_NEEDS(response);
@@ -53,8 +61,7 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseSetBoolParameter(TRITONBACKEND_Respons
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseSetDoubleParameter(TRITONBACKEND_Response *response,
-                                                             const char *name,
-                                                             const double value) {
+                                                             const char *name, const double value) {
         return add_parameter(response, &(struct parameter){ .name = name,
                                                             .type = PARAMETER_DOUBLE,
                                                             .real = value });
@@ -78,9 +85,9 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response *respons
 }
 
 TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, void **buffer,
-                                               const uint64_t buffer_byte_size,
+                                               const uint64_t           buffer_byte_size,
                                                TRITONSERVER_MemoryType *memory_type,
-                                               int64_t *memory_type_id) {
+                                               int64_t                 *memory_type_id) {
         enum memory_type type;
 
         API_NEEDS(output);
@@ -103,9 +110,122 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBufferAttributes(
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response,
-                                               const uint32_t send_flags,
-                                               TRITONSERVER_Error *error) {
+                                               const uint32_t          send_flags,
+                                               TRITONSERVER_Error     *error) {
         API_NEEDS(response);
-        return error_to_api(
-                response_send(RESPONSE(response), send_flags, error_from_api(error)));
+        return error_to_api(response_send(RESPONSE(response), send_flags, error_from_api(error)));
+}
+
+/* ---- factories ------------------------------------------------------------------------------- */
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryNew(TRITONBACKEND_ResponseFactory **factory,
+                                                     TRITONBACKEND_Request          *request) {
+        struct response_factory *f;
+
+        API_NEEDS(factory);
+        API_NEEDS(request);
+        API_TRY(response_factory_new((struct request *)request, &f));
+        *factory = (TRITONBACKEND_ResponseFactory *)f;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryDelete(TRITONBACKEND_ResponseFactory *factory) {
+        response_factory_free(FACTORY(factory));
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseFactorySendFlags(TRITONBACKEND_ResponseFactory *factory,
+                                                           const uint32_t send_flags) {
+        API_NEEDS(factory);
+        return error_to_api(response_factory_send_flags(FACTORY(factory), send_flags));
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryIsCancelled(TRITONBACKEND_ResponseFactory *factory,
+                                                             bool *is_cancelled) {
+        API_NEEDS(factory);
+        API_NEEDS(is_cancelled);
+        *is_cancelled = response_factory_is_cancelled(FACTORY(factory));
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseNewFromFactory(TRITONBACKEND_Response       **response,
+                                                         TRITONBACKEND_ResponseFactory *factory) {
+        struct response *r;
+
+        API_NEEDS(response);
+        API_NEEDS(factory);
+        API_TRY(response_factory_respond(FACTORY(factory), &r));
+        *response = (TRITONBACKEND_Response *)r;
+        return NULL;
+}
+
+/* ---- statistics of single responses ---------------------------------------------------------- */
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsNew(
+        TRITONBACKEND_ModelInstanceResponseStatistics **response_statistics) {
+        API_NEEDS(response_statistics);
+        *response_statistics = (TRITONBACKEND_ModelInstanceResponseStatistics *)mem_zalloc(
+                sizeof(struct response_record));
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsDelete(
+        TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics) {
+        free(response_statistics);
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(
+        TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
+        TRITONBACKEND_ModelInstance                   *model_instance) {
+        API_NEEDS(response_statistics);
+        API_NEEDS(model_instance);
+        RECORD(response_statistics)->instance = (struct backend_instance *)model_instance;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory(
+        TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
+        TRITONBACKEND_ResponseFactory                 *response_factory) {
+        API_NEEDS(response_statistics);
+        API_NEEDS(response_factory);
+        RECORD(response_statistics)->factory = (struct response_factory *)response_factory;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart(
+        TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
+        uint64_t                                       response_start) {
+        API_NEEDS(response_statistics);
+        RECORD(response_statistics)->start_ns = response_start;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart(
+        TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
+        uint64_t                                       compute_output_start) {
+        API_NEEDS(response_statistics);
+        RECORD(response_statistics)->output_start_ns = compute_output_start;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd(
+        TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics, uint64_t response_end) {
+        API_NEEDS(response_statistics);
+        RECORD(response_statistics)->end_ns = response_end;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetError(
+        TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
+        TRITONSERVER_Error                            *error) {
+        API_NEEDS(response_statistics);
+        RECORD(response_statistics)->error = error_from_api(error);
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportResponseStatistics(
+        TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics) {
+        API_NEEDS(response_statistics);
+        return error_to_api(backend_instance_report_response(RECORD(response_statistics)));
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The C API of TRITONSERVER_InferenceRequest, except for its inputs. */
+/* The C API of TRITONSERVER_InferenceRequest. */
 #include "api/api_types.h"
 
 #include "infer/model.h"
 #include "infer/request.h"
 #include "server/server.h"
+#include "triton/core/neso.h"
 
 DEFINE_API_TYPE(TRITONSERVER_Server, server)
 DEFINE_API_TYPE(TRITONSERVER_InferenceRequest, request)
@@ -64,17 +65,17 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetId(
 
 /* Defines getter and setter of a plain field. */
 #define REQUEST_FIELD(getter, setter, type, field)                                                 \
-        struct TRITONSERVER_Error *getter(struct TRITONSERVER_InferenceRequest *request_face,      \
-                                          type *value) {                                           \
-                API_NEEDS(request_face);                                                           \
+        struct TRITONSERVER_Error *getter(struct TRITONSERVER_InferenceRequest *inference_request, \
+                                          type                                 *value) {                                           \
+                API_NEEDS(inference_request);                                                      \
                 API_NEEDS(value);                                                                  \
-                *value = (type)REQUEST(request_face)->field;                                       \
+                *value = (type)REQUEST(inference_request)->field;                                  \
                 return NULL;                                                                       \
         }                                                                                          \
-        struct TRITONSERVER_Error *setter(struct TRITONSERVER_InferenceRequest *request_face,      \
-                                          type value) {                                            \
-                API_NEEDS(request_face);                                                           \
-                REQUEST(request_face)->field = value;                                              \
+        struct TRITONSERVER_Error *setter(struct TRITONSERVER_InferenceRequest *inference_request, \
+                                          type                                  value) {                                            \
+                API_NEEDS(inference_request);                                                      \
+                REQUEST(inference_request)->field = value;                                         \
                 return NULL;                                                                       \
         }
 
@@ -141,6 +142,123 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestIsCancelled(
         return NULL;
 }
 
+/* ---- inputs ---------------------------------------------------------------------------------- */
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddInput(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *name,
+        const TRITONSERVER_DataType datatype, const int64_t *shape, uint64_t dim_count) {
+        API_NEEDS(inference_request);
+        API_NEEDS(name);
+        if (dim_count > 0)
+                API_NEEDS(shape);
+        return error_to_api(request_add_input(REQUEST(inference_request), name,
+                                              (enum data_type)datatype, shape, dim_count));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddRawInput(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *name) {
+        API_NEEDS(inference_request);
+        API_NEEDS(name);
+        return error_to_api(request_add_raw_input(REQUEST(inference_request), name));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveInput(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *name) {
+        API_NEEDS(inference_request);
+        API_NEEDS(name);
+        return error_to_api(request_remove_input(REQUEST(inference_request), name));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveAllInputs(
+        struct TRITONSERVER_InferenceRequest *inference_request) {
+        API_NEEDS(inference_request);
+        request_remove_all_inputs(REQUEST(inference_request));
+        return NULL;
+}
+
+static struct TRITONSERVER_Error *append_bytes(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *name, const void *base,
+        const struct buffer_attributes *attributes, const char *host_policy) {
+        if (attributes->byte_size > 0)
+                API_NEEDS(base);
+        if ((unsigned)attributes->memory_type > MEMORY_GPU)
+                return error_to_api(api_bad_value("TRITONSERVER_InferenceRequestAppendInputData",
+                                                  "memory type", (int)attributes->memory_type));
+        if (attributes->memory_type == MEMORY_GPU)
+                return error_to_api(error_new(ERR_UNSUPPORTED,
+                                              "input '%s' is in GPU memory: GPUs not supported",
+                                              name));
+        return error_to_api(request_append_bytes(REQUEST(inference_request), name, base, attributes,
+                                                 host_policy));
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputData(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *name, const void *base,
+        size_t byte_size, TRITONSERVER_MemoryType memory_type, int64_t memory_type_id) {
+        struct buffer_attributes attributes = { .memory_type = (enum memory_type)memory_type,
+                                                .memory_id = memory_type_id,
+                                                .byte_size = byte_size };
+
+        API_NEEDS(inference_request);
+        API_NEEDS(name);
+        return append_bytes(inference_request, name, base, &attributes, NULL);
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputDataWithHostPolicy(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *name, const void *base,
+        size_t byte_size, TRITONSERVER_MemoryType memory_type, int64_t memory_type_id,
+        const char *host_policy_name) {
+        struct buffer_attributes attributes = { .memory_type = (enum memory_type)memory_type,
+                                                .memory_id = memory_type_id,
+                                                .byte_size = byte_size };
+
+        API_NEEDS(inference_request);
+        API_NEEDS(name);
+        API_NEEDS(host_policy_name);
+        return append_bytes(inference_request, name, base, &attributes, host_policy_name);
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *name, const void *base,
+        struct TRITONSERVER_BufferAttributes *buffer_attributes) {
+        API_NEEDS(inference_request);
+        API_NEEDS(name);
+        API_NEEDS(buffer_attributes);
+        return append_bytes(inference_request, name, base,
+                            buffer_attributes_from_api(buffer_attributes), NULL);
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveAllInputData(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *name) {
+        API_NEEDS(inference_request);
+        API_NEEDS(name);
+        return error_to_api(request_remove_bytes(REQUEST(inference_request), name));
+}
+
+struct TRITONSERVER_Error *NESO_InferenceRequestModelInput(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *name,
+        TRITONSERVER_DataType *datatype, const int64_t **shape, uint64_t *dim_count,
+        bool *is_batched) {
+        const struct model_io_set *io;
+        const struct model_io     *input;
+
+        API_NEEDS(inference_request);
+        API_NEEDS(name);
+        API_NEEDS(datatype);
+        API_NEEDS(shape);
+        API_NEEDS(dim_count);
+        API_NEEDS(is_batched);
+        io = REQUEST(inference_request)->model->io;
+        input = model_io_find_input(io, str_of(name), 0);
+        *datatype = input != NULL ? (TRITONSERVER_DataType)input->type : TRITONSERVER_TYPE_INVALID;
+        *shape = input != NULL ? input->dims : NULL;
+        *dim_count = input != NULL ? input->n_dims : 0;
+        *is_batched = io->max_batch_size > 0;
+        return NULL;
+}
+
+/* ---- requested outputs ----------------------------------------------------------------------- */
+
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddRequestedOutput(
         struct TRITONSERVER_InferenceRequest *inference_request, const char *name) {
         API_NEEDS(inference_request);
@@ -162,11 +280,13 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveAllRequestedOutput
         return NULL;
 }
 
+/* ---- callbacks ------------------------------------------------------------------------------- */
+
 /* The core's callback types pass the same pointers and integers with the core's own types. */
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetReleaseCallback(
-        struct TRITONSERVER_InferenceRequest *inference_request,
+        struct TRITONSERVER_InferenceRequest    *inference_request,
         TRITONSERVER_InferenceRequestReleaseFn_t request_release_callback,
-        void *request_release_userp) {
+        void                                    *request_release_userp) {
         API_NEEDS(inference_request);
         API_NEEDS(request_release_callback);
         REQUEST(inference_request)->on_release =
@@ -176,7 +296,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetReleaseCallback(
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
-        struct TRITONSERVER_InferenceRequest *inference_request,
+        struct TRITONSERVER_InferenceRequest  *inference_request,
         struct TRITONSERVER_ResponseAllocator *response_allocator, void *response_allocator_userp,
         TRITONSERVER_InferenceResponseCompleteFn_t response_fn, void *response_userp) {
         struct request *req = REQUEST(inference_request);
@@ -193,6 +313,8 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
         return error_to_api(request_renew_stream(req));
 }
 
+/* ---- parameters ------------------------------------------------------------------------------ */
+
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetStringParameter(
         struct TRITONSERVER_InferenceRequest *request, const char *key, const char *value) {
         API_NEEDS(request);
@@ -207,18 +329,20 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetIntParameter(
         struct TRITONSERVER_InferenceRequest *request, const char *key, const int64_t value) {
         API_NEEDS(request);
         API_NEEDS(key);
-        return error_to_api(request_add_parameter(
-                REQUEST(request),
-                &(struct parameter){ .name = key, .type = PARAMETER_INT, .integer = value }));
+        return error_to_api(
+                request_add_parameter(REQUEST(request), &(struct parameter){ .name = key,
+                                                                             .type = PARAMETER_INT,
+                                                                             .integer = value }));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetBoolParameter(
         struct TRITONSERVER_InferenceRequest *request, const char *key, const bool value) {
         API_NEEDS(request);
         API_NEEDS(key);
-        return error_to_api(request_add_parameter(
-                REQUEST(request),
-                &(struct parameter){ .name = key, .type = PARAMETER_BOOL, .boolean = value }));
+        return error_to_api(
+                request_add_parameter(REQUEST(request), &(struct parameter){ .name = key,
+                                                                             .type = PARAMETER_BOOL,
+                                                                             .boolean = value }));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetDoubleParameter(

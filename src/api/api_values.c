@@ -1,8 +1,72 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The C API of TRITONSERVER_BufferAttributes. */
+/* The C API of small values: TRITONSERVER_Parameter, TRITONSERVER_Message and
+ * TRITONSERVER_BufferAttributes.
+ */
 #include "api/api_types.h"
 
 #include "base/mem.h"
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+_Static_assert((int)PARAMETER_STRING == (int)TRITONSERVER_PARAMETER_STRING, "types differ");
+_Static_assert((int)PARAMETER_INT == (int)TRITONSERVER_PARAMETER_INT, "types differ");
+_Static_assert((int)PARAMETER_BOOL == (int)TRITONSERVER_PARAMETER_BOOL, "types differ");
+_Static_assert((int)PARAMETER_DOUBLE == (int)TRITONSERVER_PARAMETER_DOUBLE, "types differ");
+_Static_assert((int)PARAMETER_BYTES == (int)TRITONSERVER_PARAMETER_BYTES, "types differ");
+
+struct TRITONSERVER_Parameter *TRITONSERVER_ParameterNew(const char                      *name,
+                                                         const TRITONSERVER_ParameterType type,
+                                                         const void                      *value) {
+        if (!name || !value)
+                return NULL;
+        return parameter_to_api(parameter_new(name, (enum parameter_type)type, value));
+}
+
+struct TRITONSERVER_Parameter *TRITONSERVER_ParameterBytesNew(const char    *name,
+                                                              const void    *byte_ptr,
+                                                              const uint64_t size) {
+        if (!name || (!byte_ptr && size > 0))
+                return NULL;
+        return parameter_to_api(parameter_new_bytes(name, byte_ptr, size));
+}
+
+void TRITONSERVER_ParameterDelete(struct TRITONSERVER_Parameter *parameter) {
+        parameter_free(parameter_from_api(parameter));
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+struct TRITONSERVER_Error *TRITONSERVER_MessageNewFromSerializedJson(
+        struct TRITONSERVER_Message **message, const char *base, size_t byte_size) {
+        struct message *parsed;
+
+        API_NEEDS(message);
+        API_NEEDS(base);
+        API_TRY(message_new_parsed(str_range(base, byte_size), &parsed));
+        *message = message_to_api(parsed);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MessageDelete(struct TRITONSERVER_Message *message) {
+        message_free(message_from_api(message));
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_MessageSerializeToJson(struct TRITONSERVER_Message *message,
+                                                               const char                 **base,
+                                                               size_t *byte_size) {
+        API_NEEDS(message);
+        API_NEEDS(base);
+        API_NEEDS(byte_size);
+
+        struct str text = message_text(message_from_api(message));
+
+        *base = text.ptr;
+        *byte_size = text.len;
+        return NULL;
+}
+
+/* ---- buffer attributes ----------------------------------------------------------------------- */
 
 #define ATTRIBUTES(argument) buffer_attributes_from_api(argument)
 
@@ -32,7 +96,7 @@ struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesSetMemoryTypeId(
 
 struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesSetMemoryType(
         struct TRITONSERVER_BufferAttributes *buffer_attributes,
-        TRITONSERVER_MemoryType memory_type) {
+        TRITONSERVER_MemoryType               memory_type) {
         API_NEEDS(buffer_attributes);
         if ((unsigned)memory_type > TRITONSERVER_MEMORY_GPU)
                 return error_to_api(api_bad_value(__func__, "memory type", (int)memory_type));
@@ -64,7 +128,7 @@ struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesMemoryTypeId(
 
 struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesMemoryType(
         struct TRITONSERVER_BufferAttributes *buffer_attributes,
-        TRITONSERVER_MemoryType *memory_type) {
+        TRITONSERVER_MemoryType              *memory_type) {
         API_NEEDS(buffer_attributes);
         API_NEEDS(memory_type);
         *memory_type = (TRITONSERVER_MemoryType)ATTRIBUTES(buffer_attributes)->memory_type;
