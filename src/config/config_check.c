@@ -2,9 +2,11 @@
 #include "config/config_check.h"
 
 #include "base/map.h"
+#include "config/batch_members.h"
 #include "config/chain_line.h"
 #include "config/config_edit.h"
 #include "config/ensemble_graph.h"
+#include "config/shape.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -502,4 +504,133 @@ struct error *model_config_check_name(const struct model_config *c, const char *
                         "model name",
                         directory, c->pb->name),
                 "name");
+}
+
+/* ---- instance groups, once they are normalised ---- */
+
+/* Each instance has a thread and a backend's state: no real configuration needs more. */
+#define MAX_INSTANCES 4096
+
+static struct error *refuse_group(const Inference__ModelConfig        *pb,
+                                  const Inference__ModelInstanceGroup *group, const char *reason) {
+        return error_new(ERR_INVALID_ARG, "instance group %s of model %s has %s", group->name,
+                         pb->name, reason);
+}
+
+static struct error *check_group_kind(const Inference__ModelConfig        *pb,
+                                      const Inference__ModelInstanceGroup *group, size_t n_gpus) {
+        switch (group->kind) {
+        case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL:
+                if (group->n_gpus > 0)
+                        return error_at(
+                                refuse_group(pb, group,
+                                             "kind KIND_MODEL but specifies one or more GPUs"),
+                                "gpus");
+                return NULL;
+        case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU:
+                if (n_gpus == 0)
+                        return error_at(
+                                refuse_group(pb, group,
+                                             "kind KIND_GPU but server does not support GPUs"),
+                                "kind");
+                if (group->n_gpus == 0)
+                        return error_at(refuse_group(pb, group,
+                                                     "kind KIND_GPU but no GPUs are available"),
+                                        "kind");
+                return NULL;
+        case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU:
+                if (group->n_gpus > 0)
+                        return error_at(
+                                refuse_group(pb, group,
+                                             "kind KIND_CPU but specifies one or more GPUs"),
+                                "gpus");
+                return NULL;
+        default: return error_at(refuse_group(pb, group, "an unexpected kind"), "kind");
+        }
+}
+
+static struct error *check_group_profile(const Inference__ModelConfig        *pb,
+                                         const Inference__ModelInstanceGroup *group) {
+        if (group->n_profile == 0 || config_text_is(pb->platform, "tensorrt_plan"))
+                return NULL;
+        return error_at(
+                error_new(ERR_INVALID_ARG,
+                          "instance group %s of model %s and platform %sspecifies profile field "
+                          "which is only supported for TensorRT models",
+                          group->name, pb->name, pb->platform),
+                "profile");
+}
+
+static struct error *check_group_count(const Inference__ModelConfig        *pb,
+                                       const Inference__ModelInstanceGroup *group, int64_t *n_all) {
+        *n_all += group->count;
+        if (*n_all <= MAX_INSTANCES)
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "instance group %s of model %s has count %d: a model may have at most %d "
+                         "instances in all",
+                         group->name, pb->name, group->count, MAX_INSTANCES);
+}
+
+struct error *model_config_check_groups(const struct model_config *c, size_t n_gpus) {
+        const Inference__ModelConfig *pb = c->pb;
+        int64_t                       n_all = 0;
+
+        if (model_config_is_ensemble(c))
+                return NULL;
+        if (pb->n_instance_group == 0)
+                return error_new(ERR_INVALID_ARG,
+                                 "must specify one or more 'instance group's for %s", pb->name);
+        for (size_t i = 0; i < pb->n_instance_group; i++) {
+                TRY(error_at(check_group_kind(pb, pb->instance_group[i], n_gpus),
+                             "instance_group[%zu]", i));
+                TRY(error_at(check_group_profile(pb, pb->instance_group[i]), "instance_group[%zu]",
+                             i));
+                TRY(error_at(check_group_count(pb, pb->instance_group[i], &n_all),
+                             "instance_group[%zu].count", i));
+        }
+        return batch_members_check(c);
+}
+
+/* ---- warm-up samples, without their files ---- */
+
+static struct error *check_warmup_input(const char                          *name,
+                                        const Inference__ModelWarmup__Input *input) {
+        int64_t bytes =
+                shape_byte_size((enum data_type)input->data_type, input->dims, input->n_dims);
+
+        if (shape_element_count(input->dims, input->n_dims) == SHAPE_VARIABLE)
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "warmup setting expects all variable-size dimensions are "
+                                          "specified for input '%s'",
+                                          name),
+                                "dims");
+        if (bytes == SHAPE_INVALID_DIM || bytes == SHAPE_OVERFLOW || bytes == SHAPE_BYTES_OVERFLOW)
+                return error_at(
+                        error_new(ERR_INVALID_ARG,
+                                  "warmup setting has dimensions out of range for input '%s'",
+                                  name),
+                        "dims");
+        if (input->input_data_type_case == INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE__NOT_SET)
+                /* A warm-up sample is a request without an id. */
+                return error_new(ERR_INVALID_ARG,
+                                 "[request id: <id_unknown>] warmup setting expects input '%s' to "
+                                 "have input_data_type set",
+                                 name);
+        return NULL;
+}
+
+struct error *model_config_check_warmup(const struct model_config *c) {
+        for (size_t i = 0; i < c->pb->n_model_warmup; i++) {
+                const Inference__ModelWarmup *sample = c->pb->model_warmup[i];
+
+                if (sample->batch_size == 0)
+                        continue; /* such a sample never runs */
+                for (size_t k = 0; k < sample->n_inputs; k++)
+                        if (sample->inputs[k]->value != NULL)
+                                TRY(error_at(check_warmup_input(sample->inputs[k]->key,
+                                                                sample->inputs[k]->value),
+                                             "model_warmup[%zu].inputs[%zu].value", i, k));
+        }
+        return NULL;
 }
