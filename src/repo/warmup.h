@@ -12,6 +12,7 @@
 #include "config/model_config.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct executor;
 struct model;
@@ -20,5 +21,15 @@ struct model;
 bool warmup_fits(const Inference__ModelWarmup *sample, const struct executor *executor);
 
 /* The samples that fit. */
-struct error *warmup_run(struct model *model, const char *model_directory, struct executor *executor)
-        NODISCARD;
+struct error *warmup_run(struct model *model, const char *model_directory,
+                         struct executor *executor) NODISCARD;
+
+struct warmup_bytes {
+        char  *bytes; /* owned */
+        size_t n;
+};
+
+/* The bytes of one input of a sample. `name` is the input's, for messages. Files are read beneath
+ * <model>/warmup. */
+struct error *warmup_input_read(const Inference__ModelWarmup__Input *input, const char *name,
+                                const char *model_directory, struct warmup_bytes *ret) NODISCARD;

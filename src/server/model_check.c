@@ -14,7 +14,7 @@
 #include "config/state_plan.h"
 #include "repo/agent.h"
 #include "repo/model_files.h"
-#include "repo/warmup_input.h"
+#include "repo/warmup.h"
 #include "sched/plugin_library.h"
 #include "sched/row_plan.h"
 #include "sched/sched_options.h"

@@ -2,7 +2,7 @@
 #include "backend/temp_tree.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
-#include "repo/warmup_input.h"
+#include "repo/warmup.h"
 #include "suite.h"
 
 #include <unistd.h>
