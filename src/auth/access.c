@@ -182,8 +182,8 @@ static const struct api_key *find_again(const struct access *a, const struct api
 }
 
 /* The keys were read again since: the request goes on with what they say now. */
-static COLD enum access_verdict look_again(struct access *a, struct arena *arena,
-                                           const char **ret_text) {
+static COLD enum access_verdict recheck_keys(struct access *a, struct arena *arena,
+                                             const char **ret_text) {
         struct api_key_set   *keys = api_keys_hold(a->policy->keys);
         const struct api_key *key = find_again(a, keys);
 
@@ -206,7 +206,7 @@ enum access_verdict access_check_model(struct access *a, struct str model, struc
         if (LIKELY(!a->keys))
                 return ACCESS_GRANTED;
         if (a->keys != api_keys_current(a->policy->keys))
-                verdict = look_again(a, arena, ret_text);
+                verdict = recheck_keys(a, arena, ret_text);
         if (verdict == ACCESS_GRANTED)
                 verdict = check_model(a, model, arena, ret_text);
         return verdict;

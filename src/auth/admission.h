@@ -38,7 +38,7 @@ struct admission {
         /* Set by the owner; NULL: refusals are not counted. `limit` is "requests_in_flight" or
          * "bytes_in_flight". Any thread. */
         void (*on_rejected)(void *owner, const char *limit);
-        void  *owner; /* borrowed */
+        void *owner; /* borrowed */
 };
 
 /* What one request has taken. Zeros: nothing. */

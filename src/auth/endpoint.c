@@ -92,7 +92,7 @@ struct error *endpoint_policy_add(struct endpoint_policy *p, const char *text, c
 }
 
 const struct endpoint_rule *endpoint_policy_find(const struct endpoint_policy *p,
-                                                 enum endpoint_group group) {
+                                                 enum endpoint_group           group) {
         if (!p || !endpoint_group_is_valid(group) || !p->rules[group].header)
                 return NULL;
         return &p->rules[group];

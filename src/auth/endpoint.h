@@ -45,7 +45,7 @@ struct endpoint_policy {
         struct api_keys     *keys; /* borrowed; NULL = no key file: no keys are asked for */
         /* NULL: refusals are not counted. `reason` is static: "missing", "unknown", "group", "model". */
         void (*on_key_refused)(void *owner, const char *key, const char *reason);
-        void  *owner; /* borrowed: the callback's */
+        void *owner; /* borrowed: the callback's */
 };
 
 /* The name users write: "health", "shared-memory", ...; "none" for what is no group. */
@@ -55,7 +55,7 @@ bool        endpoint_group_find(struct str name, enum endpoint_group *ret);
 const char *endpoint_group_suggest(struct str word);
 bool        endpoint_group_is_valid(enum endpoint_group group);
 /* Endpoints of such a group that name no model speak of all models at once. */
-bool        endpoint_group_spans_models(enum endpoint_group group);
+bool endpoint_group_spans_models(enum endpoint_group group);
 
 void endpoint_policy_init(struct endpoint_policy *p);
 void endpoint_policy_done(struct endpoint_policy *p);
@@ -70,6 +70,6 @@ struct error *endpoint_policy_add(struct endpoint_policy *p, const char *text, c
 
 /* NULL = everybody may. `p` may be NULL. */
 const struct endpoint_rule *endpoint_policy_find(const struct endpoint_policy *p,
-                                                 enum endpoint_group group);
+                                                 enum endpoint_group           group);
 /* Compares in a time that does not tell how much of the secret was right. */
 bool endpoint_rule_allows(const struct endpoint_rule *rule, struct str presented);

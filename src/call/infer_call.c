@@ -76,7 +76,7 @@ static void finish(struct infer_call *c) {
 }
 
 /* Between two answers of a connection lies a whole execution, and what was in the cache is gone. */
-static void fetch_next(const struct mail *next) {
+static void prefetch_next(const struct mail *next) {
         const struct infer_call *c = CONTAINER_OF(next, struct infer_call, done_mail);
 
         for (size_t at = 0; at < c->options.cold.len; at += CACHE_LINE_BYTES)
@@ -85,7 +85,7 @@ static void fetch_next(const struct mail *next) {
 
 static void on_done_mail(struct mail *m) {
         if (m->next && m->next->deliver == on_done_mail)
-                fetch_next(m->next);
+                prefetch_next(m->next);
         finish(CONTAINER_OF(m, struct infer_call, done_mail));
 }
 
@@ -107,7 +107,7 @@ static void post(struct infer_call *c, struct mail *m) {
 
 /* One of the ends, on any thread: the last one brings the call home. Mails are delivered in the
  * order of posting, so a mail of responses is not overtaken. */
-static void end_one(struct infer_call *c) {
+static void drop_pending(struct infer_call *c) {
         if (atomic_fetch_sub(&c->n_pending, 1) == 1)
                 post(c, &c->done_mail);
 }
@@ -129,7 +129,7 @@ static void push_response(struct infer_call *c, struct TRITONSERVER_InferenceRes
         post_responses(c);
 }
 
-static void keep_first(struct infer_call *c, struct TRITONSERVER_InferenceResponse *response,
+static void keep_unary(struct infer_call *c, struct TRITONSERVER_InferenceResponse *response,
                        bool is_final) {
         c->unary = response;
         if (UNLIKELY(!is_final) && c->options.on_early)
@@ -153,18 +153,18 @@ static void on_response(struct TRITONSERVER_InferenceResponse *response, const u
                 if (c->options.on_response)
                         push_response(c, response, is_final);
                 else if (is_first)
-                        keep_first(c, response, is_final);
+                        keep_unary(c, response, is_final);
                 else
                         core_error_drop(TRITONSERVER_InferenceResponseDelete(response));
         }
-        end_one(c);
+        drop_pending(c);
 }
 
 static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
                        void *userp) {
         (void)request; /* c->request; deleted with the call, so that cancel() may come late */
         if (flags & TRITONSERVER_REQUEST_RELEASE_ALL)
-                end_one(userp);
+                drop_pending(userp);
 }
 
 void infer_call_init(struct infer_call *c, const struct infer_call_options *options) {
@@ -220,7 +220,7 @@ static void wake_instances(void) {
 /* Tells the core about this thread, once. Nothing is locked while a call starts, and its callbacks
  * only count and post: models may run right here. And what one round of a loop submits may be
  * executed together: instances are woken when the round is over. */
-static void introduce_thread(void) {
+static void register_thread(void) {
         static _Thread_local bool is_known;
 
         if (LIKELY(is_known))
@@ -279,7 +279,7 @@ struct error *infer_call_take_back(struct infer_call *c, const struct loop_work 
 }
 
 struct error *infer_call_start(struct infer_call *c, struct trace_record *trace) {
-        introduce_thread();
+        register_thread();
         TRY(infer_call_submit(c, trace));
         infer_call_submitted(c);
         return NULL;
@@ -525,8 +525,8 @@ static void *take_inline(struct infer_call *c, size_t bytes) {
         return first + at;
 }
 
-static struct error *get_memory(struct infer_call *c, const char *output, size_t bytes,
-                                void **ret_memory, struct buf **ret_holder) {
+static struct error *allocate_output(struct infer_call *c, const char *output, size_t bytes,
+                                     void **ret_memory, struct buf **ret_holder) {
         const struct infer_call_target *target = find_target(c, output);
 
         *ret_holder = NULL;
@@ -562,7 +562,7 @@ static struct TRITONSERVER_Error *on_alloc(struct TRITONSERVER_ResponseAllocator
         *buffer = NULL;
         *actual_memory_type = TRITONSERVER_MEMORY_CPU;
         *actual_memory_type_id = 0;
-        err = get_memory(userp, tensor_name, byte_size, buffer, &holder);
+        err = allocate_output(userp, tensor_name, byte_size, buffer, &holder);
         *buffer_userp = holder;
         return core_error_give(err);
 }

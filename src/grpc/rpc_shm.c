@@ -94,7 +94,7 @@ struct error *rpc_system_shm_unregister(struct grpc_call *call, const ProtobufCM
         const char *name =
                 RPC_REQUEST(Inference__SystemSharedMemoryUnregisterRequest, request)->name;
 
-        TRY(shared_memory_drop(call->service->shared_memory, SHARED_MEMORY_SYSTEM, str_of(name)));
+        TRY(shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_SYSTEM, str_of(name)));
         return pb_message_new(&inference__system_shared_memory_unregister_response__descriptor,
                               &call->arena, ret_answer);
 }
@@ -110,7 +110,7 @@ struct error *rpc_cuda_shm_unregister(struct grpc_call *call, const ProtobufCMes
                                       ProtobufCMessage **ret_answer) {
         const char *name = RPC_REQUEST(Inference__CudaSharedMemoryUnregisterRequest, request)->name;
 
-        TRY(shared_memory_drop(call->service->shared_memory, SHARED_MEMORY_CUDA, str_of(name)));
+        TRY(shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_CUDA, str_of(name)));
         return pb_message_new(&inference__cuda_shared_memory_unregister_response__descriptor,
                               &call->arena, ret_answer);
 }

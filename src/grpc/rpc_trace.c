@@ -33,10 +33,10 @@ static struct error *read_setting(const char *key, const SETTING_IN *value,
         if (setting == N_TRACE_SETTINGS)
                 return NULL;
         if (!value || value->n_value == 0) {
-                change->wish[setting] = TRACE_CLEAR;
+                change->actions[setting] = TRACE_CLEAR;
                 return NULL;
         }
-        change->wish[setting] = TRACE_SET;
+        change->actions[setting] = TRACE_SET;
         if (setting == TRACE_SETTING_LEVEL)
                 return read_level(value, &change->values.level);
         if (value->n_value > 1)

@@ -182,11 +182,11 @@ void http_shm_cuda_register(struct http_call *call) {
 }
 
 void http_shm_system_unregister(struct http_call *call) {
-        reply(call,
-              shared_memory_drop(call->service->shared_memory, SHARED_MEMORY_SYSTEM, call->region));
+        reply(call, shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_SYSTEM,
+                                             call->region));
 }
 
 void http_shm_cuda_unregister(struct http_call *call) {
-        reply(call,
-              shared_memory_drop(call->service->shared_memory, SHARED_MEMORY_CUDA, call->region));
+        reply(call, shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_CUDA,
+                                             call->region));
 }

@@ -148,10 +148,10 @@ static struct error *read_setting(void *owner, struct json_reader *r, struct str
         }
         if (json_peek(r) == JSON_NULL) {
                 json_read_null(r);
-                change->wish[setting] = TRACE_CLEAR;
+                change->actions[setting] = TRACE_CLEAR;
                 return NULL;
         }
-        change->wish[setting] = TRACE_SET;
+        change->actions[setting] = TRACE_SET;
         if (setting == TRACE_SETTING_LEVEL)
                 return read_level(r, reading->arena, &change->values.level);
         TRY(http_members_read_text(r, reading->arena, &text));

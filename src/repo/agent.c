@@ -178,8 +178,8 @@ struct error *agent_registry_get(struct agent_registry *r, const char *name, con
         return NULL;
 }
 
-void agent_registry_each(struct agent_registry *r,
-                         void (*each)(const struct agent *a, void *userp), void *userp) {
+void agent_registry_each(struct agent_registry *r, void (*each)(const struct agent *a, void *userp),
+                         void                  *userp) {
         const struct map_entry *e;
         size_t                  at = 0;
 

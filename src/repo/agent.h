@@ -43,7 +43,7 @@ struct agent {
         struct dl          *library; /* owned */
         struct plugin_place place;   /* of calls that are about no model */
         struct agent_entry  entry;
-        void               *state;   /* the agent's own */
+        void               *state; /* the agent's own */
 };
 
 /* `directory` is copied. */
@@ -60,5 +60,5 @@ struct error *agent_registry_find(const struct agent_registry *r, const char *na
                                   const char *model, char **ret_path) NODISCARD;
 
 /* For tables in the log: calls `each` for every open agent. */
-void agent_registry_each(struct agent_registry *r,
-                         void (*each)(const struct agent *a, void *userp), void *userp);
+void agent_registry_each(struct agent_registry *r, void (*each)(const struct agent *a, void *userp),
+                         void                  *userp);

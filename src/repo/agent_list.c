@@ -32,22 +32,17 @@ struct agent_list *agent_list_new(const struct repo_parts *parts, const char *mo
 
 static const char *action_name(TRITONREPOAGENT_ActionType action) {
         switch (action) {
-        case TRITONREPOAGENT_ACTION_LOAD:
-                return "LOAD";
-        case TRITONREPOAGENT_ACTION_LOAD_COMPLETE:
-                return "LOAD_COMPLETE";
-        case TRITONREPOAGENT_ACTION_LOAD_FAIL:
-                return "LOAD_FAIL";
-        case TRITONREPOAGENT_ACTION_UNLOAD:
-                return "UNLOAD";
-        case TRITONREPOAGENT_ACTION_UNLOAD_COMPLETE:
-                return "UNLOAD_COMPLETE";
+        case TRITONREPOAGENT_ACTION_LOAD: return "LOAD";
+        case TRITONREPOAGENT_ACTION_LOAD_COMPLETE: return "LOAD_COMPLETE";
+        case TRITONREPOAGENT_ACTION_LOAD_FAIL: return "LOAD_FAIL";
+        case TRITONREPOAGENT_ACTION_UNLOAD: return "UNLOAD";
+        case TRITONREPOAGENT_ACTION_UNLOAD_COMPLETE: return "UNLOAD_COMPLETE";
         }
         return "unknown";
 }
 
 /* What an agent says to these changes nothing. */
-static void tell(struct agent_list *l, TRITONREPOAGENT_ActionType action) {
+static void notify_agents(struct agent_list *l, TRITONREPOAGENT_ActionType action) {
         for (size_t i = l->n_models; i > 0; i--) {
                 struct agent_model *m = &l->models[i - 1];
                 AUTO_ERROR          err = agent_model_act(m, action);
@@ -62,21 +57,21 @@ void agent_list_complete(struct agent_list *l) {
         if (l == NULL || l->stage != AGENTS_LOADING)
                 return;
         l->stage = AGENTS_READY;
-        tell(l, TRITONREPOAGENT_ACTION_LOAD_COMPLETE);
+        notify_agents(l, TRITONREPOAGENT_ACTION_LOAD_COMPLETE);
 }
 
 void agent_list_fail(struct agent_list *l) {
         if (l == NULL || l->stage != AGENTS_LOADING)
                 return;
         l->stage = AGENTS_ENDED;
-        tell(l, TRITONREPOAGENT_ACTION_LOAD_FAIL);
+        notify_agents(l, TRITONREPOAGENT_ACTION_LOAD_FAIL);
 }
 
 void agent_list_unload(struct agent_list *l) {
         if (l == NULL || l->stage != AGENTS_READY)
                 return;
         l->stage = AGENTS_UNLOADING;
-        tell(l, TRITONREPOAGENT_ACTION_UNLOAD);
+        notify_agents(l, TRITONREPOAGENT_ACTION_UNLOAD);
 }
 
 struct agent_list *agent_list_ref(struct agent_list *l) {
@@ -91,7 +86,7 @@ void agent_list_unref(struct agent_list *l) {
         agent_list_fail(l);
         agent_list_unload(l);
         if (l->stage == AGENTS_UNLOADING)
-                tell(l, TRITONREPOAGENT_ACTION_UNLOAD_COMPLETE);
+                notify_agents(l, TRITONREPOAGENT_ACTION_UNLOAD_COMPLETE);
         for (size_t i = l->n_models; i > 0; i--)
                 agent_model_done(&l->models[i - 1]);
         free(l->models);

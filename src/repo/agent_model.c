@@ -58,8 +58,7 @@ struct error *agent_model_init(struct agent_model *m, const struct agent_turn *t
         struct error *err;
 
         *m = (struct agent_model){ .agent = turn->agent,
-                                   .place = { .library = turn->agent->path,
-                                              .model = turn->model },
+                                   .place = { .library = turn->agent->path, .model = turn->model },
                                    .places = turn->places,
                                    .directory = mem_strdup(turn->directory) };
         copy_parameters(m, turn->wanted);

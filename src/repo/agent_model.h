@@ -48,23 +48,23 @@ struct agent_model {
 struct agent_turn {
         struct agent                                  *agent;
         const Inference__ModelRepositoryAgents__Agent *wanted; /* name and parameters */
-        const char                                    *model; /* its name; outlives the agent model */
-        const char                                    *directory;
-        const struct model_config                     *config;
-        struct override_store                         *places; /* outlives the agent model */
+        const char                *model; /* its name; outlives the agent model */
+        const char                *directory;
+        const struct model_config *config;
+        struct override_store     *places; /* outlives the agent model */
 };
 
 /* Ends with TRITONREPOAGENT_ModelInitialize; returns its error, after TRITONREPOAGENT_ModelFinalize:
  * nothing is left to be done then. */
 struct error *agent_model_init(struct agent_model *m, const struct agent_turn *turn) NODISCARD;
 /* TRITONREPOAGENT_ModelFinalize. */
-void          agent_model_done(struct agent_model *m);
+void agent_model_done(struct agent_model *m);
 
 /* The agent's error as it is. */
 struct error *agent_model_act(struct agent_model *m, TRITONREPOAGENT_ActionType action) NODISCARD;
 
 /* For the agent: where the model is, as far as this agent and those before it say. */
-const char   *agent_model_location(const struct agent_model *m);
+const char *agent_model_location(const struct agent_model *m);
 /* Another place of it; INVALID_ARG outside of LOAD, or when it is no directory. */
 struct error *agent_model_move(struct agent_model *m, const char *directory) NODISCARD;
 

@@ -23,7 +23,7 @@ static uint64_t mix(uint64_t hash, const void *bytes, size_t n) {
         return hash;
 }
 
-static bool is_left_behind(const char *name) {
+static bool is_leftover(const char *name) {
         struct str s = str_of(name);
 
         return name[0] == '.' || name[0] == '#' || str_ends(s, STR_LIT("~")) ||
@@ -57,7 +57,7 @@ static uint64_t mix_tree(uint64_t hash, const char *path, unsigned depth) {
         for (size_t i = 0; err == NULL && i < list.n_names; i++) {
                 AUTO_CHARS entry = path_join(path, list.names[i]);
 
-                if (!is_left_behind(list.names[i]))
+                if (!is_leftover(list.names[i]))
                         hash = mix_entry(hash, entry, list.names[i], depth + 1);
         }
         dir_list_done(&list);
@@ -86,7 +86,7 @@ static void add_version(struct dir_fingerprint *m, int64_t number, uint64_t file
 static void add_entry(struct dir_fingerprint *m, const char *path, const char *name) {
         int64_t number;
 
-        if (is_left_behind(name))
+        if (is_leftover(name))
                 return;
         if (version_from_name(str_of(name), &number) && is_directory(path))
                 add_version(m, number, mix_entry(HASH_START, path, name, 0));

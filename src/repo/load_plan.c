@@ -39,7 +39,7 @@ static struct load_item *find_item(const struct load_plan *p, const struct model
 
 /* ---- what it needs --------------------------------------------------------------------------- */
 
-static const struct repo_scan *look_for(struct load_plan *p, const char *name) {
+static const struct repo_scan *scan_for(struct load_plan *p, const char *name) {
         struct repo_scan *scan;
 
         if (p->scan != NULL)
@@ -54,7 +54,7 @@ static const struct repo_scan *look_for(struct load_plan *p, const char *name) {
 /* NULL when no repository has it, or several and none is the user's. */
 static const struct found_model *find_need(struct load_plan *p, const struct found_model *user,
                                            const struct model_need *need) {
-        const struct repo_scan   *scan = look_for(p, need->name);
+        const struct repo_scan   *scan = scan_for(p, need->name);
         struct model_key          key = { .namespace = user->key.namespace, .name = need->name };
         const struct found_model *found;
         size_t                    n;
@@ -72,28 +72,28 @@ static const struct found_model *find_need(struct load_plan *p, const struct fou
 static struct error *read_needs(struct load_plan *p, const struct found_model *found,
                                 const char *config_json, struct model_needs *ret) {
         AUTO_CHARS              kept = NULL;
-        struct dir_fingerprint *mark = NULL;
-        uint64_t                kept_over = 0;
+        struct dir_fingerprint *fingerprint = NULL;
+        uint64_t                replaced = 0;
         struct repo_entry      *e;
 
         mutex_lock(&p->repo->table.lock);
         e = repo_table_find_locked(&p->repo->table, &found->key);
         if (config_json == NULL && e != NULL && e->sent_config != NULL) {
                 kept = mem_strdup(e->sent_config);
-                kept_over = e->sent_over;
+                replaced = e->replaced_config_fingerprint;
         }
         mutex_unlock(&p->repo->table.lock);
         if (kept != NULL) {
-                error_free(dir_fingerprint_read(found->directory, &mark));
-                if (mark == NULL || mark->config != kept_over)
+                error_free(dir_fingerprint_read(found->directory, &fingerprint));
+                if (fingerprint == NULL || fingerprint->config != replaced)
                         free(STEAL(kept));
-                dir_fingerprint_free(mark);
+                dir_fingerprint_free(fingerprint);
         }
         return model_needs_peek(&p->repo->parts, found->key.name, found->directory,
                                 config_json != NULL ? config_json : kept, ret);
 }
 
-static void wait_for(struct load_item *item, struct load_item *other) {
+static void add_wait(struct load_item *item, struct load_item *other) {
         item->waits_for =
                 mem_realloc(item->waits_for, (item->n_waits + 1) * sizeof(struct load_item *));
         item->waits_for[item->n_waits++] = other;
@@ -103,13 +103,13 @@ static void wait_for(struct load_item *item, struct load_item *other) {
  * chain of models that is deeper serves nobody; what is below fails for want of its models. */
 #define MAX_DEPTH 64
 
-struct above {
+struct ancestor {
         const struct model_key *key;
-        const struct above     *next;
+        const struct ancestor  *next;
         unsigned                depth;
 };
 
-static bool is_above(const struct above *a, const struct model_key *key) {
+static bool is_ancestor(const struct ancestor *a, const struct model_key *key) {
         for (; a != NULL; a = a->next)
                 if (model_key_compare(a->key, key) == 0)
                         return true;
@@ -117,7 +117,7 @@ static bool is_above(const struct above *a, const struct model_key *key) {
 }
 
 /* From the model that is needed again down to where it is. */
-static char *print_cycle(const struct above *a, const struct model_key *again) {
+static char *print_cycle(const struct ancestor *a, const struct model_key *again) {
         char *text = model_key_label(again);
 
         for (; a != NULL; a = a->next) {
@@ -134,11 +134,13 @@ static char *print_cycle(const struct above *a, const struct model_key *again) {
 }
 
 static struct load_item *add(struct load_plan *p, const struct found_model *found,
-                             const char *config_json, bool is_asked, const struct above *above);
+                             const char *config_json, bool is_requested,
+                             const struct ancestor *ancestor);
 
-static void add_needs(struct load_plan *p, struct load_item *item, const struct above *above) {
-        const struct above here = { &item->found->key, above,
-                                    above != NULL ? above->depth + 1 : 0 };
+static void add_needs(struct load_plan *p, struct load_item *item,
+                      const struct ancestor *ancestor) {
+        const struct ancestor here = { &item->found->key, ancestor,
+                                       ancestor != NULL ? ancestor->depth + 1 : 0 };
 
         for (size_t i = 0; i < item->needs.n; i++) {
                 const struct model_need  *need = &item->needs.items[i];
@@ -147,7 +149,7 @@ static void add_needs(struct load_plan *p, struct load_item *item, const struct 
 
                 if (found == NULL || here.depth == MAX_DEPTH)
                         continue;
-                if (is_above(&here, &found->key)) {
+                if (is_ancestor(&here, &found->key)) {
                         if (item->cycle == NULL)
                                 item->cycle = print_cycle(&here, &found->key);
                         continue;
@@ -157,32 +159,33 @@ static void add_needs(struct load_plan *p, struct load_item *item, const struct 
                     !repo_compose_has(p->repo, &item->found->key, need))
                         other = add(p, found, NULL, false, &here);
                 if (other != NULL)
-                        wait_for(item, other);
+                        add_wait(item, other);
         }
 }
 
 static struct load_item *add(struct load_plan *p, const struct found_model *found,
-                             const char *config_json, bool is_asked, const struct above *above) {
+                             const char *config_json, bool is_requested,
+                             const struct ancestor *ancestor) {
         struct load_item *item = mem_zalloc(sizeof(*item));
 
         item->plan = p;
         item->found = found;
         item->config_json = config_json;
-        item->is_asked = is_asked;
+        item->is_requested = is_requested;
         item->refusal = read_needs(p, found, config_json, &item->needs);
-        add_needs(p, item, above);
+        add_needs(p, item, ancestor);
         p->items = mem_realloc(p->items, (p->n_items + 1) * sizeof(struct load_item *));
         p->items[p->n_items++] = item;
         return item;
 }
 
 struct load_item *load_plan_add(struct load_plan *p, const struct found_model *found,
-                                const char *config_json, bool is_asked) {
+                                const char *config_json, bool is_requested) {
         struct load_item *item = find_item(p, &found->key);
 
         if (item == NULL)
-                return add(p, found, config_json, is_asked, NULL);
-        item->is_asked = item->is_asked || is_asked;
+                return add(p, found, config_json, is_requested, NULL);
+        item->is_requested = item->is_requested || is_requested;
         return item;
 }
 
@@ -221,7 +224,7 @@ const struct model_need *load_plan_find_lacking(const struct load_plan  *p,
 
 void load_plan_drop_needs(struct load_plan *p) {
         for (size_t i = 0; i < p->n_items; i++)
-                if (!p->items[i]->is_asked)
+                if (!p->items[i]->is_requested)
                         p->items[i]->is_dropped = true;
 }
 
@@ -247,8 +250,8 @@ static void run(struct work *job) {
                 item->error = item->plan->load(r, item);
         MUTEX_GUARD(&r->table.lock);
         e = repo_table_find_locked(&r->table, &item->found->key);
-        if (e != NULL && item->is_asked && !item->is_dropped && item->error == NULL)
-                e->is_asked = true;
+        if (e != NULL && item->is_requested && !item->is_dropped && item->error == NULL)
+                e->is_requested = true;
         item->is_done = true;
         cond_broadcast(&r->table.changed);
 }

@@ -23,10 +23,10 @@ struct repo;
 struct load_item {
         struct work               job;
         struct load_plan         *plan;
-        const struct found_model *found;       /* borrowed */
-        const char               *config_json; /* borrowed; NULL: the file's */
-        bool                      is_asked;    /* as opposed to: another one needs it */
-        bool                      is_dropped;  /* it is not loaded after all */
+        const struct found_model *found;        /* borrowed */
+        const char               *config_json;  /* borrowed; NULL: the file's */
+        bool                      is_requested; /* as opposed to: another one needs it */
+        bool                      is_dropped;   /* it is not loaded after all */
         struct model_needs        needs;
         struct load_item        **waits_for; /* owned array; items before this one */
         size_t                    n_waits;
@@ -54,7 +54,7 @@ void load_plan_done(struct load_plan *p);
 /* What the model needs is read from its configuration. A model that is in the plan already is asked
  * for from now on, if this says so. */
 struct load_item *load_plan_add(struct load_plan *p, const struct found_model *found,
-                                const char *config_json, bool is_asked);
+                                const char *config_json, bool is_requested);
 /* What this model, or one that it waits for (*ret_user), needs and is neither loaded nor in the plan;
  * NULL when there is no such thing. */
 const struct model_need *load_plan_find_lacking(const struct load_plan  *p,

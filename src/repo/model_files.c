@@ -57,7 +57,7 @@ static struct error *read_config(const struct repo_parts *parts, const struct mo
                 return read_file(parts, source->directory, ret);
         TRY(error_wrap(model_config_read_json(str_of(source->config_json), ret),
                        "Invalid config override"));
-        if (parts->allows_sent_code)
+        if (parts->allows_uploaded_code)
                 return NULL;
         return uploaded_code_check_config(*ret, source->key.name, source->directory);
 }

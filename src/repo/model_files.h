@@ -17,13 +17,13 @@ struct repo_parts;
 
 /* Where to look. */
 struct model_source {
-        struct model_key       key;
-        const char            *repository;    /* its path; "" when files were sent */
-        const char            *directory;     /* of the model there, or where the override is */
-        const char            *config_json;   /* instead of the file's; NULL: the file's */
-        uint64_t               config_mark;   /* with it: of the file, see struct dir_fingerprint */
-        struct override_files *override;      /* borrowed: what was sent; NULL when nothing was */
-        bool                   must_be_still; /* what serves is not replaced when files changed
+        struct model_key key;
+        const char      *repository;         /* its path; "" when files were sent */
+        const char      *directory;          /* of the model there, or where the override is */
+        const char      *config_json;        /* instead of the file's; NULL: the file's */
+        uint64_t         config_fingerprint; /* with it: of the file, see struct dir_fingerprint */
+        struct override_files *override;     /* borrowed: what was sent; NULL when nothing was */
+        bool                   must_be_unchanged; /* what serves is not replaced when files changed
                                                  while they were read: it may be half of them */
 };
 

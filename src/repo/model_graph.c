@@ -142,8 +142,8 @@ struct frame {
 
 struct walk {
         enum direction      direction;
-        struct map          seen;  /* name -> a mark: on the path, or done */
-        struct frame       *path;  /* owned; room for each node once */
+        struct map          seen; /* name -> a mark: on the path, or done */
+        struct frame       *path; /* owned; room for each node once */
         size_t              depth;
         struct model_order *order; /* borrowed; nodes whose edges are done, in that order */
 };

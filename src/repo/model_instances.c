@@ -43,8 +43,8 @@ static void instance_free(struct loaded_instance *in) {
         free(in);
 }
 
-static const struct placement *place_of(const struct loaded_model          *l,
-                                         const Inference__ModelInstanceGroup *group) {
+static const struct placement *place_of(const struct loaded_model           *l,
+                                        const Inference__ModelInstanceGroup *group) {
         AUTO_CHARS policy = host_policy_name(group, 0);
 
         return host_policies_place(l->parts->policies, policy);
@@ -64,7 +64,7 @@ const struct placement *model_instances_place(const struct loaded_model *l) {
 }
 
 /* It may be a typing error, or a model that was made for another machine. */
-static void warn_of_unknown_policy(const struct loaded_model          *l,
+static void warn_of_unknown_policy(const struct loaded_model           *l,
                                    const Inference__ModelInstanceGroup *group) {
         if (config_text_is_set(group->host_policy) &&
             !host_policies_has(l->parts->policies, group->host_policy))
@@ -149,7 +149,7 @@ void model_instances_visit(struct loaded_model *l,
         free(asked);
 }
 
-static void ask_ready(struct backend_instance *in, void *userp) {
+static void check_ready(struct backend_instance *in, void *userp) {
         bool *all = userp;
 
         *all = *all && in->executor.ops->is_ready(&in->executor);
@@ -159,7 +159,7 @@ bool model_instances_are_ready(struct loaded_model *l) {
         bool all = true;
 
         if (l->model.may_be_unready)
-                model_instances_visit(l, ask_ready, &all);
+                model_instances_visit(l, check_ready, &all);
         return all;
 }
 
@@ -170,7 +170,7 @@ static struct str pack_group(const Inference__ModelInstanceGroup *group) {
         Inference__ModelInstanceGroup bare = *group;
         uint8_t                      *bytes;
 
-        bare.name = (char *)(uintptr_t)"";
+        bare.name = (char *)(uintptr_t) "";
         bare.count = 0;
         bytes = mem_zalloc(inference__model_instance_group__get_packed_size(&bare) + 1);
         return (struct str){ .ptr = (char *)bytes,
@@ -255,8 +255,8 @@ static struct loaded_instance *find_fitting(const struct model_update *u, size_t
 }
 
 static void append(struct model_update *u, struct loaded_instance *in) {
-        u->instances = mem_realloc(u->instances,
-                                   (u->n_instances + 1) * sizeof(struct loaded_instance *));
+        u->instances =
+                mem_realloc(u->instances, (u->n_instances + 1) * sizeof(struct loaded_instance *));
         u->instances[u->n_instances++] = in;
 }
 
@@ -298,7 +298,7 @@ static uint32_t free_index(const struct model_update *u, const struct start_list
 }
 
 /* When all are made they may run. */
-static struct error *let_run(struct model_update *u, struct start_list *list) {
+static struct error *add_to_scheduler(struct model_update *u, struct start_list *list) {
         struct scheduler *s = u->model->model.scheduler;
 
         for (size_t i = 0; i < list->n_starts; i++) {
@@ -324,14 +324,13 @@ static struct error *make_missing(struct model_update *u, const int *missing) {
         }
         err = instances_start(u->model, list.starts, list.n_starts);
         if (err == NULL)
-                err = let_run(u, &list);
+                err = add_to_scheduler(u, &list);
         start_list_done(&list);
         return err;
 }
 
 static struct error *prepare(struct model_update *u) {
-        int          *missing = mem_zalloc((u->config->shown->pb->n_instance_group + 1) *
-                                           sizeof(*missing));
+        int *missing = mem_zalloc((u->config->shown->pb->n_instance_group + 1) * sizeof(*missing));
         struct error *err;
 
         keep_fitting(u, missing);

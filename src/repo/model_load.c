@@ -26,7 +26,7 @@
 #include <string.h>
 
 /* All but its names, by which its end is told. */
-static void end_parts(struct loaded_model *l) {
+static void free_parts(struct loaded_model *l) {
         struct model *m = &l->model;
 
         if (m->scheduler != NULL)
@@ -55,7 +55,7 @@ static void free_names(struct loaded_model *l) {
 }
 
 static void free_loaded(struct loaded_model *l) {
-        end_parts(l);
+        free_parts(l);
         free_names(l);
         free(l);
 }
@@ -63,7 +63,7 @@ static void free_loaded(struct loaded_model *l) {
 static void reap(struct reaper_item *item) {
         struct loaded_model *l = CONTAINER_OF(item, struct loaded_model, reaping);
 
-        end_parts(l);
+        free_parts(l);
         log_info("successfully unloaded '%s' version %lld", l->label, (long long)l->model.version);
         if (l->parts->on_ended != NULL)
                 l->parts->on_ended(l->parts->owner, &l->model);
@@ -121,7 +121,7 @@ static bool is_composed_only(const struct loaded_model *l) {
 }
 
 /* A model with a next one: its scheduler passes requests on, once they can be. */
-static struct error *put_chain_before(struct loaded_model *l) {
+static struct error *wrap_in_chain(struct loaded_model *l) {
         struct composed_block block;
 
         composed_model_bind(l->composed, &block);
@@ -162,7 +162,7 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         if (m->cache != NULL)
                 m->scheduler = cached_scheduler_new(m->cache, m->scheduler);
         if (l->composed != NULL && !is_composed_only(l))
-                TRY(put_chain_before(l));
+                TRY(wrap_in_chain(l));
         return NULL;
 }
 

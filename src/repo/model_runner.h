@@ -39,7 +39,7 @@ struct model_runner_ops {
 };
 
 /* Of a model that was loaded; in composed_model.c, since it depends on those that the model needs. */
-bool          model_is_ready(struct model *model);
+bool model_is_ready(struct model *model);
 /* The same whatever becomes of the models that it needs. */
 bool          model_is_ready_itself(struct model *model);
 struct error *model_update(struct model *model, const struct model_config *config,

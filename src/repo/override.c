@@ -24,8 +24,8 @@
 #define OPEN_DIRECTORIES 16 /* that removing a tree keeps open at a time */
 
 struct override_store {
-        char        *root; /* owned; "$TMPDIR/neso-<uid>" */
-        struct mutex lock; /* rank LOCK_REPO; guards everything below */
+        char        *root;      /* owned; "$TMPDIR/neso-<uid>" */
+        struct mutex lock;      /* rank LOCK_REPO; guards everything below */
         char        *directory; /* owned; of this server; NULL until it is needed */
         int          lock_fd;   /* -1 until then; locked */
         unsigned     n_written;

@@ -20,8 +20,8 @@ struct override_store;
 
 /* One file: `path` is relative to the model's directory, as "1/model.onnx". */
 struct override_file {
-        const char *path;    /* borrowed for the call */
-        const void *bytes;   /* borrowed for the call */
+        const char *path;  /* borrowed for the call */
+        const void *bytes; /* borrowed for the call */
         size_t      n_bytes;
 };
 

@@ -105,7 +105,7 @@ static void on_ended(void *owner, const struct model *model) {
                         repo_version_set_locked(&e->versions[i], VERSION_UNAVAILABLE, "unloaded",
                                                 NULL);
         mutex_unlock(&r->table.lock);
-        repo_tell_changed(r);
+        repo_publish_change(r);
 }
 
 static struct error *add_paths(struct repo *r, const struct repo_options *o) {
@@ -131,7 +131,7 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
         r->n_load_retries = o->n_load_retries;
         r->is_followed = o->is_followed;
         r->has_namespaces = o->has_namespaces;
-        r->tells_reasons = o->tells_reasons;
+        r->reports_reasons = o->reports_reasons;
         r->is_strict_unload = o->is_strict_unload;
         r->parts.find_step = repo_compose_find_step;
         r->graph = model_graph_new();
@@ -174,11 +174,11 @@ struct model_refs {
 };
 
 static void add_ready_locked(struct model_refs *to, const struct repo_entry *e,
-                             bool doubtful_only) {
+                             bool may_be_unready_only) {
         for (size_t i = 0; i < e->n_versions; i++) {
                 const struct repo_version *v = &e->versions[i];
 
-                if (v->state != VERSION_READY || (doubtful_only && !v->model->may_be_unready))
+                if (v->state != VERSION_READY || (may_be_unready_only && !v->model->may_be_unready))
                         continue;
                 if (to->n_models == to->cap_models) {
                         to->cap_models = to->cap_models > 0 ? to->cap_models * 2 : 16;
@@ -190,13 +190,14 @@ static void add_ready_locked(struct model_refs *to, const struct repo_entry *e,
         }
 }
 
-static void add_all_ready_locked(struct model_refs *to, const struct repo *r, bool doubtful_only) {
+static void add_all_ready_locked(struct model_refs *to, const struct repo *r,
+                                 bool may_be_unready_only) {
         const struct map_entry *m;
         size_t                  at = 0;
 
         while ((m = map_next(&r->table.by_name, &at)) != NULL)
                 for (const struct repo_entry *e = m->value; e != NULL; e = e->next)
-                        add_ready_locked(to, e, doubtful_only);
+                        add_ready_locked(to, e, may_be_unready_only);
 }
 
 /* What all models say together is counted; backends that can be asked are asked with no lock. */
@@ -206,7 +207,7 @@ bool repo_all_ready(struct repo *r) {
 
         mutex_lock(&r->table.lock);
         all = r->table.n_unready == 0;
-        if (all && r->table.n_doubtful > 0)
+        if (all && r->table.n_may_be_unready > 0)
                 add_all_ready_locked(&asked, r, true);
         mutex_unlock(&r->table.lock);
         for (size_t i = 0; i < asked.n_models; i++) {

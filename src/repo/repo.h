@@ -41,15 +41,15 @@ enum version_state {
 const char *version_state_name(enum version_state state);
 
 struct repo_options {
-        struct repo_parts   parts;
-        const char *const  *paths; /* copied */
-        size_t              n_paths;
-        unsigned            n_load_threads; /* model versions that are loaded at a time */
-        unsigned            n_load_retries; /* further attempts for each version */
-        bool                is_followed;    /* models may come and go: the index looks at the files */
-        bool                has_namespaces; /* each path is one, for names that several have */
-        bool                tells_reasons;  /* of failed polls, to who asked for the load */
-        bool                is_strict_unload; /* --chain-strict-unload */
+        struct repo_parts  parts;
+        const char *const *paths; /* copied */
+        size_t             n_paths;
+        unsigned           n_load_threads; /* model versions that are loaded at a time */
+        unsigned           n_load_retries; /* further attempts for each version */
+        bool               is_followed; /* models may come and go: the index looks at the files */
+        bool               has_namespaces;   /* each path is one, for names that several have */
+        bool               reports_reasons;  /* of failed polls, to who asked for the load */
+        bool               is_strict_unload; /* --chain-strict-unload */
 };
 
 struct error *repo_new(const struct repo_options *options, struct repo **ret) NODISCARD;
@@ -71,17 +71,17 @@ struct error *repo_load_named(struct repo *r, char *const *names, size_t n_names
 struct load_parameter;
 struct override_file;
 struct repo_override {
-        const char                 *config_json; /* NULL: the file's */
-        const struct override_file *files;       /* need config_json */
-        size_t                      n_files;
+        const char                  *config_json; /* NULL: the file's */
+        const struct override_file  *files;       /* need config_json */
+        size_t                       n_files;
         const struct load_parameter *parameters; /* see load_parameters.h; over config_json */
-        size_t                      n_parameters;
+        size_t                       n_parameters;
 };
 
 /* Loads a model, or makes what serves agree with its files: nothing when it does already. With
  * namespaces all models of that name; files that are sent are for the one that the name means.
  * `o` may be NULL. INTERNAL "failed to load '<m>', failed to poll from model repository" when there
- * is nothing to load (the log has the reason; with tells_reasons ": <reason>" follows); INVALID_ARG
+ * is nothing to load (the log has the reason; with reports_reasons ": <reason>" follows); INVALID_ARG
  * "load failed for model '<m>': version <v> is at UNAVAILABLE state: <Code>: <text>;\n" for each
  * version that failed. */
 struct error *repo_load(struct repo *r, const char *name, const struct repo_override *o) NODISCARD;
@@ -134,15 +134,15 @@ struct error *repo_get_for_request(struct repo *r, const char *name, int64_t ver
                                    struct model **ret) NODISCARD;
 /* The error of an ambiguous name; NULL for any other, known or not. */
 struct error *repo_check_name(struct repo *r, const char *name) NODISCARD;
-bool repo_version_is_ready(struct repo *r, const char *name, int64_t version);
+bool          repo_version_is_ready(struct repo *r, const char *name, int64_t version);
 /* Strict readiness: every known version is READY, or UNAVAILABLE because it was unloaded; and every
  * model that was to be loaded at the start has versions, or was unloaded since. */
 bool repo_all_ready(struct repo *r);
 
 /* One line of the index. Texts live until repo_index_done(). */
 struct repo_index_entry {
-        const char        *name;
-        const char        *namespace;
+        const char *name;
+        const char *namespace;
         int64_t            version; /* -1 = none: the model was never loaded */
         enum version_state state;
         const char        *reason; /* NULL = none */
@@ -176,5 +176,6 @@ size_t repo_loads(struct repo *r, const char *name, struct model ***ret);
 /* From now on the sequences of these end as soon as they have no requests. */
 void repo_hurry_sequences(struct repo *r, const char *name);
 /* Models that have requests in flight or live sequences, and how many, for the log of a shutdown. */
-uint64_t repo_count_in_flight(struct repo *r, void (*each)(const struct model *m, uint64_t n, void *userp),
+uint64_t repo_count_in_flight(struct repo *r,
+                              void (*each)(const struct model *m, uint64_t n, void *userp),
                               void *userp);

@@ -73,14 +73,14 @@ void repo_change_end(struct repo *r, struct repo_entry *e) {
 /* ---- loading versions ---------------------------------------------------------------------- */
 
 /* No more versions load at a time than the user allows, whoever asked for them. */
-static void take_turn(struct repo *r) {
+static void acquire_load_slot(struct repo *r) {
         MUTEX_GUARD(&r->table.lock);
         while (r->n_loading >= r->n_load_threads)
                 cond_wait(&r->table.changed, &r->table.lock);
         r->n_loading++;
 }
 
-static void end_turn(struct repo *r) {
+static void release_load_slot(struct repo *r) {
         MUTEX_GUARD(&r->table.lock);
         r->n_loading--;
         cond_broadcast(&r->table.changed);
@@ -90,7 +90,7 @@ static void run_load(struct work *job) {
         struct version_load *v = CONTAINER_OF(job, struct version_load, job);
         unsigned             n_left = v->repo->n_load_retries;
 
-        take_turn(v->repo);
+        acquire_load_slot(v->repo);
         log_info("loading: %s:%lld", v->label, (long long)v->version);
         do {
                 error_free(v->error);
@@ -100,7 +100,7 @@ static void run_load(struct work *job) {
                                   (long long)v->version, error_code_string(v->error->code),
                                   v->error->message);
         } while (v->error != NULL && n_left-- > 0);
-        end_turn(v->repo);
+        release_load_slot(v->repo);
 }
 
 static void run_loads(struct change *c) {
@@ -130,21 +130,22 @@ static void add_load(struct change *c, int64_t version) {
  * clients that ask for the configuration, change the groups and send it back come with. Not beside
  * agents: what these have prepared or checked is for one load. */
 static bool may_stay_locked(const struct change *c, const struct repo_version *v,
-                            const struct dir_fingerprint *mark) {
+                            const struct dir_fingerprint *fingerprint) {
         const struct repo_entry *e = c->entry;
 
         if (e->agents != NULL || c->files.agents != NULL)
                 return false;
-        return v->state == VERSION_READY && mark != NULL && e->mark != NULL &&
-               strcmp(e->directory, c->files.directory) == 0 && e->mark->rest == mark->rest &&
-               dir_fingerprint_version_equal(e->mark, mark, v->number) &&
+        return v->state == VERSION_READY && fingerprint != NULL && e->fingerprint != NULL &&
+               strcmp(e->directory, c->files.directory) == 0 &&
+               e->fingerprint->rest == fingerprint->rest &&
+               dir_fingerprint_version_equal(e->fingerprint, fingerprint, v->number) &&
                (strcmp(e->given_config, c->files.given_config) == 0 ||
                 strcmp(loaded_model_of(v->model)->effective_config, c->files.effective_config) ==
                         0);
 }
 
 /* Sorts the picked versions into those that stay and those to be loaded; new ones are LOADING. */
-static void plan(struct change *c, const struct dir_fingerprint *mark) {
+static void plan_loads(struct change *c, const struct dir_fingerprint *fingerprint) {
         const struct version_pick *pick = &c->files.versions;
         struct repo_entry         *e = c->entry;
 
@@ -155,7 +156,7 @@ static void plan(struct change *c, const struct dir_fingerprint *mark) {
                 int64_t              number = pick->versions[i];
                 struct repo_version *v = repo_entry_add_version_locked(e, number);
 
-                if (may_stay_locked(c, v, mark)) {
+                if (may_stay_locked(c, v, fingerprint)) {
                         model_ref(v->model);
                         c->kept[c->n_kept++] = v->model;
                         continue;
@@ -215,7 +216,7 @@ static struct error *failure(const struct change *c) {
 }
 
 /* What served goes on serving; versions that did not are UNAVAILABLE. */
-static void give_up(struct change *c) {
+static void roll_back_change(struct change *c) {
         agent_list_fail(c->files.agents);
         repo_compose_restore(c->repo, c->entry);
         for (size_t i = 0; i < c->n_updates; i++)
@@ -285,8 +286,8 @@ static struct model **swap_locked(struct change *c, size_t *ret_n) {
 }
 
 /* From now on requests get the new models. Takes the mark. */
-static void take_over(struct change *c, const struct model_source *source,
-                      struct dir_fingerprint *mark) {
+static void commit_change(struct change *c, const struct model_source *source,
+                          struct dir_fingerprint *fingerprint) {
         struct repo_entry *e = c->entry;
         struct agent_list *old_agents;
         struct model     **old;
@@ -304,11 +305,11 @@ static void take_over(struct change *c, const struct model_source *source,
         e->directory = mem_strdup(c->files.directory);
         free(e->repository);
         e->repository = mem_strdup(source->repository);
-        dir_fingerprint_free(e->mark);
-        e->mark = mark;
+        dir_fingerprint_free(e->fingerprint);
+        e->fingerprint = fingerprint;
         free(e->sent_config);
         e->sent_config = mem_strdup(source->config_json);
-        e->sent_over = source->config_mark;
+        e->replaced_config_fingerprint = source->config_fingerprint;
         mutex_unlock(&c->repo->table.lock);
         repo_compose_rebind(c->repo, e);
         for (size_t i = 0; i < n_old; i++) {
@@ -344,16 +345,16 @@ static bool is_serving(struct change *c) {
         return repo_entry_latest_locked(c->entry) != NULL;
 }
 
-static struct error *check_still(const struct model_source    *source,
-                                 const struct dir_fingerprint *mark) {
+static struct error *check_unchanged(const struct model_source    *source,
+                                     const struct dir_fingerprint *fingerprint) {
         struct dir_fingerprint *now = NULL;
         AUTO_ERROR              err = dir_fingerprint_read(source->directory, &now);
-        bool                    is_still = err == NULL && dir_fingerprint_equal(mark, now);
+        bool is_unchanged = err == NULL && dir_fingerprint_equal(fingerprint, now);
 
         dir_fingerprint_free(now);
-        return is_still ? NULL
-                        : error_new_text(ERR_UNAVAILABLE,
-                                         "the files changed while they were being loaded");
+        return is_unchanged ? NULL
+                            : error_new_text(ERR_UNAVAILABLE,
+                                             "the files changed while they were being loaded");
 }
 
 static struct error *check_needs(struct change *c) {
@@ -367,14 +368,14 @@ static struct error *check_needs(struct change *c) {
 }
 
 static struct error *run(struct change *c, const struct model_source *source,
-                         const struct dir_fingerprint *mark) {
+                         const struct dir_fingerprint *fingerprint) {
         TRY(check_needs(c));
-        plan(c, mark);
-        repo_tell_changed(c->repo);
+        plan_loads(c, fingerprint);
+        repo_publish_change(c->repo);
         run_loads(c);
         TRY(failure(c));
-        if (source->must_be_still && is_serving(c))
-                TRY(check_still(source, mark));
+        if (source->must_be_unchanged && is_serving(c))
+                TRY(check_unchanged(source, fingerprint));
         return prepare_updates(c);
 }
 
@@ -389,18 +390,20 @@ static struct error *refuse_without_version(struct change *c) {
 }
 
 struct error *repo_change_load(struct repo *r, struct repo_entry *e,
-                               const struct model_source *source, struct dir_fingerprint *mark) {
+                               const struct model_source *source,
+                               struct dir_fingerprint    *fingerprint) {
         struct change c = { .repo = r, .entry = e };
         struct error *err = model_files_read(&r->parts, source, &c.files);
 
         if (err != NULL)
                 return err;
-        err = c.files.no_version != NULL ? refuse_without_version(&c) : run(&c, source, mark);
+        err = c.files.no_version != NULL ? refuse_without_version(&c)
+                                         : run(&c, source, fingerprint);
         if (err != NULL)
-                give_up(&c);
+                roll_back_change(&c);
         else
-                take_over(&c, source, mark);
-        repo_tell_changed(r);
+                commit_change(&c, source, fingerprint);
+        repo_publish_change(r);
         change_done(&c);
         return err;
 }
@@ -419,17 +422,17 @@ void repo_change_unload(struct repo *r, struct repo_entry *e) {
                                                            NULL);
         free(e->given_config);
         e->given_config = NULL;
-        dir_fingerprint_free(e->mark);
-        e->mark = NULL;
+        dir_fingerprint_free(e->fingerprint);
+        e->fingerprint = NULL;
         free(e->sent_config);
         e->sent_config = NULL;
-        e->is_asked = false;
+        e->is_requested = false;
         repo_entry_set_wanted_locked(e, false);
         repo_entry_set_versionless_locked(e, false);
         repo_compose_forget_locked(r, e);
         mutex_unlock(&r->table.lock);
         repo_compose_rebind(r, e);
-        repo_tell_changed(r);
+        repo_publish_change(r);
         agent_list_unload(agents);
         for (size_t i = 0; i < n; i++) {
                 log_info("unloading: %s:%lld", e->label, (long long)old[i]->version);
@@ -451,13 +454,15 @@ static bool all_ready_locked(const struct repo_entry *e) {
 }
 
 bool repo_entry_is_current(struct repo *r, struct repo_entry *e,
-                           const struct dir_fingerprint *mark) {
+                           const struct dir_fingerprint *fingerprint) {
         MUTEX_GUARD(&r->table.lock);
-        return e->mark != NULL && dir_fingerprint_equal(e->mark, mark) && all_ready_locked(e);
+        return e->fingerprint != NULL && dir_fingerprint_equal(e->fingerprint, fingerprint) &&
+               all_ready_locked(e);
 }
 
 char *repo_entry_copy_kept_config(struct repo *r, struct repo_entry *e,
-                                  const struct dir_fingerprint *mark) {
+                                  const struct dir_fingerprint *fingerprint) {
         MUTEX_GUARD(&r->table.lock);
-        return e->sent_over == mark->config ? mem_strdup(e->sent_config) : NULL;
+        return e->replaced_config_fingerprint == fingerprint->config ? mem_strdup(e->sent_config)
+                                                                     : NULL;
 }

@@ -26,15 +26,15 @@ void repo_change_end(struct repo *r, struct repo_entry *e);
  * were sent. NOT_FOUND and the like when the directory or its configuration cannot be used: nothing
  * was tried then. Else repo_load()'s error for versions that failed. */
 struct error *repo_change_load(struct repo *r, struct repo_entry *e,
-                               const struct model_source *source, struct dir_fingerprint *mark)
-        NODISCARD;
-void repo_change_unload(struct repo *r, struct repo_entry *e);
+                               const struct model_source *source,
+                               struct dir_fingerprint    *fingerprint) NODISCARD;
+void          repo_change_unload(struct repo *r, struct repo_entry *e);
 
 /* Does what serves agree with files that look like this? */
 bool repo_entry_is_current(struct repo *r, struct repo_entry *e,
-                           const struct dir_fingerprint *mark);
+                           const struct dir_fingerprint *fingerprint);
 /* The configuration that came with an earlier load and still holds for files that look like this:
  * until the model is unloaded, or its configuration file is another one. Owned by the caller; NULL:
  * the file's holds. */
 char *repo_entry_copy_kept_config(struct repo *r, struct repo_entry *e,
-                                  const struct dir_fingerprint *mark);
+                                  const struct dir_fingerprint *fingerprint);

@@ -198,8 +198,8 @@ static void add_unknown(struct strbuf *unknown, const char *name) {
         strbuf_printf(unknown, "%s%s", unknown->len > 0 ? ", " : "", name);
 }
 
-static struct error *check_there_locked(struct repo *r, const struct repo_entry *e,
-                                        const struct model_needs *needs) {
+static struct error *check_present_locked(struct repo *r, const struct repo_entry *e,
+                                          const struct model_needs *needs) {
         const struct model_key key = repo_entry_key(e);
         AUTO_STRBUF            unknown = { 0 };
         struct error          *err = NULL;
@@ -230,7 +230,7 @@ static struct error *register_locked(struct repo *r, struct repo_entry *e,
                                      const struct model_needs *needs) {
         set_needs_locked(r, e, needs);
         TRY(check_cycle_locked(r, e, needs->kind));
-        return check_there_locked(r, e, needs);
+        return check_present_locked(r, e, needs);
 }
 
 struct error *repo_compose_register(struct repo *r, struct repo_entry *e,
@@ -270,8 +270,8 @@ void label_list_done(struct label_list *l) {
         *l = (struct label_list){ 0 };
 }
 
-static void mark_locked(struct repo_entry *e, const struct model *model,
-                        const struct composed_block *b) {
+static void set_blocked_locked(struct repo_entry *e, const struct model *model,
+                               const struct composed_block *b) {
         struct repo_block block = {
                 .why = b->why,
                 .is_hidden =
@@ -294,7 +294,7 @@ static void bind(struct repo *r, const char *label, struct model *model) {
         mutex_lock(&r->table.lock);
         e = find_label_locked(r, label);
         if (e != NULL)
-                mark_locked(e, model, &block);
+                set_blocked_locked(e, model, &block);
         mutex_unlock(&r->table.lock);
         if (block.is_fault)
                 log_error("model '%s' is not ready: %s", label, block.why);
@@ -416,7 +416,7 @@ bool repo_compose_take_unused(struct repo *r, const char *label, struct model_ke
 
         MUTEX_GUARD(&r->table.lock);
         e = find_label_locked(r, label);
-        if (e == NULL || e->is_asked || !serves_locked(e))
+        if (e == NULL || e->is_requested || !serves_locked(e))
                 return false;
         model_graph_dependents(r->graph, label, &users);
         for (size_t i = 0; i < users.n && !is_used; i++) {

@@ -26,11 +26,11 @@ static struct repo_index_entry *add(struct repo_index *index, const struct model
 
 /* A model without versions, or before its versions. */
 static void add_model(struct repo_index *index, const struct model_key *key, bool is_duplicate) {
-        struct repo_index_entry *line = add(index, key);
+        struct repo_index_entry *entry = add(index, key);
 
         if (is_duplicate) {
-                line->state = VERSION_UNAVAILABLE;
-                line->reason = "model appears in two or more repositories";
+                entry->state = VERSION_UNAVAILABLE;
+                entry->reason = "model appears in two or more repositories";
         }
 }
 
@@ -39,14 +39,14 @@ static void add_version_locked(struct repo_index *index, const struct model_key 
                                const struct repo_version *v, bool only_ready) {
         const char              *reason = v->blocked != NULL ? v->blocked : v->reason;
         enum version_state       state = v->blocked != NULL ? VERSION_UNAVAILABLE : v->state;
-        struct repo_index_entry *line;
+        struct repo_index_entry *entry;
 
         if (only_ready && state != VERSION_READY)
                 return;
-        line = add(index, key);
-        line->version = v->number;
-        line->state = state;
-        line->reason = reason != NULL ? arena_strdup(&index->texts, reason) : NULL;
+        entry = add(index, key);
+        entry->version = v->number;
+        entry->state = state;
+        entry->reason = reason != NULL ? arena_strdup(&index->texts, reason) : NULL;
 }
 
 static void add_entry_locked(struct repo_index *index, const struct repo_entry *e,
@@ -92,7 +92,8 @@ static void merge_locked(struct repo *r, struct repo_index *index) {
                 struct repo_entry     *e = r->table.sorted[i];
                 const struct model_key key = repo_entry_key(e);
 
-                repo_entry_note_twins_locked(e, &index->scan, add_found_before(index, &at, &key));
+                repo_entry_note_duplicate_locked(e, &index->scan,
+                                                 add_found_before(index, &at, &key));
                 add_entry_locked(index, e, false);
         }
         add_found_before(index, &at, NULL);

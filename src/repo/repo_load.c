@@ -32,7 +32,7 @@ static struct error *not_polled(const char *name) {
 
 /* Takes `why`, which is in the log. */
 static struct error *not_polled_because(const struct repo *r, const char *name, struct error *why) {
-        if (r->tells_reasons)
+        if (r->reports_reasons)
                 return error_wrap(error_recode(why, ERR_INTERNAL),
                                   "failed to load '%s', failed to poll from model repository",
                                   name);
@@ -57,7 +57,8 @@ static const struct error *find_obstacle(struct repo *r, const struct repo_scan 
 
         MUTEX_GUARD(&r->table.lock);
         e = repo_table_find_locked(&r->table, &found->key);
-        return e != NULL && e->mark != NULL ? repo_scan_find_failure(scan, e->repository) : NULL;
+        return e != NULL && e->fingerprint != NULL ? repo_scan_find_failure(scan, e->repository)
+                                                   : NULL;
 }
 
 static struct error *check_found(struct repo *r, const struct repo_scan *scan) {
@@ -75,15 +76,16 @@ static struct error *check_found(struct repo *r, const struct repo_scan *scan) {
         return NULL;
 }
 
-static bool is_of_versions(const struct error *err) {
+static bool is_version_error(const struct error *err) {
         return str_starts(str_of(err->message), STR_LIT("load failed for model "));
 }
 
 /* Versions that failed have an error of their own form; anything else is a failure to poll. */
-static struct error *tell(const struct repo *r, const struct model_key *key, struct error *err) {
+static struct error *poll_error(const struct repo *r, const struct model_key *key,
+                                struct error *err) {
         AUTO_CHARS label = NULL;
 
-        if (err == NULL || is_of_versions(err))
+        if (err == NULL || is_version_error(err))
                 return err;
         label = model_key_label(key);
         log_error("Poll failed for model directory '%s': %s", label, err->message);
@@ -91,56 +93,57 @@ static struct error *tell(const struct repo *r, const struct model_key *key, str
 }
 
 /* Takes *mark on success. */
-static struct error *load_marked(struct repo *r, struct repo_entry *e,
-                                 const struct model_source *source, struct dir_fingerprint **mark) {
-        TRY(repo_change_load(r, e, source, *mark));
-        *mark = NULL;
+static struct error *load_and_take(struct repo *r, struct repo_entry *e,
+                                   const struct model_source *source,
+                                   struct dir_fingerprint   **fingerprint) {
+        TRY(repo_change_load(r, e, source, *fingerprint));
+        *fingerprint = NULL;
         return NULL;
 }
 
 /* With the configuration that an earlier load came with, as long as that one holds. */
 static struct error *load_changed(struct repo *r, struct repo_entry *e,
                                   const struct model_source *source,
-                                  struct dir_fingerprint   **mark) {
-        AUTO_CHARS          kept = repo_entry_copy_kept_config(r, e, *mark);
+                                  struct dir_fingerprint   **fingerprint) {
+        AUTO_CHARS          kept = repo_entry_copy_kept_config(r, e, *fingerprint);
         struct model_source with = *source;
 
         with.config_json = kept;
-        with.config_mark = (*mark)->config;
-        return load_marked(r, e, &with, mark);
+        with.config_fingerprint = (*fingerprint)->config;
+        return load_and_take(r, e, &with, fingerprint);
 }
 
 static struct error *load_from_files(struct repo *r, const struct model_source *source) {
-        struct dir_fingerprint *mark = NULL;
+        struct dir_fingerprint *fingerprint = NULL;
         struct repo_entry      *e;
         struct error           *err;
 
         TRY(repo_change_begin(r, source, &e));
-        err = dir_fingerprint_read(source->directory, &mark);
-        if (err == NULL && !repo_entry_is_current(r, e, mark))
-                err = load_changed(r, e, source, &mark);
-        dir_fingerprint_free(mark);
+        err = dir_fingerprint_read(source->directory, &fingerprint);
+        if (err == NULL && !repo_entry_is_current(r, e, fingerprint))
+                err = load_changed(r, e, source, &fingerprint);
+        dir_fingerprint_free(fingerprint);
         repo_change_end(r, e);
-        return tell(r, &source->key, err);
+        return poll_error(r, &source->key, err);
 }
 
 /* One with a configuration that came along. */
 static struct error *load_source(struct repo *r, const struct model_source *source) {
         struct model_source     with = *source;
-        struct dir_fingerprint *mark = NULL;
+        struct dir_fingerprint *fingerprint = NULL;
         struct repo_entry      *e;
         struct error           *err = NULL;
 
         TRY(repo_change_begin(r, source, &e));
         if (source->override == NULL)
-                err = dir_fingerprint_read(source->directory, &mark);
-        if (mark != NULL)
-                with.config_mark = mark->config;
+                err = dir_fingerprint_read(source->directory, &fingerprint);
+        if (fingerprint != NULL)
+                with.config_fingerprint = fingerprint->config;
         if (err == NULL)
-                err = load_marked(r, e, &with, &mark);
-        dir_fingerprint_free(mark);
+                err = load_and_take(r, e, &with, &fingerprint);
+        dir_fingerprint_free(fingerprint);
         repo_change_end(r, e);
-        return tell(r, &source->key, err);
+        return poll_error(r, &source->key, err);
 }
 
 static struct error *load_found(struct repo *r, const struct found_model *found,
@@ -175,26 +178,26 @@ static struct error *choose_namespace(struct repo *r, const char *name, char **r
 }
 
 /* Of the configuration in the repository, whose place the sent one takes. */
-static uint64_t read_config_mark(struct repo *r, const struct model_key *key) {
+static uint64_t read_config_fingerprint(struct repo *r, const struct model_key *key) {
         struct repo_scan          scan;
         const struct found_model *found;
-        struct dir_fingerprint   *mark = NULL;
+        struct dir_fingerprint   *fingerprint = NULL;
         uint64_t                  config = DIR_FINGERPRINT_NO_CONFIG;
         AUTO_ERROR                err = NULL;
 
         repo_scan_read_one(r, key->name, &scan);
         found = repo_scan_find(&scan, key);
         if (found != NULL)
-                err = dir_fingerprint_read(found->directory, &mark);
-        if (mark != NULL)
-                config = mark->config;
-        dir_fingerprint_free(mark);
+                err = dir_fingerprint_read(found->directory, &fingerprint);
+        if (fingerprint != NULL)
+                config = fingerprint->config;
+        dir_fingerprint_free(fingerprint);
         repo_scan_done(&scan);
         return config;
 }
 
-static struct error *load_sent_files(struct repo *r, const char *name,
-                                     const struct repo_override *o) {
+static struct error *load_uploaded_files(struct repo *r, const char *name,
+                                         const struct repo_override *o) {
         AUTO_CHARS namespace = NULL;
         struct model_source    source = { .repository = "", .config_json = o->config_json };
         struct override_files *files;
@@ -205,13 +208,13 @@ static struct error *load_sent_files(struct repo *r, const char *name,
                                       error_new_text(ERR_INVALID_ARG,
                                                      "Load parameter 'config' must be specified "
                                                      "for model file override"));
-        if (!r->parts.allows_sent_code)
+        if (!r->parts.allows_uploaded_code)
                 TRY(uploaded_code_check_files(name, o->files, o->n_files));
         TRY(choose_namespace(r, name, &namespace));
         TRY(override_files_write(r->overrides, o->files, o->n_files, &files));
         source.key = (struct model_key){ namespace, name };
         source.directory = override_files_directory(files);
-        source.config_mark = read_config_mark(r, &source.key);
+        source.config_fingerprint = read_config_fingerprint(r, &source.key);
         source.override = files;
         err = load_source(r, &source);
         override_files_unref(files);
@@ -271,7 +274,7 @@ static void unload_unneeded(struct repo *r, const struct load_plan *p) {
         struct label_list added = { .items = mem_alloc((p->n_items + 1) * sizeof(char *)) };
 
         for (size_t i = p->n_items; i > 0; i--)
-                if (!p->items[i - 1]->is_asked)
+                if (!p->items[i - 1]->is_requested)
                         added.items[added.n++] = model_key_label(&p->items[i - 1]->found->key);
         unload_unused(r, &added);
         label_list_done(&added);
@@ -287,10 +290,10 @@ static struct error *join_errors(const char *name, const struct load_plan *p) {
         for (size_t i = 0; i < p->n_items; i++) {
                 const struct error *err = p->items[i]->error;
 
-                if (!p->items[i]->is_asked)
+                if (!p->items[i]->is_requested)
                         continue;
                 is_fine = is_fine && err == NULL;
-                if (err != NULL && is_of_versions(err))
+                if (err != NULL && is_version_error(err))
                         strbuf_puts(&texts, err->message);
         }
         if (texts.len > 0)
@@ -389,7 +392,7 @@ struct error *repo_load(struct repo *r, const char *name, const struct repo_over
         struct error    *err;
 
         if (o != NULL && o->n_files > 0)
-                return load_sent_files(r, name, o);
+                return load_uploaded_files(r, name, o);
         repo_scan_read_one(r, name, &scan);
         err = check_found(r, &scan);
         if (err != NULL)
@@ -489,8 +492,8 @@ static void add_entries(struct repo *r, const struct found_model *const *found, 
         }
 }
 
-static bool load_first(struct repo *r, const struct repo_scan *scan,
-                       const struct found_model *const *found, size_t n) {
+static bool load_at_start(struct repo *r, const struct repo_scan *scan,
+                          const struct found_model *const *found, size_t n) {
         struct load_plan plan;
         bool             all = true;
 
@@ -501,7 +504,7 @@ static bool load_first(struct repo *r, const struct repo_scan *scan,
                 load_plan_add(&plan, found[i], NULL, true);
         load_plan_run(&plan);
         for (size_t i = 0; i < plan.n_items; i++)
-                all = all && (plan.items[i]->error == NULL || !plan.items[i]->is_asked);
+                all = all && (plan.items[i]->error == NULL || !plan.items[i]->is_requested);
         load_plan_done(&plan);
         return all;
 }
@@ -519,8 +522,8 @@ static bool is_repeated(char *const *names, size_t at) {
 
 /* *ret has the models of the scan that are to be loaded; owned by the caller. False when one of
  * the names is unknown. */
-static bool choose(const struct repo_scan *scan, char *const *names, size_t n_names,
-                   const struct found_model ***ret, size_t *ret_n) {
+static bool choose_named(const struct repo_scan *scan, char *const *names, size_t n_names,
+                         const struct found_model ***ret, size_t *ret_n) {
         bool   all = true;
         size_t n = 0;
 
@@ -551,7 +554,7 @@ struct error *repo_load_all(struct repo *r) {
         found = mem_zalloc((scan.n_models + 1) * sizeof(const struct found_model *));
         for (size_t i = 0; i < scan.n_models; i++)
                 found[i] = &scan.models[i];
-        all = load_first(r, &scan, found, scan.n_models) && scan.n_failures == 0;
+        all = load_at_start(r, &scan, found, scan.n_models) && scan.n_failures == 0;
         free(found);
         repo_scan_done(&scan);
         return all_or_error(all);
@@ -571,8 +574,8 @@ struct error *repo_load_named(struct repo *r, char *const *names, size_t n_names
                                                         "Wildcard model name '*' must be the ONLY "
                                                         "startup model if specified at all.");
         repo_scan_read(r, &scan);
-        all = choose(&scan, names, n_names, &found, &n) && scan.n_failures == 0;
-        if (!load_first(r, &scan, found, n))
+        all = choose_named(&scan, names, n_names, &found, &n) && scan.n_failures == 0;
+        if (!load_at_start(r, &scan, found, n))
                 all = false;
         free(found);
         repo_scan_done(&scan);

@@ -35,12 +35,12 @@ struct repo_parts {
         enum adaptive_mode      adaptive;            /* of models that do not say */
         const char             *scheduler;           /* likewise; "" = default */
         const char             *scheduler_directory; /* "" = none */
-        struct event_source    *ready;            /* told of changed states; NULL = nobody cares */
-        void                   *server;           /* TRITONSERVER_Server, for backends */
-        bool                    auto_complete;    /* configurations may be absent or partial */
-        bool                    allows_sent_code; /* what a load brings along may be executed */
-        struct override_store  *places;           /* set by the repository: for agents */
-        const char             *config_name;      /* --model-config-name; "" = config.pbtxt */
+        struct event_source    *ready;         /* told of changed states; NULL = nobody cares */
+        void                   *server;        /* TRITONSERVER_Server, for backends */
+        bool                    auto_complete; /* configurations may be absent or partial */
+        bool                    allows_uploaded_code; /* what a load brings along may be executed */
+        struct override_store  *places;               /* set by the repository: for agents */
+        const char             *config_name;          /* --model-config-name; "" = config.pbtxt */
         /* A model has ended, only its name, version and address are left; on the reaper's thread.
          * May be NULL. */
         void (*on_ended)(void *owner, const struct model *model);

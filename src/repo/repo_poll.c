@@ -14,10 +14,10 @@
 struct step {
         struct work             job;
         struct repo            *repo;
-        struct model_key        key;        /* its texts are owned */
-        char                   *repository; /* owned; NULL: the model is gone */
-        char                   *directory;  /* owned; the same */
-        struct dir_fingerprint *mark;       /* owned until it is loaded */
+        struct model_key        key;         /* its texts are owned */
+        char                   *repository;  /* owned; NULL: the model is gone */
+        char                   *directory;   /* owned; the same */
+        struct dir_fingerprint *fingerprint; /* owned until it is loaded */
 };
 
 struct steps {
@@ -39,30 +39,30 @@ static struct step *add_step(struct steps *steps, struct repo *r, struct repo_en
         return s;
 }
 
-static struct dir_fingerprint *mark_of(const char *directory) {
-        struct dir_fingerprint *mark = NULL;
+static struct dir_fingerprint *read_fingerprint(const char *directory) {
+        struct dir_fingerprint *fingerprint = NULL;
 
-        error_free(dir_fingerprint_read(directory, &mark)); /* it goes away at this moment */
-        return mark;
+        error_free(dir_fingerprint_read(directory, &fingerprint)); /* it goes away at this moment */
+        return fingerprint;
 }
 
 /* What failed is tried again when it looks different than it did when the attempt began. */
-static struct error *load_marked(struct step *s, const struct model_source *source,
-                                 struct repo_entry *e) {
-        struct error *err = repo_change_load(s->repo, e, source, s->mark);
+static struct error *load_and_note_failure(struct step *s, const struct model_source *source,
+                                           struct repo_entry *e) {
+        struct error *err = repo_change_load(s->repo, e, source, s->fingerprint);
 
         mutex_lock(&s->repo->table.lock);
         dir_fingerprint_free(e->tried);
-        e->tried = err != NULL ? s->mark : NULL;
+        e->tried = err != NULL ? s->fingerprint : NULL;
         mutex_unlock(&s->repo->table.lock);
-        s->mark = NULL; /* one of the two has it */
+        s->fingerprint = NULL; /* one of the two has it */
         return err;
 }
 
 /* Has waited for its turn: what has changed meanwhile is for the next look. */
-static bool is_as_seen(const struct step *s) {
-        struct dir_fingerprint *now = mark_of(s->directory);
-        bool                    is_same = dir_fingerprint_equal(s->mark, now);
+static bool is_unchanged(const struct step *s) {
+        struct dir_fingerprint *now = read_fingerprint(s->directory);
+        bool                    is_same = dir_fingerprint_equal(s->fingerprint, now);
 
         dir_fingerprint_free(now);
         return is_same;
@@ -72,15 +72,15 @@ static void load(struct step *s) {
         const struct model_source source = { .key = s->key,
                                              .repository = s->repository,
                                              .directory = s->directory,
-                                             .must_be_still = true };
+                                             .must_be_unchanged = true };
         AUTO_CHARS                label = model_key_label(&s->key);
         struct repo_entry        *e;
         AUTO_ERROR                err = repo_change_begin(s->repo, &source, &e);
 
         if (err != NULL)
                 return; /* stopping */
-        if (is_as_seen(s))
-                err = load_marked(s, &source, e);
+        if (is_unchanged(s))
+                err = load_and_note_failure(s, &source, e);
         repo_change_end(s->repo, e);
         if (err != NULL)
                 log_error("failed to poll model '%s': %s", label, err->message);
@@ -99,7 +99,7 @@ static void end_plan(struct step *s) {
 }
 
 static void step_free(struct step *s) {
-        dir_fingerprint_free(s->mark);
+        dir_fingerprint_free(s->fingerprint);
         free((char *)(uintptr_t)s->key.namespace);
         free((char *)(uintptr_t)s->key.name);
         free(s->repository);
@@ -120,35 +120,37 @@ static void run_step(struct work *job) {
 
 /* Does it serve from a repository that nobody can look into now? Then one of its name elsewhere
  * does not take its place. */
-static bool is_held(const struct repo_entry *e, const struct repo_scan *scan) {
-        return e->mark != NULL && repo_scan_find_failure(scan, e->repository) != NULL;
+static bool serves_from_unreadable(const struct repo_entry *e, const struct repo_scan *scan) {
+        return e->fingerprint != NULL && repo_scan_find_failure(scan, e->repository) != NULL;
 }
 
 /* Whatever stands in the way of a load has to be still for one poll: a copy in progress is not
  * taken for the model. */
-static void look_at(struct repo *r, const struct repo_scan *scan, const struct found_model *found,
-                    struct steps *steps) {
-        struct dir_fingerprint *mark = mark_of(found->directory);
+static void check_found(struct repo *r, const struct repo_scan *scan,
+                        const struct found_model *found, struct steps *steps) {
+        struct dir_fingerprint *fingerprint = read_fingerprint(found->directory);
         struct repo_entry      *e;
-        bool                    is_still, is_due;
+        bool                    is_unchanged, is_due;
 
-        if (mark == NULL)
+        if (fingerprint == NULL)
                 return;
         MUTEX_GUARD(&r->table.lock);
         e = repo_table_add_locked(&r->table, &found->key, found->directory, found->repository);
-        repo_entry_note_twins_locked(e, scan, found);
-        is_still = dir_fingerprint_equal(e->seen, mark);
-        is_due = !e->is_busy && !e->is_planned && !e->is_duplicate && !is_held(e, scan) &&
-                 !dir_fingerprint_equal(e->mark, mark) && !dir_fingerprint_equal(e->tried, mark);
-        if (is_still && is_due) {
+        repo_entry_note_duplicate_locked(e, scan, found);
+        is_unchanged = dir_fingerprint_equal(e->seen, fingerprint);
+        is_due = !e->is_busy && !e->is_planned && !e->is_duplicate &&
+                 !serves_from_unreadable(e, scan) &&
+                 !dir_fingerprint_equal(e->fingerprint, fingerprint) &&
+                 !dir_fingerprint_equal(e->tried, fingerprint);
+        if (is_unchanged && is_due) {
                 struct step *s = add_step(steps, r, e);
 
                 s->repository = mem_strdup(found->repository);
                 s->directory = mem_strdup(found->directory);
-                s->mark = mark;
+                s->fingerprint = fingerprint;
         } else {
                 dir_fingerprint_free(e->seen);
-                e->seen = mark;
+                e->seen = fingerprint;
         }
 }
 
@@ -163,21 +165,21 @@ static void forget_locked(struct repo *r, struct repo_entry *e) {
         repo_forget_locked(r, e);
 }
 
-static void miss_locked(struct repo *r, struct repo_entry *e, struct steps *steps) {
+static void note_removed_locked(struct repo *r, struct repo_entry *e, struct steps *steps) {
         bool is_changing = e->is_busy || e->is_planned;
 
-        if (e->mark == NULL && !is_changing) {
+        if (e->fingerprint == NULL && !is_changing) {
                 forget_locked(r, e);
                 return;
         }
-        if (e->seen == NULL && e->mark != NULL && !is_changing)
+        if (e->seen == NULL && e->fingerprint != NULL && !is_changing)
                 add_step(steps, r, e);
         dir_fingerprint_free(e->seen);
         e->seen = NULL;
 }
 
 /* Entries whose directory is not there, in repositories that could be read. Both lists are sorted. */
-static void look_for_gone(struct repo *r, const struct repo_scan *scan, struct steps *steps) {
+static void check_removed(struct repo *r, const struct repo_scan *scan, struct steps *steps) {
         struct repo_entry **sorted;
         size_t              n, at = 0;
 
@@ -191,26 +193,26 @@ static void look_for_gone(struct repo *r, const struct repo_scan *scan, struct s
                        (order = model_key_compare(&scan->models[at].key, &key)) < 0)
                         at++;
                 if (order != 0 && repo_scan_find_failure(scan, sorted[i]->repository) == NULL)
-                        miss_locked(r, sorted[i], steps);
+                        note_removed_locked(r, sorted[i], steps);
         }
         free(sorted);
 }
 
 /* What there is to do now, owned by the caller. */
-static struct steps look(struct repo *r) {
+static struct steps plan_steps(struct repo *r) {
         struct steps     steps = { 0 };
         struct repo_scan scan;
 
         repo_scan_read(r, &scan);
         for (size_t i = 0; i < scan.n_models; i++)
-                look_at(r, &scan, &scan.models[i], &steps);
-        look_for_gone(r, &scan, &steps);
+                check_found(r, &scan, &scan.models[i], &steps);
+        check_removed(r, &scan, &steps);
         repo_scan_done(&scan);
         return steps;
 }
 
 void repo_poll(struct repo *r) {
-        struct steps  steps = look(r);
+        struct steps  steps = plan_steps(r);
         struct work **jobs = mem_zalloc((steps.n_items + 1) * sizeof(struct work *));
 
         for (size_t i = 0; i < steps.n_items; i++)
@@ -222,7 +224,7 @@ void repo_poll(struct repo *r) {
 }
 
 void repo_start_poll(struct repo *r) {
-        struct steps steps = look(r);
+        struct steps steps = plan_steps(r);
 
         for (size_t i = 0; i < steps.n_items; i++)
                 work_pool_push(steps.items[i]->directory != NULL ? r->loads : r->unloads,

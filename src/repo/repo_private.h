@@ -26,7 +26,7 @@ struct repo {
         unsigned               n_load_retries;
         bool                   is_followed;
         bool                   has_namespaces;
-        bool                   tells_reasons;
+        bool                   reports_reasons;
         bool                   is_strict_unload; /* what another one's `next` is stays */
         struct override_store *overrides;        /* owned */
         struct repo_table      table;
@@ -36,12 +36,12 @@ struct repo {
         struct mutex binding; /* rank LOCK_REPO; held while models get their steps' models */
 
         /* Guarded by the table's lock. */
-        struct model_graph  *graph; /* owned; who needs whom, by label */
-        struct repo_path    *paths; /* owned */
-        size_t               n_paths;
-        size_t               n_loading;      /* model versions that load right now */
-        size_t               n_changing;     /* models */
-        bool                 is_stopping;
+        struct model_graph *graph; /* owned; who needs whom, by label */
+        struct repo_path   *paths; /* owned */
+        size_t              n_paths;
+        size_t              n_loading;  /* model versions that load right now */
+        size_t              n_changing; /* models */
+        bool                is_stopping;
 };
 
 void              repo_path_done(struct repo_path *p);
@@ -61,7 +61,7 @@ struct error *repo_find_namespace(struct repo *r, const char *name, char **ret) 
 struct error *repo_unload_one(struct repo *r, const struct model_key *key) NODISCARD;
 
 /* Behind each change of versions' states; the table's lock is free. */
-static inline void repo_tell_changed(struct repo *r) {
+static inline void repo_publish_change(struct repo *r) {
         if (r->parts.ready != NULL)
                 event_source_publish(r->parts.ready);
 }

@@ -85,8 +85,8 @@ static struct error *scan_all(const struct repo_path *p, struct repo_scan *s) {
         return NULL;
 }
 
-static void add_if_there(const struct repo_path *p, const char *name, const char *directory,
-                         struct repo_scan *s) {
+static void add_if_present(const struct repo_path *p, const char *name, const char *directory,
+                           struct repo_scan *s) {
         AUTO_CHARS       path = path_join(p->path, directory);
         struct file_stat stat;
         AUTO_ERROR       err = NULL;
@@ -104,11 +104,11 @@ static struct error *scan_one(const struct repo_path *p, const char *name, struc
         TRY(dir_check(p->path));
         TRY(check_search(p));
         if (find_name(p, name) == NULL)
-                add_if_there(p, name, name, s);
+                add_if_present(p, name, name, s);
         for (size_t i = 0; i < p->n_names; i++)
                 if (strcmp(p->names[i].model, name) == 0 &&
                     find_name(p, p->names[i].directory) == p->names[i].model)
-                        add_if_there(p, name, p->names[i].directory, s);
+                        add_if_present(p, name, p->names[i].directory, s);
         return NULL;
 }
 
@@ -181,27 +181,27 @@ static void copy_paths(struct repo *r, struct repo_scan *s) {
 }
 
 /* Was it otherwise before? */
-static bool note_path(struct repo *r, const char *path, bool is_unreadable) {
+static bool note_readability(struct repo *r, const char *path, bool is_unreadable) {
         struct repo_path *p;
-        bool              is_news;
+        bool              has_changed;
 
         MUTEX_GUARD(&r->table.lock);
         p = repo_find_path_locked(r, path);
-        is_news = p != NULL && p->is_unreadable != is_unreadable;
+        has_changed = p != NULL && p->is_unreadable != is_unreadable;
         if (p != NULL)
                 p->is_unreadable = is_unreadable;
-        return is_news;
+        return has_changed;
 }
 
 /* Each change is told once, whoever looks. */
 static void read_path(struct repo *r, const struct repo_path *p, const char *only,
                       struct repo_scan *s) {
         struct error *err = scan_path(p, only, s);
-        bool          is_news = note_path(r, p->path, err != NULL);
+        bool          has_changed = note_readability(r, p->path, err != NULL);
 
-        if (is_news && err != NULL)
+        if (has_changed && err != NULL)
                 log_error("%s", err->message);
-        else if (is_news)
+        else if (has_changed)
                 log_info("model repository '%s' can be read again", p->path);
         if (err != NULL)
                 add_failure(s, p->path, err);
@@ -281,8 +281,8 @@ const struct error *repo_scan_find_failure(const struct repo_scan *s, const char
         return NULL;
 }
 
-void repo_entry_note_twins_locked(struct repo_entry *e, const struct repo_scan *s,
-                                  const struct found_model *found) {
+void repo_entry_note_duplicate_locked(struct repo_entry *e, const struct repo_scan *s,
+                                      const struct found_model *found) {
         if (s->n_failures == 0 || !e->is_duplicate)
                 repo_entry_set_duplicate_locked(e, found != NULL && found->is_duplicate);
 }

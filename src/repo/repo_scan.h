@@ -58,5 +58,5 @@ const struct error *repo_scan_find_failure(const struct repo_scan *s, const char
 
 /* Does the entry's model, which was `found` or (NULL) not, have a twin in another repository? While
  * one cannot be read, what was a twin stays one. The table's lock is held. */
-void repo_entry_note_twins_locked(struct repo_entry *e, const struct repo_scan *s,
-                                  const struct found_model *found);
+void repo_entry_note_duplicate_locked(struct repo_entry *e, const struct repo_scan *s,
+                                      const struct found_model *found);

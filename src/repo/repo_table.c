@@ -15,7 +15,7 @@ void repo_table_init(struct repo_table *t) {
         cond_init(&t->changed);
         map_init(&t->by_name);
         t->sorted = NULL;
-        t->n_entries = t->cap_entries = t->n_unready = t->n_doubtful = 0;
+        t->n_entries = t->cap_entries = t->n_unready = t->n_may_be_unready = 0;
 }
 
 /* Strict readiness, as repo_all_ready() says it. */
@@ -35,7 +35,7 @@ static bool is_unready(const struct repo_entry *e) {
         return false;
 }
 
-static size_t count_doubtful(const struct repo_entry *e) {
+static size_t count_may_be_unready(const struct repo_entry *e) {
         size_t n = 0;
 
         for (size_t i = 0; i < e->n_versions; i++)
@@ -43,26 +43,26 @@ static size_t count_doubtful(const struct repo_entry *e) {
         return n;
 }
 
-static void count_in(struct repo_entry *e) {
+static void add_counts(struct repo_entry *e) {
         e->table->n_unready += e->is_unready;
-        e->table->n_doubtful += e->n_doubtful;
+        e->table->n_may_be_unready += e->n_may_be_unready;
 }
 
-static void count_out(struct repo_entry *e) {
+static void subtract_counts(struct repo_entry *e) {
         e->table->n_unready -= e->is_unready;
-        e->table->n_doubtful -= e->n_doubtful;
+        e->table->n_may_be_unready -= e->n_may_be_unready;
 }
 
 /* Behind each change of what an entry or one of its versions is. */
-static void review(struct repo_entry *e) {
-        count_out(e);
+static void update_counts(struct repo_entry *e) {
+        subtract_counts(e);
         e->is_unready = is_unready(e);
-        e->n_doubtful = count_doubtful(e);
-        count_in(e);
+        e->n_may_be_unready = count_may_be_unready(e);
+        add_counts(e);
 }
 
 static void entry_free(struct repo_entry *e) {
-        count_out(e);
+        subtract_counts(e);
         for (size_t i = 0; i < e->n_versions; i++) {
                 model_unref(e->versions[i].model);
                 free(e->versions[i].reason);
@@ -73,7 +73,7 @@ static void entry_free(struct repo_entry *e) {
         free(e->sent_config);
         agent_list_unref(e->agents);
         model_generations_unref(e->generations);
-        dir_fingerprint_free(e->mark);
+        dir_fingerprint_free(e->fingerprint);
         dir_fingerprint_free(e->seen);
         dir_fingerprint_free(e->tried);
         free(e->directory);
@@ -171,7 +171,7 @@ struct repo_entry *repo_table_add_locked(struct repo_table *t, const struct mode
         map_set(&t->by_name, str_of(key->name), e);
         insert(t, e);
         e->table = t;
-        review(e);
+        update_counts(e);
         return e;
 }
 
@@ -179,21 +179,21 @@ void repo_entry_set_duplicate_locked(struct repo_entry *e, bool is_duplicate) {
         if (e->is_duplicate == is_duplicate)
                 return;
         e->is_duplicate = is_duplicate;
-        review(e);
+        update_counts(e);
 }
 
 void repo_entry_set_wanted_locked(struct repo_entry *e, bool is_wanted) {
         if (e->is_wanted == is_wanted)
                 return;
         e->is_wanted = is_wanted;
-        review(e);
+        update_counts(e);
 }
 
 void repo_entry_set_versionless_locked(struct repo_entry *e, bool is_versionless) {
         if (e->is_versionless == is_versionless)
                 return;
         e->is_versionless = is_versionless;
-        review(e);
+        update_counts(e);
 }
 
 struct model_key repo_entry_key(const struct repo_entry *e) {
@@ -220,7 +220,7 @@ struct repo_version *repo_entry_add_version_locked(struct repo_entry *e, int64_t
         memmove(v + 1, v, (e->n_versions - at) * sizeof(*v));
         *v = (struct repo_version){ .entry = e, .number = number };
         e->n_versions++;
-        review(e);
+        update_counts(e);
         return v;
 }
 
@@ -232,7 +232,7 @@ void repo_entry_remove_version_locked(struct repo_entry *e, int64_t number) {
         free(v->blocked);
         memmove(v, v + 1, (size_t)(&e->versions[e->n_versions] - (v + 1)) * sizeof(*v));
         e->n_versions--;
-        review(e);
+        update_counts(e);
 }
 
 static void unlink_locked(struct repo_table *t, struct repo_entry *e) {
@@ -284,7 +284,7 @@ struct model *repo_version_set_locked(struct repo_version *v, enum version_state
         free(v->blocked);
         v->blocked = NULL;
         v->is_hidden = v->is_fault = false;
-        review(v->entry);
+        update_counts(v->entry);
         return old;
 }
 
@@ -302,7 +302,7 @@ void repo_version_block_locked(struct repo_version *v, const struct repo_block *
         v->blocked = block != NULL ? mem_strdup(block->why) : NULL;
         v->is_hidden = block != NULL && block->is_hidden;
         v->is_fault = block != NULL && block->is_fault;
-        review(v->entry);
+        update_counts(v->entry);
 }
 
 bool repo_version_is_found(const struct repo_version *v) {

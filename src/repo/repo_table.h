@@ -39,33 +39,35 @@ struct repo_entry {
         struct repo_entry *next;  /* the same name in another namespace */
         char              *name;  /* owned */
         char *namespace;          /* owned; see model_key.h */
-        char    *label;           /* owned; for texts: "<namespace>::<name>", or the name */
-        char    *directory;       /* owned */
-        char    *repository;      /* owned; where it was found; "" of sent files */
-        bool     is_duplicate;    /* two repositories have it; set by the function below */
-        bool     is_busy;         /* it is being loaded or unloaded: one such step at a time */
-        bool     is_planned;      /* a poll has found something to do about it */
-        char    *sent_config;     /* owned; came with a load, later ones keep it; NULL: the
+        char *label;              /* owned; for texts: "<namespace>::<name>", or the name */
+        char *directory;          /* owned */
+        char *repository;         /* owned; where it was found; "" of sent files */
+        bool  is_duplicate;       /* two repositories have it; set by the function below */
+        bool  is_busy;            /* it is being loaded or unloaded: one such step at a time */
+        bool  is_planned;         /* a poll has found something to do about it */
+        char *sent_config;        /* owned; came with a load, later ones keep it; NULL: the
                                            * file's serves */
-        uint64_t sent_over;      /* the file whose place it took: struct dir_fingerprint's config */
-        bool     is_wanted;      /* since the start: the server is not ready without it;
+        uint64_t
+                replaced_config_fingerprint; /* the file whose place it took: struct dir_fingerprint's config */
+        bool     is_wanted;                  /* since the start: the server is not ready without it;
                                            * set by the function below */
-        bool     is_versionless; /* there was no version of it to load: it is known, the
+        bool     is_versionless;             /* there was no version of it to load: it is known, the
                                               * index leaves it out; set by the function below */
-        bool     is_asked;       /* somebody asked for it, not only a model that needs it */
-        unsigned n_waiting;      /* for their turn, while it is busy */
-        char    *given_config;   /* owned; of what serves, see model_files.h; NULL = nothing */
-        struct agent_list        *agents;   /* ref; of what serves; NULL: it has none */
-        struct dir_fingerprint   *mark;     /* owned; of the files that serve; NULL = none */
-        struct dir_fingerprint   *seen;     /* owned; by the last poll; NULL = no directory */
-        struct dir_fingerprint   *tried;    /* owned; that failed to load; NULL = none did */
-        struct model_generations *generations;     /* ref; of all its loads that sequences may belong to */
-        struct repo_version      *versions; /* owned; ascending */
-        size_t                    n_versions;
+        bool     is_requested; /* somebody asked for it, not only a model that needs it */
+        unsigned n_waiting;    /* for their turn, while it is busy */
+        char    *given_config; /* owned; of what serves, see model_files.h; NULL = nothing */
+        struct agent_list      *agents;      /* ref; of what serves; NULL: it has none */
+        struct dir_fingerprint *fingerprint; /* owned; of the files that serve; NULL = none */
+        struct dir_fingerprint *seen;        /* owned; by the last poll; NULL = no directory */
+        struct dir_fingerprint *tried;       /* owned; that failed to load; NULL = none did */
+        struct model_generations
+                            *generations; /* ref; of all its loads that sequences may belong to */
+        struct repo_version *versions;    /* owned; ascending */
+        size_t               n_versions;
 
         /* Made of the above by each of the functions below that changes it. */
-        bool                 is_unready; /* counted in the table */
-        size_t               n_doubtful; /* READY versions that must be asked; counted likewise */
+        bool   is_unready;       /* counted in the table */
+        size_t n_may_be_unready; /* READY versions that must be asked; counted likewise */
 };
 
 struct repo_table {
@@ -76,7 +78,7 @@ struct repo_table {
         size_t              n_entries;
         size_t              cap_entries;
         size_t              n_unready; /* entries that make the server not ready */
-        size_t n_doubtful; /* READY versions whose instances may say that they cannot serve */
+        size_t n_may_be_unready; /* READY versions whose instances may say that they cannot serve */
 };
 
 void repo_table_init(struct repo_table *t);

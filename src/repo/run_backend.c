@@ -24,7 +24,7 @@ static struct error *open_backend(struct loaded_model *l) {
                 .model = l->name,
                 .model_directory = l->directory,
                 .version = l->model.version,
-                .is_sent = l->override != NULL && !l->parts->allows_sent_code,
+                .is_sent = l->override != NULL && !l->parts->allows_uploaded_code,
         };
 
         TRY(backend_registry_get(l->parts->backends, &wanted, &l->backend.backend));
@@ -86,8 +86,7 @@ static struct error *make_scheduler(struct loaded_model *l) {
                                                .limiter = l->parts->limiter,
                                                .adaptive = l->parts->adaptive,
                                                .scheduler = l->parts->scheduler,
-                                               .scheduler_directory =
-                                                       l->parts->scheduler_directory,
+                                               .scheduler_directory = l->parts->scheduler_directory,
                                                .model_directory = l->directory,
                                                .is_sent = l->backend.is_sent,
                                                .metrics = l->parts->metrics },
@@ -107,11 +106,12 @@ static struct error *check_warmup_ran(const struct loaded_model *l) {
                         has_run = warmup_fits(pb->model_warmup[i],
                                               &l->instances[k]->backend->executor);
                 if (!has_run)
-                        return error_new(ERR_INVALID_ARG,
-                                         "warmup sample '%s' of model '%s' has batch_size %u, which "
-                                         "no instance group takes",
-                                         pb->model_warmup[i]->name, l->name,
-                                         pb->model_warmup[i]->batch_size);
+                        return error_new(
+                                ERR_INVALID_ARG,
+                                "warmup sample '%s' of model '%s' has batch_size %u, which "
+                                "no instance group takes",
+                                pb->model_warmup[i]->name, l->name,
+                                pb->model_warmup[i]->batch_size);
         }
         return NULL;
 }

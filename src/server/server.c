@@ -102,7 +102,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                            .ready = &s->ready,
                            .server = s,
                            .auto_complete = !o->strict_model_config,
-                           .allows_sent_code = o->allow_uploaded_backends,
+                           .allows_uploaded_code = o->allow_uploaded_backends,
                            .config_name = o->model_config_name },
                 .paths = (const char *const *)o->repository_paths.items,
                 .n_paths = o->repository_paths.n_items,
@@ -110,7 +110,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                 .n_load_retries = o->model_load_retries,
                 .is_followed = o->control_mode != MODEL_CONTROL_NONE,
                 .has_namespaces = o->model_namespacing,
-                .tells_reasons = o->load_reasons,
+                .reports_reasons = o->load_reasons,
                 .is_strict_unload = o->chain_strict_unload,
         };
 

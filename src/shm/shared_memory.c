@@ -25,16 +25,6 @@ struct error *shared_memory_new(struct shared_memory **ret) {
         return NULL;
 }
 
-void shared_memory_free(struct shared_memory *m) {
-        if (!m)
-                return;
-        shared_memory_unregister_all(m, SHARED_MEMORY_SYSTEM);
-        map_done(&m->by_name);
-        mutex_done(&m->lock);
-        free(m);
-        shm_guard_stop();
-}
-
 struct error *shared_memory_check_change(const struct shared_memory *m) {
         if (m)
                 return NULL;
@@ -115,8 +105,7 @@ static struct shm_region *take_out(struct shared_memory *m, struct str name) {
         return map_remove(&m->by_name, name);
 }
 
-void shared_memory_unregister(struct shared_memory *m, enum shared_memory_kind kind,
-                              struct str name) {
+static void unregister_one(struct shared_memory *m, enum shared_memory_kind kind, struct str name) {
         if (kind == SHARED_MEMORY_SYSTEM)
                 shm_region_unref(take_out(m, name));
 }
@@ -129,7 +118,7 @@ static struct map take_out_all(struct shared_memory *m) {
         return all;
 }
 
-void shared_memory_unregister_all(struct shared_memory *m, enum shared_memory_kind kind) {
+static void unregister_all(struct shared_memory *m, enum shared_memory_kind kind) {
         const struct map_entry *e;
         struct map              all;
         size_t                  at = 0;
@@ -142,14 +131,24 @@ void shared_memory_unregister_all(struct shared_memory *m, enum shared_memory_ki
         map_done(&all);
 }
 
-struct error *shared_memory_drop(struct shared_memory *m, enum shared_memory_kind kind,
-                                 struct str name) {
+struct error *shared_memory_unregister(struct shared_memory *m, enum shared_memory_kind kind,
+                                       struct str name) {
         TRY(shared_memory_check_change(m));
         if (name.len > 0)
-                shared_memory_unregister(m, kind, name);
+                unregister_one(m, kind, name);
         else
-                shared_memory_unregister_all(m, kind);
+                unregister_all(m, kind);
         return NULL;
+}
+
+void shared_memory_free(struct shared_memory *m) {
+        if (!m)
+                return;
+        unregister_all(m, SHARED_MEMORY_SYSTEM);
+        map_done(&m->by_name);
+        mutex_done(&m->lock);
+        free(m);
+        shm_guard_stop();
 }
 
 /* ---- questions ---- */

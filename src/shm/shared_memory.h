@@ -40,22 +40,18 @@ void          shared_memory_free(struct shared_memory *m); /* NULL is fine; no r
 /* UNSUPPORTED unless clients may register regions. */
 struct error *shared_memory_check_change(const struct shared_memory *m) NODISCARD;
 
-/* UNSUPPORTED as above; otherwise the region of that name goes, or with "" all of the kind. */
-struct error *shared_memory_drop(struct shared_memory *m, enum shared_memory_kind kind,
-                                 struct str name) NODISCARD;
-
-/* These are allowed only after the check. */
-struct error *shared_memory_register(struct shared_memory   *m,
-                                     const struct shm_place *place) NODISCARD;
-/* Nothing when there is none of that kind and name. */
-void          shared_memory_unregister(struct shared_memory *m, enum shared_memory_kind kind,
-                                       struct str name);
-void shared_memory_unregister_all(struct shared_memory *m, enum shared_memory_kind kind);
+/* Allowed only after the check. */
+struct error *shared_memory_register(struct shared_memory *m, const struct shm_place *place)
+        NODISCARD;
+/* UNSUPPORTED as above; otherwise the region of that name goes, or with "" all of the kind. Nothing
+ * when there is none. */
+struct error *shared_memory_unregister(struct shared_memory *m, enum shared_memory_kind kind,
+                                       struct str name) NODISCARD;
 struct error *shared_memory_refuse_cuda(const char *name) NODISCARD;
 
 /* The region of that name, a reference; NOT_FOUND. */
-struct error *shared_memory_take(struct shared_memory *m, const char *name,
-                                 struct shm_region **ret) NODISCARD;
+struct error *shared_memory_take(struct shared_memory *m, const char *name, struct shm_region **ret)
+        NODISCARD;
 
 /* What there is to tell of a region. In arena. */
 struct shared_memory_entry {

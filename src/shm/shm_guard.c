@@ -17,14 +17,14 @@ struct entry {
 };
 
 static struct entry     entries[SHM_GUARD_MAX];
-static struct sigaction before; /* whose signal it was */
+static struct sigaction previous_action; /* whose signal it was */
 static unsigned         n_starts;
 static uintptr_t        page_bytes;
 
 /* ---- in the handler: nothing but atomics and one system call ---- */
 
 /* A range that was read while it changed is nobody's who can fault now. */
-static bool holds(struct entry *e, uintptr_t at, uintptr_t *ret_end) {
+static bool contains(struct entry *e, uintptr_t at, uintptr_t *ret_end) {
         uint32_t  sequence = atomic_load(&e->sequence);
         uintptr_t begin = atomic_load(&e->begin), end = atomic_load(&e->end);
 
@@ -36,33 +36,33 @@ static bool holds(struct entry *e, uintptr_t at, uintptr_t *ret_end) {
 
 /* Not to be paid for in advance: of a large region perhaps one page is touched. The system call
  * itself, since what sanitizers put before mmap() is not for handlers. */
-static bool replace(uintptr_t at, uintptr_t end) {
+static bool map_zeros(uintptr_t at, uintptr_t end) {
         uintptr_t page = at - at % page_bytes;
 
         return syscall(SYS_mmap, page, end - page, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != -1;
 }
 
-static bool mend(uintptr_t at) {
+static bool replace_missing(uintptr_t at) {
         uintptr_t end;
 
         for (size_t i = 0; i < SHM_GUARD_MAX; i++) {
-                if (!holds(&entries[i], at, &end))
+                if (!contains(&entries[i], at, &end))
                         continue;
                 atomic_store(&entries[i].is_broken, true);
-                return replace(at, end);
+                return map_zeros(at, end);
         }
         return false;
 }
 
 /* Without a handler before, the signal does what it does: one of a fault cannot be ignored. */
-static void pass_on(int number, siginfo_t *why, void *where) {
-        if (before.sa_flags & SA_SIGINFO) {
-                before.sa_sigaction(number, why, where);
-        } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
-                before.sa_handler(number);
+static void forward_signal(int number, siginfo_t *why, void *where) {
+        if (previous_action.sa_flags & SA_SIGINFO) {
+                previous_action.sa_sigaction(number, why, where);
+        } else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN) {
+                previous_action.sa_handler(number);
         } else {
-                signal(number, before.sa_handler);
+                signal(number, previous_action.sa_handler);
                 raise(number);
         }
 }
@@ -70,8 +70,8 @@ static void pass_on(int number, siginfo_t *why, void *where) {
 static void on_bus_error(int number, siginfo_t *why, void *where) {
         int kept = errno;
 
-        if (why->si_code != BUS_ADRERR || !mend((uintptr_t)why->si_addr))
-                pass_on(number, why, where);
+        if (why->si_code != BUS_ADRERR || !replace_missing((uintptr_t)why->si_addr))
+                forward_signal(number, why, where);
         errno = kept;
 }
 
@@ -84,7 +84,7 @@ struct error *shm_guard_start(void) {
                 return NULL;
         page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
         sigemptyset(&action.sa_mask);
-        if (sigaction(SIGBUS, &action, &before) == 0)
+        if (sigaction(SIGBUS, &action, &previous_action) == 0)
                 return NULL;
         n_starts--;
         return error_errno(errno, "failed to handle SIGBUS");
@@ -92,7 +92,7 @@ struct error *shm_guard_start(void) {
 
 void shm_guard_stop(void) {
         if (--n_starts == 0)
-                sigaction(SIGBUS, &before, NULL);
+                sigaction(SIGBUS, &previous_action, NULL);
 }
 
 static void write_range(struct entry *e, uintptr_t begin, uintptr_t end) {

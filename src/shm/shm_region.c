@@ -21,10 +21,11 @@ struct error *shm_region_check_key(const char *name, const char *key) {
         size_t      len = strlen(key);
 
         if (len > SHM_REGION_MAX_KEY)
-                return error_new(ERR_INVALID_ARG,
-                                 "cannot register shared memory region '%s': its key has %zu bytes, "
-                                 "at most %d are allowed",
-                                 name, len, SHM_REGION_MAX_KEY);
+                return error_new(
+                        ERR_INVALID_ARG,
+                        "cannot register shared memory region '%s': its key has %zu bytes, "
+                        "at most %d are allowed",
+                        name, len, SHM_REGION_MAX_KEY);
         if (strncmp(bare, RESERVED_PREFIX, strlen(RESERVED_PREFIX)) == 0)
                 return error_new(ERR_INVALID_ARG,
                                  "cannot register shared memory region '%s' with key '%s' as the "

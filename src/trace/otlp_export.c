@@ -16,8 +16,8 @@ struct otlp_export {
         struct trace_sink          sink;
         struct otlp_export_options options;
         struct curl_functions      curl;
-        CURL                      *easy;    /* owned */
-        struct curl_slist         *headers; /* owned */
+        CURL                      *easy;       /* owned */
+        struct curl_slist         *headers;    /* owned */
         bool                       is_failing; /* and it was said */
 };
 
@@ -43,7 +43,7 @@ static int on_progress(void *userp, curl_off_t dltotal, curl_off_t dlnow, curl_o
         return !trace_writer_has_time(e->sink.writer);
 }
 
-static void tell_failure(struct otlp_export *e, const char *what, long status) {
+static void log_failure(struct otlp_export *e, const char *what, long status) {
         if (e->is_failing)
                 return;
         e->is_failing = true;
@@ -53,7 +53,7 @@ static void tell_failure(struct otlp_export *e, const char *what, long status) {
                 log_error("failed to export traces to %s: %s", e->options.url, what);
 }
 
-static void tell_success(struct otlp_export *e) {
+static void log_recovery(struct otlp_export *e) {
         if (e->is_failing)
                 log_info("traces are exported to %s again", e->options.url);
         e->is_failing = false;
@@ -68,15 +68,15 @@ static enum outcome post(struct otlp_export *e, struct str body) {
         curl->easy_setopt(e->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.len);
         code = curl->easy_perform(e->easy);
         if (code != CURLE_OK) {
-                tell_failure(e, curl->easy_strerror(code), 0);
+                log_failure(e, curl->easy_strerror(code), 0);
                 return TRY_AGAIN;
         }
         curl->easy_getinfo(e->easy, CURLINFO_RESPONSE_CODE, &status);
         if (status >= 200 && status < 300) {
-                tell_success(e);
+                log_recovery(e);
                 return SENT;
         }
-        tell_failure(e, "", status);
+        log_failure(e, "", status);
         return status == 429 || (status >= 502 && status <= 504) ? TRY_AGAIN : LOST;
 }
 

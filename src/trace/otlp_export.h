@@ -20,12 +20,13 @@
 #define OTLP_TIMEOUT_S 10 /* one try */
 
 struct otlp_export_options {
-        const char        *url;        /* borrowed, as all of it */
-        const char *const *resources;  /* "key=value" */
+        const char        *url;       /* borrowed, as all of it */
+        const char *const *resources; /* "key=value" */
         size_t             n_resources;
 };
 
 /* Loads libcurl, for good. UNAVAILABLE, naming what is missing, when there is no libcurl. */
 struct error *otlp_export_check(void) NODISCARD;
 /* The same error. */
-struct error *otlp_export_new(const struct otlp_export_options *o, struct trace_sink **ret) NODISCARD;
+struct error *otlp_export_new(const struct otlp_export_options *o, struct trace_sink **ret)
+        NODISCARD;

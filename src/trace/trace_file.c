@@ -90,7 +90,7 @@ static void append(const char *path, off_t *end, struct strbuf *text) {
                 log_error("failed to close trace file '%s': %s", path, strerror(errno));
 }
 
-static void empty(struct waiting *w) {
+static void clear(struct waiting *w) {
         strbuf_done(&w->text);
         strbuf_init(&w->text, 0);
         w->n_waiting = 0;
@@ -104,7 +104,7 @@ static void write_indexed(struct trace_file *f, struct waiting *w) {
                 return;
         path = mem_printf("%s.%" PRIu64, f->path, f->next_index++);
         append(path, &start, &w->text);
-        empty(w);
+        clear(w);
 }
 
 /* What is not the regular end: into the file itself, unless files are to be indexed. */
@@ -116,19 +116,19 @@ static void write_rest(struct trace_file *f, struct waiting *w) {
                 return;
         }
         append(f->path, &f->end, &w->text);
-        empty(w);
+        clear(w);
 }
 
 /* ---- sources --------------------------------------------------------------------------------- */
 
-static void forget(struct waiting *w) {
+static void waiting_free(struct waiting *w) {
         list_remove(&w->node);
         trace_source_unref(w->source);
         strbuf_done(&w->text);
         free(w);
 }
 
-static struct waiting *find(struct trace_file *f, struct trace_source *source) {
+static struct waiting *find_or_add(struct trace_file *f, struct trace_source *source) {
         struct waiting *w;
 
         LIST_FOR_EACH(&f->waiting, node) {
@@ -145,12 +145,11 @@ static struct waiting *find(struct trace_file *f, struct trace_source *source) {
 }
 
 /* Nothing of it is under way. */
-static bool has_all(const struct waiting *w) {
-        return w->n_come + atomic_load(&w->source->n_dropped) >=
-               atomic_load(&w->source->n_sampled);
+static bool has_all_records(const struct waiting *w) {
+        return w->n_come + atomic_load(&w->source->n_dropped) >= atomic_load(&w->source->n_sampled);
 }
 
-static void look_at(struct trace_file *f, struct waiting *w) {
+static void write_if_due(struct trace_file *f, struct waiting *w) {
         const struct trace_source *s = w->source;
 
         if (s->values.log_frequency > 0 && w->n_waiting >= s->values.log_frequency)
@@ -158,17 +157,17 @@ static void look_at(struct trace_file *f, struct waiting *w) {
         else if (w->text.len > TRACE_FILE_MAX_WAITING)
                 write_rest(f, w);
         /* In this order: what is seen to be over gets no further samples. */
-        if (atomic_load(&s->is_used_up) && has_all(w)) {
+        if (atomic_load(&s->is_used_up) && has_all_records(w)) {
                 write_indexed(f, w);
-                forget(w);
-        } else if (atomic_load(&s->is_retired) && has_all(w)) {
+                waiting_free(w);
+        } else if (atomic_load(&s->is_retired) && has_all_records(w)) {
                 write_rest(f, w);
-                forget(w);
+                waiting_free(w);
         }
 }
 
-static void put(struct trace_file *f, struct trace_record *r) {
-        struct waiting *w = find(f, r->source);
+static void add_record(struct trace_file *f, struct trace_record *r) {
+        struct waiting *w = find_or_add(f, r->source);
         size_t          len = w->text.len;
 
         if (len > 0)
@@ -183,24 +182,24 @@ static void put(struct trace_file *f, struct trace_record *r) {
                 w->n_waiting++;
         if (w->text.overflowed) {
                 trace_writer_count_dropped(f->sink.writer, w->n_waiting);
-                empty(w);
+                clear(w);
         }
-        look_at(f, w);
+        write_if_due(f, w);
 }
 
 static void take(struct trace_sink *sink, struct trace_record *first) {
         for (struct trace_record *r = first, *next; r; r = next) {
                 next = r->next;
-                put(self(sink), r);
+                add_record(self(sink), r);
                 trace_record_free(r);
         }
 }
 
-static void settle(struct trace_sink *sink) {
+static void on_change(struct trace_sink *sink) {
         struct trace_file *f = self(sink);
 
         LIST_FOR_EACH(&f->waiting, node) {
-                look_at(f, LIST_ENTRY(node, struct waiting, node));
+                write_if_due(f, LIST_ENTRY(node, struct waiting, node));
         }
 }
 
@@ -211,7 +210,7 @@ static void finish(struct trace_sink *sink) {
                 struct waiting *w = LIST_ENTRY(list_first(&f->waiting), struct waiting, node);
 
                 write_rest(f, w);
-                forget(w);
+                waiting_free(w);
         }
 }
 
@@ -223,7 +222,7 @@ static void free_file(struct trace_sink *sink) {
 struct trace_sink *trace_file_new(const char *path) {
         static const struct trace_sink_ops ops = {
                 .take = take,
-                .settle = settle,
+                .on_change = on_change,
                 .finish = finish,
                 .free = free_file,
         };

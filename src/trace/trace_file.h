@@ -19,5 +19,5 @@
 #define TRACE_FILE_MAX_WAITING (size_t)(16u << 20)
 
 /* Checks that the file can be written; it is not made. `path` is borrowed. */
-struct error *trace_file_check(const char *path) NODISCARD;
+struct error      *trace_file_check(const char *path) NODISCARD;
 struct trace_sink *trace_file_new(const char *path);

@@ -37,7 +37,7 @@ static void print_inference(struct json_writer *w, const struct trace_inference 
 static void print_event(struct json_writer *w, const struct trace_record *r,
                         const struct trace_event *e) {
         const struct trace_inference *i = e->inference ? e->inference : r->first_inference;
-        bool is_custom = e->activity == TRITONSERVER_TRACE_CUSTOM_ACTIVITY;
+        bool                          is_custom = e->activity == TRITONSERVER_TRACE_CUSTOM_ACTIVITY;
 
         begin_element(w, i ? i->id : 0);
         json_key(w, "timestamps");

@@ -36,8 +36,8 @@ static const char *keep_text(struct trace_record *r, const char *text) {
 }
 
 static void add_event_locked(struct trace_record *r, const struct trace_event *event) {
-        struct trace_event *e = r->n_events < MAX_EVENTS ? arena_try_alloc(&r->arena, sizeof(*e))
-                                                         : NULL;
+        struct trace_event *e =
+                r->n_events < MAX_EVENTS ? arena_try_alloc(&r->arena, sizeof(*e)) : NULL;
 
         if (!e) {
                 r->n_omitted++;
@@ -145,17 +145,18 @@ static void on_tensor(struct TRITONSERVER_InferenceTrace *core,
 
         (void)memory_id;
         MUTEX_GUARD(&r->lock);
-        add_tensor_locked(r, &(struct trace_tensor){
-                                     .inference = find_inference_locked(r, core),
-                                     .activity = TRITONSERVER_InferenceTraceActivityString(activity),
-                                     .name = name,
-                                     .type = (int)type,
-                                     .shape = shape,
-                                     .n_dims = n_dims,
-                                     /* Other memory cannot be read here. */
-                                     .bytes = memory_type == TRITONSERVER_MEMORY_GPU ? NULL : base,
-                                     .n_bytes = n_bytes,
-                             });
+        add_tensor_locked(r,
+                          &(struct trace_tensor){
+                                  .inference = find_inference_locked(r, core),
+                                  .activity = TRITONSERVER_InferenceTraceActivityString(activity),
+                                  .name = name,
+                                  .type = (int)type,
+                                  .shape = shape,
+                                  .n_dims = n_dims,
+                                  /* Other memory cannot be read here. */
+                                  .bytes = memory_type == TRITONSERVER_MEMORY_GPU ? NULL : base,
+                                  .n_bytes = n_bytes,
+                          });
 }
 
 /* Also of children, which hold their parent: so the one that the record began with comes last. */
@@ -173,9 +174,8 @@ void trace_record_point(struct trace_record *r, enum trace_point point, uint64_t
                 return;
 
         MUTEX_GUARD(&r->lock);
-        add_event_locked(r, &(struct trace_event){ .activity = -1,
-                                                   .name = point_names[point],
-                                                   .at_ns = at_ns });
+        add_event_locked(r, &(struct trace_event){
+                                    .activity = -1, .name = point_names[point], .at_ns = at_ns });
 }
 
 /* ---- a record's life ------------------------------------------------------------------------- */
@@ -198,7 +198,7 @@ static void set_context(struct trace_record *r, const struct trace_record_option
 }
 
 /* For backends that pass it on: the headers as a JSON object. */
-static struct error *tell_core_context(const struct trace_record *r) {
+static struct error *give_core_context(const struct trace_record *r) {
         char id[TRACEPARENT_CHARS + 1];
         char json[2 * TRACE_RECORD_MAX_TRACESTATE + 128];
 
@@ -219,10 +219,11 @@ static struct error *make_core(struct trace_record *r) {
 
         if (r->has_context) /* spans have no place for tensors */
                 level &= (uint32_t)~TRITONSERVER_TRACE_LEVEL_TENSORS;
-        TRY(core_error_take(TRITONSERVER_InferenceTraceTensorNew(
-                &r->core, (TRITONSERVER_InferenceTraceLevel)level, 0, on_activity,
-                on_tensor, on_release, r)));
-        return tell_core_context(r);
+        TRY(core_error_take(
+                TRITONSERVER_InferenceTraceTensorNew(&r->core,
+                                                     (TRITONSERVER_InferenceTraceLevel)level, 0,
+                                                     on_activity, on_tensor, on_release, r)));
+        return give_core_context(r);
 }
 
 struct error *trace_record_new(const struct trace_record_options *o, struct trace_record **ret) {

@@ -67,7 +67,7 @@ struct trace_tensor {
         const struct trace_inference *inference;
         const char                   *activity; /* "TENSOR_QUEUE_INPUT" */
         const char                   *name;
-        int                           type;  /* TRITONSERVER_DataType */
+        int                           type; /* TRITONSERVER_DataType */
         const int64_t                *shape;
         uint64_t                      n_dims;
         const void                   *bytes; /* NULL when they did not fit */
@@ -78,7 +78,7 @@ struct trace_tensor {
 typedef void (*trace_record_fn)(struct trace_record *r, void *owner);
 
 struct trace_record_options {
-        struct trace_source      *source; /* ref, taken on success */
+        struct trace_source      *source;      /* ref, taken on success */
         bool                      has_context; /* mode opentelemetry: `parent` or a new trace */
         const struct traceparent *parent;      /* NULL = none; copied */
         struct str                tracestate;  /* copied */

@@ -73,19 +73,19 @@ static void copy_value(struct trace_values *to, const struct trace_values *from,
         }
 }
 
-static void lay_over(struct trace_values *base, const struct trace_values *values,
-                     const bool *is_set) {
+static void apply_set(struct trace_values *base, const struct trace_values *values,
+                      const bool *is_set) {
         for (int i = 0; i < N_TRACE_SETTINGS; i++)
                 if (is_set[i])
                         copy_value(base, values, (enum trace_setting)i);
 }
 
-static void apply_wishes(struct trace_values *values, bool *is_set,
+static void apply_change(struct trace_values *values, bool *is_set,
                          const struct trace_change *change) {
         for (int i = 0; i < N_TRACE_SETTINGS; i++) {
-                if (change->wish[i] == TRACE_KEEP)
+                if (change->actions[i] == TRACE_KEEP)
                         continue;
-                is_set[i] = change->wish[i] == TRACE_SET;
+                is_set[i] = change->actions[i] == TRACE_SET;
                 copy_value(values, &change->values, (enum trace_setting)i);
         }
 }
@@ -120,19 +120,19 @@ struct error *trace_settings_check(const struct trace_config *config) {
 }
 
 /* Spans are made of points in time: tensors alone make none. */
-static bool traces(const struct trace_settings *s, const struct trace_source *source) {
+static bool is_traced(const struct trace_settings *s, const struct trace_source *source) {
         if (s->config.mode == TRACE_MODE_OPENTELEMETRY)
                 return (source->values.level & TRITONSERVER_TRACE_LEVEL_TIMESTAMPS) != 0;
         return source->values.level != TRITONSERVER_TRACE_LEVEL_DISABLED;
 }
 
-static void look_again_locked(struct trace_settings *s) {
-        bool                    is_on = traces(s, s->source);
+static void update_is_on_locked(struct trace_settings *s) {
+        bool                    is_on = is_traced(s, s->source);
         const struct map_entry *e;
         size_t                  at = 0;
 
         while ((e = map_next(&s->models, &at)))
-                is_on = is_on || traces(s, ((struct model_settings *)e->value)->source);
+                is_on = is_on || is_traced(s, ((struct model_settings *)e->value)->source);
         atomic_store(&s->is_on, is_on);
 }
 
@@ -141,7 +141,7 @@ struct error *trace_settings_init(struct trace_settings *s, const struct trace_c
         s->global = config->values;
         memset(s->global_is_set, 0, sizeof(s->global_is_set));
         s->source = source_new(&config->values);
-        atomic_init(&s->is_on, traces(s, s->source));
+        atomic_init(&s->is_on, is_traced(s, s->source));
         mutex_init(&s->lock, LOCK_MAILBOX);
         map_init(&s->models);
         return check(s, &config->values);
@@ -172,9 +172,9 @@ static struct error *change_model_locked(struct trace_settings *s, const char *m
         struct model_settings  next = m ? *m : (struct model_settings){ 0 };
         struct trace_values    in_force = s->config.values;
 
-        apply_wishes(&next.values, next.is_set, change);
-        lay_over(&in_force, &s->global, s->global_is_set);
-        lay_over(&in_force, &next.values, next.is_set);
+        apply_change(&next.values, next.is_set, change);
+        apply_set(&in_force, &s->global, s->global_is_set);
+        apply_set(&in_force, &next.values, next.is_set);
         TRY(check(s, &in_force));
         if (!has_any(next.is_set)) {
                 if (m)
@@ -192,7 +192,7 @@ static struct error *change_model_locked(struct trace_settings *s, const char *m
 
 /* A model's values over the global ones `base`. */
 static struct trace_values values_of(const struct model_settings *m, struct trace_values base) {
-        lay_over(&base, &m->values, m->is_set);
+        apply_set(&base, &m->values, m->is_set);
         return base;
 }
 
@@ -209,8 +209,8 @@ static struct error *change_global_locked(struct trace_settings     *s,
         size_t                  at = 0;
 
         memcpy(is_set, s->global_is_set, sizeof(is_set));
-        apply_wishes(&global, is_set, change);
-        lay_over(&in_force, &global, is_set);
+        apply_change(&global, is_set, change);
+        apply_set(&in_force, &global, is_set);
         TRY(check(s, &in_force));
         while ((e = map_next(&s->models, &at))) {
                 struct trace_values v = values_of(e->value, in_force);
@@ -237,7 +237,7 @@ struct error *trace_settings_change(struct trace_settings *s, const char *model,
         MUTEX_GUARD(&s->lock);
 
         TRY(model ? change_model_locked(s, model, change) : change_global_locked(s, change));
-        look_again_locked(s);
+        update_is_on_locked(s);
         return NULL;
 }
 
@@ -258,7 +258,7 @@ struct trace_source *trace_settings_sample(struct trace_settings *s, const char 
 
         MUTEX_GUARD(&s->lock);
         source = find_source_locked(s, model);
-        if (!traces(s, source) || source->n_left == 0)
+        if (!is_traced(s, source) || source->n_left == 0)
                 return NULL;
         if (choice == TRACE_BY_RATE && ++source->n_seen % source->values.rate != 0)
                 return NULL;
@@ -279,7 +279,7 @@ static struct trace_report_row *add_row(struct trace_report_row *rows, size_t *n
         return row;
 }
 
-static const char *number(struct arena *arena, int64_t value) {
+static const char *print_number(struct arena *arena, int64_t value) {
         char text[24]; /* the digits of an int64_t */
 
         snprintf(text, sizeof(text), "%" PRId64, value);
@@ -323,10 +323,10 @@ size_t trace_settings_report(struct trace_settings *s, const char *model, struct
         mutex_unlock(&s->lock);
 
         add_level(rows, &n, v.level);
-        add_row(rows, &n, "trace_rate", number(arena, v.rate));
-        add_row(rows, &n, "trace_count", number(arena, v.count));
+        add_row(rows, &n, "trace_rate", print_number(arena, v.rate));
+        add_row(rows, &n, "trace_count", print_number(arena, v.count));
         if (c->mode == TRACE_MODE_TRITON) {
-                add_row(rows, &n, "log_frequency", number(arena, v.log_frequency));
+                add_row(rows, &n, "log_frequency", print_number(arena, v.log_frequency));
                 add_row(rows, &n, "trace_file", c->file);
                 add_row(rows, &n, "trace_mode", "triton");
                 return n;
@@ -335,9 +335,10 @@ size_t trace_settings_report(struct trace_settings *s, const char *model, struct
         add_row(rows, &n, "url", c->url);
         if (c->n_resources > 0)
                 add_row(rows, &n, "resource", join_resources(c, arena));
-        add_row(rows, &n, "bsp_max_queue_size", number(arena, c->bsp_max_queue_size));
-        add_row(rows, &n, "bsp_schedule_delay", number(arena, c->bsp_schedule_delay_ms));
-        add_row(rows, &n, "bsp_max_export_batch_size", number(arena, c->bsp_max_export_batch_size));
+        add_row(rows, &n, "bsp_max_queue_size", print_number(arena, c->bsp_max_queue_size));
+        add_row(rows, &n, "bsp_schedule_delay", print_number(arena, c->bsp_schedule_delay_ms));
+        add_row(rows, &n, "bsp_max_export_batch_size",
+                print_number(arena, c->bsp_max_export_batch_size));
         return n;
 }
 

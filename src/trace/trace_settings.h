@@ -62,11 +62,11 @@ enum trace_setting {
 };
 
 /* A client's wish: what it does not name stays, what it clears falls back. */
-enum trace_wish { TRACE_KEEP, TRACE_CLEAR, TRACE_SET };
+enum trace_action { TRACE_KEEP, TRACE_CLEAR, TRACE_SET };
 
 struct trace_change {
         struct trace_values values;
-        enum trace_wish     wish[N_TRACE_SETTINGS];
+        enum trace_action   actions[N_TRACE_SETTINGS];
 };
 
 struct trace_source {

@@ -16,18 +16,18 @@ struct trace_writer {
         size_t               n_spans;
         size_t               n_bytes;
         uint64_t             oldest_ns; /* when the first of them came */
-        bool                 is_poked;
+        bool                 is_woken;
         bool                 is_stopping;
         uint64_t             deadline_ns; /* of stopping; CLOCK_NEVER before */
         struct cond          ended;       /* signalled when `has_ended` is set */
-        bool                 has_ended;   /* everything is with the sink, and the sink has finished */
+        bool                 has_ended; /* everything is with the sink, and the sink has finished */
 };
 
 static void drop(struct trace_writer *w, struct trace_record *r) {
         w->options.on_drop(w->options.owner, 1);
         atomic_fetch_add(&r->source->n_dropped, 1);
         trace_record_free(r);
-        trace_writer_poke(w); /* nobody waits for it any more */
+        trace_writer_wake(w); /* nobody waits for it any more */
 }
 
 static bool is_full_locked(const struct trace_writer *w, const struct trace_record *r) {
@@ -60,9 +60,9 @@ void trace_writer_push(struct trace_writer *w, struct trace_record *r) {
                 drop(w, r);
 }
 
-void trace_writer_poke(struct trace_writer *w) {
+void trace_writer_wake(struct trace_writer *w) {
         MUTEX_GUARD(&w->lock);
-        w->is_poked = true;
+        w->is_woken = true;
         cond_signal(&w->changed);
 }
 
@@ -134,11 +134,11 @@ static void run(void *arg) {
                         mutex_unlock(&w->lock);
                         sink->ops->take(sink, batch);
                         mutex_lock(&w->lock);
-                } else if (w->is_poked) {
-                        w->is_poked = false;
+                } else if (w->is_woken) {
+                        w->is_woken = false;
                         mutex_unlock(&w->lock);
-                        if (sink->ops->settle)
-                                sink->ops->settle(sink);
+                        if (sink->ops->on_change)
+                                sink->ops->on_change(sink);
                         mutex_lock(&w->lock);
                 } else if (w->is_stopping) {
                         break;

@@ -26,7 +26,7 @@ struct trace_sink_ops {
         /* A list of records by their `next`. May take its time, in trace_writer_wait(). */
         void (*take)(struct trace_sink *s, struct trace_record *first);
         /* Settings have changed, or a record was dropped. NULL: does not matter. */
-        void (*settle)(struct trace_sink *s);
+        void (*on_change)(struct trace_sink *s);
         /* The last call: nothing may be kept back. */
         void (*finish)(struct trace_sink *s);
         void (*free)(struct trace_sink *s);
@@ -41,9 +41,9 @@ struct trace_sink {
 typedef void (*trace_drop_fn)(void *owner, uint64_t n);
 
 struct trace_writer_options {
-        struct trace_sink *sink;      /* taken */
-        size_t             max_spans; /* that wait; one record always may */
-        size_t             max_bytes; /* of records that wait; the same */
+        struct trace_sink *sink;        /* taken */
+        size_t             max_spans;   /* that wait; one record always may */
+        size_t             max_bytes;   /* of records that wait; the same */
         size_t             batch_spans; /* give the sink so many at once */
         uint64_t           delay_ns;    /* and do not wait longer for so many */
         uint64_t           stop_ns;     /* how long stop() lets the sink go on */
@@ -60,7 +60,7 @@ void trace_writer_stop(struct trace_writer *w);
 void trace_writer_flush(struct trace_writer *w);
 
 void trace_writer_push(struct trace_writer *w, struct trace_record *r);
-void trace_writer_poke(struct trace_writer *w);
+void trace_writer_wake(struct trace_writer *w);
 
 /* The sink's. Waits until then; false, and at once, when stop() is called. */
 bool trace_writer_wait(struct trace_writer *w, uint64_t until_ns);

@@ -18,8 +18,8 @@
 #define STOP_NS (5 * NS_PER_S)
 
 struct tracer {
-        struct trace_settings            settings;
-        struct trace_writer             *writer; /* owned; NULL when nothing can be traced */
+        struct trace_settings             settings;
+        struct trace_writer              *writer; /* owned; NULL when nothing can be traced */
         struct TRITONSERVER_MetricFamily *family;
         struct TRITONSERVER_Metric       *dropped;
 };
@@ -76,10 +76,9 @@ struct error *tracer_check(const struct trace_config *config) {
 
 static struct error *start(struct tracer *t) {
         const struct trace_config  *c = &t->settings.config;
-        struct trace_writer_options o = { .max_bytes = MAX_WAITING_BYTES,
-                                          .stop_ns = STOP_NS,
-                                          .on_drop = on_drop,
-                                          .owner = t };
+        struct trace_writer_options o = {
+                .max_bytes = MAX_WAITING_BYTES, .stop_ns = STOP_NS, .on_drop = on_drop, .owner = t
+        };
 
         if (!can_trace(c))
                 return NULL;
@@ -166,7 +165,7 @@ struct trace_record *tracer_start(struct tracer *t, const struct trace_request *
         on_drop(t, 1);
         atomic_fetch_add(&o.source->n_dropped, 1);
         trace_source_unref(o.source);
-        trace_writer_poke(t->writer);
+        trace_writer_wake(t->writer);
         return NULL;
 }
 
@@ -197,7 +196,7 @@ struct error *tracer_change(struct tracer *t, const char *model,
                             const struct trace_change *change) {
         TRY(trace_settings_change(&t->settings, model, change));
         if (t->writer)
-                trace_writer_poke(t->writer); /* what waits of the replaced source may be over */
+                trace_writer_wake(t->writer); /* what waits of the replaced source may be over */
         return NULL;
 }
 

@@ -126,9 +126,9 @@ static void take_step(struct shared_memory *m, const struct step *s, struct obje
         switch (s->what % 8) {
         case 0:
         case 1: error_free(shared_memory_register(m, &place)); break;
-        case 2: shared_memory_unregister(m, SHARED_MEMORY_SYSTEM, str_of(s->name)); break;
+        case 2: error_free(shared_memory_unregister(m, SHARED_MEMORY_SYSTEM, str_of(s->name))); break;
         case 3: list(m, s); break;
-        case 4: shared_memory_unregister_all(m, SHARED_MEMORY_SYSTEM); break;
+        case 4: error_free(shared_memory_unregister(m, SHARED_MEMORY_SYSTEM, STR_LIT(""))); break;
         case 5:
                 o->bytes = s->byte_size % (OBJECT_PAGES * 4096);
                 expect(ftruncate(o->fd, (off_t)o->bytes) == 0);

@@ -163,7 +163,7 @@ static void test_held(void **state) {
         open_fixture(&f);
         put(&f.inputs[0].shared_memory, "r", 0, BYTES);
         assert_null(find(&f));
-        shared_memory_unregister(f.core.shared_memory, SHARED_MEMORY_SYSTEM, STR_LIT("r"));
+        assert_null(shared_memory_unregister(f.core.shared_memory, SHARED_MEMORY_SYSTEM, STR_LIT("r")));
         assert_int_equal(shm_count_mappings(), 1);
         assert_int_equal((unsigned char)f.inputs[0].bytes.ptr[BYTES - 1], (BYTES - 1) % 251);
         infer_call_done(&f.call);

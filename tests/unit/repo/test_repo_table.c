@@ -213,10 +213,10 @@ static void test_counts_follow_each_change(void **state) {
         assert_int_equal(t.n_unready, 2);
         set(a, 1, VERSION_READY, NULL, &first.model);
         assert_int_equal(t.n_unready, 1);
-        assert_int_equal(t.n_doubtful, 1);
+        assert_int_equal(t.n_may_be_unready, 1);
         set(b, 1, VERSION_READY, NULL, &second.model);
         assert_int_equal(t.n_unready, 0);
-        assert_int_equal(t.n_doubtful, 1); /* the other cannot say such a thing */
+        assert_int_equal(t.n_may_be_unready, 1); /* the other cannot say such a thing */
         set(b, 2, VERSION_UNAVAILABLE, "Internal: broken", NULL);
         assert_int_equal(t.n_unready, 1);
         repo_entry_remove_version_locked(b, 2);
@@ -225,7 +225,7 @@ static void test_counts_follow_each_change(void **state) {
         v = repo_entry_find_version_locked(a, 1);
         assert_ptr_equal(repo_version_set_locked(v, VERSION_UNLOADING, NULL, NULL), &first.model);
         assert_int_equal(t.n_unready, 1);
-        assert_int_equal(t.n_doubtful, 0);
+        assert_int_equal(t.n_may_be_unready, 0);
         assert_null(repo_version_set_locked(v, VERSION_UNAVAILABLE, "unloaded", NULL));
         assert_int_equal(t.n_unready, 0);
         repo_entry_remove_version_locked(a, 1);

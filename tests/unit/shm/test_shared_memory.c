@@ -99,7 +99,7 @@ static void test_disabled(void **state) {
         assert_refused(shared_memory_check_change(NULL), ERR_UNSUPPORTED,
                        "Client shared memory is disabled. Start the server with "
                        "'--allow-client-shm=true' to enable.");
-        assert_refused(shared_memory_drop(NULL, SHARED_MEMORY_SYSTEM, STR_LIT("")), ERR_UNSUPPORTED,
+        assert_refused(shared_memory_unregister(NULL, SHARED_MEMORY_SYSTEM, STR_LIT("")), ERR_UNSUPPORTED,
                        "Client shared memory is disabled. Start the server with "
                        "'--allow-client-shm=true' to enable.");
         assert_null(list(&f, SHARED_MEMORY_SYSTEM, ""));
@@ -127,8 +127,8 @@ static void test_cuda(void **state) {
         assert_refused(list(&f, SHARED_MEMORY_CUDA, "r"), ERR_NOT_FOUND,
                        "The region named 'r' is registered as system shared memory, not CUDA "
                        "shared memory");
-        shared_memory_unregister(f.memory, SHARED_MEMORY_CUDA, STR_LIT("r"));
-        shared_memory_unregister_all(f.memory, SHARED_MEMORY_CUDA);
+        assert_null(shared_memory_unregister(f.memory, SHARED_MEMORY_CUDA, STR_LIT("r")));
+        assert_null(shared_memory_unregister(f.memory, SHARED_MEMORY_CUDA, STR_LIT("")));
         assert_list(&f, "r", "r 0 1");
         close_fixture(&f);
 }
@@ -195,7 +195,7 @@ static void test_long_keys(void **state) {
         open_fixture(&f);
         n_slashes = 256 - strlen(f.object.key + strspn(f.object.key, "/"));
         assert_null(enter_behind_slashes(&f, n_slashes));
-        shared_memory_unregister_all(f.memory, SHARED_MEMORY_SYSTEM);
+        assert_null(shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("")));
         assert_refused(enter_behind_slashes(&f, n_slashes + 1), ERR_INVALID_ARG,
                        "cannot register shared memory region 'r': its key has 257 bytes, at most "
                        "256 are allowed");
@@ -243,7 +243,7 @@ static void test_places(void **state) {
                         assert_refused(err, ERR_INVALID_ARG, rows[i].text);
                 else
                         assert_null(err);
-                shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("r"));
+                assert_null(shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("r")));
         }
         close_fixture(&f);
 }
@@ -296,12 +296,12 @@ static void test_names(void **state) {
         assert_refused(shared_memory_take(NULL, name, &r), ERR_INVALID_ARG, TOO_LONG);
         assert_refused(shared_memory_refuse_cuda(name), ERR_INVALID_ARG, TOO_LONG);
 
-        assert_null(shared_memory_drop(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("nobody")));
-        assert_null(shared_memory_drop(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("a")));
+        assert_null(shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("nobody")));
+        assert_null(shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("a")));
         assert_refused(list(&f, SHARED_MEMORY_SYSTEM, "a"), ERR_NOT_FOUND,
                        "Unable to find system shared memory region: 'a'");
         assert_list(&f, "b", "b 4096 1");
-        assert_null(shared_memory_drop(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("")));
+        assert_null(shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("")));
         assert_list(&f, "", "");
         assert_int_equal(shm_count_mappings(), 0);
         close_fixture(&f);
@@ -330,7 +330,7 @@ static void test_too_many(void **state) {
                 assert_int_equal(err->code, ERR_INTERNAL);
                 error_free(err);
         }
-        shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("r0"));
+        assert_null(shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("r0")));
         assert_null(enter(&f, "again", 0, 1));
         close_fixture(&f);
 }
@@ -411,7 +411,7 @@ static void test_unregister_in_use(void **state) {
         assert_null(enter(&f, "r", 0, PAGE));
         assert_null(shared_memory_take(f.memory, "r", &r));
         assert_null(shm_region_find(r, 0, PAGE, &memory));
-        shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("r"));
+        assert_null(shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("r")));
         assert_list(&f, "", "");
         assert_refused(shared_memory_take(f.memory, "r", &second), ERR_NOT_FOUND,
                        "Unable to find shared memory region: 'r'");
@@ -421,7 +421,7 @@ static void test_unregister_in_use(void **state) {
         assert_int_equal((unsigned char)memory[PAGE - 1], (PAGE - 1) % 251);
         assert_int_equal(shm_count_mappings(), 2);
 
-        shared_memory_unregister_all(f.memory, SHARED_MEMORY_SYSTEM);
+        assert_null(shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("")));
         assert_int_equal(shm_count_mappings(), 2);
         shm_region_unref(second);
         assert_int_equal(shm_count_mappings(), 1);
@@ -460,7 +460,7 @@ static void test_shrink(void **state) {
         assert_refused(shm_region_find(r, 0, 1, &memory), ERR_INVALID_ARG, RANGE);
 
         /* Registered anew it is whole. */
-        shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("r"));
+        assert_null(shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("r")));
         shm_region_unref(r);
         assert_null(enter(&f, "r", PAGE, 2 * PAGE));
         assert_null(shared_memory_take(f.memory, "r", &r));
@@ -479,7 +479,7 @@ static void test_thousands(void **state) {
         n_descriptors = shm_count_descriptors();
         for (int i = 0; i < 5000; i++) {
                 assert_null(enter(&f, "r", 0, PAGE));
-                shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("r"));
+                assert_null(shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("r")));
         }
         assert_int_equal(shm_count_descriptors(), n_descriptors);
         assert_int_equal(shm_count_mappings(), 0);
@@ -497,10 +497,10 @@ static void *work(void *argument) {
 
                 error_free(enter(f, name, 0, PAGE));
                 if (i % 5 == 0)
-                        shared_memory_unregister_all(f->memory, SHARED_MEMORY_SYSTEM);
+                        error_free(shared_memory_unregister(f->memory, SHARED_MEMORY_SYSTEM, STR_LIT("")));
                 if (consume(shared_memory_take(f->memory, name, &r)))
                         continue;
-                shared_memory_unregister(f->memory, SHARED_MEMORY_SYSTEM, str_of(name));
+                error_free(shared_memory_unregister(f->memory, SHARED_MEMORY_SYSTEM, str_of(name)));
                 if (shm_region_find(r, 0, PAGE, &memory) || memory[250] != (char)250)
                         return f;
                 shm_region_unref(r);

@@ -172,7 +172,7 @@ static void test_rest(void **state) {
         take(&p, s, "b");
         assert_false(file_exists(p.path));
         atomic_store(&s->is_retired, true);
-        p.sink->ops->settle(p.sink);
+        p.sink->ops->on_change(p.sink);
         assert_true(file_exists(p.path));
         take(&p, other, "c");
         trace_source_unref(s);
@@ -190,10 +190,10 @@ static void test_retired_while_some_are_under_way(void **state) {
         take(&p, s, "a");
         atomic_fetch_add(&s->n_sampled, 2); /* one will be dropped */
         atomic_store(&s->is_retired, true);
-        p.sink->ops->settle(p.sink);
+        p.sink->ops->on_change(p.sink);
         assert_false(file_exists(p.path));
         atomic_fetch_add(&s->n_dropped, 1);
-        p.sink->ops->settle(p.sink);
+        p.sink->ops->on_change(p.sink);
         assert_false(file_exists(p.path));
         atomic_fetch_sub(&s->n_sampled, 1);
         take(&p, s, "b");
@@ -232,7 +232,7 @@ static void test_count(void **state) {
         take(&p, s, "a");
         atomic_fetch_add(&s->n_sampled, 1);
         atomic_store(&s->is_used_up, true);
-        p.sink->ops->settle(p.sink);
+        p.sink->ops->on_change(p.sink);
         atomic_fetch_sub(&s->n_sampled, 1);
         take(&p, s, "b");
         assert_int_equal(atomic_load(&s->ref.count), 1);

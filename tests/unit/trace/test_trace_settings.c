@@ -47,7 +47,7 @@ static const char *rate_of(struct trace_settings *s, const char *model, struct a
 static void test_inheritance(void **state) {
         static const struct {
                 const char     *model; /* NULL = global */
-                enum trace_wish wish;
+                enum trace_action actions;
                 uint32_t        rate;
                 const char     *global, *a, *b;
         } rows[] = {
@@ -71,7 +71,7 @@ static void test_inheritance(void **state) {
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct trace_change c = { .values = { .rate = rows[i].rate } };
 
-                c.wish[TRACE_SETTING_RATE] = rows[i].wish;
+                c.actions[TRACE_SETTING_RATE] = rows[i].actions;
                 change(&s, rows[i].model, &c);
                 assert_string_equal(rate_of(&s, NULL, &arena), rows[i].global);
                 assert_string_equal(rate_of(&s, "a", &arena), rows[i].a);
@@ -113,7 +113,7 @@ static void test_count(void **state) {
         assert_false(samples(&s, "a", TRACE_BY_RATE));
         assert_false(samples(&s, "a", TRACE_ALWAYS));
         assert_false(atomic_load(&source->is_retired));
-        c.wish[TRACE_SETTING_COUNT] = TRACE_SET;
+        c.actions[TRACE_SETTING_COUNT] = TRACE_SET;
         change(&s, NULL, &c);
         assert_true(atomic_load(&source->is_retired));
         trace_source_unref(source);
@@ -132,15 +132,15 @@ static void test_what_is_replaced(void **state) {
         begin(&s, 0, 1000, -1);
         assert_false(atomic_load(&s.is_on));
         assert_false(samples(&s, "a", TRACE_ALWAYS));
-        own.wish[TRACE_SETTING_LEVEL] = own.wish[TRACE_SETTING_RATE] = TRACE_SET;
+        own.actions[TRACE_SETTING_LEVEL] = own.actions[TRACE_SETTING_RATE] = TRACE_SET;
         change(&s, "a", &own);
         assert_true(atomic_load(&s.is_on));
         assert_false(samples(&s, "a", TRACE_BY_RATE));
-        global.wish[TRACE_SETTING_RATE] = TRACE_SET;
+        global.actions[TRACE_SETTING_RATE] = TRACE_SET;
         change(&s, NULL, &global);
         assert_true(samples(&s, "a", TRACE_BY_RATE)); /* its counting went on */
         assert_false(samples(&s, "b", TRACE_ALWAYS));
-        own.wish[TRACE_SETTING_LEVEL] = own.wish[TRACE_SETTING_RATE] = TRACE_CLEAR;
+        own.actions[TRACE_SETTING_LEVEL] = own.actions[TRACE_SETTING_RATE] = TRACE_CLEAR;
         change(&s, "a", &own);
         assert_false(atomic_load(&s.is_on));
         trace_settings_done(&s);
@@ -159,21 +159,21 @@ static void assert_refused(struct trace_settings *s, const char *model,
 #define NO_FILE "Attempting to set invalid trace setting :trace file name is not given"
 
 static void test_refusals(void **state) {
-        struct trace_change   on = { .values = { .level = STAMPS }, .wish = { TRACE_SET } };
+        struct trace_change   on = { .values = { .level = STAMPS }, .actions = { TRACE_SET } };
         struct trace_change   zero = { .values = { .rate = 0 } };
         struct trace_settings s;
 
         (void)state;
         begin(&s, 0, 1000, -1);
-        zero.wish[TRACE_SETTING_RATE] = TRACE_SET;
+        zero.actions[TRACE_SETTING_RATE] = TRACE_SET;
         change(&s, NULL, &zero); /* nothing is traced */
         assert_refused(&s, NULL, &on, ZERO_RATE);
         assert_refused(&s, "a", &on, ZERO_RATE);
         assert_false(atomic_load(&s.is_on));
-        zero.wish[TRACE_SETTING_RATE] = TRACE_CLEAR;
+        zero.actions[TRACE_SETTING_RATE] = TRACE_CLEAR;
         change(&s, NULL, &zero);
         change(&s, "a", &on);
-        zero.wish[TRACE_SETTING_RATE] = TRACE_SET;
+        zero.actions[TRACE_SETTING_RATE] = TRACE_SET;
         assert_refused(&s, NULL, &zero, ZERO_RATE); /* the model would have it, too */
         assert_true(samples(&s, "a", TRACE_ALWAYS));
 

@@ -46,7 +46,7 @@ static void take(struct trace_sink *s, struct trace_record *first) {
         mutex_unlock(&g->lock);
 }
 
-static void settle(struct trace_sink *s) {
+static void on_change(struct trace_sink *s) {
         struct gated *g = of(s);
 
         MUTEX_GUARD(&g->lock);
@@ -68,7 +68,7 @@ static void on_drop(void *owner, uint64_t n) {
 
 static struct trace_writer *begin_with(struct gated *g, size_t max_spans, size_t batch_spans,
                                        uint64_t stop_ns) {
-        static const struct trace_sink_ops ops = { take, settle, finish, free_sink };
+        static const struct trace_sink_ops ops = { take, on_change, finish, free_sink };
         struct trace_writer               *w = NULL;
 
         *g = (struct gated){ .sink.ops = &ops };
@@ -166,7 +166,7 @@ static void test_batches(void **state) {
         wait_for(&g, &g.n_batches, 2); /* the seventh has an hour */
         assert_int_equal(g.batches[0], 3);
         assert_int_equal(g.batches[1], 3);
-        trace_writer_poke(w);
+        trace_writer_wake(w);
         wait_for(&g, &g.n_settled, 1);
         assert_int_equal(g.n_batches, 2);
         trace_writer_stop(w);
